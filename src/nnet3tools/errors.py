@@ -1,0 +1,50 @@
+"""The two families of errors: what a user can get wrong, and what only we can get wrong."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "Nnet3Error",
+    "OptionError",
+    "ProgramError",
+    "RequestError",
+    "UserError",
+]
+
+
+class Nnet3Error(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class UserError(Nnet3Error):
+    """Something a user can mend: says where, what was found and what was expected, in one line."""
+
+
+class OptionError(UserError):
+    """A wrong command line: the program prints its usage."""
+
+
+class DataError(UserError):
+    """A file, table or stream that is missing, truncated, garbled or does not fit."""
+
+
+class RequestError(UserError):
+    """A computation that was asked for and cannot be compiled for this network."""
+
+
+class ConfigError(UserError):
+    """A line of a network config (or of edits) that cannot be obeyed.
+
+    `file` and `line_number` (from 1) say where; `text` is the whole line, quoted in the message.
+    """
+
+    def __init__(self, message: str, file: str = "", line_number: int = 0, text: str = "") -> None:
+        self.message, self.file, self.line_number, self.text = message, file, line_number, text
+        where = f"{file}:{line_number}: " if file and line_number else f"{file}: " if file else ""
+        quoted = f" in line '{text}'" if text else ""
+        super().__init__(f"{where}{message}{quoted}")
+
+
+class ProgramError(Nnet3Error):
+    """A bug of ours: a program (list of commands) or a call that breaks its own rules."""

@@ -1,0 +1,357 @@
+"""What every component is: properties, propagate, backprop, files, and (if not simple) its indexes.
+
+The interface is Kaldi's (nnet-component-itf.h) with index arrays in place of single Indexes. A
+component lives in one class in one family file, is registered by `@register` under its Kaldi type
+name, and does its maths with `nnet3tools.tensor` operators only, so that it runs on any device.
+"""
+
+from __future__ import annotations
+
+import copy
+import enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
+
+__all__ = [
+    "Array",
+    "Component",
+    "MiscComputationInfo",
+    "PrecomputedIndexes",
+    "Properties",
+    "RandomComponent",
+    "UpdatableComponent",
+]
+
+Array = Any
+"""A matrix or vector on some device: numpy.ndarray or cupy.ndarray (views allowed)."""
+
+MiscComputationInfo = None
+"""Kaldi's MiscComputationInfo holds nothing; the name keeps its place in signatures."""
+
+
+class Properties(enum.IntFlag):
+    """Kaldi's ComponentProperties, same bits."""
+
+    SIMPLE = 0x001
+    UPDATABLE = 0x002
+    PROPAGATE_IN_PLACE = 0x004
+    PROPAGATE_ADDS = 0x008
+    REORDERS_INDEXES = 0x010
+    BACKPROP_ADDS = 0x020
+    BACKPROP_NEEDS_INPUT = 0x040
+    BACKPROP_NEEDS_OUTPUT = 0x080
+    BACKPROP_IN_PLACE = 0x100
+    STORES_STATS = 0x200
+    INPUT_CONTIGUOUS = 0x400
+    OUTPUT_CONTIGUOUS = 0x800
+    USES_MEMO = 0x1000
+    RANDOM = 0x2000
+
+
+class PrecomputedIndexes:
+    """What a non-simple component computes once per program from its input and output indexes.
+
+    `type_name` is Kaldi's Type(), without angle brackets; it is stored in program files.
+    """
+
+    type_name: ClassVar[str]
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        """Read what `write` wrote; the opening token `<type_name>` is already consumed."""
+        raise NotImplementedError
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form, opening and closing token included."""
+        raise NotImplementedError
+
+
+class Component:
+    """A function from an input matrix to an output matrix; may hold parameters and statistics."""
+
+    type_name: ClassVar[str]
+    """Kaldi's Type(), e.g. "AffineComponent"; set by `@register`."""
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of the input matrix."""
+        raise NotImplementedError
+
+    @property
+    def output_dim(self) -> int:
+        """Columns of the output matrix."""
+        raise NotImplementedError
+
+    @property
+    def properties(self) -> Properties:
+        """The flags of this instance (they may depend on its configuration)."""
+        raise NotImplementedError
+
+    # -- creation and files
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> Self:
+        """Build from the key=value pairs of a config line; ConfigError if they do not fit.
+
+        The caller reports keys that were left unread.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        """Read a component whose opening token `<Type>` is already consumed, to its closing one."""
+        raise NotImplementedError
+
+    def write(self, writer: Writer) -> None:
+        """Write opening token, fields and closing token exactly as Kaldi does."""
+        raise NotImplementedError
+
+    def info(self) -> str:
+        """The line that nnet3-info shows for this component (without a newline)."""
+        return f"{self.type_name}, input-dim={self.input_dim}, output-dim={self.output_dim}"
+
+    def copy(self) -> Self:
+        """An independent copy: parameters and statistics included."""
+        return copy.deepcopy(self)
+
+    # -- running
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        """Compute `out_value` (rows x output_dim), in place, from `in_value` (rows x input_dim).
+
+        Adds to `out_value` if PROPAGATE_ADDS, else sets it. `out_value` may be `in_value` if
+        PROPAGATE_IN_PLACE. Returns a memo if USES_MEMO, else None.
+        """
+        raise NotImplementedError
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        """Propagate derivatives back, and update (or accumulate the gradient in) `to_update`.
+
+        `in_deriv`, unless None, is set (added to if BACKPROP_ADDS); it may be `out_deriv` if
+        BACKPROP_IN_PLACE. `in_value` / `out_value` are None unless BACKPROP_NEEDS_INPUT / _OUTPUT.
+        """
+        raise NotImplementedError
+
+    def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
+        """Accumulate statistics over a minibatch (only called if STORES_STATS)."""
+
+    def zero_stats(self) -> None:
+        """Forget the statistics."""
+
+    def scale(self, scale: float) -> None:
+        """Multiply parameters and statistics; scale 0 means setting zero, even where NaN stood."""
+
+    def add(self, alpha: float, other: Component) -> None:
+        """Add alpha times another component of the same shape: parameters and statistics."""
+
+    # -- indexes; what is here is right for simple components
+
+    def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
+        """Inputs that each output could use, as CSR: (indexes (M, 3), offsets (N + 1,)).
+
+        Row i of `output_indexes` depends on indexes[offsets[i]:offsets[i + 1]].
+        """
+        return output_indexes, np.arange(len(output_indexes) + 1, dtype=np.int32)
+
+    def computable(
+        self,
+        output_indexes: IndexArray,
+        inputs: IndexArray,
+        offsets: IntArray,
+        available: BoolArray,
+    ) -> tuple[BoolArray, BoolArray]:
+        """Which outputs can be computed given which of their inputs are available, and what they use.
+
+        `inputs` and `offsets` are what `input_indexes(output_indexes)` gave, `available` (M,) says
+        which of them exist. Returns (computable (N,), used (M,)); nothing is used by a row that is
+        not computable. Here: every input is required.
+        """
+        missing = np.concatenate([[0], np.cumsum(~available)])
+        computable = missing[offsets[1:]] == missing[offsets[:-1]]
+        return computable, np.repeat(computable, np.diff(offsets))
+
+    def reorder_indexes(
+        self, input_indexes: IndexArray, output_indexes: IndexArray
+    ) -> tuple[IndexArray, IndexArray]:
+        """The order (and padding with t = NO_TIME) this component wants its rows in.
+
+        Only called if REORDERS_INDEXES. Raises RequestError for indexes it cannot work with.
+        """
+        return input_indexes, output_indexes
+
+    def precompute_indexes(
+        self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
+    ) -> PrecomputedIndexes | None:
+        """What propagate and backprop need to know of the rows; None for simple components."""
+        return None
+
+
+class RandomComponent(Component):
+    """A component that draws random numbers unless `test_mode` is set (dropout and its kin)."""
+
+    test_mode: bool = False
+
+
+class UpdatableComponent(Component):
+    """A component with trainable parameters and the options all of these share."""
+
+    learning_rate: float = 0.001
+    learning_rate_factor: float = 1.0
+    l2_regularize: float = 0.0
+    max_change: float = 0.0
+    is_gradient: bool = False
+
+    def parameters(self) -> dict[str, Array]:
+        """The trainable arrays by name, in the order in which Kaldi vectorizes them.
+
+        They are the arrays themselves: writing into them changes the component.
+        """
+        raise NotImplementedError
+
+    # -- the shared part of config lines and files
+
+    def read_updatable_config(self, line: ConfigLine) -> None:
+        """Take learning-rate, learning-rate-factor, max-change and l2-regularize from a line."""
+        self.learning_rate = line.get_float("learning-rate", 0.001)
+        self.learning_rate_factor = line.get_float("learning-rate-factor", 1.0)
+        self.max_change = line.get_float("max-change", 0.0)
+        self.l2_regularize = line.get_float("l2-regularize", 0.0)
+        for key in ("learning-rate", "learning-rate-factor", "max-change", "l2-regularize"):
+            if getattr(self, key.replace("-", "_")) < 0.0:
+                raise line.error(f"{key} must not be negative")
+
+    def read_updatable_common(self, reader: Reader) -> None:
+        """Read the optional shared tokens, up to and including <LearningRate> and its value.
+
+        Old models may lack <LearningRate>; then the next token is left to the caller.
+        """
+        self.learning_rate_factor, self.is_gradient = 1.0, False
+        self.max_change, self.l2_regularize = 0.0, 0.0
+        if reader.peek_token() == f"<{self.type_name}>":
+            reader.read_token()
+        if reader.peek_token() == "<LearningRateFactor>":
+            reader.read_token()
+            self.learning_rate_factor = reader.read_float()
+        if reader.peek_token() == "<IsGradient>":
+            reader.read_token()
+            self.is_gradient = reader.read_bool()
+        if reader.peek_token() == "<MaxChange>":
+            reader.read_token()
+            self.max_change = reader.read_float()
+        if reader.peek_token() == "<L2Regularize>":
+            reader.read_token()
+            self.l2_regularize = reader.read_float()
+        if reader.peek_token() == "<LearningRate>":
+            reader.read_token()
+            self.learning_rate = reader.read_float()
+
+    def write_updatable_common(self, writer: Writer) -> None:
+        """Write the opening token and the shared tokens; those at their defaults are left out."""
+        writer.write_token(f"<{self.type_name}>")
+        if self.learning_rate_factor != 1.0:
+            writer.write_token("<LearningRateFactor>")
+            writer.write_float(self.learning_rate_factor)
+        if self.is_gradient:
+            writer.write_token("<IsGradient>")
+            writer.write_bool(self.is_gradient)
+        if self.max_change > 0.0:
+            writer.write_token("<MaxChange>")
+            writer.write_float(self.max_change)
+        if self.l2_regularize > 0.0:
+            writer.write_token("<L2Regularize>")
+            writer.write_float(self.l2_regularize)
+        writer.write_token("<LearningRate>")
+        writer.write_float(self.learning_rate)
+
+    def info(self) -> str:
+        """The shared part of nnet3-info's line; subclasses append their own."""
+        parts = [f"{super().info()}, learning-rate={self.learning_rate:g}"]
+        if self.is_gradient:
+            parts.append("is-gradient=true")
+        if self.l2_regularize != 0.0:
+            parts.append(f"l2-regularize={self.l2_regularize:g}")
+        if self.learning_rate_factor != 1.0:
+            parts.append(f"learning-rate-factor={self.learning_rate_factor:g}")
+        if self.max_change > 0.0:
+            parts.append(f"max-change={self.max_change:g}")
+        return ", ".join(parts)
+
+    # -- training
+
+    def set_as_gradient(self) -> None:
+        """Make this the holder of a plain gradient: learning rate 1, no preconditioning."""
+        self.learning_rate, self.is_gradient = 1.0, True
+
+    def set_underlying_learning_rate(self, rate: float) -> None:
+        """Set the learning rate before the component's own factor."""
+        self.learning_rate = rate * self.learning_rate_factor
+
+    def freeze_natural_gradient(self, freeze: bool) -> None:
+        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
+
+    # -- parameters as one vector
+
+    @property
+    def num_parameters(self) -> int:
+        """How many trainable numbers there are."""
+        return sum(int(p.size) for p in self.parameters().values())
+
+    def dot_product(self, other: UpdatableComponent) -> float:
+        """Inner product of the two components' parameters."""
+        mine, theirs = self.parameters(), other.parameters()
+        return sum(tensor.dot(mine[name], theirs[name]) for name in mine)
+
+    def vectorize(self) -> np.ndarray:
+        """All parameters as one host vector, float32."""
+        flat = [tensor.to_host(p).ravel() for p in self.parameters().values()]
+        return np.concatenate(flat) if flat else np.empty(0, np.float32)
+
+    def unvectorize(self, values: np.ndarray) -> None:
+        """Set all parameters from one host vector of length `num_parameters`."""
+        start = 0
+        for p in self.parameters().values():
+            part = values[start : start + p.size].reshape(p.shape)
+            tensor.copy(p, tensor.asarray(part, like=p))
+            start += int(p.size)
+
+    def perturb_params(self, stddev: float) -> None:
+        """Add Gaussian noise of this standard deviation to every parameter."""
+        for p in self.parameters().values():
+            with tensor.scratch(p.shape, like=p) as noise:
+                tensor.random.normal(noise)
+                tensor.add(p, noise, alpha=stddev)
+
+    def scale(self, scale: float) -> None:
+        """Multiply all parameters; 0 sets them to zero even where they are NaN."""
+        for p in self.parameters().values():
+            if scale == 0.0:
+                tensor.fill(p, 0.0)
+            else:
+                tensor.scale(p, scale)
+
+    def add(self, alpha: float, other: Component) -> None:
+        """Add alpha times the other component's parameters."""
+        assert isinstance(other, UpdatableComponent)
+        theirs = other.parameters()
+        for name, p in self.parameters().items():
+            tensor.add(p, theirs[name], alpha=alpha)

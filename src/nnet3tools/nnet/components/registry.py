@@ -1,0 +1,97 @@
+"""Type names to component classes, and reading and writing a component of any type.
+
+A family file registers by decorating its classes; `FAMILIES` lists the files, so that a new one is
+added in one line here and imported only when a component is first looked up.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import TYPE_CHECKING, TypeVar
+
+from nnet3tools.errors import DataError, UserError
+from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader
+
+__all__ = [
+    "component_class",
+    "component_types",
+    "read_component",
+    "read_precomputed_indexes",
+    "register",
+    "register_precomputed",
+]
+
+FAMILIES: tuple[str, ...] = ()
+"""Modules of this package that hold components."""
+
+_components: dict[str, type[Component]] = {}
+_precomputed: dict[str, type[PrecomputedIndexes]] = {}
+_loaded = False
+
+C = TypeVar("C", bound=type[Component])
+P = TypeVar("P", bound=type[PrecomputedIndexes])
+
+
+def register(cls: C) -> C:
+    """Class decorator: make a component known under its class name, which is Kaldi's type name."""
+    cls.type_name = cls.__name__
+    _components[cls.__name__] = cls
+    return cls
+
+
+def register_precomputed(cls: P) -> P:
+    """Class decorator: make precomputed indexes known under `type_name`."""
+    _precomputed[cls.type_name] = cls
+    return cls
+
+
+def _load() -> None:
+    global _loaded
+    if not _loaded:
+        for family in FAMILIES:
+            importlib.import_module(f"nnet3tools.nnet.components.{family}")
+        _loaded = True
+
+
+def component_types() -> list[str]:
+    """All registered type names, sorted."""
+    _load()
+    return sorted(_components)
+
+
+def component_class(type_name: str) -> type[Component]:
+    """The class of this Kaldi type name; UserError with the nearest known name otherwise."""
+    _load()
+    if (cls := _components.get(type_name)) is not None:
+        return cls
+    near = difflib.get_close_matches(type_name, _components, n=1, cutoff=0.5)
+    hint = f" (nearest known: {near[0]})" if near else ""
+    raise UserError(f"unknown component type '{type_name}'{hint}")
+
+
+def read_component(reader: Reader) -> Component:
+    """Read one component of any type: opening token `<Type>`, fields, closing token."""
+    token = reader.read_token()
+    if not (token.startswith("<") and token.endswith(">")):
+        raise DataError(
+            f"{reader.name}: expected a component such as <AffineComponent>, found '{token}'"
+        )
+    try:
+        cls = component_class(token[1:-1])
+    except UserError as error:
+        raise DataError(f"{reader.name}: {error}") from None
+    return cls.read(reader)
+
+
+def read_precomputed_indexes(reader: Reader) -> PrecomputedIndexes:
+    """Read precomputed indexes of any type from a program file."""
+    _load()
+    token = reader.read_token()
+    cls = _precomputed.get(token.strip("<>"))
+    if cls is None:
+        raise DataError(f"{reader.name}: unknown type of precomputed indexes '{token}'")
+    return cls.read(reader)

@@ -1,0 +1,116 @@
+"""Index arrays: int32 arrays of shape (N, 3) with columns n (sequence), t (time), x (extra).
+
+Kaldi hashes one Index at a time (nnet-common.h); here sets and look-ups work on packed int64 keys
+whose integer order is Kaldi's order of Indexes: t first, then x, then n.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import RequestError
+
+__all__ = [
+    "NO_TIME",
+    "BoolArray",
+    "IndexArray",
+    "IndexSet",
+    "IntArray",
+    "KeyArray",
+    "find_sorted",
+    "make_indexes",
+    "pack",
+    "sort_order",
+    "unpack",
+]
+
+IndexArray = NDArray[np.int32]
+IntArray = NDArray[np.int32]
+KeyArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+NO_TIME = np.iinfo(np.int32).min
+"""Kaldi's kNoTime: the t of an Index that has no time, as ReplaceIndex or pooling may give it."""
+
+# 28 bits for t, 15 for x, 20 for n: 134 million frames either way, heights to 16383, a million
+# sequences. One int64 sorts and searches several times faster than a structured or lexicographic key.
+_T_BITS, _X_BITS, _N_BITS = 28, 15, 20
+_T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
+
+
+def make_indexes(n: object, t: object, x: object = 0) -> IndexArray:
+    """Broadcast n, t and x (numbers or arrays) to one index array of shape (N, 3)."""
+    columns = np.broadcast_arrays(n, t, x)
+    return np.stack([np.ravel(c) for c in columns], axis=1).astype(np.int32)
+
+
+def pack(indexes: IndexArray) -> KeyArray:
+    """Keys of an index array, shape (N,), ordered as Kaldi orders Indexes.
+
+    Raises RequestError for an index outside the packable range.
+    """
+    n, t, x = (indexes[:, i].astype(np.int64) for i in range(3))
+    no_time = t == NO_TIME
+    biased_t = np.where(no_time, 0, t + _T_BIAS)
+    biased_x = x + _X_BIAS
+    bad = (
+        (biased_t >> _T_BITS)
+        | (biased_x >> _X_BITS)
+        | (n >> _N_BITS)
+        | (~no_time & (biased_t <= 0))
+    )
+    if bad.any():
+        row = indexes[int(np.flatnonzero(bad)[0])]
+        raise RequestError(
+            f"index (n={row[0]}, t={row[1]}, x={row[2]}) is out of range: n must be in "
+            f"[0, {1 << _N_BITS}), |t| below {_T_BIAS}, |x| below {_X_BIAS}"
+        )
+    return (((biased_t << _X_BITS) | biased_x) << _N_BITS) | n
+
+
+def unpack(keys: KeyArray) -> IndexArray:
+    """The index array that `pack` made these keys of."""
+    out = np.empty((len(keys), 3), np.int32)
+    out[:, 0] = keys & ((1 << _N_BITS) - 1)
+    out[:, 2] = ((keys >> _N_BITS) & ((1 << _X_BITS) - 1)) - _X_BIAS
+    biased_t = keys >> (_N_BITS + _X_BITS)
+    out[:, 1] = np.where(biased_t == 0, NO_TIME, biased_t - _T_BIAS)
+    return out
+
+
+def sort_order(indexes: IndexArray) -> NDArray[np.intp]:
+    """Stable permutation that brings an index array into Kaldi's order."""
+    return np.argsort(pack(indexes), kind="stable")
+
+
+def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:
+    """Position of each key in `sorted_keys`, -1 where it is absent."""
+    if len(sorted_keys) == 0:
+        return np.full(len(keys), -1, np.intp)
+    at = np.searchsorted(sorted_keys, keys)
+    at[at == len(sorted_keys)] = 0
+    return np.where(sorted_keys[at] == keys, at, -1)
+
+
+class IndexSet:
+    """A set of Indexes that answers membership and position for whole index arrays at once."""
+
+    __slots__ = ("_keys", "_positions")
+
+    def __init__(self, indexes: IndexArray) -> None:
+        keys = pack(indexes)
+        self._positions = np.argsort(keys, kind="stable")
+        self._keys = keys[self._positions]
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def contains(self, indexes: IndexArray) -> BoolArray:
+        """Which of these Indexes are in the set, shape (N,)."""
+        return find_sorted(self._keys, pack(indexes)) >= 0
+
+    def find(self, indexes: IndexArray) -> IntArray:
+        """Row of each Index in the array the set was made of (the first, if repeated), or -1."""
+        at = find_sorted(self._keys, pack(indexes))
+        return np.where(at >= 0, self._positions[at], -1).astype(np.int32)
