@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Japanese Vowels: which of 9 speakers said /ae/?  270 training and 370 test utterances of 12 LPC
+# cepstra a frame (Kudo, Toyama and Shimbo 1999; UCI).  A TDNN of 15,000 parameters classifies every
+# frame; an utterance goes to the speaker with the highest summed log-posterior.
+#
+# usage: egs/japanese_vowels/run.sh [--stage N] [--num-passes N] [--dir DIR]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+stage=0
+num_passes=20
+initial_lrate=0.02
+final_lrate=0.002
+minibatch_size=32
+srand=0
+dir=exp/tdnn
+
+. ./path.sh
+. ./cmd.sh
+. ./local/parse_options.sh
+
+mkdir -p data "$dir/log"
+
+if [ "$stage" -le 0 ]; then
+  echo "$0: getting the data (PyPI package aeon 1.6.0 ships it)"
+  local/get_data.sh data/download
+fi
+
+if [ "$stage" -le 1 ]; then
+  echo "$0: writing features and posteriors as Kaldi tables"
+  for part in train test; do
+    python local/prepare_data.py "data/download/JapaneseVowels_${part^^}.ts" "data/$part"
+  done
+fi
+
+if [ "$stage" -le 2 ]; then
+  echo "$0: creating the network and the examples"
+  $train_cmd "$dir/log/init.log" nnet3-init --srand=$srand conf/network.config "$dir/0.raw"
+  $train_cmd "$dir/log/info.log" nnet3-info "$dir/0.raw"
+  context=$(sed -n 's/^left-context: //p; s/^right-context: //p' "$dir/log/info.log" | xargs)
+  $train_cmd "$dir/log/get_egs.log" nnet3-get-egs --num-pdfs=9 --srand=$srand \
+    --left-context="${context% *}" --right-context="${context#* }" --num-frames=7 \
+    ark:data/train/feats.ark ark:data/train/post.ark "ark:$dir/egs.ark"
+fi
+
+if [ "$stage" -le 3 ]; then
+  echo "$0: training for $num_passes passes, learning rate from $initial_lrate to $final_lrate"
+  for pass in $(seq 0 $((num_passes - 1))); do
+    lrate=$(awk -v a=$initial_lrate -v b=$final_lrate -v i="$pass" -v n="$num_passes" \
+      'BEGIN { print a * (b / a) ^ (i / (n > 1 ? n - 1 : 1)) }')
+    $train_cmd "$dir/log/train.$pass.log" nnet3-train --use-gpu=no --srand="$pass" --print-interval=100 \
+      "nnet3-copy --learning-rate=$lrate $dir/$pass.raw - |" \
+      "ark:nnet3-shuffle-egs --srand=$pass ark:$dir/egs.ark ark:- | nnet3-merge-egs --minibatch-size=$minibatch_size ark:- ark:- |" \
+      "$dir/$((pass + 1)).raw"
+    [ "$pass" -eq 0 ] || rm "$dir/$pass.raw"
+    sed -n "s/.*Overall average objective function for 'output' is \([^ ]*\).*/  pass $pass: log-probability per frame \1/p" \
+      "$dir/log/train.$pass.log"
+  done
+  cp "$dir/$num_passes.raw" "$dir/final.raw"
+fi
+
+if [ "$stage" -le 4 ]; then
+  echo "$0: computing log-posteriors of the test set"
+  $train_cmd "$dir/log/compute.log" nnet3-compute --use-gpu=no \
+    "nnet3-copy --prepare-for-test=true $dir/final.raw - |" ark:data/test/feats.ark "ark:$dir/output.ark"
+fi
+
+python local/score.py "$dir/output.ark" data/test/utt2spk

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Lint, types, layering, tests, and Kaldi's reference cases where ../shared holds them.
+#
+# usage: tests/run.sh [pytest arguments]     with arguments only pytest runs, e.g. tests/run.sh --slow tests/graph
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bin/setup-env
+export PATH="$PWD/.venv/bin:$PATH"
+# Small matrices on few cores: BLAS threads only get in each other's way, and results stay the same.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+if [ $# -gt 0 ]; then
+  exec python -m pytest "$@"
+fi
+
+step() { echo "== $*"; "$@"; }
+step ruff check .
+step ruff format --check .
+step mypy
+step lint-imports --no-cache
+step python -m pytest -q -n "$(nproc)"
+
+cases=../shared/goldens
+if [ -x ../shared/tools/check_cases.py ]; then
+  # Finished work is checked whole; each folder joins this list when all of its cases pass.
+  for folder in $(cat tests/golden_folders.txt); do
+    echo "== reference cases made by Kaldi: $folder"
+    PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$cases/$folder"
+  done
+else
+  echo "== ../shared is not here: Kaldi's reference cases were not run"
+fi
+echo "== all passed"
