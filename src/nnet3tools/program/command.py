@@ -1,0 +1,266 @@
+"""What every command of a program is: named operands and what they mean.
+
+A command class is declared once, in `commands`, by `@command(number)`. Its fields, in the order of
+Kaldi's arg1..arg7, say by their declared type what each operand is (a submatrix, a list of row
+indexes, a component...), and `ACCESS` which submatrices are read or written. Printing, files,
+analysis, checking, renumbering and lowering all derive from that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.computation import Computation
+
+__all__ = [
+    "COMMANDS",
+    "Access",
+    "AccessMap",
+    "AccessType",
+    "Alpha",
+    "Command",
+    "Component",
+    "Indexes",
+    "IndexesMulti",
+    "IndexesRanges",
+    "Memo",
+    "Names",
+    "Node",
+    "Position",
+    "Precomputed",
+    "Submatrix",
+    "command",
+    "submatrices_in",
+]
+
+# Kinds of operands; the decorator looks at these names.
+Submatrix = int
+"""Number of a submatrix; 0 for none where a command allows that."""
+Indexes = int
+"""Position in `Computation.indexes`."""
+IndexesMulti = int
+"""Position in `Computation.indexes_multi`."""
+IndexesRanges = int
+"""Position in `Computation.indexes_ranges`."""
+Precomputed = int
+"""Position in `Computation.component_precomputed_indexes`; 0 for none."""
+Component = int
+"""Number of a component of the network."""
+Node = int
+"""Number of a node of the network."""
+Memo = int
+"""Number that joins a Propagate to the Backprop that uses its memo; 0 for none."""
+Position = int
+"""Position of a command in the program."""
+Alpha = float
+"""The one number that is not an integer: stored as Kaldi's alpha."""
+
+
+class AccessType(enum.IntFlag):
+    """How a command touches a submatrix; READ_WRITE where the result depends on what was there."""
+
+    READ = 1
+    WRITE = 2
+    READ_WRITE = 3
+
+
+class Access(NamedTuple):
+    """One submatrix that a command touches."""
+
+    submatrix: int
+    type: AccessType
+
+
+AccessMap = dict[str, AccessType]
+
+
+class Names(Protocol):
+    """How a program's parts are written in the text of a command."""
+
+    def submatrix(self, index: int) -> str:
+        """Such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
+
+    def dim(self, index: int) -> tuple[int, int]:
+        """Rows and columns of a submatrix."""
+
+    def indexes(self, index: int) -> str:
+        """Row indexes, with runs shortened."""
+
+    def indexes_multi(self, index: int) -> str:
+        """Pairs of a Multi command as rows of matrices."""
+
+    def indexes_ranges(self, index: int) -> str:
+        """Row ranges, last row included."""
+
+    def component(self, index: int) -> str:
+        """Name of a component."""
+
+    def node(self, index: int) -> str:
+        """Name of a node."""
+
+    @property
+    def need_model_derivative(self) -> bool:
+        """The program's own flag."""
+
+
+_NUM_ARGS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One step of a program; subclasses are declared with `@command`."""
+
+    stale: tuple[int, ...] = dataclasses.field(default=(), kw_only=True, compare=False, repr=False)
+    """Arguments that Kaldi's file held beyond this command's own: Kaldi's passes leave such behind
+    when they turn one command into another. Meaningless, kept so that files survive unchanged."""
+
+    KIND: ClassVar[int]
+    """Kaldi's CommandType."""
+    NAME: ClassVar[str]
+    """Kaldi's name, e.g. "kAllocMatrix"."""
+    ARGS: ClassVar[tuple[str, ...]]
+    """Fields that are arg1, arg2... of Kaldi's command."""
+    ALPHA: ClassVar[str | None]
+    """Field that is Kaldi's alpha."""
+    OPERANDS: ClassVar[dict[str, str]]
+    """Field -> kind of operand ("Submatrix", "Indexes"...)."""
+    ACCESS: ClassVar[AccessMap] = {}
+    """Submatrix fields that are read or written, where that depends on nothing else."""
+
+    # -- what it touches
+
+    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+        """The submatrices this command reads and writes (allocation is neither)."""
+        return [
+            Access(submatrix, access)
+            for name, access in self.ACCESS.items()
+            if (submatrix := getattr(self, name))
+        ]
+
+    def has_side_effects(self, computation: Computation, nnet: Nnet) -> bool:
+        """Whether it changes anything but matrices (the model, its statistics)."""
+        return False
+
+    def submatrices(self) -> list[int]:
+        """The submatrices named by its operands, 0 included (not those in its index lists)."""
+        return [getattr(self, name) for name in _fields_of(type(self), "Submatrix")]
+
+    # -- making another of it
+
+    def replace(self, **changes: Any) -> Self:
+        """The same command with some operands changed."""
+        values = {name: getattr(self, name) for name in self.OPERANDS}
+        values["stale"] = self.stale
+        values.update(changes)
+        return type(self)(**values)
+
+    def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
+        """The same command with each operand of one kind renumbered, by a function or a table."""
+        names = _fields_of(type(self), kind)
+        if not names:
+            return self
+        renumber = new if callable(new) else new.__getitem__
+        old = [getattr(self, name) for name in names]
+        changed = [int(renumber(value)) for value in old]
+        return self if changed == old else self.replace(**dict(zip(names, changed, strict=True)))
+
+    def map_submatrices(self, new: Callable[[int], int] | Sequence[int]) -> Self:
+        """The same command with its submatrices renumbered; 0 (none) stays 0."""
+        renumber = new if callable(new) else new.__getitem__
+        return self.map_operands("Submatrix", lambda s: renumber(s) if s > 0 else s)
+
+    # -- files and text
+
+    def to_args(self) -> tuple[float, list[int]]:
+        """Kaldi's (alpha, [arg1 .. arg7])."""
+        args = [int(getattr(self, name)) for name in self.ARGS]
+        args.extend(self.stale)
+        args.extend([-1] * (_NUM_ARGS - len(args)))
+        return (1.0 if self.ALPHA is None else getattr(self, self.ALPHA)), args
+
+    @classmethod
+    def from_args(cls, alpha: float, args: Iterable[int]) -> Self:
+        """The command that Kaldi's (alpha, arg1 ..) mean."""
+        given = list(args)
+        own = len(cls.ARGS)
+        given.extend([-1] * (own - len(given)))
+        values: dict[str, Any] = dict(zip(cls.ARGS, given[:own], strict=True))
+        for name in cls.ARGS:
+            if cls.OPERANDS[name] == "bool":
+                values[name] = values[name] == 1
+        if cls.ALPHA is not None:
+            values[cls.ALPHA] = alpha
+        stale = given[own:]
+        while stale and stale[-1] == -1:
+            stale.pop()
+        return cls(**values, stale=tuple(stale))
+
+    def text(self, names: Names) -> str:
+        """The command as Kaldi prints it, without number and newline."""
+        raise NotImplementedError
+
+
+COMMANDS: dict[int, type[Command]] = {}
+"""Kaldi's CommandType -> class."""
+
+C = TypeVar("C", bound=Command)
+
+
+@dataclass_transform(frozen_default=True)
+def command(kind: int) -> Callable[[type[C]], type[C]]:
+    """Class decorator: make a frozen slotted dataclass and register it under Kaldi's number."""
+
+    def decorate(cls: type[C]) -> type[C]:
+        made = cast("type[C]", dataclass(frozen=True, slots=True)(cls))
+        fields = [f for f in dataclasses.fields(made) if f.name != "stale"]
+        made.KIND, made.NAME = kind, f"k{cls.__name__}"
+        made.OPERANDS = {f.name: str(f.type) for f in fields}
+        made.ARGS = tuple(f.name for f in fields if f.type != "Alpha")
+        made.ALPHA = next((f.name for f in fields if f.type == "Alpha"), None)
+        if kind in COMMANDS:
+            raise ProgramError(f"command number {kind} is declared twice")
+        COMMANDS[kind] = made
+        return made
+
+    return decorate
+
+
+_fields_cache: dict[tuple[type[Command], str], tuple[str, ...]] = {}
+
+
+def _fields_of(cls: type[Command], kind: str) -> tuple[str, ...]:
+    """Names of a command's operands of one kind."""
+    key = (cls, kind)
+    if (names := _fields_cache.get(key)) is None:
+        names = tuple(name for name, operand in cls.OPERANDS.items() if operand == kind)
+        _fields_cache[key] = names
+    return names
+
+
+def submatrices_in(pairs: np.ndarray) -> list[int]:
+    """The submatrices that (submatrix, row) pairs name, sorted, without the -1 of "none"."""
+    column = pairs[:, 0]
+    # Few distinct values in long runs are the rule: compare neighbours first, then sort the rest.
+    starts = np.flatnonzero(column[1:] != column[:-1]) + 1
+    distinct = {int(column[0]), *column[starts].tolist()} if len(column) else set()
+    return sorted(distinct - {-1})

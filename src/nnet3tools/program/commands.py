@@ -1,0 +1,68 @@
+"""The commands of a program, one class each (Kaldi's enum CommandType, nnet-computation.h)."""
+
+from __future__ import annotations
+
+from nnet3tools.program.command import COMMANDS, Access, AccessType, Command
+from nnet3tools.program.control_commands import (
+    AcceptInput,
+    AllocMatrix,
+    Backprop,
+    BackpropNoModelUpdate,
+    CompressionType,
+    CompressMatrix,
+    DeallocMatrix,
+    DecompressMatrix,
+    GotoLabel,
+    NoOperation,
+    NoOperationLabel,
+    NoOperationMarker,
+    NoOperationPermanent,
+    Propagate,
+    ProvideOutput,
+    SetConst,
+    SwapMatrix,
+)
+from nnet3tools.program.matrix_commands import (
+    AddRowRanges,
+    AddRows,
+    AddRowsMulti,
+    AddToRowsMulti,
+    CopyRows,
+    CopyRowsMulti,
+    CopyToRowsMulti,
+    MatrixAdd,
+    MatrixCopy,
+)
+
+__all__ = [
+    "COMMANDS",
+    "AcceptInput",
+    "Access",
+    "AccessType",
+    "AddRowRanges",
+    "AddRows",
+    "AddRowsMulti",
+    "AddToRowsMulti",
+    "AllocMatrix",
+    "Backprop",
+    "BackpropNoModelUpdate",
+    "Command",
+    "CompressMatrix",
+    "CompressionType",
+    "CopyRows",
+    "CopyRowsMulti",
+    "CopyToRowsMulti",
+    "DeallocMatrix",
+    "DecompressMatrix",
+    "GotoLabel",
+    "MatrixAdd",
+    "MatrixCopy",
+    "NoOperation",
+    "NoOperationLabel",
+    "NoOperationMarker",
+    "NoOperationPermanent",
+    "Propagate",
+    "ProvideOutput",
+    "SetConst",
+    "SwapMatrix",
+]

@@ -1,0 +1,209 @@
+"""The Computation: a compiled program of matrix commands over a table of matrices and submatrices.
+
+Kaldi's struct NnetComputation (nnet-computation.h) with arrays for the row indexes. Entry 0 of
+`matrices`, `submatrices` and `component_precomputed_indexes` is reserved for "none".
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import PrecomputedIndexes
+from nnet3tools.nnet.indexes import IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.program.command import Command
+
+__all__ = [
+    "Computation",
+    "MatrixDebugInfo",
+    "MatrixInfo",
+    "PrecomputedInfo",
+    "StrideType",
+    "SubMatrixInfo",
+]
+
+
+class StrideType(enum.IntEnum):
+    """Whether a matrix's rows may be padded (Kaldi's MatrixStrideType)."""
+
+    DEFAULT = 0
+    EQUAL_NUM_COLS = 1
+
+
+class MatrixInfo(NamedTuple):
+    """Size of one matrix of the program."""
+
+    num_rows: int
+    num_cols: int
+    stride_type: StrideType = StrideType.DEFAULT
+
+
+class SubMatrixInfo(NamedTuple):
+    """A block of rows and columns of a matrix; commands name these, never matrices."""
+
+    matrix_index: int
+    row_offset: int
+    num_rows: int
+    col_offset: int
+    num_cols: int
+
+
+class MatrixDebugInfo(NamedTuple):
+    """Which cindex each row of a matrix is about."""
+
+    is_deriv: bool
+    """True for a derivative, False for a value."""
+    nodes: IntArray
+    """Network node of each row, (rows,)."""
+    indexes: IndexArray
+    """Index of each row, (rows, 3)."""
+
+
+class PrecomputedInfo(NamedTuple):
+    """Precomputed indexes of one step of a non-simple component.
+
+    `input_indexes` and `output_indexes`, (N, 3), are kept only where shortcut compilation will
+    need them to expand the program; they are empty otherwise.
+    """
+
+    data: PrecomputedIndexes | None
+    input_indexes: IndexArray
+    output_indexes: IndexArray
+
+
+def _no_indexes() -> IndexArray:
+    return np.empty((0, 3), np.int32)
+
+
+@dataclass(slots=True)
+class Computation:
+    """A program. The row-index arrays are never changed in place: replace the list's entry."""
+
+    matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
+    submatrices: list[SubMatrixInfo] = field(default_factory=lambda: [SubMatrixInfo(0, 0, 0, 0, 0)])
+    matrix_debug_info: list[MatrixDebugInfo] = field(default_factory=list)
+    """Either empty or one entry a matrix, entry 0 included."""
+    component_precomputed_indexes: list[PrecomputedInfo] = field(
+        default_factory=lambda: [PrecomputedInfo(None, _no_indexes(), _no_indexes())]
+    )
+    indexes: list[IntArray] = field(default_factory=list)
+    """Row indexes, (rows,), of CopyRows and AddRows; -1 for none."""
+    indexes_multi: list[IntArray] = field(default_factory=list)
+    """(rows, 2) pairs (submatrix, row) of the Multi commands; (-1, -1) for none."""
+    indexes_ranges: list[IntArray] = field(default_factory=list)
+    """(rows, 2) pairs (first row, last row + 1) of AddRowRanges; (-1, -1) for none."""
+    commands: list[Command] = field(default_factory=list)
+    need_model_derivative: bool = False
+
+    def copy(self) -> Computation:
+        """A copy whose tables and commands can be changed without changing this program."""
+        return Computation(
+            list(self.matrices),
+            list(self.submatrices),
+            list(self.matrix_debug_info),
+            list(self.component_precomputed_indexes),
+            list(self.indexes),
+            list(self.indexes_multi),
+            list(self.indexes_ranges),
+            list(self.commands),
+            self.need_model_derivative,
+        )
+
+    # -- growing the tables
+
+    def new_matrix(
+        self, num_rows: int, num_cols: int, stride_type: StrideType = StrideType.DEFAULT
+    ) -> int:
+        """Declare a matrix; returns the submatrix that is the whole of it.
+
+        Where the program has debug information, the caller appends the new matrix's own.
+        """
+        if num_rows <= 0 or num_cols <= 0:
+            raise ProgramError(f"matrix of size {num_rows} x {num_cols} declared")
+        self.matrices.append(MatrixInfo(num_rows, num_cols, stride_type))
+        self.submatrices.append(SubMatrixInfo(len(self.matrices) - 1, 0, num_rows, 0, num_cols))
+        return len(self.submatrices) - 1
+
+    def new_submatrix(
+        self,
+        base: int,
+        row_offset: int = 0,
+        num_rows: int = -1,
+        col_offset: int = 0,
+        num_cols: int = -1,
+    ) -> int:
+        """Declare a block of submatrix `base`, offsets relative to it; -1 means "all the rest"."""
+        info = self.submatrices[base]
+        if num_rows == -1:
+            num_rows = info.num_rows - row_offset
+        if num_cols == -1:
+            num_cols = info.num_cols - col_offset
+        if not (
+            base > 0
+            and row_offset >= 0
+            and col_offset >= 0
+            and 0 < num_rows <= info.num_rows - row_offset
+            and 0 < num_cols <= info.num_cols - col_offset
+        ):
+            raise ProgramError(
+                f"rows {row_offset}+{num_rows}, columns {col_offset}+{num_cols} do not fit in "
+                f"submatrix {base} of size {info.num_rows} x {info.num_cols}"
+            )
+        self.submatrices.append(
+            SubMatrixInfo(
+                info.matrix_index,
+                info.row_offset + row_offset,
+                num_rows,
+                info.col_offset + col_offset,
+                num_cols,
+            )
+        )
+        return len(self.submatrices) - 1
+
+    def new_indexes(self, rows: IntArray) -> int:
+        """Add row indexes for CopyRows or AddRows; returns their number."""
+        self.indexes.append(np.asarray(rows, np.int32))
+        return len(self.indexes) - 1
+
+    def new_indexes_multi(self, pairs: IntArray) -> int:
+        """Add (submatrix, row) pairs for a Multi command; returns their number."""
+        self.indexes_multi.append(np.asarray(pairs, np.int32).reshape(-1, 2))
+        return len(self.indexes_multi) - 1
+
+    def new_indexes_ranges(self, ranges: IntArray) -> int:
+        """Add (begin, end) row ranges for AddRowRanges; returns their number."""
+        self.indexes_ranges.append(np.asarray(ranges, np.int32).reshape(-1, 2))
+        return len(self.indexes_ranges) - 1
+
+    # -- looking at the tables
+
+    def is_whole_matrix(self, submatrix: int) -> bool:
+        """Whether a submatrix is all of its matrix."""
+        _, row_offset, num_rows, col_offset, num_cols = self.submatrices[submatrix]
+        matrix = self.matrices[self.submatrices[submatrix].matrix_index]
+        return (
+            row_offset == 0
+            and col_offset == 0
+            and num_rows == matrix.num_rows
+            and num_cols == matrix.num_cols
+        )
+
+    def whole_submatrices(self) -> list[int]:
+        """For each matrix a submatrix that is the whole of it (0 for matrix 0)."""
+        whole = [0] * len(self.matrices)
+        for s in range(1, len(self.submatrices)):
+            if self.is_whole_matrix(s):
+                whole[self.submatrices[s].matrix_index] = s
+        if 0 in whole[1:]:
+            raise ProgramError(f"no submatrix is the whole of matrix m{whole.index(0, 1)}")
+        return whole
+
+    def matrix_of(self, submatrix: int) -> int:
+        """The matrix a submatrix lies in."""
+        return self.submatrices[submatrix].matrix_index
