@@ -1,0 +1,205 @@
+"""A program as text, as Kaldi prints it (NnetComputation::Print, PrintIndexes, PrintCindexes)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.computation import Computation
+
+__all__ = [
+    "ProgramNames",
+    "cindexes_text",
+    "command_text",
+    "command_texts",
+    "indexes_text",
+    "integers_text",
+    "preamble_text",
+    "program_text",
+]
+
+_MAX_LENGTH = 200
+"""Kaldi shortens longer texts to their first and last hundred characters."""
+_ENDS = 60
+"""Items of a long list that are written at either end; any 60 fill a hundred characters."""
+
+
+class ProgramNames:
+    """How the parts of one program are written; what commands' `text` asks."""
+
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+        self._computation, self._nnet = computation, nnet
+
+    @property
+    def need_model_derivative(self) -> bool:
+        """The program's own flag."""
+        return self._computation.need_model_derivative
+
+    def submatrix(self, index: int) -> str:
+        """Such as "m3" for all of a matrix, or "m3(0:10, 5:9)", last row and column included."""
+        if index == 0:
+            return "[]"
+        info = self._computation.submatrices[index]
+        if self._computation.is_whole_matrix(index):
+            return f"m{info.matrix_index}"
+        return (
+            f"m{info.matrix_index}({info.row_offset}:{info.row_offset + info.num_rows - 1}, "
+            f"{info.col_offset}:{info.col_offset + info.num_cols - 1})"
+        )
+
+    def dim(self, index: int) -> tuple[int, int]:
+        """Rows and columns of a submatrix."""
+        info = self._computation.submatrices[index]
+        return info.num_rows, info.num_cols
+
+    def indexes(self, index: int) -> str:
+        """Row indexes of CopyRows and AddRows."""
+        return integers_text(self._computation.indexes[index])
+
+    def indexes_multi(self, index: int) -> str:
+        """Rows of a Multi command, as rows of matrices."""
+        pairs = self._computation.indexes_multi[index]
+        return f"[{_join_ends(len(pairs), ',', lambda i: self._row(*pairs[i].tolist()))}]"
+
+    def _row(self, submatrix: int, row: int) -> str:
+        if submatrix == -1:
+            return "NULL"
+        matrix, row_offset, _, col_offset, num_cols = self._computation.submatrices[submatrix]
+        if col_offset == 0 and num_cols == self._computation.matrices[matrix].num_cols:
+            return f"m{matrix}({row_offset + row},:)"
+        return f"m{matrix}({row_offset + row},{col_offset}:{col_offset + num_cols - 1})"
+
+    def indexes_ranges(self, index: int) -> str:
+        """Row ranges of AddRowRanges, last row included."""
+        ranges = self._computation.indexes_ranges[index]
+
+        def one(i: int) -> str:
+            begin, end = ranges[i].tolist()
+            return "null" if begin == -1 else f"{begin}:{end - 1}"
+
+        return f"[{_join_ends(len(ranges), ',', one)}]"
+
+    def component(self, index: int) -> str:
+        """Name of a component."""
+        return self._nnet.component_names[index]
+
+    def node(self, index: int) -> str:
+        """Name of a node."""
+        return self._nnet.node_names[index]
+
+
+def program_text(computation: Computation, nnet: Nnet) -> str:
+    """The whole program: matrices, what their rows are about, commands; ends with a newline."""
+    commands = "".join(f"{text}\n" for text in command_texts(computation, nnet))
+    return f"{preamble_text(computation, nnet)}# begin forward commands\n{commands}"
+
+
+def command_texts(computation: Computation, nnet: Nnet) -> list[str]:
+    """One line a command, such as "c3: m2 += m1", without newlines."""
+    names = ProgramNames(computation, nnet)
+    return [
+        _shorten(f"c{i}: {command.text(names)}\n")[:-1]
+        for i, command in enumerate(computation.commands)
+    ]
+
+
+def command_text(computation: Computation, nnet: Nnet, index: int) -> str:
+    """The line of one command."""
+    text = computation.commands[index].text(ProgramNames(computation, nnet))
+    return _shorten(f"c{index}: {text}\n")[:-1]
+
+
+def preamble_text(computation: Computation, nnet: Nnet) -> str:
+    """The matrices' sizes and, where the program has debug information, what their rows are."""
+    sizes = [
+        f"m{i}({info.num_rows}, {info.num_cols})"
+        for i, info in enumerate(computation.matrices)
+        if i > 0
+    ]
+    lines = ["matrix " + ", ".join(sizes)]
+    if computation.matrix_debug_info:
+        lines += [
+            "# The following show how matrices correspond to network-nodes and",
+            "# cindex-ids.  Format is: matrix = <node-id>.[value|deriv][ <list-of-cindex-ids> ]",
+            "# where a cindex-id is written as (n,t[,x]) but ranges of t values are compressed",
+            "# so we write (n, tfirst:tlast).",
+        ]
+        for i, debug in enumerate(computation.matrix_debug_info[1:], start=1):
+            kind = "deriv" if debug.is_deriv else "value"
+            what = cindexes_text(debug.nodes, debug.indexes, nnet.node_names)
+            lines.append(f"m{i} == {kind}: {what}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def integers_text(values: IntArray) -> str:
+    """Integers with runs shortened: "[0:9, 4x3, 7, 8]" (Kaldi's PrintIntegerVector)."""
+    size = len(values)
+    if size == 0:
+        return "[ ]"
+    steps = np.diff(values.astype(np.int64))
+    changes = np.flatnonzero(steps[1:] != steps[:-1]) + 1
+    # run_end[i]: last element that the run of equal steps from element i reaches.
+    run_end = np.append(changes, size - 1)[np.searchsorted(changes, np.arange(size), "right")]
+    parts = []
+    start = 0
+    while start < size:
+        end = int(run_end[start]) if start < size - 1 and steps[start] in (0, 1) else start
+        first, last, count = int(values[start]), int(values[end]), end - start + 1
+        if count == 1:
+            parts.append(f"{first}")
+        elif count == 2:
+            parts.append(f"{first}, {last}")
+        else:
+            parts.append(f"{first}x{count}" if first == last else f"{first}:{last}")
+        start = end + 1
+    return f"[{', '.join(parts)}]"
+
+
+def indexes_text(indexes: IndexArray) -> str:
+    """Indexes as "[(n,t), (n,tfirst:tlast,x)]", consecutive t joined (Kaldi's PrintIndexes)."""
+    if len(indexes) == 0:
+        return "[ ]"
+    n, t, x = (indexes[:, i].astype(np.int64) for i in range(3))
+    breaks = (t[1:] != t[:-1] + 1) | (n[1:] != n[:-1]) | (x[1:] != x[:-1])
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
+    ends = np.append(starts[1:], len(t)) - 1
+
+    def one(r: int) -> str:
+        first, last = int(starts[r]), int(ends[r])
+        times = f"{t[first]}" if first == last else f"{t[first]}:{t[last]}"
+        extra = f",{x[first]}" if x[first] != 0 else ""
+        return f"({n[first]},{times}{extra})"
+
+    return _shorten(f"[{_join_ends(len(starts), ', ', one)}]")
+
+
+def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -> str:
+    """Cindexes as "node[indexes]node[indexes]", one bracket a run of the same node."""
+    if len(nodes) == 0:
+        return "[ ]"
+    starts = [0, *(np.flatnonzero(nodes[1:] != nodes[:-1]) + 1).tolist(), len(nodes)]
+    return "".join(
+        f"{node_names[nodes[a]]}{indexes_text(indexes[a:b])}"
+        for a, b in zip(starts[:-1], starts[1:], strict=True)
+    )
+
+
+def _join_ends(size: int, separator: str, one: Callable[[int], str]) -> str:
+    """All items, or only those at the ends where the middle would be shortened away anyhow."""
+    if size <= 2 * _ENDS:
+        return separator.join(one(i) for i in range(size))
+    first = separator.join(one(i) for i in range(_ENDS))
+    last = separator.join(one(i) for i in range(size - _ENDS, size))
+    return f"{first}{separator}{last}"
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= _MAX_LENGTH:
+        return text
+    return f"{text[: _MAX_LENGTH // 2]} ... {text[-(_MAX_LENGTH // 2) :]}"
