@@ -1,0 +1,242 @@
+"""Kaldi's extended file names: files, offsets into files, pipes, standard input and output.
+
+A file that is written appears whole or not at all: it is written beside its place and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import itertools
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.writer import Writer
+
+__all__ = [
+    "Kind",
+    "classify_input",
+    "classify_output",
+    "open_input",
+    "open_output",
+    "read_text_lines",
+    "split_offset",
+]
+
+_OFFSET = re.compile(r"(.+):(\d+)", re.S)
+_TABLE = re.compile(r"[ab cfnopst,]*(ark|scp)[^:]*:")
+_BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
+
+
+_serial = itertools.count()
+
+
+class Kind(enum.Enum):
+    """What an rxfilename or wxfilename names."""
+
+    STANDARD = "standard input or output"
+    FILE = "a file"
+    OFFSET = "an offset into a file"
+    PIPE = "a pipe"
+
+
+def classify_input(name: str) -> Kind:
+    """What an rxfilename names; OptionError if nothing that can be read."""
+    if name in ("", "-"):
+        return Kind.STANDARD
+    if name.endswith("|") and not name.startswith("|"):
+        return Kind.PIPE
+    _reject_odd_names(name, "read", "a command to read from ends in '|'")
+    return Kind.OFFSET if _OFFSET.fullmatch(name) else Kind.FILE
+
+
+def classify_output(name: str) -> Kind:
+    """What a wxfilename names; OptionError if nothing that can be written."""
+    if name in ("", "-"):
+        return Kind.STANDARD
+    if name.startswith("|"):
+        return Kind.PIPE
+    _reject_odd_names(name, "written", "a command to write to starts with '|'")
+    if _OFFSET.fullmatch(name):
+        raise OptionError(f"'{name}' cannot be written: it names an offset into a file")
+    return Kind.FILE
+
+
+def _reject_odd_names(name: str, verb: str, hint: str) -> None:
+    if name != name.strip():
+        raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
+    if name[0] in "as" and _TABLE.match(name):
+        raise OptionError(f"'{name}' cannot be {verb}: expected a file, found a table specifier")
+    if "|" in name:
+        raise OptionError(f"'{name}' cannot be {verb}: {hint}")
+
+
+def split_offset(name: str) -> tuple[str, int]:
+    """'file:123' as ('file', 123); 0 for a plain name."""
+    match = _OFFSET.fullmatch(name)
+    return (match[1], int(match[2])) if match else (name, 0)
+
+
+# -- reading
+
+
+@contextlib.contextmanager
+def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
+    r"""A Reader of a file, 'file:offset', '-' or 'command |'.
+
+    With `header` a leading "\0B" is consumed and sets the reader's `binary`. DataError if it
+    cannot be opened, or if a command read to its end fails.
+    """
+    kind = classify_input(rxfilename)
+    opener = {Kind.STANDARD: _open_stdin, Kind.PIPE: _open_pipe_in}.get(kind, _open_file)
+    with opener(rxfilename) as reader:
+        if header:
+            reader.read_header()
+        yield reader
+
+
+@contextlib.contextmanager
+def _open_stdin(rxfilename: str) -> Iterator[Reader]:
+    yield Reader(sys.stdin.buffer, "standard input")
+
+
+@contextlib.contextmanager
+def _open_file(rxfilename: str) -> Iterator[Reader]:
+    path, offset = split_offset(rxfilename)
+    try:
+        file = open(path, "rb", buffering=0)
+    except OSError as error:
+        raise DataError(f"cannot open '{path}' for reading: {error.strerror}") from None
+    with file:
+        reader = Reader(file, path)
+        if offset:
+            reader.seek(offset)
+        yield reader
+
+
+@contextlib.contextmanager
+def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
+    command = rxfilename[:-1].strip()
+    process = subprocess.Popen(command, shell=True, stdout=subprocess.PIPE, bufsize=0)
+    assert process.stdout is not None
+    reader = Reader(cast(BinaryIO, process.stdout), f"pipe '{rxfilename}'")
+    try:
+        yield reader
+        complete = reader.peek_byte() < 0 if reader.ended else False
+    except DataError as error:
+        process.stdout.close()
+        if (status := process.wait()) not in (0, *_BROKEN_PIPE_STATUSES):
+            raise DataError(f"{error} (the command ended with status {status})") from None
+        raise
+    finally:
+        process.stdout.close()
+        status = process.wait()
+    if status != 0 and (complete or status not in _BROKEN_PIPE_STATUSES):
+        raise DataError(f"command '{command}' ended with status {status}")
+
+
+def read_text_lines(rxfilename: str) -> list[str]:
+    """All lines of a text file (or pipe, or standard input), without their newlines."""
+    with open_input(rxfilename, header=False) as reader:
+        lines = []
+        while reader.peek_byte() >= 0:
+            lines.append(reader.read_line().removesuffix("\r"))
+        return lines
+
+
+# -- writing
+
+
+@contextlib.contextmanager
+def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> Iterator[Writer]:
+    r"""A Writer to a file, '-' or '| command'; with `header` and `binary` it begins with "\0B".
+
+    A file appears when the block ends without an exception, else it stays as it was. DataError if
+    it cannot be written, or if a command fails.
+    """
+    kind = classify_output(wxfilename)
+    opener = {Kind.STANDARD: _open_stdout, Kind.PIPE: _open_pipe_out}.get(kind, _write_file)
+    with opener(wxfilename) as (file, name):
+        writer = Writer(file, binary, name)
+        if header:
+            writer.write_header()
+        yield writer
+
+
+@contextlib.contextmanager
+def _open_stdout(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
+    sys.stdout.flush()
+    yield sys.stdout.buffer, "standard output"
+    sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
+    command = wxfilename[1:].strip()
+    sys.stdout.flush()
+    process = subprocess.Popen(command, shell=True, stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    broken = False
+    try:
+        yield cast(BinaryIO, process.stdin), f"pipe '{wxfilename}'"
+        process.stdin.close()
+    except BrokenPipeError:
+        broken = True
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        status = process.wait()
+    if broken or status != 0:
+        detail = f"ended with status {status}" + (" before all was written" if broken else "")
+        raise DataError(f"command '{command}' {detail}")
+
+
+@contextlib.contextmanager
+def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    target = os.path.realpath(path)
+    mode = _mode_of(target)
+    if mode is not None and not stat.S_ISREG(mode):  # /dev/null, a named pipe: nothing to rename
+        with _opened(target, "wb", path) as file:
+            yield file, path
+        return
+    folder, base = os.path.split(target)
+    temporary = os.path.join(folder, f".{base}.{os.getpid()}.{next(_serial)}.tmp")
+    with _opened(temporary, "xb", path) as file:
+        try:
+            yield file, path
+            file.close()
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            os.replace(temporary, target)
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                file.close()
+            os.unlink(temporary)
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise DataError(f"cannot write '{path}': {error.strerror}") from None
+            raise
+
+
+def _mode_of(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return None
+
+
+def _opened(path: str, mode: str, shown: str) -> BinaryIO:
+    try:
+        return cast(BinaryIO, open(path, mode))
+    except OSError as error:
+        raise DataError(f"cannot open '{shown}' for writing: {error.strerror}") from None

@@ -1,0 +1,239 @@
+"""A stream's buffer: looking ahead, counting bytes, and bulk reads that trust no header.
+
+Nothing is ever allocated because a header says so: sizes are checked against the bytes that are
+there, or, where a stream's length is unknown, read in bounded pieces.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from nnet3tools.errors import DataError
+
+__all__ = ["LOOK_AHEAD", "InputBuffer", "shorten"]
+
+_PIECE = 1 << 16
+_BIG_PIECE = 1 << 24
+LOOK_AHEAD = 1 << 16
+_SPACE = re.compile(rb"[ \t\n\r\f\v]*")
+
+
+class InputBuffer:
+    """The bytes of a stream that may have no length and no seek (a pipe).
+
+    `name` and `key` (of the table's current object) go into every error; `binary` says which form
+    the values are in, and `read_header` sets it. All errors are DataError.
+    """
+
+    def __init__(self, file: BinaryIO, name: str = "stream", binary: bool = False) -> None:
+        self.name, self.binary, self.key = name, binary, ""
+        self._file = file
+        self._read = getattr(file, "read1", file.read)
+        self._buffer = bytearray()
+        self._at = 0
+        self._base = 0  # offset in the file of the buffer's first byte
+        self._ended = False
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the next byte, from where the stream was opened (or sought to)."""
+        return self._base + self._at
+
+    def error(self, message: str, offset: int | None = None) -> DataError:
+        """An error to raise: stream, key, byte offset, and the message."""
+        key = f" key '{self.key}':" if self.key else ""
+        return DataError(
+            f"{self.name}:{key} byte {self.offset if offset is None else offset}: {message}"
+        )
+
+    def seek(self, offset: int) -> None:
+        """Go to a byte offset of a seekable file."""
+        if self._base <= offset <= self._base + len(self._buffer):
+            self._at = offset - self._base
+            return
+        self._file.seek(offset)
+        self._buffer.clear()
+        self._at, self._base, self._ended = 0, offset, False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream's end has been met (bytes may still be in the buffer)."""
+        return self._ended
+
+    def read_header(self) -> None:
+        r"""Consume the binary header "\0B", if there is one, and set `binary` by it."""
+        self.binary = False
+        if self.peek_byte() == 0:
+            self._need(2, "the binary header")
+            if self._buffer[self._at + 1] != ord("B"):
+                raise self.error("expected the binary header \\0B, found a zero byte")
+            self._at += 2
+            self.binary = True
+
+    def peek_byte(self) -> int:
+        """The next byte, not consumed; -1 at the end of the stream."""
+        if self._at == len(self._buffer) and not self._fill():
+            return -1
+        return self._buffer[self._at]
+
+    def skip_byte(self) -> None:
+        """Consume the byte that `peek_byte` showed."""
+        self._at += 1
+
+    def buffered(self, limit: int) -> bytes:
+        """Up to `limit` of the next bytes as far as they are at hand, not consumed."""
+        return bytes(self._buffer[self._at : self._at + limit])
+
+    def more(self) -> bool:
+        """Have more bytes at hand; False at the end of the stream."""
+        return self._fill()
+
+    def advance(self, size: int) -> None:
+        """Consume bytes that `buffered` showed."""
+        self._at += size
+
+    def skip_space(self) -> None:
+        """Consume white space."""
+        while True:
+            self._at = _SPACE.match(self._buffer, self._at).end()  # type: ignore[union-attr]
+            if self._at < len(self._buffer) or not self._fill():
+                return
+
+    def at_end(self) -> bool:
+        """Whether nothing more can be read; in text mode white space does not count."""
+        if not self.binary:
+            self.skip_space()
+        return self.peek_byte() < 0
+
+    def expect_byte(self, byte: bytes, what: str) -> None:
+        self.skip_space()
+        if self.peek_byte() != byte[0]:
+            raise self.error(f"expected {what} ({byte.decode()}), found {self._here()}")
+        self._at += 1
+
+    def until_bracket(self, what: str) -> bytes:
+        """What stands before the next ']', which is consumed."""
+        end = self._find(b"]")
+        if end < 0:
+            raise self.error(f"expected {what}, found the end of the stream before its ']'")
+        body = bytes(self._buffer[self._at : end])
+        self._at = end + 1
+        return body
+
+    def read_array(self, count: int, dtype: DTypeLike, what: str) -> NDArray:
+        """`count` raw elements; `what` they are goes into the error if they are not all there."""
+        dtype = np.dtype(dtype)
+        return self._read_bytes(count * dtype.itemsize, what).view(dtype)
+
+    def _fill(self) -> bool:
+        """Append another piece of the stream to the buffer; False at its end."""
+        if self._at:
+            del self._buffer[: self._at]
+            self._base += self._at
+            self._at = 0
+        try:
+            piece = self._read(max(_PIECE, min(len(self._buffer), _BIG_PIECE)))
+        except OSError as error:
+            raise self.error(f"cannot read: {error.strerror}") from None
+        if not piece:
+            self._ended = True
+            return False
+        self._buffer += piece
+        return True
+
+    def _need(self, size: int, what: str) -> None:
+        """Have at least `size` (few) bytes in the buffer."""
+        while len(self._buffer) - self._at < size:
+            if not self._fill():
+                left = len(self._buffer) - self._at
+                raise self.error(f"expected {what}, found the end of the stream ({left} bytes on)")
+
+    def _match(
+        self, pattern: re.Pattern[bytes], what: str, closed: bool = False
+    ) -> re.Match[bytes]:
+        """Match here, looking ahead until more bytes would not change the match.
+
+        A `closed` pattern is one whose match never would.
+        """
+        while True:
+            match = pattern.match(self._buffer, self._at)
+            if match is not None and (closed or match.end() < len(self._buffer)):
+                return match
+            if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
+                if match is not None:
+                    return match
+                raise self.error(f"expected {what}, found {self._here()}")
+
+    def _find(self, byte: bytes) -> int:
+        """Position in the buffer of the next such byte, or -1; fills the buffer as needed."""
+        searched = 0
+        while (at := self._buffer.find(byte, self._at + searched)) < 0:
+            searched = len(self._buffer) - self._at
+            if not self._fill():
+                return -1
+        return at
+
+    def _bytes_left(self) -> int | None:
+        """Bytes up to the stream's end; None if it has no known length."""
+        buffered = len(self._buffer) - self._at
+        try:
+            if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+                return None
+        except (OSError, AttributeError):
+            pass  # not a file of the system: a BytesIO, say
+        if not self._file.seekable():
+            return None
+        here = self._file.tell()
+        end = self._file.seek(0, os.SEEK_END)
+        self._file.seek(here)
+        return buffered + max(0, end - here)
+
+    def _read_bytes(self, size: int, what: str) -> NDArray[np.uint8]:
+        buffered = min(size, len(self._buffer) - self._at)
+        left = buffered if size <= buffered else self._bytes_left()
+        if left is not None and left < size:
+            raise self.error(
+                f"expected {what} ({size} bytes), found {left} bytes to the end of the stream"
+            )
+        first = np.empty(min(size, _BIG_PIECE) if left is None else size, np.uint8)
+        first.data[:buffered] = self._buffer[self._at : self._at + buffered]
+        self._at += buffered
+        self._read_into(first[buffered:], size - buffered, what)
+        pieces, missing = [first], size - first.size
+        while missing:
+            piece = np.empty(min(missing, _BIG_PIECE), np.uint8)
+            self._read_into(piece, missing, what)
+            pieces.append(piece)
+            missing -= piece.size
+        return first if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
+        """Fill `piece` straight from the file; the buffer is empty."""
+        file: Any = self._file
+        view, done = piece.data, 0
+        while done < len(view):
+            count = file.readinto(view[done:])
+            if not count:
+                self._ended = True
+                raise self.error(
+                    f"expected {what}, found the end of the stream {missing - done} bytes early"
+                )
+            done += count
+            self._base += count
+
+    def _here(self) -> str:
+        """The next few bytes, for an error."""
+        if self.peek_byte() < 0:
+            return "the end of the stream"
+        return shorten(bytes(self._buffer[self._at : self._at + 40]).decode("utf-8", "replace"))
+
+
+def shorten(text: str) -> str:
+    """Quoted for an error, cut if long; "" stays empty."""
+    return repr(text if len(text) <= 24 else text[:20] + "...") if text else ""

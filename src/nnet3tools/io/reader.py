@@ -1,0 +1,209 @@
+"""Reading Kaldi's basic values from a stream, in text or binary.
+
+Where in the stream it is, and how bytes are read, is `InputBuffer`'s part.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.compressed import read_compressed
+from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer, shorten
+from nnet3tools.io.text import parse_numbers, parse_rows
+
+__all__ = ["Reader"]
+
+_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)[ \t\n\r\f\v]")
+_LAST_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)")
+_NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")
+
+
+class Reader(InputBuffer):
+    """Tokens, numbers, vectors and matrices as Kaldi writes them; all errors are DataError."""
+
+    def read_token(self) -> str:
+        """The next word and the one white-space character that must follow it."""
+        match = self._match(_TOKEN, "a token", closed=True)
+        self._at = match.end()
+        return match.group(1).decode("utf-8", "surrogateescape")
+
+    def peek_token(self) -> str:
+        """The whole next word, not consumed; "" at the end of the stream."""
+        while (match := _TOKEN.match(self._buffer, self._at)) is None:
+            if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
+                match = _LAST_TOKEN.match(self._buffer, self._at)
+                break
+        return match.group(1).decode("utf-8", "surrogateescape") if match else ""
+
+    def expect_token(self, *tokens: str) -> None:
+        """Consume these tokens, in this order."""
+        for token in tokens:
+            start = self.offset
+            try:
+                found = self.read_token()
+            except DataError:
+                raise self.error(f"expected {token}, found {self._here()}", start) from None
+            if found != token:
+                raise self.error(f"expected {token}, found {shorten(found)}", start)
+
+    def read_line(self) -> str:
+        """The rest of the line without its newline; an error at the end of the stream."""
+        if self.peek_byte() < 0:
+            raise self.error("expected a line, found the end of the stream")
+        end = self._find(b"\n")
+        stop = len(self._buffer) if end < 0 else end
+        line = bytes(self._buffer[self._at : stop])
+        self._at = stop if end < 0 else stop + 1
+        return line.decode("utf-8", "surrogateescape")
+
+    def read_bool(self) -> bool:
+        """T or F."""
+        if not self.binary:
+            self.skip_space()
+        value = self.peek_byte()
+        if value not in (ord("T"), ord("F")):
+            raise self.error(f"expected T or F, found {self._here()}")
+        self._at += 1
+        return value == ord("T")
+
+    def read_int32(self) -> int:
+        """A 32-bit integer."""
+        return self._read_int(4, "<i")
+
+    def read_int64(self) -> int:
+        """A 64-bit integer."""
+        return self._read_int(8, "<q")
+
+    def _read_int(self, size: int, code: str) -> int:
+        what = f"an int{8 * size}"
+        if self.binary:
+            self._expect_size((size,), what)
+            self._need(size, what)
+            (value,) = struct.unpack_from(code, self._buffer, self._at)
+            self._at += size
+            return int(value)
+        match = self._match(_NUMBER, what)
+        try:
+            value = int(match.group(1))
+            if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
+                raise ValueError
+        except ValueError:
+            raise self.error(f"expected {what}, found {self._here()}") from None
+        self._at = match.end()
+        return value
+
+    def read_float(self) -> float:
+        """A number with float32 precision; in binary it may be stored as float or double."""
+        return float(np.float32(self.read_double()))
+
+    def read_double(self) -> float:
+        """A number with the precision it is stored in."""
+        if self.binary:
+            size = self._expect_size((4, 8), "a float")
+            self._need(size, "a float")
+            (value,) = struct.unpack_from("<f" if size == 4 else "<d", self._buffer, self._at)
+            self._at += size
+            return float(value)
+        match = self._match(_NUMBER, "a number")
+        try:
+            value = float(match.group(1))
+        except ValueError:
+            raise self.error(f"expected a number, found {self._here()}") from None
+        self._at = match.end()
+        return value
+
+    def read_int32_vector(self) -> NDArray[np.int32]:
+        """What WriteIntegerVector writes, shape (N,)."""
+        if self.binary:
+            return self._read_sized_ints("an integer vector", 1)
+        self.expect_byte(b"[", "an integer vector")
+        return self._parse(self.until_bracket("an integer vector"), np.int32)
+
+    def read_int_pairs(self) -> NDArray[np.int32]:
+        """What WriteIntegerPairVector writes, shape (N, 2)."""
+        if self.binary:
+            return self._read_sized_ints("a vector of integer pairs", 2).reshape(-1, 2)
+        self.expect_byte(b"[", "a vector of integer pairs")
+        body = self.until_bracket("a vector of integer pairs")
+        values = self._parse(body.replace(b",", b" "), np.int32)
+        if values.size != 2 * body.count(b",") or values.size % 2:
+            raise self.error("expected pairs of integers such as 3,5")
+        return values.reshape(-1, 2)
+
+    def read_vector(self, dtype: DTypeLike = np.float32) -> NDArray:
+        """A vector (FV, DV or text), converted to `dtype`, shape (N,)."""
+        if not self.binary:
+            body = self._open_bracket("a vector")
+            if b"\n" in body:
+                raise self.error("expected a vector, found a newline in it (a matrix?)")
+            return self._parse(body, dtype)
+        stored = self._stored_dtype({"FV": "<f4", "DV": "<f8"}, "a vector (FV or DV)")
+        size = self.read_int32()
+        if size < 0:
+            raise self.error(f"expected a vector, found one of {size} elements")
+        return self.read_array(size, stored, f"a vector of {size}").astype(dtype, copy=False)
+
+    def read_matrix(self, dtype: DTypeLike = np.float32) -> NDArray:
+        """A full or compressed matrix as a dense one, C-contiguous, shape (rows, columns)."""
+        if not self.binary:
+            body = self._open_bracket("a matrix")
+            try:
+                return parse_rows(body, dtype)
+            except ValueError as error:
+                raise self.error(f"in a matrix: {error}") from None
+        if self.peek_token() in ("CM", "CM2", "CM3"):
+            return read_compressed(self).to_dense().astype(dtype, copy=False)
+        stored = self._stored_dtype({"FM": "<f4", "DM": "<f8"}, "a matrix (FM, DM, CM, CM2, CM3)")
+        rows, cols = self.read_int32(), self.read_int32()
+        if rows < 0 or cols < 0:
+            raise self.error(f"expected a matrix, found one of {rows} x {cols}")
+        flat = self.read_array(rows * cols, stored, f"a matrix of {rows} x {cols}")
+        return flat.reshape(rows, cols).astype(dtype, copy=False)
+
+    def _open_bracket(self, what: str) -> bytes:
+        """The inside of a text vector or matrix; its newline is consumed with it, as in Kaldi."""
+        self.expect_byte(b"[", what)
+        body = self.until_bracket(what)
+        if self.peek_byte() == ord("\r"):
+            self._at += 1
+        if self.peek_byte() == ord("\n"):
+            self._at += 1
+        return body
+
+    def _parse(self, body: bytes, dtype: DTypeLike) -> NDArray:
+        try:
+            return parse_numbers(body, dtype)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+    def _expect_size(self, sizes: tuple[int, ...], what: str) -> int:
+        """Consume the byte that says how many bytes a basic type has."""
+        size = self.peek_byte()
+        if size not in sizes:
+            expected = " or ".join(map(str, sizes))
+            found = "the end of the stream" if size < 0 else f"{size}"
+            raise self.error(f"expected {what} (size byte {expected}), found {found}")
+        self._at += 1
+        return size
+
+    def _read_sized_ints(self, what: str, per_element: int) -> NDArray[np.int32]:
+        self._expect_size((4,), what)
+        self._need(4, what)
+        (count,) = struct.unpack_from("<i", self._buffer, self._at)
+        self._at += 4
+        if count < 0:
+            raise self.error(f"expected {what}, found one of {count} elements")
+        return self.read_array(count * per_element, "<i4", f"{what} of {count} elements")
+
+    def _stored_dtype(self, tokens: dict[str, str], what: str) -> str:
+        start = self.offset
+        token = self.peek_token()
+        if token not in tokens:
+            raise self.error(f"expected {what}, found {shorten(token) or self._here()}", start)
+        self.read_token()
+        return tokens[token]

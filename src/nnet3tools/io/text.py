@@ -1,0 +1,77 @@
+"""Numbers as text, in bulk: what C++ streams print at precision 7, and the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["format_float", "format_floats", "format_matrix", "parse_numbers", "parse_rows"]
+
+_ROWS_AT_ONCE = 1024
+
+
+def format_float(value: float) -> str:
+    """One number as `std::ostream` prints it at precision 7; a negative NaN shows its sign."""
+    if value != value:
+        return "-nan" if np.signbit(value) else "nan"
+    return f"{value:.7g}"
+
+
+def format_floats(values: NDArray[np.floating]) -> str:
+    """Each number followed by one space."""
+    return _fill("%.7g " * values.size, values)
+
+
+def format_matrix(matrix: NDArray[np.floating]) -> str:
+    """A matrix in Kaldi's text form, from the leading space to the final newline."""
+    num_rows, num_cols = matrix.shape
+    if num_cols == 0:
+        return " [ ]\n"
+    row_format = "\n  " + "%.7g " * num_cols
+    pieces = [" ["]
+    for start in range(0, num_rows, _ROWS_AT_ONCE):
+        piece = matrix[start : start + _ROWS_AT_ONCE]
+        pieces.append(_fill(row_format * len(piece), piece))
+    pieces.append("]\n")
+    return "".join(pieces)
+
+
+def _fill(template: str, values: NDArray[np.floating]) -> str:
+    flat = values.ravel()
+    if (np.isnan(flat) & np.signbit(flat)).any():  # rare: Python's % drops the sign of a NaN
+        return template.replace("%.7g", "%s") % tuple(map(format_float, flat.tolist()))
+    return template % tuple(flat.tolist())
+
+
+def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
+    """The white-space separated numbers of `body`; ValueError names the first that is none."""
+    words = body.split()
+    if np.dtype(dtype).kind == "f":
+        return np.array(words, dtype) if words else np.empty(0, dtype)
+    values = np.array(list(map(int, words)), np.int64)
+    info = np.iinfo(np.dtype(dtype))
+    if values.size and (values.min() < info.min or values.max() > info.max):
+        raise ValueError(f"integer out of range of {np.dtype(dtype)}")
+    return values.astype(dtype)
+
+
+def parse_rows(body: bytes, dtype: DTypeLike) -> NDArray:
+    """A matrix whose rows end in newlines or semicolons; empty rows do not count.
+
+    ValueError says which number or which row is wrong.
+    """
+    body = body.replace(b";", b"\n")
+    values = parse_numbers(body, dtype)
+    if values.size == 0:
+        return np.empty((0, 0), dtype)
+    chars = np.frombuffer(b"\n" + body + b"\n", np.uint8)
+    space = chars <= 32
+    number_ends = np.flatnonzero(~space[:-1] & space[1:])
+    row_ends = np.flatnonzero(chars == 10)
+    counts = np.diff(np.searchsorted(number_ends, row_ends))
+    counts = counts[counts > 0]
+    wrong = np.flatnonzero(counts != counts[0])
+    if wrong.size:
+        row = int(wrong[0])
+        raise ValueError(f"row {row} has {counts[row]} numbers, row 0 has {counts[0]}")
+    return values.reshape(len(counts), -1)

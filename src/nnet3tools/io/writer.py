@@ -1,0 +1,116 @@
+"""Writing Kaldi's basic values to a stream, in text or binary."""
+
+from __future__ import annotations
+
+import struct
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.io.text import format_float, format_floats, format_matrix
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """A stream of tokens, numbers, vectors and matrices, byte for byte as Kaldi writes them."""
+
+    def __init__(self, file: BinaryIO, binary: bool = True, name: str = "stream") -> None:
+        self.file, self.binary, self.name = file, binary, name
+        self.offset = 0
+        """Bytes written so far."""
+
+    def write_bytes(self, data: bytes | memoryview) -> None:
+        """Write raw bytes."""
+        self.file.write(data)
+        self.offset += len(data)
+
+    def write_text(self, text: str) -> None:
+        """Write raw text, in either mode."""
+        self.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    def write_header(self) -> None:
+        r"""Write the header "\0B" if binary."""
+        if self.binary:
+            self.write_bytes(b"\0B")
+
+    def write_newline(self) -> None:
+        """Write a newline, in text mode only."""
+        if not self.binary:
+            self.write_bytes(b"\n")
+
+    def write_token(self, token: str) -> None:
+        """A word and a space, in either mode."""
+        if not token or token.split() != [token]:
+            raise ProgramError(f"not a token: '{token}'")
+        self.write_text(token + " ")
+
+    def write_bool(self, value: bool) -> None:
+        """T or F (followed by a space in text mode)."""
+        self.write_bytes((b"T" if value else b"F") + (b"" if self.binary else b" "))
+
+    def write_int32(self, value: int) -> None:
+        """A 32-bit integer."""
+        self.write_bytes(struct.pack("<bi", 4, value) if self.binary else b"%d " % value)
+
+    def write_int64(self, value: int) -> None:
+        """A 64-bit integer."""
+        self.write_bytes(struct.pack("<bq", 8, value) if self.binary else b"%d " % value)
+
+    def write_float(self, value: float) -> None:
+        """A number as float32."""
+        single = float(np.float32(value))
+        if self.binary:
+            self.write_bytes(struct.pack("<bf", 4, single))
+        else:
+            self.write_text(format_float(single) + " ")
+
+    def write_double(self, value: float) -> None:
+        """A number as float64."""
+        if self.binary:
+            self.write_bytes(struct.pack("<bd", 8, value))
+        else:
+            self.write_text(format_float(value) + " ")
+
+    def write_int32_vector(self, values: ArrayLike) -> None:
+        """As WriteIntegerVector: (N,) integers."""
+        array = np.ascontiguousarray(values, np.int32)
+        if self.binary:
+            self.write_bytes(struct.pack("<bi", 4, len(array)) + array.tobytes())
+        else:
+            self.write_text("[ " + "%d " * array.size % tuple(array.tolist()) + "]\n")
+
+    def write_int_pairs(self, pairs: ArrayLike) -> None:
+        """As WriteIntegerPairVector: (N, 2) integers."""
+        array = np.ascontiguousarray(pairs, np.int32).reshape(-1, 2)
+        if self.binary:
+            self.write_bytes(struct.pack("<bi", 4, len(array)) + array.tobytes())
+        else:
+            self.write_text("[ " + "%d,%d " * len(array) % tuple(array.ravel().tolist()) + "]\n")
+
+    def write_vector(self, vector: NDArray) -> None:
+        """A vector: float64 as DV, anything else as float32 FV."""
+        array = _as_real(vector)
+        if self.binary:
+            self.write_text("DV " if array.dtype == np.float64 else "FV ")
+            self.write_int32(array.size)
+            self.write_bytes(array.data.cast("B") if array.size else b"")
+        else:
+            self.write_text(" [ " + format_floats(array) + "]\n")
+
+    def write_matrix(self, matrix: NDArray) -> None:
+        """A matrix: float64 as DM, anything else as float32 FM."""
+        array = _as_real(matrix)
+        if self.binary:
+            self.write_text("DM " if array.dtype == np.float64 else "FM ")
+            self.write_int32(array.shape[0])
+            self.write_int32(array.shape[1])
+            self.write_bytes(array.data.cast("B") if array.size else b"")
+        else:
+            self.write_text(format_matrix(array))
+
+
+def _as_real(array: NDArray) -> NDArray:
+    return np.ascontiguousarray(array, "<f8" if array.dtype == np.float64 else "<f4")

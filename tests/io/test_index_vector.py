@@ -1,0 +1,155 @@
+"""Index vectors against an element-by-element writer and reader of the same format."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from test_stream import Trickle
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.index_vector import (
+    read_cindex_vector,
+    read_index,
+    read_index_vector,
+    write_cindex_vector,
+    write_index,
+    write_index_vector,
+)
+from nnet3tools.io.stream import Reader, Writer
+
+NO_TIME = np.iinfo(np.int32).min
+
+
+def integer(value: int) -> bytes:
+    return struct.pack("<bi", 4, value)
+
+
+def one_by_one(rows: list[tuple[int, int, int]], nodes: list[int] | None) -> bytes:
+    """The format as nnet-common.cc defines it, one element at a time."""
+    out = b""
+    for i, (n, t, x) in enumerate(rows):
+        if nodes is not None and (i == 0 or nodes[i] != nodes[i - 1]):
+            out += b"|" + integer(nodes[i])
+        last = rows[i - 1] if i else (0, 0, 0)
+        limit = 125 if nodes is None or i == 0 else 124
+        if n == last[0] and x == last[2] and abs(t - last[1]) < limit:
+            out += struct.pack("b", t - last[1])
+        elif nodes is not None and t == last[1] and x == last[2] and n - last[0] in (0, 1):
+            out += bytes([125 + n - last[0]])
+        else:
+            out += b"\x7f" + integer(n) + integer(t) + integer(x)
+    return out
+
+
+def random_rows(rng: np.random.Generator, size: int) -> np.ndarray:
+    """Runs in t, steps in n, far jumps, negative and missing times, bytes 124 to 127 all over."""
+    step = rng.choice([0, 1, -1, 3, 123, 124, 125, -124, -125, 127, 1000, 1 << 20], size)
+    t = np.cumsum(step)
+    n = np.cumsum(rng.choice([0, 0, 0, 1, 1, 2], size))
+    x = rng.choice([0, 0, 0, 0, 1, 124, 127], size)
+    rows = np.stack([n, t, x], 1).astype(np.int32)
+    rows[rng.random(size) < 0.03, 1] = NO_TIME
+    return rows
+
+
+@pytest.mark.parametrize("trickle", [None, 1, 7, 100])
+@pytest.mark.parametrize("with_nodes", [False, True])
+def test_binary_form_matches_the_definition_and_comes_back(with_nodes, trickle) -> None:
+    rng = np.random.default_rng(3)
+    for size in [0, 1, 2, 5, 40, 700]:
+        rows = random_rows(rng, size)
+        nodes = np.sort(rng.choice([0, 1, 124, 127], size)).astype(np.int32)
+        out = io.BytesIO()
+        writer = Writer(out, True)
+        if with_nodes:
+            write_cindex_vector(writer, nodes, rows)
+        else:
+            write_index_vector(writer, rows)
+        expected = one_by_one(
+            [tuple(map(int, row)) for row in rows], list(nodes) if with_nodes else None
+        )
+        assert out.getvalue() == b"<I1V> " + integer(size) + expected
+        data = out.getvalue() + b"<end> "
+        reader = Reader(Trickle(data, trickle) if trickle else io.BytesIO(data), "x", True)
+        if with_nodes:
+            back_nodes, back = read_cindex_vector(reader)
+            np.testing.assert_array_equal(back_nodes, nodes)
+        else:
+            back = read_index_vector(reader)
+        np.testing.assert_array_equal(back, rows)
+        assert back.dtype == np.int32
+        assert back.shape == (size, 3)
+        reader.expect_token("<end>")
+
+
+@pytest.mark.parametrize("trickle", [None, 5])
+@pytest.mark.parametrize("with_nodes", [False, True])
+def test_text_form_comes_back(with_nodes, trickle) -> None:
+    rng = np.random.default_rng(4)
+    for size in [0, 1, 300]:
+        rows = random_rows(rng, size)
+        nodes = np.sort(rng.choice(4, size)).astype(np.int32)
+        out = io.BytesIO()
+        writer = Writer(out, False)
+        if with_nodes:
+            write_cindex_vector(writer, nodes, rows)
+        else:
+            write_index_vector(writer, rows)
+        writer.write_text("<I1> 1 2 3 <end> ")
+        data = out.getvalue()
+        reader = Reader(Trickle(data, trickle) if trickle else io.BytesIO(data), "x", False)
+        if with_nodes:
+            back_nodes, back = read_cindex_vector(reader)
+            np.testing.assert_array_equal(back_nodes, nodes)
+        else:
+            back = read_index_vector(reader)
+        np.testing.assert_array_equal(back, rows)
+        np.testing.assert_array_equal(read_index(reader), [1, 2, 3])
+        reader.expect_token("<end>")
+
+
+def test_text_spacing_is_kaldis() -> None:
+    out = io.BytesIO()
+    writer = Writer(out, False)
+    rows = np.array([[0, 1, 0], [0, 2, 0], [1, 0, 0]], np.int32)
+    write_index_vector(writer, rows[:2])
+    write_cindex_vector(writer, np.array([4, 4, 5], np.int32), rows)
+    write_index(writer, rows[0])
+    assert out.getvalue() == (
+        b"<I1V> 2 <I1> 0 1 0 <I1> 0 2 0 "
+        b"<I1V> 3 [4 :<I1> 0 1 0 <I1> 0 2 0 ][5 :<I1> 1 0 0 ]<I1> 0 1 0 "
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "binary", "message"),
+    [
+        (b"<I1V> " + integer(-1), True, "one of -1"),
+        (b"<I1V> " + integer(1 << 30) + b"\0\1", True, "end of the stream after 2"),
+        (b"<I1V> " + integer(2) + b"\0\x80", True, "unexpected byte -128"),
+        (b"<I1V> " + integer(1) + b"\x7f\4\0\0\0\0\5\0\0\0\0\4\0\0\0\0", True, "32-bit"),
+        (b"<I1V> " + integer(1) + b"\x7f\4\0", True, "end of the stream"),
+        (b"<I1V> 2 <I1> 0 0 0 </end>", False, "1 more indexes"),
+        (b"<I2V> 2 ", False, "expected <I1V>"),
+    ],
+)
+def test_bad_vectors(data: bytes, binary: bool, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_index_vector(Reader(io.BytesIO(data), "x", binary))
+
+
+@pytest.mark.parametrize(
+    ("data", "binary", "message"),
+    [
+        (b"<I1V> " + integer(1) + b"\0", True, "expected '\\|'"),
+        (b"<I1V> 2 [1 :<I1> 0 0 0 ]", False, "expected a group"),
+        (b"<I1V> 1 [1 :<I1> 0 0 ]", False, "3 numbers"),
+        (b"<I1V> 1 [1 :<I1> 0 0 0 <I1> 0 0 0 ]", False, "expected 1 cindexes, found 2"),
+    ],
+)
+def test_bad_cindex_vectors(data: bytes, binary: bool, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_cindex_vector(Reader(io.BytesIO(data), "x", binary))
