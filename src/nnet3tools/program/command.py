@@ -49,7 +49,9 @@ __all__ = [
     "Position",
     "Precomputed",
     "Submatrix",
+    "Tables",
     "command",
+    "size_problem",
     "submatrices_in",
 ]
 
@@ -123,6 +125,25 @@ class Names(Protocol):
         """The program's own flag."""
 
 
+class Tables(Protocol):
+    """What a command's `problem` may look at; see program/checker.py."""
+
+    computation: Computation
+    nnet: Nnet
+
+    def overlap(self, a: int, b: int) -> bool:
+        """Whether two submatrices share elements."""
+
+    def same(self, a: int, b: int) -> bool:
+        """Whether two submatrices are the same block of the same matrix."""
+
+    def rows(self, submatrix: int) -> int:
+        """Rows of a submatrix."""
+
+    def cols(self, submatrix: int) -> int:
+        """Columns of a submatrix."""
+
+
 _NUM_ARGS = 7
 
 
@@ -146,6 +167,14 @@ class Command:
     """Field -> kind of operand ("Submatrix", "Indexes"...)."""
     ACCESS: ClassVar[AccessMap] = {}
     """Submatrix fields that are read or written, where that depends on nothing else."""
+    ALLOCATES: ClassVar[str | None] = None
+    """Submatrix field whose matrix comes into being."""
+    FREES: ClassVar[str | None] = None
+    """Submatrix field whose matrix goes out of being."""
+    WHOLE: ClassVar[tuple[str, ...]] = ()
+    """Submatrix fields that must be all of a matrix."""
+    OPTIONAL: ClassVar[tuple[str, ...]] = ()
+    """Submatrix fields that may be 0, none."""
 
     # -- what it touches
 
@@ -164,6 +193,13 @@ class Command:
     def submatrices(self) -> list[int]:
         """The submatrices named by its operands, 0 included (not those in its index lists)."""
         return [getattr(self, name) for name in _fields_of(type(self), "Submatrix")]
+
+    def problem(self, tables: Tables) -> str:
+        """What is wrong with its operands beyond their ranges (sizes, aliasing); "" if nothing.
+
+        Called once every operand is known to be in range.
+        """
+        return ""
 
     # -- making another of it
 
@@ -264,3 +300,11 @@ def submatrices_in(pairs: np.ndarray) -> list[int]:
     starts = np.flatnonzero(column[1:] != column[:-1]) + 1
     distinct = {int(column[0]), *column[starts].tolist()} if len(column) else set()
     return sorted(distinct - {-1})
+
+
+def size_problem(tables: Tables, a: int, b: int) -> str:
+    """A message if two submatrices differ in size, else ""."""
+    size_a, size_b = (tables.rows(a), tables.cols(a)), (tables.rows(b), tables.cols(b))
+    if size_a == size_b:
+        return ""
+    return f"sizes {size_a[0]} x {size_a[1]} and {size_b[0]} x {size_b[1]} differ"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nnet3tools.program.command import COMMANDS, Access, AccessType, Command
+from nnet3tools.program.component_commands import Backprop, BackpropNoModelUpdate, Propagate
 from nnet3tools.program.control_commands import (
     AcceptInput,
     AllocMatrix,
-    Backprop,
-    BackpropNoModelUpdate,
     CompressionType,
     CompressMatrix,
     DeallocMatrix,
@@ -17,7 +16,6 @@ from nnet3tools.program.control_commands import (
     NoOperationLabel,
     NoOperationMarker,
     NoOperationPermanent,
-    Propagate,
     ProvideOutput,
     SetConst,
     SwapMatrix,

@@ -1,36 +1,27 @@
-"""Commands for memory, components, compression, input and output, and the order of things."""
+"""Commands for memory, compression, input and output, and the order of things."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.program.command import (
-    Access,
     AccessMap,
     AccessType,
     Alpha,
     Command,
-    Component,
-    Memo,
     Names,
     Node,
     Position,
-    Precomputed,
     Submatrix,
+    Tables,
     command,
+    size_problem,
 )
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
-    from nnet3tools.program.computation import Computation
 
 __all__ = [
     "AcceptInput",
     "AllocMatrix",
-    "Backprop",
-    "BackpropNoModelUpdate",
     "CompressMatrix",
     "CompressionType",
     "DeallocMatrix",
@@ -40,7 +31,6 @@ __all__ = [
     "NoOperationLabel",
     "NoOperationMarker",
     "NoOperationPermanent",
-    "Propagate",
     "ProvideOutput",
     "SetConst",
     "SwapMatrix",
@@ -67,6 +57,9 @@ class AllocMatrix(Command):
 
     submatrix: Submatrix
 
+    ALLOCATES: ClassVar[str | None] = "submatrix"
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
     def text(self, names: Names) -> str:
         rows, cols = names.dim(self.submatrix)
         return f"{names.submatrix(self.submatrix)} = undefined({rows},{cols})"
@@ -78,6 +71,9 @@ class DeallocMatrix(Command):
 
     submatrix: Submatrix
 
+    FREES: ClassVar[str | None] = "submatrix"
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
     def text(self, names: Names) -> str:
         return f"{names.submatrix(self.submatrix)} = []"
 
@@ -88,6 +84,15 @@ class SwapMatrix(Command):
 
     a: Submatrix
     b: Submatrix
+
+    ALLOCATES: ClassVar[str | None] = "a"
+    FREES: ClassVar[str | None] = "b"
+    WHOLE: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def problem(self, tables: Tables) -> str:
+        if tables.same(self.a, self.b):
+            return "swap of a matrix with itself"
+        return size_problem(tables, self.a, self.b)
 
     def text(self, names: Names) -> str:
         rows, cols = names.dim(self.a)
@@ -109,85 +114,6 @@ class SetConst(Command):
         return f"{names.submatrix(self.submatrix)}.set({self.value:g}) [dim = {rows} x {cols}];"
 
 
-# -- components
-
-
-@command(4)
-class Propagate(Command):
-    """Run a component forward; `memo` > 0 keeps what it returns for the Backprop of that number."""
-
-    component: Component
-    precomputed: Precomputed
-    input: Submatrix
-    output: Submatrix
-    memo: Memo = 0
-    store_stats: bool = False
-
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
-        adds = nnet.component(self.component).properties & Properties.PROPAGATE_ADDS
-        out = [Access(self.input, READ)] if self.input else []
-        return [*out, Access(self.output, READ_WRITE if adds else WRITE)]
-
-    def text(self, names: Names) -> str:
-        return (
-            f"{names.component(self.component)}.Propagate({_precomputed(self.precomputed)}, "
-            f"{names.submatrix(self.input)}, &{names.submatrix(self.output)})"
-        )
-
-
-@command(5)
-class Backprop(Command):
-    """Run a component backward and update its parameters (or their gradient).
-
-    0 stands for values that are not needed and for an input derivative that nobody wants.
-    """
-
-    component: Component
-    precomputed: Precomputed
-    in_value: Submatrix
-    out_value: Submatrix
-    out_deriv: Submatrix
-    in_deriv: Submatrix
-    memo: Memo = 0
-
-    UPDATES: ClassVar[bool] = True
-
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
-        adds = nnet.component(self.component).properties & Properties.BACKPROP_ADDS
-        operands = (
-            Access(self.in_value, READ),
-            Access(self.out_value, READ),
-            Access(self.out_deriv, READ),
-            Access(self.in_deriv, READ_WRITE if adds else WRITE),
-        )
-        return [access for access in operands if access.submatrix]
-
-    def has_side_effects(self, computation: Computation, nnet: Nnet) -> bool:
-        updatable = nnet.component(self.component).properties & Properties.UPDATABLE
-        return self.UPDATES and bool(updatable)
-
-    def text(self, names: Names) -> str:
-        update = self.UPDATES and names.need_model_derivative
-        in_deriv = f"&{names.submatrix(self.in_deriv)}" if self.in_deriv else "NULL"
-        return (
-            f"{names.component(self.component)}.Backprop({_precomputed(self.precomputed)}, "
-            f"{names.submatrix(self.in_value)}, {names.submatrix(self.out_value)}, "
-            f"{names.submatrix(self.out_deriv)}, "
-            f"{'[component-pointer]' if update else 'NULL'}, {in_deriv})"
-        )
-
-
-@command(6)
-class BackpropNoModelUpdate(Backprop):
-    """As Backprop, but the parameters are left alone."""
-
-    UPDATES: ClassVar[bool] = False
-
-
-def _precomputed(index: int) -> str:
-    return f"precomputed_indexes[{index}]" if index else "NULL"
-
-
 # -- compression
 
 
@@ -205,6 +131,16 @@ class CompressMatrix(Command):
     range: Alpha = 1.0
 
     ACCESS: ClassVar[AccessMap] = {"submatrix": READ_WRITE}
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
+    def problem(self, tables: Tables) -> str:
+        if self.format not in CompressionType.__members__.values():
+            return f"unknown compression format {self.format}"
+        if not 0.0 <= self.range <= 1000.0:
+            return f"compression range {self.range:g} is not in [0, 1000]"
+        if self.range == 0.0 and self.format != CompressionType.UINT8:
+            return "range 0 (keep the sign) is only for format uint8"
+        return ""
 
     def text(self, names: Names) -> str:
         known = self.format in CompressionType.__members__.values()
@@ -222,6 +158,7 @@ class DecompressMatrix(Command):
     submatrix: Submatrix
 
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
 
     def text(self, names: Names) -> str:
         return f"DecompressMatrix({names.submatrix(self.submatrix)})"
@@ -238,6 +175,10 @@ class AcceptInput(Command):
     node: Node
 
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
+    def problem(self, tables: Tables) -> str:
+        return _io_problem(tables, self.submatrix, self.node)
 
     def text(self, names: Names) -> str:
         matrix = names.submatrix(self.submatrix)
@@ -252,10 +193,26 @@ class ProvideOutput(Command):
     node: Node
 
     ACCESS: ClassVar[AccessMap] = {"submatrix": READ}
+    WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
+    def problem(self, tables: Tables) -> str:
+        return _io_problem(tables, self.submatrix, self.node)
 
     def text(self, names: Names) -> str:
         matrix = names.submatrix(self.submatrix)
         return f"output {matrix} to user [for node: '{names.node(self.node)}']"
+
+
+def _io_problem(tables: Tables, submatrix: int, node: int) -> str:
+    nnet = tables.nnet
+    if not (nnet.is_input(node) or nnet.is_output(node)):
+        return f"node '{nnet.node_names[node]}' is neither an input nor an output"
+    if tables.cols(submatrix) != nnet.dim(node):
+        return (
+            f"node '{nnet.node_names[node]}' has dimension {nnet.dim(node)}, "
+            f"the matrix {tables.cols(submatrix)}"
+        )
+    return ""
 
 
 # -- nothing, and going on
@@ -298,6 +255,14 @@ class GotoLabel(Command):
     """Go on at the NoOperationLabel at position `label`; the last command of a looped program."""
 
     label: Position
+
+    def problem(self, tables: Tables) -> str:
+        commands = tables.computation.commands
+        if not 0 <= self.label < len(commands) or not isinstance(
+            commands[self.label], NoOperationLabel
+        ):
+            return f"there is no label at c{self.label}"
+        return "" if commands[-1] is self else "a goto is not the last command"
 
     def text(self, names: Names) -> str:
         return f"goto c{self.label}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.index_vector import (
     read_cindex_vector,
@@ -60,13 +59,11 @@ def read_computation(reader: Reader) -> Computation:
     """Read a program, from `<NnetComputation>` to `</NnetComputation>`."""
     reader.expect_token("<NnetComputation>")
     version = 1
-    if reader.expect_token("<Version>", "<NumMatrices>") == "<Version>":
+    if _choose(reader, "<Version>", "<NumMatrices>") == "<Version>":
         version = reader.read_int32()
         reader.expect_token("<NumMatrices>")
     if version != VERSION:
-        raise DataError(
-            f"{reader.name}: program of version {version}, expected {VERSION}; compile it again"
-        )
+        raise reader.error(f"program of version {version}, expected {VERSION}; compile it again")
     matrices = _read_list(reader, "<Matrices>", _read_matrix)
     debug_info = _read_table(reader, "<NumMatrixDebugInfo>", "<MatrixDebugInfo>", _read_debug_info)
     computation = Computation(
@@ -131,6 +128,14 @@ def write_computation(writer: Writer, computation: Computation) -> None:
     writer.write_newline()
 
 
+def _choose(reader: Reader, *tokens: str) -> str:
+    """Consume and return the next token, which must be one of these."""
+    found = reader.peek_token()
+    if found not in tokens:
+        raise reader.error(f"expected {' or '.join(tokens)}, found '{found}'")
+    return reader.read_token()
+
+
 # -- tables: a count, a token, the entries
 
 
@@ -175,7 +180,7 @@ def _read_matrix(reader: Reader) -> MatrixInfo:
     reader.expect_token("<NumCols>")
     num_cols = reader.read_int32()
     stride = StrideType.DEFAULT
-    if reader.expect_token("</MatrixInfo>", "<StrideEqualNumCols>") == "<StrideEqualNumCols>":
+    if _choose(reader, "</MatrixInfo>", "<StrideEqualNumCols>") == "<StrideEqualNumCols>":
         stride = StrideType.EQUAL_NUM_COLS
         reader.expect_token("</MatrixInfo>")
     return MatrixInfo(num_rows, num_cols, stride)
@@ -253,7 +258,7 @@ def _read_precomputed_list(reader: Reader) -> list[PrecomputedInfo]:
     reader.expect_token("<NumComponentPrecomputedIndexes>")
     size = reader.read_size()
     none = PrecomputedInfo(None, _no_indexes(), _no_indexes())
-    token = reader.expect_token("<PrecomputedIndexesInfo>", "<ComponentPrecomputedIndexes>")
+    token = _choose(reader, "<PrecomputedIndexesInfo>", "<ComponentPrecomputedIndexes>")
     if token == "<ComponentPrecomputedIndexes>":  # Kaldi before shortcut compilation
         return [
             none
@@ -294,7 +299,7 @@ def _read_command(reader: Reader) -> Command:
         reader.expect_token("<Args>")
         args = [reader.read_int32() for _ in range(7)]
     if cls is None:
-        raise DataError(f"{reader.name}: unknown command {found} in a program")
+        raise reader.error(f"unknown command {found} in a program")
     reader.expect_token("</Cmd>")
     return cls.from_args(alpha, args)
 
@@ -322,7 +327,7 @@ def _check_tables(reader: Reader, computation: Computation) -> None:
     sub = np.array(computation.submatrices, np.int64).reshape(-1, 5)
     mat = np.array([m[:2] for m in computation.matrices], np.int64).reshape(-1, 2)
     if not len(sub) or not len(mat) or sub[0].any() or mat[0].any():
-        raise DataError(f"{reader.name}: program without the empty first matrix and submatrix")
+        raise reader.error("program without the empty first matrix and submatrix")
     in_range = (sub[1:, 0] > 0) & (sub[1:, 0] < len(mat))
     size = mat[np.where(in_range, sub[1:, 0], 0)]
     fits = (
@@ -332,9 +337,9 @@ def _check_tables(reader: Reader, computation: Computation) -> None:
     )
     if not (in_range & fits).all():
         bad = int(np.flatnonzero(~(in_range & fits))[0]) + 1
-        raise DataError(f"{reader.name}: submatrix {bad} of the program lies outside its matrix")
+        raise reader.error(f"submatrix {bad} of the program lies outside its matrix")
     if computation.matrix_debug_info and len(computation.matrix_debug_info) != len(mat):
-        raise DataError(
-            f"{reader.name}: program with {len(mat)} matrices and debug information for "
+        raise reader.error(
+            f"program with {len(mat)} matrices and debug information for "
             f"{len(computation.matrix_debug_info)}"
         )

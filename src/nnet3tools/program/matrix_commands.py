@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
 
 from nnet3tools.program.command import (
     Access,
@@ -15,7 +17,9 @@ from nnet3tools.program.command import (
     IndexesRanges,
     Names,
     Submatrix,
+    Tables,
     command,
+    size_problem,
     submatrices_in,
 )
 
@@ -38,7 +42,12 @@ __all__ = [
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
 
 
-# -- matrices
+class _FromSource(Protocol):
+    @property
+    def dest(self) -> int: ...
+
+    @property
+    def src(self) -> int: ...
 
 
 @command(7)
@@ -50,6 +59,11 @@ class MatrixCopy(Command):
     alpha: Alpha = 1.0
 
     ACCESS: ClassVar[AccessMap] = {"dest": WRITE, "src": READ}
+
+    def problem(self, tables: Tables) -> str:
+        if tables.same(self.dest, self.src):
+            return "" if self.alpha != 1.0 else "copy of a submatrix to itself"
+        return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
 
     def text(self, names: Names) -> str:
         scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
@@ -66,12 +80,12 @@ class MatrixAdd(Command):
 
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
 
+    def problem(self, tables: Tables) -> str:
+        return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
+
     def text(self, names: Names) -> str:
         scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
         return f"{names.submatrix(self.dest)} += {scale}{names.submatrix(self.src)}"
-
-
-# -- rows
 
 
 @command(9)
@@ -89,6 +103,9 @@ class CopyRows(Command):
         gaps = bool((computation.indexes[self.indexes] < 0).any())
         return [Access(self.dest, READ_WRITE if gaps else WRITE), Access(self.src, READ)]
 
+    def problem(self, tables: Tables) -> str:
+        return _rows_problem(tables, self)
+
     def text(self, names: Names) -> str:
         return _rows_text(self, "CopyRows", names)
 
@@ -104,6 +121,9 @@ class AddRows(Command):
 
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
 
+    def problem(self, tables: Tables) -> str:
+        return _rows_problem(tables, self)
+
     def text(self, names: Names) -> str:
         return _rows_text(self, "AddRows", names)
 
@@ -113,6 +133,21 @@ def _rows_text(self: CopyRows | AddRows, verb: str, names: Names) -> str:
         f"{names.submatrix(self.dest)}.{verb}({self.alpha:g}, "
         f"{names.submatrix(self.src)}{names.indexes(self.indexes)})"
     )
+
+
+def _overlap_problem(tables: Tables, self: _FromSource) -> str:
+    return "source and destination overlap" if tables.overlap(self.dest, self.src) else ""
+
+
+def _rows_problem(tables: Tables, self: CopyRows | AddRows) -> str:
+    rows = tables.computation.indexes[self.indexes]
+    if len(rows) != tables.rows(self.dest):
+        return f"{len(rows)} row indexes for {tables.rows(self.dest)} rows"
+    if tables.cols(self.dest) != tables.cols(self.src):
+        return f"{tables.cols(self.src)} columns do not fit {tables.cols(self.dest)}"
+    if rows.min() < -1 or rows.max() >= tables.rows(self.src):
+        return f"row index outside -1..{tables.rows(self.src) - 1}"
+    return _overlap_problem(tables, self)
 
 
 class _MultiCommand(Command):
@@ -130,6 +165,26 @@ class _MultiCommand(Command):
         listed = submatrices_in(computation.indexes_multi[self.indexes_multi])
         own = Access(getattr(self, self.OWN), self.ACCESS[self.OWN])
         return [own, *(Access(s, self.LISTED) for s in listed)]
+
+    def problem(self, tables: Tables) -> str:
+        pairs = tables.computation.indexes_multi[self.indexes_multi]
+        own = getattr(self, self.OWN)
+        if len(pairs) != tables.rows(own):
+            return f"{len(pairs)} pairs for {tables.rows(own)} rows"
+        if ((pairs < 0) & (pairs != -1)).any() or (
+            (pairs[:, 0] == -1) != (pairs[:, 1] == -1)
+        ).any():
+            return "a pair that is neither (-1,-1) nor a row of a submatrix"
+        for submatrix in submatrices_in(pairs):
+            if not 0 < submatrix < len(tables.computation.submatrices):
+                return f"there is no submatrix {submatrix}"
+            if tables.cols(submatrix) != tables.cols(own):
+                return f"{tables.cols(submatrix)} columns do not fit {tables.cols(own)}"
+            if tables.overlap(submatrix, own):
+                return "source and destination overlap"
+            if pairs[pairs[:, 0] == submatrix, 1].max() >= tables.rows(submatrix):
+                return f"row outside submatrix {submatrix}"
+        return ""
 
     def text(self, names: Names) -> str:
         own = names.submatrix(getattr(self, self.OWN))
@@ -162,6 +217,11 @@ class CopyToRowsMulti(_MultiCommand):
     ACCESS: ClassVar[AccessMap] = {"src": READ}
     LISTED: ClassVar[AccessType] = READ_WRITE
 
+    def problem(self, tables: Tables) -> str:
+        if self.alpha != 1.0:
+            return f"alpha is {self.alpha:g}, must be 1"
+        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+
 
 @command(13)
 class AddRowsMulti(_MultiCommand):
@@ -188,6 +248,24 @@ class AddToRowsMulti(_MultiCommand):
     ACCESS: ClassVar[AccessMap] = {"src": READ}
     LISTED: ClassVar[AccessType] = READ_WRITE
 
+    def problem(self, tables: Tables) -> str:
+        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+
+
+def _twice_problem(tables: Tables, indexes_multi: int) -> str:
+    """A row that is written twice would race on a GPU; also one reached by two submatrices."""
+    pairs = tables.computation.indexes_multi[indexes_multi]
+    pairs = pairs[pairs[:, 0] >= 0]
+    sub = np.array([tables.computation.submatrices[s] for s in pairs[:, 0].tolist()], np.int64)
+    if len(sub) < 2:
+        return ""
+    row, col, width = sub[:, 1] + pairs[:, 1], sub[:, 3], sub[:, 4]
+    order = np.lexsort((col, row, sub[:, 0]))
+    matrix, row, col, width = sub[order, 0], row[order], col[order], width[order]
+    same_row = (matrix[1:] == matrix[:-1]) & (row[1:] == row[:-1])
+    twice = np.flatnonzero(same_row & (col[1:] < col[:-1] + width[:-1]))
+    return f"row {row[twice[0]]} of m{matrix[twice[0]]} is written twice" if len(twice) else ""
+
 
 @command(15)
 class AddRowRanges(Command):
@@ -199,6 +277,20 @@ class AddRowRanges(Command):
     alpha: Alpha = 1.0
 
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE, "src": READ}
+
+    def problem(self, tables: Tables) -> str:
+        ranges = tables.computation.indexes_ranges[self.indexes_ranges]
+        if len(ranges) != tables.rows(self.dest):
+            return f"{len(ranges)} ranges for {tables.rows(self.dest)} rows"
+        if tables.cols(self.dest) != tables.cols(self.src):
+            return f"{tables.cols(self.src)} columns do not fit {tables.cols(self.dest)}"
+        begin, end = ranges[:, 0], ranges[:, 1]
+        none = (begin == -1) & (end == -1)
+        proper = (begin >= 0) & (end > begin) & (end <= tables.rows(self.src))
+        if not (none | proper).all():
+            bad = ranges[np.flatnonzero(~(none | proper))[0]]
+            return f"range {bad[0]}:{bad[1]} is not within {tables.rows(self.src)} rows"
+        return _overlap_problem(tables, self)
 
     def text(self, names: Names) -> str:
         return (

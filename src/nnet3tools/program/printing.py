@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -185,8 +186,7 @@ def cindexes_text(nodes: IntArray, indexes: IndexArray, node_names: list[str]) -
         return "[ ]"
     starts = [0, *(np.flatnonzero(nodes[1:] != nodes[:-1]) + 1).tolist(), len(nodes)]
     return "".join(
-        f"{node_names[nodes[a]]}{indexes_text(indexes[a:b])}"
-        for a, b in zip(starts[:-1], starts[1:], strict=True)
+        f"{node_names[nodes[a]]}{indexes_text(indexes[a:b])}" for a, b in itertools.pairwise(starts)
     )
 
 

@@ -1,0 +1,338 @@
+"""The checker: finds programs that would compute nonsense, before they run.
+
+Kaldi's ComputationChecker (nnet-analyze.cc) and more. Operand ranges come from what each command
+class declares, sizes and aliasing from its `problem`; order and memory from the analysis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.program.analysis import Analysis
+from nnet3tools.program.command import AccessType, Command
+from nnet3tools.program.commands import (
+    AcceptInput,
+    Backprop,
+    CompressMatrix,
+    DeallocMatrix,
+    DecompressMatrix,
+    GotoLabel,
+    NoOperationMarker,
+    Propagate,
+    ProvideOutput,
+    SwapMatrix,
+)
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.printing import command_text
+
+if TYPE_CHECKING:
+    from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["Checker", "check_computation"]
+
+_MIN_PROPORTION = 0.8
+"""ExtendMatrices may leave part of a matrix's last rows unused, from this share of its rows on."""
+
+
+def check_computation(
+    computation: Computation,
+    nnet: Nnet,
+    request: ComputationRequest | None = None,
+    *,
+    check_rewrite: bool = False,
+    check_unused: bool = True,
+) -> None:
+    """Raise ProgramError, naming a command, unless the program is sound.
+
+    With the request its inputs and outputs are compared too. `check_rewrite` forbids writing a
+    variable once it was read, which only holds before optimization.
+    """
+    looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
+    Checker(computation, nnet).check_operands()
+    checked = _without_carry(computation) if looped else computation
+    checker = Checker(checked, nnet)
+    checker.analyse()
+    checker.check_memory()
+    checker.check_undefined(check_unused and not looped)
+    checker.check_compression()
+    checker.check_order()
+    checker.check_debug_info()
+    if check_rewrite:
+        checker.check_rewrite()
+    if request is not None:
+        checker.check_request(request)
+
+
+def _without_carry(computation: Computation) -> Computation:
+    """A looped program with the swaps before its goto, which hand matrices to the next round and so
+    allocate what the first round allocated already, as deallocations of what they take."""
+    out = computation.copy()
+    at = len(out.commands) - 2
+    while at >= 0 and isinstance(command := out.commands[at], SwapMatrix):
+        out.commands[at] = DeallocMatrix(command.b)
+        at -= 1
+    return out
+
+
+class Checker:
+    """One program under examination; every check raises ProgramError at the first fault."""
+
+    analysis: Analysis
+
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+        self.computation, self.nnet = computation, nnet
+        self._limits = {
+            "Submatrix": (0, len(computation.submatrices)),
+            "Indexes": (0, len(computation.indexes)),
+            "IndexesMulti": (0, len(computation.indexes_multi)),
+            "IndexesRanges": (0, len(computation.indexes_ranges)),
+            "Precomputed": (0, len(computation.component_precomputed_indexes)),
+            "Component": (0, len(nnet.component_names)),
+            "Node": (0, len(nnet.node_names)),
+        }
+
+    def fail(self, message: str, command: int | None = None) -> NoReturn:
+        """Raise the error, naming the command if there is one."""
+        if command is None:
+            raise ProgramError(f"broken program: {message}")
+        try:
+            text = command_text(self.computation, self.nnet, command)
+        except (IndexError, TypeError):  # an operand is out of range: there are no names for it
+            text = f"c{command}: {self.computation.commands[command]}"
+        raise ProgramError(f"broken program: {message} in command {text}")
+
+    # -- what commands' `problem` asks (the protocol Tables)
+
+    def rows(self, submatrix: int) -> int:
+        """Rows of a submatrix."""
+        return self.computation.submatrices[submatrix].num_rows
+
+    def cols(self, submatrix: int) -> int:
+        """Columns of a submatrix."""
+        return self.computation.submatrices[submatrix].num_cols
+
+    def same(self, a: int, b: int) -> bool:
+        """Whether two submatrices are the same block of the same matrix."""
+        return self.computation.submatrices[a] == self.computation.submatrices[b]
+
+    def overlap(self, a: int, b: int) -> bool:
+        """Whether two submatrices share elements."""
+        x, y = self.computation.submatrices[a], self.computation.submatrices[b]
+        return (
+            x.matrix_index == y.matrix_index
+            and x.row_offset < y.row_offset + y.num_rows
+            and y.row_offset < x.row_offset + x.num_rows
+            and x.col_offset < y.col_offset + y.num_cols
+            and y.col_offset < x.col_offset + x.num_cols
+        )
+
+    # -- each command by itself
+
+    def check_operands(self) -> None:
+        """Ranges of all operands, whole matrices where needed, then sizes and aliasing."""
+        for c, command in enumerate(self.computation.commands):
+            self._check_ranges(c, command)
+            if problem := command.problem(self):
+                self.fail(problem, c)
+
+    def _check_ranges(self, c: int, command: Command) -> None:
+        for name, kind in command.OPERANDS.items():
+            if (limit := self._limits.get(kind)) is None:
+                continue
+            value = getattr(command, name)
+            low = 1 if kind == "Submatrix" and name not in command.OPTIONAL else limit[0]
+            if not low <= value < limit[1]:
+                self.fail(f"{name} {value} is not in {low}..{limit[1] - 1}", c)
+        for name in command.WHOLE:
+            if not self.computation.is_whole_matrix(getattr(command, name)):
+                self.fail(f"{name} is not the whole of a matrix", c)
+
+    # -- all commands together
+
+    def analyse(self) -> None:
+        """Build the analysis the remaining checks use."""
+        try:
+            self.analysis = Analysis(self.computation, self.nnet)
+        except ProgramError as error:
+            raise ProgramError(f"broken program: {error}") from None
+
+    def check_memory(self) -> None:
+        """Every matrix is allocated, then used, then freed unless the user gets it."""
+        a = self.analysis
+        num_commands = len(self.computation.commands)
+        first = a.matrix_accesses.first(num_commands)
+        last = a.matrix_accesses.last(-1)
+        allocated, freed = a.allocate_command, a.deallocate_command
+        faults = (
+            (allocated < 0, "is never allocated", first),
+            ((last < 0) & ~a.is_input, "is never used", allocated),
+            (first < allocated, "is used before it is allocated", first),
+            ((freed >= 0) & (last >= freed), "is used after it was deallocated", last),
+            ((freed >= 0) & (freed <= allocated), "is deallocated before it is allocated", freed),
+            ((freed < 0) & ~a.is_output, "is never deallocated", last),
+        )
+        for bad, message, where in faults:
+            if bad[1:].any():
+                m = int(np.flatnonzero(bad[1:])[0]) + 1
+                command = int(where[m])
+                self.fail(f"m{m} {message}", command if 0 <= command < num_commands else None)
+
+    def check_undefined(self, check_unused: bool) -> None:
+        """No variable is read before it was written; none is left unused (if asked)."""
+        accesses, variables = self.analysis.variable_accesses, self.analysis.variables
+        offsets = accesses.offsets
+        used = offsets[1:] > offsets[:-1]
+        at = offsets[:-1][used]
+        bad = np.flatnonzero(accesses.types[at] != AccessType.WRITE)
+        for i in bad.tolist():
+            # Undefined parts of a matrix may be compressed with the rest.
+            command = int(accesses.commands[at[i]])
+            if not isinstance(self.computation.commands[command], CompressMatrix):
+                variable = int(np.flatnonzero(used)[i])
+                self.fail(f"{self._describe(variable)} is read before it is written", command)
+        if not check_unused:
+            return
+        for variable in np.flatnonzero(~used).tolist():
+            block = variables.block(variable)
+            matrix = self.computation.matrices[block.matrix_index]
+            whole_rows = block.num_cols == matrix.num_cols
+            if whole_rows or block.row_offset < _MIN_PROPORTION * matrix.num_rows:
+                self.fail(f"{self._describe(variable)} is never used")
+
+    def check_rewrite(self) -> None:
+        """No variable is written once it was read by a command that does not write it."""
+        accesses = self.analysis.variable_accesses
+        owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
+        pure_reads = np.cumsum(accesses.types == AccessType.READ)
+        before = np.concatenate([[0], pure_reads])[accesses.offsets[:-1]]
+        bad = (accesses.types != AccessType.READ) & (pure_reads > before[owner])
+        if bad.any():
+            at = int(np.flatnonzero(bad)[0])
+            name = self._describe(int(owner[at]))
+            self.fail(f"{name} is modified after being read", int(accesses.commands[at]))
+
+    def check_compression(self) -> None:
+        """Between compression and decompression nothing touches the matrix."""
+        commands = self.computation.commands
+        for c, command in enumerate(commands):
+            if not isinstance(command, CompressMatrix | DecompressMatrix):
+                continue
+            touching, _ = self.analysis.matrix_accesses.of(
+                self.computation.matrix_of(command.submatrix)
+            )
+            at = int(np.searchsorted(touching, c))
+            if isinstance(command, DecompressMatrix):
+                if at == 0 or not isinstance(commands[touching[at - 1]], CompressMatrix):
+                    self.fail("a matrix is decompressed that was not compressed", c)
+                continue
+            if at + 1 == len(touching) or not isinstance(
+                commands[touching[at + 1]], DecompressMatrix
+            ):
+                self.fail("a compressed matrix is used before it is decompressed", c)
+            if command.range == 0.0:
+                self._check_sign_only(c, touching[at + 2 :].tolist())
+
+    def _check_sign_only(self, c: int, later: list[int]) -> None:
+        """Where only the sign is kept, the backprop of a ReLU alone may use it."""
+        commands = self.computation.commands
+        for at in later:
+            user = commands[at]
+            if not (
+                isinstance(user, Backprop)
+                and self.nnet.component(user.component).type_name == "RectifiedLinearComponent"
+            ):
+                self.fail(f"only signs are kept of a matrix that c{at} needs", c)
+
+    def check_order(self) -> None:
+        """Forward before backward, segments, memos, and input and output asked for once each."""
+        memos: dict[int, int] = {}
+        asked: set[tuple[type[Command], int]] = set()
+        segment, backward = 0, False
+        for c, command in enumerate(self.computation.commands):
+            if isinstance(command, NoOperationMarker):
+                segment += 1
+                asked.clear()
+            elif isinstance(command, Propagate):
+                if backward:
+                    self.fail("propagation after backpropagation", c)
+                if command.memo:
+                    if command.memo in memos:
+                        self.fail(f"memo {command.memo} is made twice", c)
+                    memos[command.memo] = c
+            elif isinstance(command, Backprop):
+                backward = True
+                if segment == 0:
+                    self.fail("backpropagation before the end of the forward commands", c)
+                self._use_memo(c, command, memos)
+            elif isinstance(command, AcceptInput | ProvideOutput):
+                key = (type(command), command.node)
+                if key in asked:
+                    self.fail("the same node twice in one segment", c)
+                asked.add(key)
+        if memos:
+            memo, c = next(iter(memos.items()))
+            self.fail(f"memo {memo} is never used", c)
+
+    def _use_memo(self, c: int, command: Backprop, memos: dict[int, int]) -> None:
+        uses = bool(self.nnet.component(command.component).properties & Properties.USES_MEMO)
+        if not command.memo:
+            if uses:
+                self.fail("the component needs its memo for backprop", c)
+            return
+        made = memos.pop(command.memo, None)
+        if made is None:
+            self.fail(f"memo {command.memo} was not made, or is used twice", c)
+        maker = self.computation.commands[made]
+        if not isinstance(maker, Propagate) or maker.component != command.component:
+            self.fail(f"memo {command.memo} was made by another component in c{made}", c)
+
+    def check_debug_info(self) -> None:
+        """Debug information, where there is some, has one entry a matrix and row."""
+        debug = self.computation.matrix_debug_info
+        if not debug:
+            return
+        if len(debug) != len(self.computation.matrices):
+            self.fail(f"debug information for {len(debug)} of {len(self.computation.matrices)}")
+        for m, (info, matrix) in enumerate(zip(debug, self.computation.matrices, strict=True)):
+            if m > 0 and not len(info.nodes) == len(info.indexes) == matrix.num_rows:
+                self.fail(
+                    f"debug information of m{m} has {len(info.nodes)} rows, "
+                    f"the matrix {matrix.num_rows}"
+                )
+            if m > 0 and (
+                (info.indexes[:, 0] < 0).any()
+                or (info.nodes < 0).any()
+                or (info.nodes >= len(self.nnet.node_names)).any()
+            ):
+                self.fail(f"debug information of m{m} names what does not exist")
+
+    def check_request(self, request: ComputationRequest) -> None:
+        """Inputs and outputs, and their derivatives, are those of the request, row for row."""
+        expected: dict[tuple[type[Command], str], int] = {}
+        for io in request.inputs:
+            expected[AcceptInput, io.name] = len(io.indexes)
+            if io.has_deriv:
+                expected[ProvideOutput, io.name] = len(io.indexes)
+        for io in request.outputs:
+            expected[ProvideOutput, io.name] = len(io.indexes)
+            if io.has_deriv:
+                expected[AcceptInput, io.name] = len(io.indexes)
+        for c, command in enumerate(self.computation.commands):
+            if isinstance(command, AcceptInput | ProvideOutput):
+                name = self.nnet.node_names[command.node]
+                rows = expected.pop((type(command), name), None)
+                if rows is None:
+                    self.fail("not asked for, or twice", c)
+                if rows != self.rows(command.submatrix):
+                    self.fail(f"{rows} rows were asked for", c)
+        for kind, name in expected:
+            what = "accepted" if kind is AcceptInput else "provided"
+            self.fail(f"a matrix for node '{name}' is never {what}")
+
+    def _describe(self, variable: int) -> str:
+        return self.analysis.variables.describe(variable, self.computation)

@@ -1,0 +1,193 @@
+"""Commands that run components."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.program.command import (
+    Access,
+    AccessType,
+    Command,
+    Component,
+    Memo,
+    Names,
+    Precomputed,
+    Submatrix,
+    Tables,
+    command,
+)
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.computation import Computation
+
+__all__ = ["Backprop", "BackpropNoModelUpdate", "Propagate"]
+
+READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
+
+
+@command(4)
+class Propagate(Command):
+    """Run a component forward; `memo` > 0 keeps what it returns for the Backprop of that number."""
+
+    component: Component
+    precomputed: Precomputed
+    input: Submatrix
+    output: Submatrix
+    memo: Memo = 0
+    store_stats: bool = False
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("input",)
+
+    def problem(self, tables: Tables) -> str:
+        component = tables.nnet.component(self.component)
+        properties = component.properties
+        simple = bool(properties & Properties.SIMPLE)
+        if found := _precomputed_problem(tables, self.precomputed, simple):
+            return found
+        if self.input == 0:
+            if simple:
+                return "a simple component needs an input"
+        else:
+            if found := _dim_problem(tables, self.input, component.input_dim, "input"):
+                return found
+            if simple and tables.rows(self.input) != tables.rows(self.output):
+                return (
+                    f"input has {tables.rows(self.input)} rows, output {tables.rows(self.output)}"
+                )
+            if tables.overlap(self.input, self.output):
+                if not tables.same(self.input, self.output):
+                    return "input and output overlap"
+                if not properties & Properties.PROPAGATE_IN_PLACE:
+                    return "the component cannot propagate in place"
+        if self.memo < 0 or (self.memo and not properties & Properties.USES_MEMO):
+            return "the component keeps no memo"
+        if self.store_stats and not properties & Properties.STORES_STATS:
+            return "the component stores no statistics"
+        return _dim_problem(tables, self.output, component.output_dim, "output")
+
+    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+        adds = nnet.component(self.component).properties & Properties.PROPAGATE_ADDS
+        out = [Access(self.input, READ)] if self.input else []
+        return [*out, Access(self.output, READ_WRITE if adds else WRITE)]
+
+    def text(self, names: Names) -> str:
+        return (
+            f"{names.component(self.component)}.Propagate({_precomputed(self.precomputed)}, "
+            f"{names.submatrix(self.input)}, &{names.submatrix(self.output)})"
+        )
+
+
+@command(5)
+class Backprop(Command):
+    """Run a component backward and update its parameters (or their gradient).
+
+    0 stands for values that are not needed and for an input derivative that nobody wants.
+    """
+
+    component: Component
+    precomputed: Precomputed
+    in_value: Submatrix
+    out_value: Submatrix
+    out_deriv: Submatrix
+    in_deriv: Submatrix
+    memo: Memo = 0
+
+    UPDATES: ClassVar[bool] = True
+    """Whether parameters change."""
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("in_value", "out_value", "in_deriv")
+
+    def problem(self, tables: Tables) -> str:
+        component = tables.nnet.component(self.component)
+        properties = component.properties
+        simple = bool(properties & Properties.SIMPLE)
+        if found := _precomputed_problem(tables, self.precomputed, simple):
+            return found
+        if properties & Properties.BACKPROP_NEEDS_INPUT and not self.in_value:
+            return "the component needs its input for backprop"
+        if properties & Properties.BACKPROP_NEEDS_OUTPUT and not self.out_value:
+            return "the component needs its output for backprop"
+        if not self.in_deriv and not (self.UPDATES and properties & Properties.UPDATABLE):
+            return "this backprop has no effect"
+        operands = (
+            (self.in_value, component.input_dim, "input"),
+            (self.in_deriv, component.input_dim, "input derivative"),
+            (self.out_value, component.output_dim, "output"),
+            (self.out_deriv, component.output_dim, "output derivative"),
+        )
+        for submatrix, dim, what in operands:
+            if submatrix and (found := _dim_problem(tables, submatrix, dim, what)):
+                return found
+        return self._rows_problem(tables, simple) or self._alias_problem(tables, properties)
+
+    def _rows_problem(self, tables: Tables, simple: bool) -> str:
+        pairs = [(self.in_value, self.in_deriv), (self.out_value, self.out_deriv)]
+        if simple:
+            pairs += [(self.out_deriv, self.in_deriv), (self.out_deriv, self.in_value)]
+        for a, b in pairs:
+            if a and b and tables.rows(a) != tables.rows(b):
+                return f"operands of {tables.rows(a)} and {tables.rows(b)} rows do not fit together"
+        return ""
+
+    def _alias_problem(self, tables: Tables, properties: Properties) -> str:
+        if not self.in_deriv:
+            return ""
+        if tables.overlap(self.in_deriv, self.out_deriv):
+            if not tables.same(self.in_deriv, self.out_deriv):
+                return "input and output derivative overlap"
+            if not properties & Properties.BACKPROP_IN_PLACE:
+                return "the component cannot backprop in place"
+        for value in (self.in_value, self.out_value):
+            if value and tables.overlap(self.in_deriv, value):
+                return "the input derivative overlaps a value that backprop reads"
+        return ""
+
+    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+        adds = nnet.component(self.component).properties & Properties.BACKPROP_ADDS
+        operands = (
+            Access(self.in_value, READ),
+            Access(self.out_value, READ),
+            Access(self.out_deriv, READ),
+            Access(self.in_deriv, READ_WRITE if adds else WRITE),
+        )
+        return [access for access in operands if access.submatrix]
+
+    def has_side_effects(self, computation: Computation, nnet: Nnet) -> bool:
+        updatable = nnet.component(self.component).properties & Properties.UPDATABLE
+        return self.UPDATES and bool(updatable)
+
+    def text(self, names: Names) -> str:
+        update = self.UPDATES and names.need_model_derivative
+        in_deriv = f"&{names.submatrix(self.in_deriv)}" if self.in_deriv else "NULL"
+        return (
+            f"{names.component(self.component)}.Backprop({_precomputed(self.precomputed)}, "
+            f"{names.submatrix(self.in_value)}, {names.submatrix(self.out_value)}, "
+            f"{names.submatrix(self.out_deriv)}, "
+            f"{'[component-pointer]' if update else 'NULL'}, {in_deriv})"
+        )
+
+
+@command(6)
+class BackpropNoModelUpdate(Backprop):
+    """As Backprop, but the parameters are left alone."""
+
+    UPDATES: ClassVar[bool] = False
+
+
+def _precomputed(index: int) -> str:
+    return f"precomputed_indexes[{index}]" if index else "NULL"
+
+
+def _precomputed_problem(tables: Tables, precomputed: int, simple: bool) -> str:
+    if precomputed and simple:
+        return "a simple component has no precomputed indexes"
+    if precomputed and tables.computation.component_precomputed_indexes[precomputed].data is None:
+        return f"precomputed indexes {precomputed} are empty"
+    return ""
+
+
+def _dim_problem(tables: Tables, submatrix: int, dim: int, what: str) -> str:
+    if tables.cols(submatrix) == dim:
+        return ""
+    return f"{what} has {tables.cols(submatrix)} columns, the component's dimension is {dim}"
