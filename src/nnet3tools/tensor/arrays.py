@@ -1,0 +1,103 @@
+"""Making arrays, moving them between host and device, and pooled scratch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.registry import device_of
+
+__all__ = ["Array", "asarray", "empty", "scratch", "to_host", "zeros"]
+
+Array = Any
+"""An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
+
+Shape = int | tuple[int, ...]
+
+_KEEP_BYTES = 1 << 26
+"""The pool keeps at most this much unused memory a device."""
+
+
+def _module(like: Array | None) -> Any:
+    if like is None or device_of(like) == "numpy":
+        return np
+    import cupy
+
+    return cupy
+
+
+def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
+    """A new array with undefined contents, on the device and of the type of `like`.
+
+    Without `like`: on the host; without either: float32.
+    """
+    return _module(like).empty(shape, _dtype(like, dtype))
+
+
+def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
+    """A new array of zeros; see `empty`."""
+    return _module(like).zeros(shape, _dtype(like, dtype))
+
+
+def _dtype(like: Array | None, dtype: Any) -> Any:
+    if dtype is not None:
+        return np.dtype(dtype)
+    return np.dtype(np.float32) if like is None else like.dtype
+
+
+def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
+    """A host array (or nested list) on the device of `like`, of its own type unless `dtype` is given.
+
+    No copy is made where none is needed.
+    """
+    return _module(like).asarray(host, dtype=dtype)
+
+
+def to_host(array: Array) -> np.ndarray:
+    """The array as numpy.ndarray; the very same if it is on the host already."""
+    return array if device_of(array) == "numpy" else array.get()
+
+
+class _Pool:
+    """Free buffers by size class: powers of two, so that a few buffers serve all shapes."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[str, int], list[Array]] = {}
+        self._kept = 0
+
+    def take(self, num_bytes: int, like: Array) -> tuple[str, int, Array]:
+        size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
+        device = device_of(like)
+        buffers = self._free.get((device, size))
+        if buffers:
+            self._kept -= size
+            return device, size, buffers.pop()
+        return device, size, _module(like).empty(size, np.uint8)
+
+    def give_back(self, device: str, size: int, buffer: Array) -> None:
+        if self._kept + size <= _KEEP_BYTES:
+            self._kept += size
+            self._free.setdefault((device, size), []).append(buffer)
+
+
+_pool = _Pool()
+
+
+@contextmanager
+def scratch(shape: Shape, like: Array, dtype: Any = None) -> Iterator[Array]:
+    """A temporary from the pool, contents undefined, on the device (and of the type) of `like`.
+
+    It must not be used after the `with` block.
+    """
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    element = _dtype(like, dtype)
+    num_bytes = math.prod(shape) * element.itemsize
+    device, size, buffer = _pool.take(num_bytes, like)
+    try:
+        yield buffer[:num_bytes].view(element).reshape(shape)
+    finally:
+        _pool.give_back(device, size, buffer)

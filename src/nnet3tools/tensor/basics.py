@@ -1,0 +1,64 @@
+"""Copies, fills, sums of matrices, inner product, matrix product."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["add", "copy", "dot", "fill", "prod", "scale"]
+
+_ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
+
+
+@operator(types=_ALL)
+def copy(out: Array, src: Array) -> None:
+    """out = src, broadcast and converted to out's type."""
+    out[...] = src
+
+
+@operator(types=_ALL)
+def fill(out: Array, value: float) -> None:
+    """Every element of out = value."""
+    out[...] = value
+
+
+@operator()
+def scale(out: Array, alpha: float) -> None:
+    """out *= alpha."""
+    out[...] = out * np.float64(alpha)
+
+
+@operator()
+def add(out: Array, src: Array, alpha: float = 1.0) -> None:
+    """out += alpha * src, src broadcast to out."""
+    out[...] = out + alpha * np.float64(src)
+
+
+@operator(writes=())
+def dot(a: Array, b: Array) -> float:
+    """The sum of a * b over all elements (equal shapes), accumulated in float64."""
+    return float(np.sum(np.float64(a) * np.float64(b)))
+
+
+@operator()
+def prod(
+    out: Array,
+    a: Array,
+    b: Array,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> None:
+    """out = alpha * op(a) op(b) + beta * out, where op transposes the last two axes if asked to.
+
+    out (N, D), a (N, K) or (K, N), b (K, D) or (D, K). With beta = 0 the old contents are not read.
+    Operands with three axes are stacks of matrices, multiplied one by one (a stack of one
+    broadcasts). out must not overlap a or b.
+    """
+    left = np.swapaxes(a, -1, -2) if trans_a else a
+    right = np.swapaxes(b, -1, -2) if trans_b else b
+    value = alpha * (np.float64(left) @ np.float64(right))
+    out[...] = value if beta == 0.0 else value + beta * np.float64(out)

@@ -1,0 +1,74 @@
+"""Element: one formula applied elementwise over any number of broadcast operands.
+
+New elementwise maths needs no backend code: it is a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.functional import Assignments, Expr, Placeholder, assign, parse_statements
+from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
+
+__all__ = ["Element", "element"]
+
+ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
+"""Device -> what lowers assignments to a binder of operands."""
+
+
+class Element:
+    """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
+
+    Assigned operands have the full (broadcast) shape; others are arrays that broadcast to it, or
+    plain numbers, which take the arrays' type.
+    """
+
+    def __init__(self, formula: str | Expr | Assignments) -> None:
+        self.formula = formula
+        self._assignments: Assignments | None = None
+        self._lowered: dict[str, Callable[..., Callable[[], None]]] = {}
+
+    @property
+    def assignments(self) -> Assignments:
+        """What is assigned; formula text is read when first asked for."""
+        if self._assignments is None:
+            if isinstance(self.formula, str):
+                self._assignments = parse_statements(self.formula)
+            elif isinstance(self.formula, Expr):
+                self._assignments = assign(Placeholder(1), self.formula)
+            else:
+                self._assignments = self.formula
+        return self._assignments
+
+    def bind(self, *operands: Any) -> Callable[[], None]:
+        """Lower for these operands; arrays are captured by reference, numbers by value."""
+        found = self._lowered.get(type(operands[0]).__module__)
+        if found is None:
+            found = self._lower(operands)
+        return found(*operands)
+
+    def _lower(self, operands: tuple[Any, ...]) -> Callable[..., Callable[[], None]]:
+        device = device_of(operands[0])
+        if not load_device(device) or device not in ELEMENT_BACKENDS:
+            raise UnsupportedOperator("element", str(operands[0].dtype), device)
+        needed = self.assignments.num_operands()
+        if needed != len(operands):
+            raise ProgramError(
+                f"element({self.assignments.text()}) takes {needed} operands, not {len(operands)}"
+            )
+        found = ELEMENT_BACKENDS[device](self.assignments)
+        self._lowered[type(operands[0]).__module__] = found
+        return found
+
+    def __call__(self, *operands: Any) -> None:
+        self.bind(*operands)()
+
+    def __repr__(self) -> str:
+        return f"element({self.formula!r})"
+
+
+def element(formula: str | Expr | Assignments) -> Element:
+    """An elementwise operator from formula text, a Python expression (assigned to `_1`) or assignments."""
+    return Element(formula)

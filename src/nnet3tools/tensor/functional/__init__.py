@@ -1,0 +1,46 @@
+"""Functional expressions: `_1`, `_2`, ... with Python's operators and named functions, or as text.
+
+from nnet3tools.tensor import functional as F
+F._2 * F.sigmoid(F._3)                 # an expression
+F.parse("_2 * sigmoid(_3)")            # the same object
+F.parse("x * sigmoid(x)", {"x": F._2}) # with names of one's own
+F.derivative(expression, F._2)         # symbolic, simplified
+"""
+
+from __future__ import annotations
+
+from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Placeholder, as_expr
+from nnet3tools.tensor.functional.functions import CASTS, FUNCTIONS, Function, cast
+from nnet3tools.tensor.functional.parse import FormulaError, parse, parse_statements
+from nnet3tools.tensor.functional.statements import Assignments, assign
+from nnet3tools.tensor.functional.types import Rule, Type, dtype_of, promote, type_of_dtype
+
+__all__ = [
+    "CASTS",
+    "FUNCTIONS",
+    "Apply",
+    "Assignments",
+    "Cast",
+    "Constant",
+    "Expr",
+    "FormulaError",
+    "Function",
+    "Placeholder",
+    "Rule",
+    "Type",
+    "as_expr",
+    "assign",
+    "cast",
+    "dtype_of",
+    "parse",
+    "parse_statements",
+    "promote",
+    "type_of_dtype",
+]
+
+for _function in FUNCTIONS.values():
+    # names that Python keeps for itself get a trailing underscore: and_, or_, not_, max_ ...
+    globals()[_function.name] = _function
+    globals()[_function.name + "_"] = _function
+for _number in range(1, 13):
+    globals()[f"_{_number}"] = Placeholder(_number)

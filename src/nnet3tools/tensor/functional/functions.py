@@ -1,0 +1,216 @@
+"""The table of functions an expression may apply: types, derivative, meaning, each in one place.
+
+A primitive has a kernel in every backend. A composite has a `definition` in terms of others, which a
+backend uses unless it has a kernel of its own. `derivative(value, *arguments)` gives one partial
+derivative an argument, `value` being the function's own node (tanh' is 1 - value * value).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Operand, as_expr
+from nnet3tools.tensor.functional.types import Rule, Type
+
+__all__ = ["ALIASES", "CASTS", "FUNCTIONS", "Function"]
+
+Partials = Sequence[Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One function of the table; calling it builds an expression."""
+
+    name: str
+    arity: int
+    rule: Rule
+    doc: str
+    derivative: Callable[..., Partials] | None = None
+    """One partial derivative an argument; None: that of the definition."""
+    definition: Callable[..., Expr] | None = None
+    """The value in terms of other functions; None for a primitive."""
+
+    def __call__(self, *arguments: Operand) -> Expr:
+        if len(arguments) != self.arity:
+            raise ProgramError(
+                f"function {self.name} takes {self.arity} arguments, not {len(arguments)}"
+            )
+        return Apply(self, tuple(as_expr(a) for a in arguments))
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""Every function by name."""
+
+ALIASES = {
+    "if_then_else": "where",
+    "maximum": "max",
+    "minimum": "min",
+    "sign": "sgn",
+    "square": "sqr",
+    "lrelu": "leaky_relu",
+    "silu": "swish",
+}
+"""Other names a formula may use."""
+
+CASTS = {t.value: t for t in Type if not t.is_weak}
+"""Function-like names that change the element type."""
+
+_ZERO, _ONE = Constant(0), Constant(1)
+
+
+def _add(
+    name: str,
+    arity: int,
+    rule: Rule,
+    doc: str,
+    derivative: Callable[..., Partials] | None = None,
+    definition: Callable[..., Expr] | None = None,
+) -> Function:
+    FUNCTIONS[name] = Function(name, arity, rule, doc, derivative, definition)
+    return FUNCTIONS[name]
+
+
+def _flat(*arguments: Expr) -> Partials:
+    """Partials of a function that is constant wherever it is smooth."""
+    return [_ZERO] * (len(arguments) - 1)
+
+
+_A, _F, _C, _L = Rule.ARITHMETIC, Rule.FLOAT, Rule.COMPARE, Rule.LOGIC
+
+# -- arithmetic
+
+add = _add("add", 2, _A, "a + b", lambda v, a, b: [_ONE, _ONE])
+sub = _add("sub", 2, _A, "a - b", lambda v, a, b: [_ONE, Constant(-1)])
+mul = _add("mul", 2, _A, "a * b", lambda v, a, b: [b, a])
+div = _add("div", 2, _F, "a / b, never an integer division", lambda v, a, b: [1 / b, -v / b])
+neg = _add("neg", 1, _A, "-a", lambda v, a: [Constant(-1)])
+abs_ = _add("abs", 1, _A, "absolute value", lambda v, a: [sgn(a)])
+sgn = _add("sgn", 1, _A, "-1, 0 or 1, the sign", _flat)
+sqr = _add("sqr", 1, _A, "a * a", lambda v, a: [2 * a])
+max_ = _add("max", 2, _A, "the larger (nan if either is)", lambda v, a, b: [a >= b, a < b])
+min_ = _add("min", 2, _A, "the smaller (nan if either is)", lambda v, a, b: [a <= b, a > b])
+round_ = _add("round", 1, _A, "to the nearest integer, halves to the even one", _flat)
+floor = _add("floor", 1, _A, "the integer not above", _flat)
+ceil = _add("ceil", 1, _A, "the integer not below", _flat)
+
+# -- comparisons and logic
+
+lt = _add("lt", 2, _C, "a < b", _flat)
+le = _add("le", 2, _C, "a <= b", _flat)
+gt = _add("gt", 2, _C, "a > b", _flat)
+ge = _add("ge", 2, _C, "a >= b", _flat)
+eq = _add("eq", 2, _C, "a == b", _flat)
+ne = _add("ne", 2, _C, "a != b", _flat)
+and_ = _add("and", 2, _L, "both are non-zero", _flat)
+or_ = _add("or", 2, _L, "either is non-zero", _flat)
+not_ = _add("not", 1, _L, "is zero", _flat)
+where = _add(
+    "where",
+    3,
+    Rule.CHOOSE,
+    "a where the condition is non-zero, else b",
+    lambda v, c, a, b: [_ZERO, c, not_(c)],
+)
+
+# -- powers, exponentials, trigonometry
+
+sqrt = _add("sqrt", 1, _F, "square root", lambda v, a: [0.5 / v])
+exp = _add("exp", 1, _F, "e to the power a", lambda v, a: [v])
+log = _add("log", 1, _F, "natural logarithm", lambda v, a: [1 / a])
+sin = _add("sin", 1, _F, "sine", lambda v, a: [cos(a)])
+cos = _add("cos", 1, _F, "cosine", lambda v, a: [-sin(a)])
+tan = _add("tan", 1, _F, "tangent", lambda v, a: [1 + sqr(v)], lambda a: sin(a) / cos(a))
+tanh = _add("tanh", 1, _F, "hyperbolic tangent", lambda v, a: [1 - sqr(v)])
+erf = _add("erf", 1, _F, "error function", lambda v, a: [2 / math.sqrt(math.pi) * exp(-sqr(a))])
+pow_ = _add(
+    "pow",
+    2,
+    _F,
+    "a to the power b",
+    # log(a) only where a > 0, lest a constant power of a negative number give nan
+    lambda v, a, b: [
+        b * pow_(a, b - 1),
+        where(a > 0, v * log(where(a > 0, a, 1)), 0),
+    ],
+)
+
+# -- clipping and activations
+
+clip = _add(
+    "clip",
+    3,
+    _A,
+    "clip(x, low, high): x limited to [low, high]; clip(x, c) is clip(x, -c, c)",
+    lambda v, x, low, high: [(x >= low) & (x <= high), x < low, x > high],
+    lambda x, low, high: min_(max_(x, low), high),
+)
+bump = _add("bump", 2, _C, "bump(x, a): 1 where |x| <= a, else 0", _flat, lambda x, a: abs_(x) <= a)
+sigmoid = _add("sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)])
+logaddexp = _add(
+    "logaddexp",
+    2,
+    _F,
+    "log(exp(a) + exp(b))",
+    lambda v, a, b: [sigmoid(a - b), sigmoid(b - a)],
+)
+softplus = _add(
+    "softplus", 1, _F, "log(1 + exp(x))", lambda v, x: [sigmoid(x)], lambda x: logaddexp(x, 0.0)
+)
+relu = _add("relu", 1, _A, "max(x, 0)", lambda v, x: [x > 0], lambda x: max_(x, 0))
+relu_back = _add("relu_back", 1, _C, "derivative of relu: 1 where x > 0", _flat, lambda x: x > 0)
+leaky_relu = _add(
+    "leaky_relu",
+    1,
+    _F,
+    "x where x > 0, else 0.01 x",
+    lambda v, x: [leaky_relu_back(x)],
+    lambda x: max_(x, 0.01 * x),
+)
+leaky_relu_back = _add(
+    "leaky_relu_back",
+    1,
+    _F,
+    "derivative of leaky_relu: 1 where x > 0, else 0.01",
+    _flat,
+    lambda x: where(x > 0, 1.0, 0.01),
+)
+prelu = _add(
+    "prelu",
+    2,
+    _F,
+    "prelu(x, a): x where x > 0, else a x",
+    lambda v, x, a: [prelu_back(x, a), min_(x, 0)],
+    lambda x, a: max_(x, 0) + a * min_(x, 0),
+)
+prelu_back = _add(
+    "prelu_back",
+    2,
+    _F,
+    "derivative of prelu by x: 1 where x > 0, else a",
+    lambda v, x, a: [_ZERO, x <= 0],
+    lambda x, a: where(x > 0, 1.0, a),
+)
+gelu = _add(
+    "gelu",
+    1,
+    _F,
+    "x Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016)",
+    None,
+    lambda x: 0.5 * x * (1.0 + erf(x * math.sqrt(0.5))),
+)
+swish = _add(
+    "swish",
+    1,
+    _F,
+    "x sigmoid(x) (Ramachandran et al. 2017)",
+    lambda v, x: [v + sigmoid(x) * (1 - v)],
+    lambda x: x * sigmoid(x),
+)
+
+
+def cast(argument: Operand, to: Type) -> Expr:
+    """The argument as another element type."""
+    return Cast(as_expr(argument), to)

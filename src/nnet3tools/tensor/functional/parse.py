@@ -1,0 +1,208 @@
+"""Formula text to expressions and assignments, with errors that mark the column.
+
+A formula is `expression`, or statements separated by `;`: assignments to placeholders (`_1 = ...`,
+`_1 += ...`, also -= *= /=) and to local names (`gate = sigmoid(_2)`), each seeing those before it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping
+
+import pyparsing as pp
+
+from nnet3tools.errors import UserError
+from nnet3tools.tensor.functional.expr import Cast, Constant, Expr, Placeholder
+from nnet3tools.tensor.functional.functions import ALIASES, CASTS, FUNCTIONS
+from nnet3tools.tensor.functional.statements import Assignments, assign
+
+__all__ = ["FormulaError", "parse", "parse_statements"]
+
+_CONSTANTS = {
+    "true": True,
+    "false": False,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "pi": 3.141592653589793,
+}
+_SYMBOLS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow", "^": "pow",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+    "&&": "and", "&": "and", "and": "and", "||": "or", "|": "or", "or": "or",
+}  # fmt: skip
+_ASSIGNS = {"+=": "add", "-=": "sub", "*=": "mul", "/=": "div"}
+
+Build = Callable[[Mapping[str, Expr]], Expr]
+"""What the grammar gives for a subformula: the expression, once names have values."""
+
+
+class FormulaError(UserError):
+    """A formula that cannot be read: the message shows it with a mark under the column."""
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        self.formula, self.column = text, position + 1
+        flat = text.replace("\n", " ")
+        mark = flat[:position] + " >>> " + flat[position:]
+        super().__init__(f"{message} at column {self.column} of formula: {mark}")
+
+
+def _unknown(kind: str, name: str, known: list[str], text: str, position: int) -> FormulaError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" (nearest known: {near[0]})" if near else ""
+    return FormulaError(f"unknown {kind} '{name}'{hint}", text, position)
+
+
+def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    word = tokens[0]
+    value = float(word) if any(c in word for c in ".eE") else int(word)
+    node = Constant(value)
+    return lambda names: node
+
+
+def _name(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    name = tokens[0]
+
+    def build(names: Mapping[str, Expr]) -> Expr:
+        if name in names:
+            return names[name]
+        if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
+            return Placeholder(int(name[1:]))
+        if name in _CONSTANTS:
+            return Constant(_CONSTANTS[name])
+        raise _unknown("name", name, [*names, *_CONSTANTS], text, position)
+
+    return build
+
+
+def _apply(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    name, *parts = tokens
+
+    def build(names: Mapping[str, Expr]) -> Expr:
+        arguments = [part(names) for part in parts]
+        target = ALIASES.get(name, name)
+        if target == "clip" and len(arguments) == 2:
+            arguments = [arguments[0], -arguments[1], arguments[1]]
+        if target in CASTS:
+            arity, make = 1, lambda *a: Cast(a[0], CASTS[target])
+        elif target in FUNCTIONS:
+            arity, make = FUNCTIONS[target].arity, FUNCTIONS[target]
+        else:
+            raise _unknown("function", name, [*FUNCTIONS, *ALIASES, *CASTS], text, position)
+        if len(arguments) != arity:
+            raise FormulaError(
+                f"function {name} takes {arity} arguments, found {len(arguments)}", text, position
+            )
+        return make(*arguments)
+
+    return build
+
+
+def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
+    if len(tokens) == 1:
+        return None
+    first, *rest = tokens
+
+    def build(names: Mapping[str, Expr]) -> Expr:
+        value = first(names)
+        for symbol, part in zip(rest[::2], rest[1::2], strict=True):
+            value = FUNCTIONS[_SYMBOLS[symbol]](value, part(names))
+        return value
+
+    return build
+
+
+def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
+    if len(tokens) == 1:
+        return None
+    *signs, part = tokens
+
+    def build(names: Mapping[str, Expr]) -> Expr:
+        value = part(names)
+        for sign in reversed(signs):
+            if sign in ("!", "not"):
+                value = FUNCTIONS["not"](value)
+            elif sign == "-":
+                # -2 is the number, so that what is printed reads back to the same tree
+                number = isinstance(value, Constant) and not isinstance(value.value, bool)
+                value = Constant(-value.value) if number else -value  # type: ignore[union-attr]
+        return value
+
+    return build
+
+
+@functools.cache
+def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
+    """The grammar of one expression, and of statements."""
+    expr = pp.Forward().set_name("expression")
+    identifier = pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
+    number = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
+    lpar, rpar = pp.Suppress("("), pp.Suppress(")")
+    call = identifier + lpar + pp.Opt(pp.DelimitedList(expr)) - rpar
+    atom = (
+        number.copy().set_parse_action(_number)
+        | call.set_parse_action(_apply)
+        | identifier.copy().set_parse_action(_name)
+        | lpar + expr - rpar
+    ).set_name("operand")
+    unary = pp.Forward()
+    power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(_fold_left)
+    signs = pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)"))
+    unary <<= (signs + power).set_parse_action(_prefix)
+
+    def level(part: pp.ParserElement, symbols: str) -> pp.ParserElement:
+        return (part + pp.ZeroOrMore(pp.Regex(symbols) - part)).set_parse_action(_fold_left)
+
+    term = level(unary, r"\*(?![*=])|/(?!=)")
+    total = level(term, r"[+-](?!=)")
+    compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(_fold_left)
+    negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(_prefix)
+    expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
+    symbol = pp.one_of("= += -= *= /=")
+    statement = pp.Group(identifier + symbol - expr).set_parse_action(
+        lambda text, position, tokens: [(position, *tokens[0])]
+    )
+    end = pp.StringEnd()
+    statements = pp.DelimitedList(statement, delim=";") + pp.Opt(pp.Suppress(";")) + end
+    return expr + end, statements
+
+
+def _run(grammar: pp.ParserElement, text: str) -> pp.ParseResults:
+    try:
+        return grammar.parse_string(text)
+    except pp.ParseBaseException as error:
+        found = repr(text[error.loc]) if error.loc < len(text) else "the end"
+        raise FormulaError(
+            f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}", text, error.loc
+        ) from None
+
+
+def parse(text: str, names: Mapping[str, Expr] | None = None) -> Expr:
+    """Read an expression; `names` gives meaning to identifiers such as `x`.
+
+    Raises FormulaError, which marks the column, for anything that is not a formula.
+    """
+    return _run(_grammar()[0], text)[0](names or {})
+
+
+def parse_statements(text: str, names: Mapping[str, Expr] | None = None) -> Assignments:
+    """Read assignments separated by `;`; at least one placeholder must be assigned."""
+    known = dict(names or {})
+    done = Assignments(())
+    for position, name, symbol, build in _run(_grammar()[1], text):
+        value = build(known).substitute(done.values())
+        target = known.get(name) if name in known else None
+        is_operand = name[0] == "_" and name[1:].isdigit() or isinstance(target, Placeholder)
+        if is_operand:
+            operand = target if isinstance(target, Placeholder) else Placeholder(int(name[1:]))
+            if symbol != "=":
+                old = done.values().get(operand, operand)
+                value = FUNCTIONS[_ASSIGNS[symbol]](old, value)
+            done = done.then(assign(operand, value))
+        elif symbol != "=":
+            raise FormulaError(f"'{name}' has no value to change", text, position)
+        else:
+            known[name] = value
+    if not done.targets:
+        raise FormulaError("no placeholder is assigned", text, 0)
+    return done

@@ -1,0 +1,124 @@
+"""The element types of expressions and how they promote.
+
+Strong types belong to arrays, weak ones to plain numbers (constants, Python scalars), which take the
+type of what they meet. Promotion goes up bool, int32 / uint32, float16, float32, float64; int32 with
+uint32 gives float64, the smallest type here that holds both; an integer with a float gives that float.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+
+__all__ = ["Rule", "Type", "dtype_of", "promote", "result_type", "type_of_dtype"]
+
+
+class Type(enum.Enum):
+    """An element type; the value is NumPy's (and CUDA's) name of it."""
+
+    BOOL = "bool"
+    INT32 = "int32"
+    UINT32 = "uint32"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    WEAK_INT = "weak_int"
+    WEAK_FLOAT = "weak_float"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a floating-point type, strong or weak."""
+        return self in _FLOATS
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it is the type of a plain number."""
+        return self in (Type.WEAK_INT, Type.WEAK_FLOAT)
+
+
+_FLOATS = frozenset({Type.FLOAT16, Type.FLOAT32, Type.FLOAT64, Type.WEAK_FLOAT})
+_RANK = {
+    Type.BOOL: 0,
+    Type.INT32: 1,
+    Type.UINT32: 1,
+    Type.FLOAT16: 2,
+    Type.FLOAT32: 3,
+    Type.FLOAT64: 4,
+}
+_BY_DTYPE = {np.dtype(t.value): t for t in _RANK}
+
+
+class Rule(enum.Enum):
+    """How the type of a function's value follows from the types of its arguments."""
+
+    ARITHMETIC = "the promoted type, int32 for bool"
+    FLOAT = "the promoted type, float32 for integers and bool"
+    COMPARE = "bool; arguments are promoted"
+    LOGIC = "bool; arguments are tested for being non-zero"
+    CHOOSE = "the promoted type of the second and third argument"
+
+
+def type_of_dtype(dtype: np.dtype) -> Type:
+    """The Type of a NumPy (or CuPy) dtype; ProgramError if expressions do not know it."""
+    found = _BY_DTYPE.get(dtype)
+    if found is None:
+        known = ", ".join(t.value for t in _RANK)
+        raise ProgramError(f"tensor operators have no element type {dtype}; known: {known}")
+    return found
+
+
+def dtype_of(element_type: Type) -> np.dtype:
+    """The NumPy dtype of a type; weak types become int32 and float32."""
+    if element_type is Type.WEAK_FLOAT:
+        return np.dtype(np.float32)
+    if element_type is Type.WEAK_INT:
+        return np.dtype(np.int32)
+    return np.dtype(element_type.value)
+
+
+def _promote_weak(strong: Type, weak: Type) -> Type:
+    if weak is Type.WEAK_FLOAT:
+        return strong if strong.is_float else Type.FLOAT32
+    return Type.INT32 if strong is Type.BOOL else strong
+
+
+def promote(a: Type, b: Type) -> Type:
+    """The common type of two types."""
+    if a is b:
+        return a
+    if a.is_weak and b.is_weak:
+        return Type.WEAK_FLOAT
+    if b.is_weak:
+        return _promote_weak(a, b)
+    if a.is_weak:
+        return _promote_weak(b, a)
+    if {a, b} == {Type.INT32, Type.UINT32}:
+        return Type.FLOAT64
+    return a if _RANK[a] > _RANK[b] else b
+
+
+def result_type(rule: Rule, arguments: Sequence[Type]) -> Type:
+    """The type of a function's value by its rule and its arguments' types."""
+    if rule is Rule.COMPARE or rule is Rule.LOGIC:
+        return Type.BOOL
+    found = compute_type(rule, arguments)
+    if rule is Rule.ARITHMETIC and found is Type.BOOL:
+        return Type.INT32
+    return found
+
+
+def compute_type(rule: Rule, arguments: Sequence[Type]) -> Type:
+    """The type arguments are brought to before the function is applied."""
+    relevant = arguments[1:] if rule is Rule.CHOOSE else arguments
+    found = relevant[0]
+    for other in relevant[1:]:
+        found = promote(found, other)
+    if rule is Rule.FLOAT and not found.is_float:
+        return Type.WEAK_FLOAT if found.is_weak else Type.FLOAT32
+    if rule is Rule.ARITHMETIC and found is Type.BOOL:
+        return Type.INT32
+    return found

@@ -1,0 +1,115 @@
+"""Copies, fills, inner product and random numbers on NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import scratch
+from nnet3tools.tensor.random import philox_key
+from nnet3tools.tensor.registry import implements
+
+_BLOCK = 1 << 15
+
+
+@implements("copy", "numpy")
+def copy(out: np.ndarray, src: np.ndarray) -> None:
+    """Broadcast copy with conversion."""
+    np.copyto(out, src, casting="unsafe")
+
+
+@implements("fill", "numpy")
+def fill(out: np.ndarray, value: float) -> None:
+    """Set every element."""
+    out.fill(value)
+
+
+@implements("scale", "numpy")
+def scale(out: np.ndarray, alpha: float) -> None:
+    """Multiply in place."""
+    np.multiply(out, out.dtype.type(alpha), out=out)
+
+
+@implements("add", "numpy")
+def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
+    """Add alpha times src, by blocks of rows unless alpha is 1 or -1."""
+    if alpha == 1.0:
+        np.add(out, src, out=out, casting="unsafe")
+    elif alpha == -1.0:
+        np.subtract(out, src, out=out, casting="unsafe")
+    elif out.ndim == 0 or src.ndim < out.ndim or src.shape[0] != out.shape[0]:
+        np.add(out, np.multiply(src, out.dtype.type(alpha)), out=out, casting="unsafe")
+    else:
+        rows = max(1, _BLOCK // max(1, src[:1].size))
+        factor = out.dtype.type(alpha)
+        with scratch((min(rows, len(out)), *src.shape[1:]), like=out) as block:
+            for start in range(0, len(out), rows):
+                part = src[start : start + rows]
+                product = np.multiply(part, factor, out=block[: len(part)], casting="unsafe")
+                target = out[start : start + rows]
+                np.add(target, product, out=target)
+
+
+@implements("dot", "numpy")
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Float32 products summed in blocks, the blocks in float64."""
+    if a.ndim == 0:
+        return float(a) * float(b)
+    if a.dtype == np.float64:
+        return float(np.vdot(a, b))
+    flat_a, flat_b = (x.reshape(-1) if x.flags.c_contiguous else x for x in (a, b))
+    if flat_a.ndim != flat_b.ndim:
+        flat_a, flat_b = a, b
+    rows = max(1, 4096 // max(1, flat_a[:1].size))
+    total = 0.0
+    for start in range(0, len(flat_a), rows):
+        part = flat_a[start : start + rows], flat_b[start : start + rows]
+        total += float(np.vdot(*part))
+    return total
+
+
+@implements("uniform", "numpy")
+def uniform(out: np.ndarray) -> None:
+    """Philox, keyed by seed and number of the draw; 0 never occurs, so that log is safe."""
+    generator = np.random.Generator(np.random.Philox(key=philox_key()))
+    dtype = np.float64 if out.dtype == np.float64 else np.float32
+    np.subtract(1.0, generator.random(out.shape, dtype=dtype), out=out, casting="unsafe")
+    if dtype is np.float32:
+        np.minimum(out, np.float32(1.0 - 2.0**-24), out=out)
+
+
+@implements("normal", "numpy")
+def normal(out: np.ndarray) -> None:
+    """Philox, keyed by seed and number of the draw."""
+    generator = np.random.Generator(np.random.Philox(key=philox_key()))
+    dtype = np.float64 if out.dtype == np.float64 else np.float32
+    if out.flags.c_contiguous and out.dtype == dtype:
+        generator.standard_normal(out=out, dtype=dtype)
+    else:
+        out[...] = generator.standard_normal(out.shape, dtype=dtype)
+
+
+@implements("prod", "numpy")
+def prod(
+    out: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> None:
+    """BLAS through matmul; with alpha or beta by blocks of rows that stay in cache."""
+    left = a.swapaxes(-1, -2) if trans_a else a
+    right = b.swapaxes(-1, -2) if trans_b else b
+    if beta == 0.0:
+        np.matmul(left, right, out=out)
+        if alpha != 1.0:
+            np.multiply(out, out.dtype.type(alpha), out=out)
+        return
+    with scratch(out.shape, like=out) as product:
+        np.matmul(left, right, out=product)
+        if beta != 1.0:
+            np.multiply(out, out.dtype.type(beta), out=out)
+        if alpha != 1.0:
+            np.multiply(product, out.dtype.type(alpha), out=product)
+        np.add(out, product, out=out)

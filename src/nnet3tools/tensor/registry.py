@@ -1,0 +1,178 @@
+"""Operators, each declared once, and the one table of who implements them.
+
+`@operator(...)` turns a plain function into an Operator: its signature gives the operands, its body is
+the reference implementation that tests compare with. A backend registers with `@implements`; an
+operator that it lacks for a type is an UnsupportedOperator error when it is looked up: at `bind`, that
+is when a program is lowered, or at a direct call.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+from nnet3tools.errors import ProgramError, UserError
+
+__all__ = [
+    "DEVICES",
+    "FLOATS",
+    "OPERATORS",
+    "Operator",
+    "UnsupportedOperator",
+    "device_of",
+    "gaps",
+    "implements",
+    "operator",
+]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FLOATS = ("float32", "float64")
+"""Element types that most operators are declared for."""
+
+DEVICES = {
+    "numpy": "nnet3tools.tensor.numpy_backend",
+    "cupy": "nnet3tools.tensor.cupy_backend",
+}
+"""Where each kind of array is implemented; imported when the first such array is seen."""
+
+
+class UnsupportedOperator(UserError):
+    """An operator that has no implementation for this element type on this device."""
+
+    def __init__(self, name: str, element_type: str, device: str) -> None:
+        super().__init__(
+            f"operator {name} has no implementation for type {element_type} on device {device}"
+        )
+
+
+OPERATORS: dict[str, Operator[Any, Any]] = {}
+"""Every declared operator by name."""
+
+_table: dict[tuple[str, str, str], Callable[..., Any]] = {}
+_binders: dict[tuple[str, str, str], Callable[..., Callable[[], Any]]] = {}
+_loaded: set[str] = set()
+
+
+def device_of(array: Any) -> str:
+    """The device ("numpy", "cupy") that an array belongs to; ProgramError if it is no array."""
+    module = type(array).__module__.partition(".")[0]
+    if module not in DEVICES or not hasattr(array, "dtype"):
+        raise ProgramError(f"a tensor operator was given {type(array).__name__}, not an array")
+    return module
+
+
+def load_device(device: str) -> bool:
+    """Import a device's backend; False if there is none in this build."""
+    if device not in _loaded:
+        try:
+            importlib.import_module(DEVICES[device])
+        except ModuleNotFoundError as error:
+            if error.name != DEVICES[device]:
+                raise
+            return False
+        _loaded.add(device)
+    return True
+
+
+class Operator(Generic[P, R]):
+    """A declared operator: call it, or `bind` it to operands once and call the result many times.
+
+    The first operand (or the first array of it, if it is a list) decides device and element type.
+    """
+
+    def __init__(
+        self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name = function.__name__
+        self.reference = function
+        self.writes, self.types = writes, types
+        self.operands = tuple(inspect.signature(function).parameters)
+        for name in writes:
+            if name not in self.operands:
+                raise ProgramError(f"operator {self.name} has no operand '{name}'")
+        # _cache: (class of array, dtype) -> implementation, the fast path of every call
+        self._cache: dict[tuple[type, Any], Callable[..., Any]] = {}
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[0]
+        found = self._cache.get((first.__class__, getattr(first, "dtype", None)))
+        if found is None:
+            found = self._find(first, _table)
+            if hasattr(first, "dtype"):
+                self._cache[(first.__class__, first.dtype)] = found
+        return cast(R, found(*args, **kwargs))
+
+    def _find(self, first: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
+        array = first
+        while isinstance(array, (list, tuple)) and array:
+            array = array[0]
+        device, element_type = device_of(array), str(array.dtype)
+        load_device(device)
+        for key in (element_type, "*"):
+            if (found := table.get((self.name, device, key))) is not None:
+                return cast(Callable[..., Any], found)
+        raise UnsupportedOperator(self.name, element_type, device)
+
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+        """Resolve implementation and operands now; the result does the work at each call.
+
+        Operands are captured: arrays by reference, numbers and index arrays by value.
+        """
+        found = self._find(args[0], _table)
+        try:
+            binder = self._find(args[0], _binders)
+        except UnsupportedOperator:
+            return functools.partial(found, *args, **kwargs)
+        return binder(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<operator {self.name}({', '.join(self.operands)})>"
+
+
+def operator(
+    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
+) -> Callable[[Callable[P, R]], Operator[P, R]]:
+    """Declare an operator: which operands it overwrites and which element types it must support."""
+
+    def declare(function: Callable[P, R]) -> Operator[P, R]:
+        made = Operator(function, tuple(writes), types)
+        if made.name in OPERATORS:
+            raise ProgramError(f"operator {made.name} is declared twice")
+        OPERATORS[made.name] = made
+        return made
+
+    return declare
+
+
+def implements(
+    name: str, device: str, types: Iterable[str] = ("*",), binder: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Register an implementation of an operator for a device and some element types.
+
+    With `binder`, the function does not run the operator but returns a callable that will.
+    """
+
+    def register(function: Callable[P, R]) -> Callable[P, R]:
+        for element_type in types:
+            table = cast(dict, _binders if binder else _table)
+            table[(name, device, element_type)] = function
+        return function
+
+    return register
+
+
+def gaps(device: str) -> list[tuple[str, str]]:
+    """Declared operators without an implementation on a device: (name, element type), sorted."""
+    load_device(device)
+    return sorted(
+        (name, t)
+        for name, op in OPERATORS.items()
+        for t in op.types
+        if (name, device, t) not in _table and (name, device, "*") not in _table
+    )

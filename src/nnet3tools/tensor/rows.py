@@ -1,0 +1,111 @@
+"""Row and column operations: copies and sums of rows picked by index arrays.
+
+Index arrays are int32; -1 means "no row". They may be host arrays whatever the device: a bound
+operator moves them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = [
+    "add_cols",
+    "add_row_ranges",
+    "add_rows",
+    "add_rows_multi",
+    "add_to_rows_multi",
+    "copy_cols",
+    "copy_rows",
+    "copy_rows_multi",
+    "copy_to_rows_multi",
+]
+
+
+@operator()
+def copy_rows(out: Array, src: Array, indexes: Array) -> None:
+    """out[i] = src[indexes[i]], or zero where the index is -1."""
+    for i, row in enumerate(indexes):
+        out[i] = 0.0 if row < 0 else src[row]
+
+
+@operator()
+def add_rows(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None:
+    """out[i] += alpha * src[indexes[i]] unless the index is -1."""
+    for i, row in enumerate(indexes):
+        if row >= 0:
+            out[i] += alpha * src[row]
+
+
+@operator()
+def copy_rows_multi(
+    out: Array, sources: Sequence[Array], source_index: Array, row_index: Array
+) -> None:
+    """out[i] = sources[source_index[i]][row_index[i]], or zero where source_index is -1."""
+    for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
+        out[i] = 0.0 if source < 0 else sources[source][row]
+
+
+@operator()
+def add_rows_multi(
+    out: Array,
+    sources: Sequence[Array],
+    source_index: Array,
+    row_index: Array,
+    alpha: float = 1.0,
+) -> None:
+    """out[i] += alpha * sources[source_index[i]][row_index[i]] unless source_index is -1."""
+    for i, (source, row) in enumerate(zip(source_index, row_index, strict=True)):
+        if source >= 0:
+            out[i] += alpha * sources[source][row]
+
+
+@operator(writes=("dests",))
+def copy_to_rows_multi(
+    src: Array, dests: Sequence[Array], dest_index: Array, row_index: Array
+) -> None:
+    """dests[dest_index[i]][row_index[i]] = src[i] unless dest_index is -1; no row twice."""
+    for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):
+        if dest >= 0:
+            dests[dest][row] = src[i]
+
+
+@operator(writes=("dests",))
+def add_to_rows_multi(
+    src: Array,
+    dests: Sequence[Array],
+    dest_index: Array,
+    row_index: Array,
+    alpha: float = 1.0,
+) -> None:
+    """dests[dest_index[i]][row_index[i]] += alpha * src[i] unless dest_index is -1."""
+    for i, (dest, row) in enumerate(zip(dest_index, row_index, strict=True)):
+        if dest >= 0:
+            dests[dest][row] += alpha * src[i]
+
+
+@operator()
+def add_row_ranges(out: Array, src: Array, ranges: Array, alpha: float = 1.0) -> None:
+    """out[i] += alpha * the sum of src[b:e], (b, e) = ranges[i]; nothing where e <= b."""
+    for i, (begin, end) in enumerate(ranges):
+        if end > begin:
+            out[i] += alpha * np.sum(src[begin:end], axis=0)
+
+
+@operator()
+def copy_cols(out: Array, src: Array, indexes: Array) -> None:
+    """out[:, j] = src[:, indexes[j]], or zero where the index is -1."""
+    for j, column in enumerate(indexes):
+        out[:, j] = 0.0 if column < 0 else src[:, column]
+
+
+@operator()
+def add_cols(out: Array, src: Array, indexes: Array, alpha: float = 1.0) -> None:
+    """out[:, j] += alpha * src[:, indexes[j]] unless the index is -1."""
+    for j, column in enumerate(indexes):
+        if column >= 0:
+            out[:, j] += alpha * src[:, column]
