@@ -1,0 +1,205 @@
+"""Lines of config files: `first-token key=value key=value`, with Kaldi's grammar (text-utils.cc).
+
+A value runs to the last blank before the next `=`, so `input=Append(a, b) dim=3` needs no quotes;
+'...' and "..." quote (nothing escapes inside); `#` starts a comment anywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnet3tools.errors import ConfigError
+
+__all__ = [
+    "ConfigLine",
+    "is_valid_name",
+    "name_matches_pattern",
+    "nearest_hint",
+    "parse_config_lines",
+    "parse_float",
+    "parse_int",
+]
+
+D = TypeVar("D")
+
+_REQUIRED: Any = object()
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+_INTEGER = re.compile(r"\s*[-+]?\d+\s*\Z", re.ASCII)
+_FLOAT = re.compile(r"\s*[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?)\s*\Z", re.ASCII)
+_SPECIAL_FLOAT = re.compile(r"\s*[-+]?(inf|infinity|nan)\s*\Z", re.ASCII | re.IGNORECASE)
+_KEY_VALUE = re.compile(r"\s*([^=]*)=")
+
+_INT32_LIMIT = 1 << 31
+
+
+def is_valid_name(name: str) -> bool:
+    """Whether Kaldi allows this as the name of a node or component."""
+    return _NAME.match(name) is not None
+
+
+def parse_int(text: str) -> int | None:
+    """The int32 that `text` is, or None."""
+    if not _INTEGER.match(text):
+        return None
+    value = int(text)
+    return value if -_INT32_LIMIT <= value < _INT32_LIMIT else None
+
+
+def parse_float(text: str) -> float | None:
+    """The float32 value (as a Python float) that `text` is, or None."""
+    if not (_FLOAT.match(text) or _SPECIAL_FLOAT.match(text)):
+        return None
+    with np.errstate(over="ignore"):
+        return float(np.float32(float(text)))
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)` with the known name that is nearest, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def name_matches_pattern(name: str, pattern: str) -> bool:
+    """Whether the whole name matches a pattern in which only `*` is special."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+class ConfigLine:
+    """One line of a config: its first token, its values by key, and which of them were asked for.
+
+    The `get_*` methods return the value of a key, or the default if the key is absent; without a
+    default, or if the value is not of the type asked for, they raise ConfigError.
+    """
+
+    def __init__(self, text: str, file: str = "", line_number: int = 0) -> None:
+        self.text, self.file, self.line_number = text, file, line_number
+        self.first_token = ""
+        self._values: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._parse()
+
+    def _parse(self) -> None:
+        text = self.text.rstrip()
+        start = len(text) - len(text.lstrip())
+        first = text[start:].split(maxsplit=1)[0] if start < len(text) else ""
+        if not first:
+            raise self.error("empty line")
+        position = start
+        if "=" not in first:
+            if not is_valid_name(first):
+                raise self.error(f"'{first}' cannot start a line")
+            self.first_token, position = first, start + len(first)
+        while position < len(text):
+            position = self._parse_value(text, position)
+
+    def _parse_value(self, text: str, position: int) -> int:
+        """Take one key=value that starts at `position`; return the position after it."""
+        match = _KEY_VALUE.match(text, position)
+        if match is None:
+            raise self.error(f"expected key=value, found '{text[position:].strip()}'")
+        key, start = match[1], match.end()
+        if not is_valid_name(key):
+            raise self.error(f"expected key=value, found '{key}='")
+        if text[start : start + 1] in ("'", '"'):
+            end = text.find(text[start], start + 1)
+            if end < 0:
+                raise self.error(f"no matching {text[start]} for the value of '{key}'")
+            self._values.setdefault(key, text[start + 1 : end])
+            return end + 1
+        end = len(text)
+        if (next_equals := text.find("=", start)) >= 0:
+            blank = max(text.rfind(" ", start, next_equals), text.rfind("\t", start, next_equals))
+            end = blank if blank >= 0 else end
+        value = text[start:end].rstrip()
+        self._values.setdefault(key, value)
+        return end
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def error(self, message: str) -> ConfigError:
+        """A ConfigError about this line, to be raised."""
+        return ConfigError(message, self.file, self.line_number, self.text)
+
+    def _take(self, key: str, default: Any) -> str | None:
+        """The text of a value, marked as used; None if absent and there is a default."""
+        if key in self._values:
+            self._used.add(key)
+            return self._values[key]
+        if default is _REQUIRED:
+            raise self.error(
+                f"missing required key '{key}='{nearest_hint(key, self.unused_keys())}"
+            )
+        return None
+
+    def get_string(self, key: str, default: str | D = _REQUIRED) -> str | D:
+        """The value as it stands."""
+        text = self._take(key, default)
+        return default if text is None else text
+
+    def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
+        """The value as an int32."""
+        if (text := self._take(key, default)) is None:
+            return default
+        if (value := parse_int(text)) is None:
+            raise self.error(f"expected an integer for '{key}', found '{text}'")
+        return value
+
+    def get_float(self, key: str, default: float | D = _REQUIRED) -> float | D:
+        """The value as a float32 (a Python float that float32 can hold)."""
+        if (text := self._take(key, default)) is None:
+            return default
+        if (value := parse_float(text)) is None:
+            raise self.error(f"expected a number for '{key}', found '{text}'")
+        return value
+
+    def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
+        """The value as a truth value; Kaldi looks at its first letter only."""
+        if (text := self._take(key, default)) is None:
+            return default
+        if text[:1] not in ("t", "T", "f", "F") or not text:
+            raise self.error(f"expected true or false for '{key}', found '{text}'")
+        return text[0] in "tT"
+
+    def get_int_list(self, key: str, default: list[int] | D = _REQUIRED) -> list[int] | D:
+        """The value as integers separated by `,` or `:`."""
+        if (text := self._take(key, default)) is None:
+            return default
+        values = [parse_int(part) for part in re.split("[,:]", text) if part]
+        found = [value for value in values if value is not None]
+        if len(found) != len(values):
+            raise self.error(f"expected integers separated by ',' for '{key}', found '{text}'")
+        return found
+
+    def unused_keys(self) -> list[str]:
+        """Keys that nobody asked for, sorted."""
+        return sorted(set(self._values) - self._used)
+
+    def has_unused(self) -> bool:
+        """Whether some key was not asked for."""
+        return bool(self.unused_keys())
+
+    def unused_values(self) -> str:
+        """The unused `key=value` pairs, as an error message shows them."""
+        return " ".join(f"{key}={self._values[key]}" for key in self.unused_keys())
+
+    def check_all_used(self) -> None:
+        """Raise ConfigError if some key was not asked for: it is unknown here."""
+        if self.has_unused():
+            raise self.error(f"unknown or unused values '{self.unused_values()}'")
+
+
+def parse_config_lines(text: str, file: str = "") -> list[ConfigLine]:
+    """The lines of a config file without comments and blank lines; ConfigError for a bad one."""
+    lines = []
+    for number, raw in enumerate(text.split("\n"), start=1):
+        stripped = raw.split("#", 1)[0].strip()
+        if stripped:
+            lines.append(ConfigLine(stripped, file, number))
+    return lines

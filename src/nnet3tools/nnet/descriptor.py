@@ -1,0 +1,360 @@
+"""Descriptors: how the input of a node is glued together from the outputs of other nodes.
+
+Kaldi's strict form: a Descriptor appends parts, a part is a SumDescriptor (Sum, Failover,
+IfDefined, Const), its leaves are Forwarding expressions, each of which maps an Index wanted to one
+(node, Index) it comes from. Evaluation takes whole index arrays. Source: nnet-descriptor.h/.cc.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.config import nearest_hint
+from nnet3tools.nnet.descriptor_grammar import Expression, normalize, parse_expression
+from nnet3tools.nnet.forwarding import (
+    Forwarding,
+    NodeDims,
+    NodeTerm,
+    Offset,
+    ReplaceIndex,
+    Round,
+    Switch,
+)
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
+
+__all__ = [
+    "Binary",
+    "Const",
+    "Descriptor",
+    "IfDefined",
+    "Leaf",
+    "SumDescriptor",
+]
+
+IsComputable = Callable[[IntArray, IndexArray], BoolArray]
+
+
+class SumDescriptor:
+    """One part of a descriptor: a sum of leaves, some of them optional."""
+
+    @property
+    def leaves(self) -> tuple[Forwarding, ...]:
+        """The terms that refer to nodes, in Kaldi's order."""
+        return ()
+
+    @property
+    def constant(self) -> float:
+        """What Const() expressions add to the value; ConfigError where Kaldi has no meaning."""
+        return 0.0
+
+    def dim(self, nnet: NodeDims) -> int:
+        """Columns of the value; ConfigError if the terms disagree."""
+        raise NotImplementedError
+
+    def modulus(self) -> int:
+        """The part behaves alike at t and at t plus this."""
+        raise NotImplementedError
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """As Kaldi prints it."""
+        raise NotImplementedError
+
+    def renumber(self, old_to_new: Sequence[int]) -> SumDescriptor:
+        """The same expression after nodes were numbered anew."""
+        raise NotImplementedError
+
+    def dependencies(self, indexes: IndexArray) -> list[tuple[IntArray, IndexArray]]:
+        """For each leaf the (node, Index) that each of N Indexes could use: ((N,), (N, 3))."""
+        return [leaf.map_to_input(indexes) for leaf in self.leaves]
+
+    def computable(
+        self, indexes: IndexArray, is_computable: IsComputable
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """Which of N Indexes can be computed, and for each leaf by which of them it is used.
+
+        `is_computable(nodes, indexes)` answers for cindexes. Failover uses its second argument
+        only where the first is not computable; a row that is not computable uses nothing.
+        """
+        available = [is_computable(*cindexes) for cindexes in self.dependencies(indexes)]
+        return self.combine(len(indexes), available)
+
+    def combine(
+        self, num_rows: int, available: list[BoolArray]
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """`computable` from the answers for each leaf, in the order of `leaves`."""
+        raise NotImplementedError
+
+    def scale_for_node(self, node: int) -> float:
+        """The factor this part puts on a node; ConfigError if it puts several on it."""
+        scales = {scale for leaf in self.leaves for n, scale in leaf.node_scales() if n == node}
+        if len(scales) != 1:
+            found = " and ".join(f"{scale:g}" for scale in sorted(scales)) or "no scale"
+            raise ConfigError(f"expected one scale for node {node} in a descriptor, found {found}")
+        return scales.pop()
+
+    def required_nodes(self) -> set[int]:
+        """Nodes without which no Index can be computed, and of which it needs the same Index."""
+        return set()
+
+
+@dataclass(frozen=True)
+class Leaf(SumDescriptor):
+    """A forwarding expression on its own."""
+
+    source: Forwarding
+
+    @property
+    def leaves(self) -> tuple[Forwarding, ...]:
+        """The expression itself."""
+        return (self.source,)
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See SumDescriptor."""
+        return self.source.dim(nnet)
+
+    def modulus(self) -> int:
+        """See SumDescriptor."""
+        return self.source.modulus()
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See SumDescriptor."""
+        return self.source.text(node_names)
+
+    def renumber(self, old_to_new: Sequence[int]) -> Leaf:
+        """See SumDescriptor."""
+        return Leaf(self.source.renumber(old_to_new))
+
+    def combine(
+        self, num_rows: int, available: list[BoolArray]
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """See SumDescriptor."""
+        return available[0], available
+
+    def required_nodes(self) -> set[int]:
+        """See SumDescriptor."""
+        return {self.source.node} if isinstance(self.source, NodeTerm) else set()
+
+
+@dataclass(frozen=True)
+class Const(SumDescriptor):
+    """Const(value, dim): a constant in every column."""
+
+    value: float
+    num_columns: int
+
+    @property
+    def constant(self) -> float:
+        """The value."""
+        return self.value
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See SumDescriptor."""
+        return self.num_columns
+
+    def modulus(self) -> int:
+        """See SumDescriptor."""
+        return 1
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See SumDescriptor."""
+        return f"Const({self.value:g}, {self.num_columns})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> Const:
+        """See SumDescriptor."""
+        return self
+
+    def combine(
+        self, num_rows: int, available: list[BoolArray]
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """See SumDescriptor."""
+        return np.ones(num_rows, bool), []
+
+
+@dataclass(frozen=True)
+class IfDefined(SumDescriptor):
+    """IfDefined(x): x where it can be computed, else zero."""
+
+    source: SumDescriptor
+
+    @property
+    def leaves(self) -> tuple[Forwarding, ...]:
+        """Those of the argument."""
+        return self.source.leaves
+
+    @property
+    def constant(self) -> float:
+        """Zero: a constant inside would have to depend on the row, which Kaldi does not support."""
+        if self.source.constant != 0.0:
+            raise ConfigError("Const() cannot stand inside IfDefined()")
+        return 0.0
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See SumDescriptor."""
+        return self.source.dim(nnet)
+
+    def modulus(self) -> int:
+        """See SumDescriptor."""
+        return self.source.modulus()
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See SumDescriptor."""
+        return f"IfDefined({self.source.text(node_names)})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> IfDefined:
+        """See SumDescriptor."""
+        return IfDefined(self.source.renumber(old_to_new))
+
+    def combine(
+        self, num_rows: int, available: list[BoolArray]
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """See SumDescriptor."""
+        return np.ones(num_rows, bool), self.source.combine(num_rows, available)[1]
+
+
+@dataclass(frozen=True)
+class Binary(SumDescriptor):
+    """Sum(first, second), or Failover(first, second): second only where first is missing."""
+
+    operator: str
+    first: SumDescriptor
+    second: SumDescriptor
+
+    @property
+    def leaves(self) -> tuple[Forwarding, ...]:
+        """Those of both arguments."""
+        return self.first.leaves + self.second.leaves
+
+    @property
+    def constant(self) -> float:
+        """The sum of constants; of a Failover the one that both arguments agree on."""
+        first, second = self.first.constant, self.second.constant
+        if self.operator == "Sum":
+            return float(np.float32(first) + np.float32(second))
+        if first != second:
+            raise ConfigError("the arguments of Failover() contain different Const() values")
+        return first
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See SumDescriptor."""
+        first, second = self.first.dim(nnet), self.second.dim(nnet)
+        if first != second:
+            raise ConfigError(
+                f"the arguments of {self.operator}() have different dimensions: "
+                f"{first} and {second}"
+            )
+        return first
+
+    def modulus(self) -> int:
+        """See SumDescriptor."""
+        return math.lcm(self.first.modulus(), self.second.modulus())
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See SumDescriptor."""
+        return f"{self.operator}({self.first.text(node_names)}, {self.second.text(node_names)})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> Binary:
+        """See SumDescriptor."""
+        return replace(
+            self,
+            first=self.first.renumber(old_to_new),
+            second=self.second.renumber(old_to_new),
+        )
+
+    def combine(
+        self, num_rows: int, available: list[BoolArray]
+    ) -> tuple[BoolArray, list[BoolArray]]:
+        """See SumDescriptor."""
+        split = len(self.first.leaves)
+        first, used_first = self.first.combine(num_rows, available[:split])
+        second, used_second = self.second.combine(num_rows, available[split:])
+        if self.operator == "Sum":
+            both = first & second
+            return both, [used & both for used in used_first + used_second]
+        return first | second, used_first + [used & ~first for used in used_second]
+
+    def required_nodes(self) -> set[int]:
+        """See SumDescriptor."""
+        first, second = self.first.required_nodes(), self.second.required_nodes()
+        return first | second if self.operator == "Sum" else first & second
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """The input of a component node, or an output node: its parts side by side."""
+
+    parts: tuple[SumDescriptor, ...]
+
+    @classmethod
+    def parse(cls, text: str, node_numbers: dict[str, int]) -> Descriptor:
+        """Read text in the general grammar; `node_numbers` holds the nodes it may refer to.
+
+        Raises ConfigError with the column, and the nearest known name for an unknown one.
+        """
+        expression = parse_expression(text)
+        try:
+            return cls(tuple(_to_sum(term, node_numbers) for term in normalize(expression)))
+        except ConfigError as error:
+            raise ConfigError(f"descriptor '{text}', {error.message}") from None
+
+    def dim(self, nnet: NodeDims) -> int:
+        """Columns of all parts; `nnet.dim(node)` gives the dimension of a node."""
+        return sum(part.dim(nnet) for part in self.parts)
+
+    def modulus(self) -> int:
+        """The least common multiple of the parts' moduli."""
+        return math.lcm(*(part.modulus() for part in self.parts))
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """As Kaldi prints it."""
+        parts = [part.text(node_names) for part in self.parts]
+        return parts[0] if len(parts) == 1 else f"Append({', '.join(parts)})"
+
+    def nodes(self) -> list[int]:
+        """All nodes it refers to, in order of appearance, repeats included."""
+        return [n for part in self.parts for leaf in part.leaves for n, _ in leaf.node_scales()]
+
+    def required_nodes(self) -> set[int]:
+        """Nodes of which every Index needs the same Index."""
+        return set().union(*(part.required_nodes() for part in self.parts))
+
+    def renumber(self, old_to_new: Sequence[int]) -> Descriptor:
+        """The same descriptor after nodes were numbered anew."""
+        return Descriptor(tuple(part.renumber(old_to_new) for part in self.parts))
+
+
+def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescriptor:
+    """Build the Sum level from an expression in normal form."""
+    if expression.operator in ("Sum", "Failover"):
+        first, second = (_to_sum(child, node_numbers) for child in expression.children)
+        return Binary(expression.operator, first, second)
+    if expression.operator == "IfDefined":
+        return IfDefined(_to_sum(expression.children[0], node_numbers))
+    if expression.operator == "Const":
+        return Const(expression.alpha, expression.numbers[0])
+    return Leaf(_to_forwarding(expression, node_numbers))
+
+
+def _to_forwarding(expression: Expression, node_numbers: dict[str, int]) -> Forwarding:
+    """Build the forwarding level from an expression in normal form."""
+    if expression.operator in ("", "Scale"):
+        leaf = expression.children[0] if expression.children else expression
+        node = node_numbers.get(leaf.name)
+        if node is None:
+            raise ConfigError(
+                f"column {leaf.position + 1}: no node named '{leaf.name}'"
+                f"{nearest_hint(leaf.name, node_numbers)}"
+            )
+        return NodeTerm(node, expression.alpha)
+    sources = tuple(_to_forwarding(child, node_numbers) for child in expression.children)
+    if expression.operator == "Switch":
+        return Switch(sources)
+    if expression.operator == "Round":
+        return Round(sources[0], expression.numbers[0])
+    if expression.operator == "ReplaceIndex":
+        return ReplaceIndex(sources[0], expression.name, expression.numbers[0])
+    return Offset(sources[0], *expression.numbers)

@@ -1,0 +1,225 @@
+"""Forwarding descriptors: expressions that take each row from exactly one row of one node."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IntArray
+
+__all__ = ["Forwarding", "NodeDims", "NodeTerm", "Offset", "ReplaceIndex", "Round", "Switch"]
+
+
+class NodeDims(Protocol):
+    """What knows the dimensions of nodes: the network."""
+
+    def dim(self, node: int) -> int:
+        """Columns of a node's value."""
+        ...
+
+
+class Forwarding:
+    """Maps each Index wanted to one (node, Index)."""
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """For N Indexes (N, 3) the nodes (N,) and Indexes (N, 3) they come from."""
+        raise NotImplementedError
+
+    def node_scales(self) -> list[tuple[int, float]]:
+        """The nodes it refers to, in order, each with the factor put on it."""
+        raise NotImplementedError
+
+    def dim(self, nnet: NodeDims) -> int:
+        """Columns of the value."""
+        raise NotImplementedError
+
+    def modulus(self) -> int:
+        """It behaves alike at t and at t plus this."""
+        raise NotImplementedError
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """As Kaldi prints it."""
+        raise NotImplementedError
+
+    def renumber(self, old_to_new: Sequence[int]) -> Forwarding:
+        """The same expression after nodes were numbered anew."""
+        raise NotImplementedError
+
+    @property
+    def scale(self) -> float:
+        """The factor on the value; ConfigError if it depends on the node (in a Switch)."""
+        scales = {scale for _, scale in self.node_scales()}
+        if len(scales) > 1:
+            raise ConfigError("the arguments of Switch() have different scales")
+        return scales.pop()
+
+
+@dataclass(frozen=True)
+class NodeTerm(Forwarding):
+    """A node's name, or Scale(scale, name)."""
+
+    node: int
+    factor: float = 1.0
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """See Forwarding."""
+        return np.full(len(indexes), self.node, np.int32), indexes
+
+    def node_scales(self) -> list[tuple[int, float]]:
+        """See Forwarding."""
+        return [(self.node, self.factor)]
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See Forwarding."""
+        return nnet.dim(self.node)
+
+    def modulus(self) -> int:
+        """See Forwarding."""
+        return 1
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See Forwarding."""
+        name = node_names[self.node]
+        return name if self.factor == 1.0 else f"Scale({self.factor:g}, {name})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> NodeTerm:
+        """See Forwarding."""
+        return NodeTerm(old_to_new[self.node], self.factor)
+
+
+@dataclass(frozen=True)
+class _Wrapper(Forwarding):
+    """An expression with one argument."""
+
+    source: Forwarding
+
+    def node_scales(self) -> list[tuple[int, float]]:
+        return self.source.node_scales()
+
+    def dim(self, nnet: NodeDims) -> int:
+        return self.source.dim(nnet)
+
+    def modulus(self) -> int:
+        # Kaldi looks through Offset only; behind ReplaceIndex(..., x, ...) it overlooks a modulus.
+        return 1
+
+
+@dataclass(frozen=True)
+class Offset(_Wrapper):
+    """Offset(source, t [, x]): the row at t and x further on."""
+
+    t: int
+    x: int = 0
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """See Forwarding; an Index without a time keeps having none."""
+        moved = indexes + np.array([0, self.t, self.x], np.int32)
+        moved[indexes[:, 1] == NO_TIME, 1] = NO_TIME
+        return self.source.map_to_input(moved)
+
+    def modulus(self) -> int:
+        """See Forwarding."""
+        return self.source.modulus()
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See Forwarding."""
+        x = f", {self.x}" if self.x != 0 else ""
+        return f"Offset({self.source.text(node_names)}, {self.t}{x})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> Offset:
+        """See Forwarding."""
+        return Offset(self.source.renumber(old_to_new), self.t, self.x)
+
+
+@dataclass(frozen=True)
+class Round(_Wrapper):
+    """Round(source, modulus): t rounded down, towards minus infinity, to a multiple."""
+
+    multiple: int
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """See Forwarding."""
+        rounded = indexes.copy()
+        t = indexes[:, 1]
+        rounded[:, 1] = np.where(t == NO_TIME, t, t - np.mod(t, self.multiple))
+        return self.source.map_to_input(rounded)
+
+    def modulus(self) -> int:
+        """See Forwarding."""
+        return self.multiple
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See Forwarding."""
+        return f"Round({self.source.text(node_names)}, {self.multiple})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> Round:
+        """See Forwarding."""
+        return Round(self.source.renumber(old_to_new), self.multiple)
+
+
+@dataclass(frozen=True)
+class ReplaceIndex(_Wrapper):
+    """ReplaceIndex(source, t|x, value): one variable of the Index set to a constant."""
+
+    variable: str
+    value: int
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """See Forwarding."""
+        replaced = indexes.copy()
+        replaced[:, 1 if self.variable == "t" else 2] = self.value
+        return self.source.map_to_input(replaced)
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See Forwarding."""
+        return f"ReplaceIndex({self.source.text(node_names)}, {self.variable}, {self.value})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> ReplaceIndex:
+        """See Forwarding."""
+        return ReplaceIndex(self.source.renumber(old_to_new), self.variable, self.value)
+
+
+@dataclass(frozen=True)
+class Switch(Forwarding):
+    """Switch(a, b, ...): the argument with number t modulo how many there are."""
+
+    sources: tuple[Forwarding, ...]
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        """See Forwarding."""
+        choice = np.mod(indexes[:, 1], len(self.sources))
+        nodes = np.empty(len(indexes), np.int32)
+        mapped = np.empty_like(indexes)
+        for i, source in enumerate(self.sources):
+            rows = choice == i
+            nodes[rows], mapped[rows] = source.map_to_input(indexes[rows])
+        return nodes, mapped
+
+    def node_scales(self) -> list[tuple[int, float]]:
+        """See Forwarding."""
+        return [pair for source in self.sources for pair in source.node_scales()]
+
+    def dim(self, nnet: NodeDims) -> int:
+        """See Forwarding; ConfigError if the arguments disagree."""
+        dims = [source.dim(nnet) for source in self.sources]
+        if len(set(dims)) > 1:
+            found = ", ".join(map(str, dims))
+            raise ConfigError(f"the arguments of Switch() have different dimensions: {found}")
+        return dims[0]
+
+    def modulus(self) -> int:
+        """See Forwarding."""
+        return math.lcm(len(self.sources), *(source.modulus() for source in self.sources))
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """See Forwarding."""
+        return f"Switch({', '.join(source.text(node_names) for source in self.sources)})"
+
+    def renumber(self, old_to_new: Sequence[int]) -> Switch:
+        """See Forwarding."""
+        return Switch(tuple(source.renumber(old_to_new) for source in self.sources))

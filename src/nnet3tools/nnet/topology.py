@@ -1,0 +1,132 @@
+"""The network as a directed graph: what is never used, what can never be computed, removal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nnet3tools.io import log
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode, Node
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = [
+    "find_cycle_without_delay",
+    "orphan_components",
+    "orphan_nodes",
+    "remove_nodes",
+    "remove_orphan_components",
+    "remove_orphan_nodes",
+    "warn_of_orphans",
+]
+
+
+def orphan_components(nnet: Nnet) -> list[int]:
+    """Components that no node uses."""
+    used = {node.component_index for node in nnet.nodes if isinstance(node, ComponentNode)}
+    return [c for c in range(len(nnet.components)) if c not in used]
+
+
+def orphan_nodes(nnet: Nnet) -> list[int]:
+    """Nodes that no output depends on."""
+    pending, required = nnet.output_nodes(), set()
+    while pending:
+        node = pending.pop()
+        if node not in required:
+            required.add(node)
+            pending += nnet.node_inputs(node)
+    return [n for n in range(nnet.num_nodes) if n not in required]
+
+
+def warn_of_orphans(nnet: Nnet) -> None:
+    """Log a warning for each component and node that is of no use."""
+    for c in orphan_components(nnet):
+        log.warning(f"Component {nnet.component_names[c]} is never used by any node.")
+    for n in orphan_nodes(nnet):
+        if not nnet.is_component_input(n):
+            log.warning(f"Node {nnet.node_names[n]} is never used to compute any output.")
+
+
+def _same_index_inputs(nnet: Nnet, node: int) -> set[int]:
+    """Nodes of which this one always needs the same Index."""
+    match nnet.nodes[node]:
+        case DescriptorNode(descriptor):
+            return descriptor.required_nodes()
+        case DimRangeNode(source):
+            return {source}
+        case ComponentNode(component_index):
+            if nnet.components[component_index].properties & Properties.SIMPLE:
+                return {node - 1}
+    return set()
+
+
+def find_cycle_without_delay(nnet: Nnet) -> list[int]:
+    """Nodes of a cycle in which each needs the same Index of the next; [] if there is none.
+
+    Such a network can never be computed. (Cycles whose delays only add up to zero show up when a
+    computation is compiled.)
+    """
+    inputs = [_same_index_inputs(nnet, n) for n in range(nnet.num_nodes)]
+    finished: set[int] = set()
+    for start in range(nnet.num_nodes):
+        path: list[int] = []
+        stack = [iter([start])]
+        while stack:
+            node = next(stack[-1], None)
+            if node is None:
+                stack.pop()
+                if path:
+                    finished.add(path.pop())
+            elif node in path:
+                return path[path.index(node) :]
+            elif node not in finished:
+                path.append(node)
+                stack.append(iter(sorted(inputs[node])))
+    return []
+
+
+def remove_nodes(nnet: Nnet, to_remove: Iterable[int]) -> None:
+    """Remove nodes that no remaining node refers to, and number the others anew."""
+    removed = set(to_remove)
+    kept = [n for n in range(nnet.num_nodes) if n not in removed]
+    old_to_new = [-1] * nnet.num_nodes
+    for new, old in enumerate(kept):
+        old_to_new[old] = new
+
+    def renumber(node: Node) -> Node:
+        match node:
+            case DescriptorNode(descriptor):
+                return replace(node, descriptor=descriptor.renumber(old_to_new))
+            case DimRangeNode(source):
+                return replace(node, source=old_to_new[source])
+        return node
+
+    nnet.nodes = [renumber(nnet.nodes[n]) for n in kept]
+    nnet.node_names = [nnet.node_names[n] for n in kept]
+
+
+def remove_orphan_nodes(nnet: Nnet, remove_orphan_inputs: bool = False) -> None:
+    """Remove nodes that no output depends on (Nnet::RemoveOrphanNodes)."""
+    orphans = [n for n in orphan_nodes(nnet) if remove_orphan_inputs or not nnet.is_input(n)]
+    num_removed = sum(not nnet.is_component_input(n) for n in orphans)
+    remove_nodes(nnet, orphans)
+    log.log(f"Removed {num_removed} orphan nodes.")
+
+
+def remove_orphan_components(nnet: Nnet) -> None:
+    """Remove components that no node uses (Nnet::RemoveOrphanComponents)."""
+    orphans = set(orphan_components(nnet))
+    log.log(f"Removing {len(orphans)} orphan components.")
+    kept = [c for c in range(len(nnet.components)) if c not in orphans]
+    new_number = {old: new for new, old in enumerate(kept)}
+    nnet.components = [nnet.components[c] for c in kept]
+    nnet.component_names = [nnet.component_names[c] for c in kept]
+    nnet.nodes = [
+        replace(node, component_index=new_number[node.component_index])
+        if isinstance(node, ComponentNode)
+        else node
+        for node in nnet.nodes
+    ]

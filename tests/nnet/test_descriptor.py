@@ -1,0 +1,254 @@
+"""Descriptors: normal form as Kaldi prints it, evaluation against a row-by-row interpreter, errors.
+
+The interpreter works on the expression as written, before it is normalised, so it also shows that
+normalising keeps the meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.descriptor import Descriptor
+from nnet3tools.nnet.indexes import NO_TIME, BoolArray, IndexArray, IntArray, make_indexes
+
+NAMES = ["a", "b", "c"]
+NUMBERS = {name: i for i, name in enumerate(NAMES)}
+
+
+class Dims:
+    """Every node has the same dimension."""
+
+    def dim(self, node: int) -> int:
+        return 5
+
+
+def parse(text: str) -> Descriptor:
+    return Descriptor.parse(text, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("a", "a"),
+        ("Sum(a)", "a"),
+        ("Sum(a,b,c)", "Sum(a, Sum(b, c))"),
+        ("Sum(Sum(a,b),c)", "Sum(Sum(a, b), c)"),
+        ("Append(a)", "a"),
+        ("Append(Append(a,b),c)", "Append(a, b, c)"),
+        ("Offset(Append(a,b),1)", "Append(Offset(a, 1), Offset(b, 1))"),
+        ("Offset(Offset(a,1),-3,2)", "Offset(a, -2, 2)"),
+        ("Offset(Offset(a,1),-1)", "a"),
+        ("Offset(a,0)", "a"),
+        ("Offset(a,0,1)", "Offset(a, 0, 1)"),
+        ("Offset(Sum(a,IfDefined(b)),2)", "Sum(Offset(a, 2), IfDefined(Offset(b, 2)))"),
+        ("Round(Failover(a,b),3)", "Failover(Round(a, 3), Round(b, 3))"),
+        ("ReplaceIndex(Append(a,b),t,0)", "Append(ReplaceIndex(a, t, 0), ReplaceIndex(b, t, 0))"),
+        ("Scale(2, Sum(a, Offset(b,1)))", "Sum(Scale(2, a), Offset(Scale(2, b), 1))"),
+        ("Scale(0.5, Scale(4, a))", "Scale(2, a)"),
+        ("Scale(1.0, a)", "a"),
+        ("Scale(1e-7, a)", "Scale(1e-07, a)"),
+        ("Offset(Const(1.50,10),0)", "Const(1.5, 10)"),
+        ("Switch(a, Offset(b, 1))", "Switch(a, Offset(b, 1))"),
+        ("Switch(Append(a,b),Append(b,c))", "Append(Switch(a, b), Switch(b, c))"),
+        ("Failover(Append(a,b), Append(b,a))", "Append(Failover(a, b), Failover(b, a))"),
+    ],
+)
+def test_normal_form_prints_as_kaldi_prints_it(text: str, printed: str) -> None:
+    descriptor = parse(text)
+    assert descriptor.text(NAMES) == printed
+    assert parse(printed) == descriptor, "the printed form must mean the same"
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "what"),
+    [
+        ("", 1, "node name"),
+        ("Append(a, d)", 11, "no node named 'd'"),
+        ("Append(a, b", 12, "'\\)'"),
+        ("Append(a,,b)", 10, "node name"),
+        ("Offset(a, b)", 11, "integer"),
+        ("Offset(a, 1, 2, 3)", 15, "'\\)'"),
+        ("Offset(a)", 9, "','"),
+        ("Round(a, 0)", 10, "positive integer"),
+        ("ReplaceIndex(a, n, 0)", 17, "t or x"),
+        ("Scale(x, a)", 7, "number"),
+        ("Const(1, 0)", 10, "positive"),
+        ("a b", 3, "end"),
+        ("Failover(a, b, c)", 14, "'\\)'"),
+        ("Sum(Append(a, b), c)", 1, "different numbers of terms"),
+        ("Switch(a, Sum(b, c))", 11, "Switch"),
+        ("Scale(2, IfDefined(a))", 1, "IfDefined"),
+        ("Offset(Const(1, 5), 1)", 8, "Const"),
+    ],
+)
+def test_error_names_the_column(text: str, column: int, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"column {column}: .*{what}"):
+        parse(text)
+
+
+def test_deep_nesting_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        parse("Offset(" * 5000 + "a" + ", 1)" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "modulus"),
+    [
+        ("a", 1),
+        ("Round(a, 3)", 3),
+        ("Append(Round(a, 4), Switch(a, b, c))", 12),
+        ("Sum(Offset(Round(a, 2), 1), Switch(b, Round(c, 3)))", 6),
+    ],
+)
+def test_modulus(text: str, modulus: int) -> None:
+    assert parse(text).modulus() == modulus
+
+
+def test_dimensions() -> None:
+    assert parse("Append(a, Sum(b, Const(1, 5)))").dim(Dims()) == 10
+    with pytest.raises(ConfigError, match="5 and 6"):
+        parse("Sum(a, Const(1, 6))").dim(Dims())
+    with pytest.raises(ConfigError, match="10 and 5"):
+        parse("Sum(Const(1, 10), b)").dim(Dims())
+
+
+def test_rounding_and_offsets_of_negative_times() -> None:
+    indexes = make_indexes(0, [-4, -3, -1, 0, 2, 3], [0, 0, 0, 1, 1, 1])
+    (leaf,) = parse("Round(Offset(a, 1, -1), 3)").parts[0].leaves
+    _, mapped = leaf.map_to_input(indexes)
+    np.testing.assert_array_equal(mapped[:, 1], [-5, -2, -2, 1, 1, 4])
+    np.testing.assert_array_equal(mapped[:, 2], [-1, -1, -1, 0, 0, 0])
+
+
+def test_index_without_time_keeps_having_none() -> None:
+    indexes = make_indexes([0, 1], NO_TIME)
+    for text in ("Offset(a, 3)", "Round(a, 3)"):
+        _, mapped = parse(text).parts[0].leaves[0].map_to_input(indexes)
+        np.testing.assert_array_equal(mapped[:, 1], NO_TIME)
+
+
+def test_constants_add_and_disagreeing_ones_are_errors() -> None:
+    assert parse("Sum(Const(1, 5), Sum(a, Const(2, 5)))").parts[0].constant == 3.0
+    with pytest.raises(ConfigError):
+        _ = parse("IfDefined(Const(1, 5))").parts[0].constant
+    with pytest.raises(ConfigError):
+        _ = parse("Failover(Const(1, 5), a)").parts[0].constant
+
+
+# -- an interpreter of the expression as written, one row at a time
+
+Row = tuple[int, int, int]
+Term = tuple[str, Row, float]
+
+
+def random_tree(rng: random.Random, depth: int, allow_sum: bool = True) -> Any:
+    """A nested tuple (operator, children, parameters) without Append."""
+    choices = ["name"]
+    if depth > 0:
+        choices += ["Offset", "Round", "ReplaceIndex", "Scale"]
+        choices += ["Sum", "Failover", "IfDefined"] if allow_sum else ["Switch"]
+    kind = rng.choice(choices)
+    if kind == "name":
+        return ("name", [], rng.choice(NAMES))
+    if kind == "Scale":  # Kaldi takes it around names, Offset, Round, ReplaceIndex, Sum only
+        inner = random_tree(rng, 0)
+        return ("Scale", [inner], rng.choice([0.5, 2.0, -1.0]))
+    if kind == "Switch":
+        count = rng.randint(1, 3)
+        return ("Switch", [random_tree(rng, depth - 1, False) for _ in range(count)], None)
+    if kind in ("Sum", "Failover"):
+        count = rng.randint(1, 4) if kind == "Sum" else 2
+        return (kind, [random_tree(rng, depth - 1) for _ in range(count)], None)
+    parameter: Any = None
+    if kind == "Offset":
+        parameter = (rng.randint(-3, 3), rng.randint(-1, 1))
+    elif kind == "Round":
+        parameter = rng.randint(1, 4)
+    elif kind == "ReplaceIndex":
+        parameter = (rng.choice("tx"), rng.randint(-1, 1))
+    return (kind, [random_tree(rng, depth - 1, allow_sum)], parameter)
+
+
+def tree_text(tree: Any) -> str:
+    kind, children, parameter = tree
+    inner = ", ".join(tree_text(child) for child in children)
+    if kind == "name":
+        return parameter
+    if kind == "Scale":
+        return f"Scale({parameter}, {inner})"
+    if kind in ("Offset", "ReplaceIndex"):
+        return f"{kind}({inner}, {parameter[0]}, {parameter[1]})"
+    return f"Round({inner}, {parameter})" if kind == "Round" else f"{kind}({inner})"
+
+
+def interpret(tree: Any, row: Row, available: set[tuple[str, Row]]) -> list[Term] | None:
+    """The terms that the tree sums up at a row; None if it cannot be computed there."""
+    kind, children, parameter = tree
+    n, t, x = row
+    if kind == "name":
+        return [(parameter, row, 1.0)] if (parameter, row) in available else None
+    if kind == "Scale":
+        terms = interpret(children[0], row, available)
+        return None if terms is None else [(a, r, s * parameter) for a, r, s in terms]
+    if kind == "Switch":
+        return interpret(children[t % len(children)], row, available)
+    if kind == "IfDefined":
+        return interpret(children[0], row, available) or []
+    if kind == "Failover":
+        first = interpret(children[0], row, available)
+        return interpret(children[1], row, available) if first is None else first
+    if kind == "Sum":
+        parts = [interpret(child, row, available) for child in children]
+        if any(part is None for part in parts):
+            return None
+        return [term for part in parts for term in part or []]
+    if kind == "Offset":
+        row = (n, t + parameter[0], x + parameter[1])
+    elif kind == "Round":
+        row = (n, parameter * math.floor(t / parameter), x)
+    else:
+        row = (n, parameter[1], x) if parameter[0] == "t" else (n, t, parameter[1])
+    return interpret(children[0], row, available)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_evaluation_agrees_with_the_expression_as_written(seed: int) -> None:
+    rng = random.Random(seed)
+    tree = random_tree(rng, 4)
+    text = tree_text(tree)
+    rows = [(n, t, x) for n in range(2) for t in range(-5, 6) for x in range(-1, 2)]
+    wide = [(n, t, x) for n in range(2) for t in range(-20, 21) for x in range(-5, 6)]
+    available = {(name, row) for name in NAMES for row in wide if rng.random() < 0.6}
+    descriptor = parse(text)
+    (part,) = descriptor.parts
+    assert parse(descriptor.text(NAMES)) == descriptor
+
+    def is_computable(nodes: IntArray, indexes: IndexArray) -> BoolArray:
+        cindexes = zip(nodes, indexes, strict=True)
+        return np.array([(NAMES[node], tuple(map(int, i))) in available for node, i in cindexes])
+
+    indexes = np.array(rows, np.int32)
+    computable, used = part.computable(indexes, is_computable)
+    mapped = part.dependencies(indexes)
+    for i, row in enumerate(rows):
+        expected = interpret(tree, row, available)
+        assert computable[i] == (expected is not None), (text, row)
+        found = [
+            (NAMES[nodes[i]], tuple(map(int, where[i])), dict(leaf.node_scales())[int(nodes[i])])
+            for leaf, (nodes, where), use in zip(part.leaves, mapped, used, strict=True)
+            if use[i]
+        ]
+        if has_switch(tree):  # which may put different scales on one node
+            found, expected = [f[:2] for f in found], [e[:2] for e in expected or []]
+        assert found == (expected or []), (text, row)
+
+
+def has_switch(tree: Any) -> bool:
+    kind, children, _ = tree
+    return kind == "Switch" or any(has_switch(child) for child in children)
