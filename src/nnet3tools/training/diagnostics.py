@@ -1,0 +1,194 @@
+"""Objective, accuracy and derivative of a network over examples (Kaldi's nnet-diagnostics.cc)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.executor.computer import ComputeOptions
+from nnet3tools.io import log
+from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
+from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient, zero_component_stats
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nodes import OutputNode
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.training.example import NnetExample, string_hash
+from nnet3tools.training.objective import compute_objective
+from nnet3tools.training.options import option
+from nnet3tools.training.reporting import ratio
+from nnet3tools.training.running import ExampleRunner
+from nnet3tools.training.std_order import HashOrder
+
+__all__ = ["Accuracy", "ComputeProbOptions", "NnetComputeProb", "compute_accuracy"]
+
+
+@dataclass(frozen=True)
+class ComputeProbOptions:
+    """Options of nnet3-compute-prob (Kaldi's NnetComputeProbOptions)."""
+
+    debug_computation: bool = option(False, "If true, turn on debug for the actual computation")
+    compute_accuracy: bool = option(
+        True, "If true, compute accuracy values as well as objective functions"
+    )
+    compute_per_dim_accuracy: bool = option(False, "If true, compute accuracy values per-dim")
+    optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
+    computation: ComputeOptions = field(default_factory=ComputeOptions)
+
+
+class Accuracy(NamedTuple):
+    """Weights of rows, all and correctly classified, by the class of the supervision, (dim,)."""
+
+    weight: np.ndarray
+    correct: np.ndarray
+
+
+def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
+    """Count rows whose largest output is where the supervision is largest.
+
+    A row's weight is the sum of its supervision. Float64 arrays of the outputs' dimension.
+    """
+    _num_rows, dim = output.shape
+    found = tensor.to_host(output).argmax(axis=1)
+    weights, classes = _row_labels(supervision)
+    right = found == classes
+    return Accuracy(
+        np.bincount(classes, weights, dim), np.bincount(classes[right], weights[right], dim)
+    )
+
+
+def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
+    """Sum and first largest column of each row."""
+    if not isinstance(supervision, SparseMatrix):
+        dense = to_dense(supervision)
+        return dense.sum(axis=1, dtype=np.float64), dense.argmax(axis=1)
+    rows, values = supervision.entry_rows(), supervision.values
+    num_rows = supervision.shape[0]
+    largest = np.full(num_rows, -np.inf)
+    np.maximum.at(largest, rows, values)
+    best = np.flatnonzero(values == largest[rows])
+    best_rows, first = np.unique(rows[best], return_index=True)
+    classes = np.zeros(num_rows, np.intp)
+    classes[best_rows] = supervision.indices[best[first]]
+    return np.bincount(rows, values, num_rows), classes
+
+
+@dataclass
+class OutputTotals:
+    """What was computed for one output so far."""
+
+    weight: float = 0.0
+    objective: float = 0.0
+    accuracy: Accuracy | None = None
+
+
+class NnetComputeProb:
+    """Accumulates objective and accuracy, and if asked the derivative, over examples.
+
+    With `compute_deriv` the derivative of the total objective is accumulated in `deriv_nnet`, a
+    gradient copy of the network; with `store_stats_in_nnet` component statistics go into `nnet`.
+    """
+
+    def __init__(
+        self,
+        options: ComputeProbOptions,
+        nnet: Nnet,
+        compute_deriv: bool = False,
+        store_stats_in_nnet: bool = False,
+    ) -> None:
+        self.options = options
+        self.nnet = nnet
+        self.deriv_nnet: Nnet | None = None
+        if compute_deriv:
+            self.deriv_nnet = nnet.copy()
+            scale_nnet(self.deriv_nnet, 0.0)
+            set_as_gradient(self.deriv_nnet)
+        self._runner = ExampleRunner(
+            nnet,
+            CachingOptimizingCompiler(nnet, options.optimization, options.compiler),
+            options.computation,
+            self.deriv_nnet,
+            need_model_derivative=compute_deriv,
+            store_component_stats=store_stats_in_nnet,
+        )
+        self.totals: dict[str, OutputTotals] = {}
+
+    def compute(self, example: NnetExample) -> None:
+        """Add one minibatch."""
+        computer = self._runner.forward(example)
+        need_deriv = self.deriv_nnet is not None
+        for io, objective in self._runner.outputs(example):
+            output = computer.get_output(io.name)
+            totals = self.totals.setdefault(io.name, OutputTotals())
+            result = compute_objective(objective, io.features, output, io.name, need_deriv)
+            totals.weight += result.weight
+            totals.objective += result.total
+            if self.options.compute_accuracy:
+                new, old = compute_accuracy(io.features, output), totals.accuracy
+                totals.accuracy = (
+                    new
+                    if old is None
+                    else Accuracy(*(a + b for a, b in zip(old, new, strict=True)))
+                )
+            if need_deriv:
+                computer.accept_input(io.name, result.deriv)
+        if need_deriv:
+            computer.run()
+
+    def print_total_stats(self) -> bool:
+        """Log objectives, then accuracies, in Kaldi's lines; whether there was any weight."""
+        order = HashOrder()
+        for name in self.totals:
+            order.insert(name, string_hash(name))
+        names = [str(name) for name in order]
+        for name in names:
+            self._print_objective(name)
+        for name in names:
+            self._print_accuracy(name)
+        return any(totals.weight > 0 for totals in self.totals.values())
+
+    def _print_objective(self, name: str) -> None:
+        totals = self.totals[name]
+        node = self.nnet.nodes[self.nnet.node_index(name)]
+        linear = isinstance(node, OutputNode) and node.objective == "linear"
+        log.log(
+            f"Overall {'log-likelihood' if linear else 'objective'} for '{name}' is "
+            f"{ratio(totals.objective, totals.weight):g} per frame, over {totals.weight:g} frames."
+        )
+
+    def _print_accuracy(self, name: str) -> None:
+        accuracy = self.totals[name].accuracy
+        if accuracy is None:
+            return
+        weight, correct = accuracy.weight.sum(), accuracy.correct.sum()
+        log.log(
+            f"Overall accuracy for '{name}' is {ratio(correct, weight):g} per frame, over "
+            f"{weight:g} frames."
+        )
+        if self.options.compute_per_dim_accuracy:
+            seen = accuracy.weight != 0
+            values = np.where(seen, accuracy.correct / np.where(seen, accuracy.weight, 1.0), -1.0)
+            text = " ".join(f"{value:g}" for value in values)
+            log.log(
+                f"Overall per-dim accuracy vector for '{name}' is  [ {text} ] per frame, over "
+                f"{weight:g} frames."
+            )
+
+
+def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet) -> None:
+    """Compute component statistics (those of batch normalisation) afresh on these examples."""
+    log.log("Recomputing stats on nnet (affects batch-norm)")
+    zero_component_stats(nnet)
+    computer = NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True)
+    for example in examples:
+        computer.compute(example)
+    computer.print_total_stats()
+    log.log("Done recomputing stats.")

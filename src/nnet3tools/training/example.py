@@ -1,0 +1,166 @@
+"""Training examples: NnetIo, NnetExample, and Kaldi's `<Nnet3Eg>` files, in text and binary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.general_matrix import (
+    GeneralMatrix,
+    compress,
+    read_general_matrix,
+    write_general_matrix,
+)
+from nnet3tools.io.index_vector import read_index_vector, write_index_vector
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.indexes import IndexArray, make_indexes
+
+__all__ = [
+    "EXAMPLE",
+    "NnetExample",
+    "NnetIo",
+    "frames_io",
+    "string_hash",
+    "structure_hash",
+    "structure_key",
+]
+
+_MAX_NUM_IO = 1_000_000
+
+
+@dataclass(frozen=True)
+class NnetIo:
+    """One input or output of an example.
+
+    `name` is the node's name, `indexes` (N, 3) says what each row of `features` (N, dim) is. The
+    features may be a full matrix, a compressed one, or a sparse one (posteriors).
+    """
+
+    name: str
+    indexes: IndexArray
+    features: GeneralMatrix
+
+    @property
+    def dim(self) -> int:
+        """Columns of the features."""
+        return self.features.shape[1]
+
+    def write(self, writer: Writer) -> None:
+        """Write as Kaldi's `<NnetIo>`."""
+        writer.write_token("<NnetIo>")
+        writer.write_token(self.name)
+        write_index_vector(writer, self.indexes)
+        write_general_matrix(writer, self.features)
+        writer.write_token("</NnetIo>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetIo:
+        """Read what `write` wrote; DataError if rows and indexes are not as many."""
+        reader.expect_token("<NnetIo>")
+        name = reader.read_token()
+        indexes = read_index_vector(reader)
+        features = read_general_matrix(reader)
+        reader.expect_token("</NnetIo>")
+        num_rows = features.shape[0]
+        if num_rows != len(indexes):
+            raise DataError(
+                f"{reader.name}: '{name}' of an example has {num_rows} rows of features for "
+                f"{len(indexes)} indexes"
+            )
+        return cls(name, indexes, features)
+
+
+@dataclass
+class NnetExample:
+    """Inputs and outputs that belong together: a chunk of an utterance, or a merged minibatch."""
+
+    io: list[NnetIo] = field(default_factory=list)
+
+    def write(self, writer: Writer) -> None:
+        """Write as Kaldi's `<Nnet3Eg>`."""
+        writer.write_token("<Nnet3Eg>")
+        writer.write_token("<NumIo>")
+        writer.write_int32(len(self.io))
+        for io in self.io:
+            io.write(writer)
+        writer.write_token("</Nnet3Eg>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetExample:
+        """Read what `write` wrote."""
+        reader.expect_token("<Nnet3Eg>")
+        reader.expect_token("<NumIo>")
+        num_io = reader.read_int32()
+        if not 0 < num_io <= _MAX_NUM_IO:
+            raise DataError(f"{reader.name}: an example cannot have {num_io} inputs and outputs")
+        example = cls([NnetIo.read(reader) for _ in range(num_io)])
+        reader.expect_token("</Nnet3Eg>")
+        return example
+
+    def compressed(self) -> NnetExample:
+        """A copy whose full matrices are compressed."""
+        return NnetExample([replace(io, features=compress(io.features)) for io in self.io])
+
+    @property
+    def size(self) -> int:
+        """The largest number of rows of any input or output: what --minibatch-size rules go by."""
+        return max(len(io.indexes) for io in self.io)
+
+
+class _ExampleHolder:
+    """Tables of examples."""
+
+    name = "nnet3 example"
+
+    def read(self, reader: Reader) -> NnetExample:
+        return NnetExample.read(reader)
+
+    def write(self, writer: Writer, value: NnetExample) -> None:
+        value.write(writer)
+
+
+EXAMPLE = _ExampleHolder()
+"""The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
+
+
+def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:
+    """Rows of one sequence (n = x = 0) at t_begin, t_begin + t_stride, ..."""
+    num_rows = features.shape[0]
+    return NnetIo(name, make_indexes(0, t_begin + t_stride * np.arange(num_rows)), features)
+
+
+# -- structure: what must agree for examples to be merged into one minibatch
+
+
+def structure_key(example: NnetExample) -> tuple:
+    """Hashable; equal for examples with the same names, dimensions and indexes."""
+    return tuple((io.name, io.dim, io.indexes.tobytes()) for io in example.io)
+
+
+_WORD = 0xFFFFFFFFFFFFFFFF
+
+
+def structure_hash(example: NnetExample) -> int:
+    """Kaldi's NnetExampleStructureHasher; it decides the order of left-over minibatches."""
+    value = len(example.io) * 35099
+    for io in example.io:
+        value = value * 19157 + _io_hash(io)
+    return value & _WORD
+
+
+def string_hash(text: str) -> int:
+    """Kaldi's StringHasher."""
+    value = 0
+    for byte in text.encode():
+        value = (value * 7853 + (byte - 256 if byte > 127 else byte)) & _WORD
+    return value
+
+
+def _io_hash(io: NnetIo) -> int:
+    """Hash of name, of indexes (the first 15, then every tenth) and dimensions."""
+    num_rows = len(io.indexes)
+    sampled = np.concatenate([io.indexes[:15], io.indexes[15::10]]).astype(np.int64)
+    index_hash = 1433 + 34949 * num_rows + int((sampled @ [1619, 15649, 89809]).sum())
+    return string_hash(io.name) + index_hash + 19249 * num_rows + 14731 * io.dim

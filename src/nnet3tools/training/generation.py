@@ -1,0 +1,204 @@
+"""Making examples of features and targets: nnet3-get-egs and nnet3-get-egs-dense-targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.general_matrix import GeneralMatrix, row_range
+from nnet3tools.io.posterior import Posterior
+from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.training.example import NnetExample, NnetIo, frames_io
+from nnet3tools.training.options import option
+from nnet3tools.training.splitting import Chunk, UtteranceSplitter
+
+__all__ = [
+    "GetEgsOptions",
+    "IvectorSource",
+    "MatrixTargets",
+    "PosteriorTargets",
+    "examples_of_utterance",
+]
+
+
+@dataclass(frozen=True)
+class GetEgsOptions:
+    """What both programs share beside the chunk options."""
+
+    compress: bool = option(
+        True,
+        "If true, compress the features of the examples (features that are compressed already "
+        "keep their format)",
+    )
+    ivectors: str = option("", "Alias for --online-ivectors, for back compatibility")
+    online_ivectors: str = option("", "Rspecifier of iVector features, as a matrix")
+    online_ivector_period: int = option(1, "Number of frames between iVectors")
+    length_tolerance: int = option(
+        100, "Tolerance for the difference in frames between features and iVectors"
+    )
+    targets_length_tolerance: int = option(
+        2, "Tolerance for the difference in frames (after subsampling) of features and targets"
+    )
+
+    @property
+    def ivector_rspecifier(self) -> str:
+        """Whichever of the two options is given."""
+        return self.online_ivectors or self.ivectors
+
+
+class Targets(Protocol):
+    """What one utterance is to be trained towards."""
+
+    def __len__(self) -> int:
+        """Number of output frames."""
+
+    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
+        """The 'output' of one chunk; `factor` is the frame subsampling factor."""
+
+
+class PosteriorTargets:
+    """Posteriors over pdfs: sparse targets, weighted down where chunks overlap."""
+
+    def __init__(self, utterance: str, posterior: Posterior, num_pdfs: int) -> None:
+        """DataError if a pdf of the posterior is not below `num_pdfs`."""
+        if len(posterior.indices) and not (
+            posterior.indices.min() >= 0 and posterior.indices.max() < num_pdfs
+        ):
+            raise DataError(
+                f"posterior of utterance '{utterance}' has pdf {posterior.indices.max()}: expected "
+                f"0 to {num_pdfs - 1} (--num-pdfs={num_pdfs})"
+            )
+        self._posterior, self._num_pdfs = posterior, num_pdfs
+
+    def __len__(self) -> int:
+        """Number of frames."""
+        return len(self._posterior.row_offsets) - 1
+
+    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
+        """Sparse rows for every `factor`-th frame; empty past the end of the posterior."""
+        frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
+        matrix = _weighted_rows(
+            self._posterior, frames * factor, chunk.output_weights, self._num_pdfs
+        )
+        return frames_io("output", 0, matrix, factor)
+
+
+def _weighted_rows(
+    posterior: Posterior, frames: np.ndarray, weights: np.ndarray, num_cols: int
+) -> SparseMatrix:
+    """These frames as a sparse matrix: columns sorted, repeated ones added up, zeros dropped."""
+    offsets = posterior.row_offsets
+    exists = frames < len(offsets) - 1
+    known = np.where(exists, frames, 0)
+    counts = np.where(exists, np.diff(offsets)[known], 0) if exists.any() else np.zeros_like(frames)
+    rows = np.repeat(np.arange(len(frames)), counts)
+    starts = np.repeat(offsets[known] - (np.cumsum(counts) - counts), counts)
+    entries = starts + np.arange(len(rows))
+    keys = rows * num_cols + posterior.indices[entries]
+    values = posterior.values[entries] * weights[rows]
+    order = np.argsort(keys, kind="stable")
+    keys, first = np.unique(keys[order], return_index=True)
+    values = np.add.reduceat(values[order], first) if len(first) else values[:0]
+    keys, values = keys[values != 0], values[values != 0]
+    row_offsets = np.searchsorted(keys, np.arange(len(frames) + 1) * num_cols)
+    return SparseMatrix(
+        row_offsets.astype(np.int32), (keys % num_cols).astype(np.int32), values, num_cols
+    )
+
+
+class MatrixTargets:
+    """Real-valued targets: a dense matrix, one row a (subsampled) frame."""
+
+    def __init__(self, utterance: str, targets: np.ndarray, num_targets: int) -> None:
+        """DataError if there are no rows or `num_targets` >= 0 is not the number of columns."""
+        if len(targets) == 0:
+            raise DataError(f"target matrix of utterance '{utterance}' is empty")
+        if num_targets >= 0 and targets.shape[1] != num_targets:
+            raise DataError(
+                f"targets of utterance '{utterance}' have {targets.shape[1]} columns: expected "
+                f"--num-targets={num_targets}"
+            )
+        require_finite(targets, f"targets of utterance '{utterance}'")
+        self._targets = targets
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._targets)
+
+    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
+        """Rows of the chunk; the last row again where the targets are a little too short."""
+        frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
+        part = self._targets[np.minimum(frames, len(self._targets) - 1)]
+        return frames_io("output", 0, part, factor)
+
+
+def require_finite(features: GeneralMatrix, what: str) -> None:
+    """DataError if a full matrix holds NaN or infinity."""
+    if isinstance(features, np.ndarray) and not np.isfinite(features).all():
+        row, col = (int(i[0]) for i in np.nonzero(~np.isfinite(features)))
+        raise DataError(f"{what} hold {features[row, col]:g} in row {row}, column {col}")
+
+
+class IvectorSource:
+    """Online iVectors of utterances, one every `period` frames, to be drawn for each chunk."""
+
+    def __init__(self, matrices: Mapping[str, np.ndarray], period: int, tolerance: int) -> None:
+        self._matrices, self._period, self._tolerance = matrices, period, tolerance
+
+    def find(self, utterance: str, num_frames: int) -> np.ndarray | None:
+        """The iVectors of an utterance; None, with a warning, if missing or of wrong length."""
+        if utterance not in self._matrices:
+            log.warning(f"No iVectors for utterance {utterance}")
+            return None
+        ivectors = self._matrices[utterance]
+        if len(ivectors) == 0 or abs(num_frames - len(ivectors) * self._period) > self._tolerance:
+            log.warning(
+                f"Length difference between feats {num_frames} and iVectors {len(ivectors)} "
+                f"exceeds tolerance {self._tolerance}"
+            )
+            return None
+        return ivectors
+
+    def draw(self, ivectors: np.ndarray, start_frame: int, num_frames: int) -> NnetIo:
+        """The iVector at a random frame from `start_frame` on."""
+        frame = tensor.random.rand_int(start_frame, start_frame + num_frames - 1)
+        row = min(max(frame // self._period, 0), len(ivectors) - 1)
+        return frames_io("ivector", 0, ivectors[row : row + 1])
+
+
+def examples_of_utterance(
+    utterance: str,
+    features: GeneralMatrix,
+    targets: Targets,
+    splitter: UtteranceSplitter,
+    compress: bool,
+    ivectors: Callable[[int], NnetIo] | None = None,
+) -> Iterator[tuple[str, NnetExample]]:
+    """Keys and examples of the chunks of one utterance.
+
+    `ivectors`, if given, gives the iVector of a chunk whose input starts at that frame. At its
+    ends an utterance is padded with its first and last frame.
+    """
+    factor = splitter.options.frame_subsampling_factor
+    chunks = splitter.split(features.shape[0])
+    if not chunks:
+        log.warning(
+            f"Not producing egs for utterance {utterance} because it is too short: "
+            f"{features.shape[0]} frames."
+        )
+    for chunk in chunks:
+        start = chunk.first_frame - chunk.left_context
+        num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
+        ios = [frames_io("input", -chunk.left_context, row_range(features, start, num_rows))]
+        if ivectors is not None:
+            ios.append(ivectors(start))
+        ios.append(targets.labels(chunk, factor))
+        example = NnetExample(ios)
+        key = f"{utterance}-{chunk.first_frame}"
+        yield key, example.compressed() if compress else example

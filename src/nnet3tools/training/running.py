@@ -1,0 +1,117 @@
+"""Running a network on an example: the request, the program, the inputs.
+
+A program is compiled and lowered once for each structure of example; after that a minibatch only
+fills the inputs and runs the flat list of calls again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nodes import OutputNode
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.training.example import NnetExample, NnetIo
+
+__all__ = ["ExampleRunner", "computation_request"]
+
+
+def computation_request(
+    nnet: Nnet, example: NnetExample, need_model_derivative: bool, store_component_stats: bool
+) -> ComputationRequest:
+    """What it takes to compute an example's outputs from its inputs.
+
+    DataError if the example has an input or output that the network lacks.
+    """
+    request = ComputationRequest(
+        need_model_derivative=need_model_derivative, store_component_stats=store_component_stats
+    )
+    for io in example.io:
+        node = nnet.node_index(io.name)
+        if node < 0 or not (nnet.is_input(node) or nnet.is_output(node)):
+            raise DataError(
+                f"example has input or output named '{io.name}', but no such input or output node "
+                "is in the network"
+            )
+        if nnet.is_input(node):
+            request.inputs.append(IoSpecification(io.name, io.indexes))
+        else:
+            request.outputs.append(IoSpecification(io.name, io.indexes, need_model_derivative))
+    for kind, specs in (("input", request.inputs), ("output", request.outputs)):
+        if not specs:
+            raise DataError(f"example has no {kind}")
+    return request
+
+
+class ExampleRunner:
+    """Computers for examples of any structure, lowered once each.
+
+    `nnet_to_update`, unless None, receives the model derivative; statistics go into `nnet` (which
+    Kaldi does too), or into `stats_nnet`.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        compiler: CachingOptimizingCompiler,
+        options: ComputeOptions,
+        nnet_to_update: Nnet | None = None,
+        need_model_derivative: bool = False,
+        store_component_stats: bool = False,
+    ) -> None:
+        self.nnet = nnet
+        self._compiler = compiler
+        self._options = options
+        self._nnet_to_update = nnet_to_update
+        self._flags = need_model_derivative, store_component_stats
+        self._computers: dict[int, NnetComputer] = {}
+
+    def forward(self, example: NnetExample) -> NnetComputer:
+        """Run the forward part on an example; the computer then has the outputs.
+
+        DataError for an example that does not fit the network, or whose inputs are not finite.
+        """
+        request = computation_request(self.nnet, example, *self._flags)
+        computation = self._compiler.compile(request)
+        computer = self._computers.get(id(computation))
+        if computer is None or computer.computation is not computation:
+            computer = NnetComputer(self._options, computation, self.nnet, self._nnet_to_update)
+            self._computers[id(computation)] = computer
+        else:
+            computer.reset()
+        for io in self.inputs(example):
+            computer.accept_input(io.name, self._input_matrix(io))
+        computer.run()
+        return computer
+
+    def inputs(self, example: NnetExample) -> list[NnetIo]:
+        """The inputs of an example."""
+        return [io for io in example.io if self.nnet.is_input(self.nnet.node_index(io.name))]
+
+    def outputs(self, example: NnetExample) -> list[tuple[NnetIo, str]]:
+        """The outputs of an example, each with its node's objective."""
+        found = []
+        for io in example.io:
+            node = self.nnet.nodes[self.nnet.node_index(io.name)]
+            if isinstance(node, OutputNode):
+                found.append((io, node.objective))
+        return found
+
+    def _input_matrix(self, io: NnetIo) -> np.ndarray:
+        expected = self.nnet.input_dim(io.name)
+        if io.dim != expected:
+            raise DataError(
+                f"example's '{io.name}' has dimension {io.dim}: the network expects {expected}"
+            )
+        matrix = to_dense(io.features)
+        # The sum is finite unless an element is not, or the values are absurd.
+        if not np.isfinite(matrix.sum(dtype=np.float64)):
+            row, col = (int(i[0]) for i in np.nonzero(~np.isfinite(matrix)))
+            raise DataError(
+                f"example's '{io.name}' holds {matrix[row, col]} in row {row}, column {col}"
+            )
+        return matrix

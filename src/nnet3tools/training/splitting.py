@@ -1,0 +1,299 @@
+"""How an utterance is split into chunks of frames (facts: Kaldi's nnet-example-utils.h).
+
+A *split* is a sorted list of chunk sizes: any number of the principal size and at most two of the
+alternative sizes. For every utterance length the splits whose total duration comes nearest are
+tabulated; one is drawn at random for each utterance, and gaps or overlaps make up the difference.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+from nnet3tools.training.options import option
+from nnet3tools.training.std_order import MersenneTwister, shuffle
+
+__all__ = ["Chunk", "ExampleGenerationOptions", "UtteranceSplitter"]
+
+Split = tuple[int, ...]
+
+_COST_MARGIN = np.float32(1.9999)
+"""Splits within this much of the best cost may be drawn; just below 2, so that ties stay few."""
+
+
+@dataclass(frozen=True)
+class ExampleGenerationOptions:
+    """Options of the programs that cut utterances into examples."""
+
+    left_context: int = option(
+        0, "Number of frames of left context of input features that are added to each example"
+    )
+    right_context: int = option(
+        0, "Number of frames of right context of input features that are added to each example"
+    )
+    left_context_initial: int = option(
+        -1, "Left context of the first example of an utterance (if <0, --left-context)"
+    )
+    right_context_final: int = option(
+        -1, "Right context of the last example of an utterance (if <0, --right-context)"
+    )
+    num_frames: str = option(
+        "1",
+        "Number of frames with labels in each example: an integer, or a principal number and "
+        "alternatives that are used at most twice an utterance (e.g. 40,25,50); rounded up to "
+        "multiples of --frame-subsampling-factor. -1 means one example an utterance.",
+    )
+    num_frames_overlap: int = option(
+        0, "Number of frames of overlap between adjacent examples of the principal size (advisory)"
+    )
+    frame_subsampling_factor: int = option(
+        1, "Frames of input per frame of output, if the output labels have a lower frame rate"
+    )
+
+    def chunk_sizes(self) -> Split:
+        """The allowed chunk sizes, principal first; empty if utterances are not to be split."""
+        if self.frame_subsampling_factor < 1:
+            raise OptionError(
+                f"invalid --frame-subsampling-factor={self.frame_subsampling_factor}: "
+                "expected at least 1"
+            )
+        if self.num_frames == "-1":
+            return ()
+        try:
+            given = [int(part) for part in self.num_frames.split(",")]
+        except ValueError:
+            given = []
+        if not given or min(given) <= 0:
+            raise OptionError(
+                f"invalid --num-frames={self.num_frames}: expected positive integers, "
+                "comma-separated, or -1"
+            )
+        factor = self.frame_subsampling_factor
+        sizes = tuple(-(-size // factor) * factor for size in given)
+        if list(sizes) != given:
+            log.log(
+                f"Rounding up --num-frames={self.num_frames} to multiples of "
+                f"--frame-subsampling-factor={factor}, to: {','.join(map(str, sizes))}"
+            )
+        if not self.num_frames_overlap < sizes[0]:
+            raise OptionError(
+                f"--num-frames-overlap={self.num_frames_overlap} must be less than the principal "
+                f"--num-frames={sizes[0]}"
+            )
+        return sizes
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One example's place in its utterance, in input frames.
+
+    `output_weights` has one entry an output frame: 1 / (chunks that frame is in).
+    """
+
+    first_frame: int
+    num_frames: int
+    left_context: int
+    right_context: int
+    output_weights: np.ndarray
+
+
+class UtteranceSplitter:
+    """Draws the chunks of one utterance after another, and keeps count of them.
+
+    Kaldi shuffles the gaps between chunks with a generator seeded by the hardware; here it has a
+    fixed seed, so that the same features give the same examples.
+    """
+
+    def __init__(self, options: ExampleGenerationOptions) -> None:
+        self.options = options
+        self._sizes = options.chunk_sizes()
+        self._splits_for_length = self._tabulate_splits() if self._sizes else []
+        self._gap_generator = MersenneTwister(0)
+        self._num_utterances = self._input_frames = self._overlap_frames = 0
+        self._count_of_size: dict[int, int] = {}
+
+    @property
+    def total_frames(self) -> int:
+        """Frames in all chunks so far."""
+        return sum(size * count for size, count in self._count_of_size.items())
+
+    # -- which chunk sizes
+
+    def _duration(self, split: Split) -> np.float32:
+        """Frames that a split covers when adjacent chunks overlap as advised."""
+        proportion = np.float32(self.options.num_frames_overlap) / np.float32(self._sizes[0])
+        duration = np.float32(sum(split))
+        for a, b in itertools.pairwise(split):
+            duration -= proportion * np.float32(min(a, b))
+        return duration
+
+    def _all_splits(self) -> list[Split]:
+        """Every allowed split up to the longest that a tabulated length could want, sorted."""
+        principal, others = self._sizes[0], self._sizes[1:]
+        ceiling = 2 * max(self._sizes) + 2 * principal
+        beginnings = [(), *((a,) for a in others), *((a, b) for a in others for b in others)]
+        splits: set[Split] = set()
+        for split in beginnings:
+            while self._duration(split) <= ceiling:
+                splits.add(split)
+                split = tuple(sorted((*split, principal)))
+        splits.discard(())
+        return sorted(splits)
+
+    def _tabulate_splits(self) -> list[list[Split]]:
+        """For each utterance length: the splits to draw from (none if it is too short).
+
+        A gap costs twice as much as an overlap of the same length, since it loses data.
+        """
+        splits = self._all_splits()
+        max_length = 2 * max(self._sizes) + self._sizes[0]
+        lengths = np.arange(max_length + 1, dtype=np.float32)[:, None]
+        durations = np.array([self._duration(split) for split in splits], np.float32)
+        longest = np.array([max(split) for split in splits])
+        over = durations - lengths
+        costs = np.where(over > 0, over, np.float32(2.0) * -over)
+        costs[lengths < longest] = np.inf
+        best = costs.min(axis=1, keepdims=True)
+        allowed = (costs < best + _COST_MARGIN) & np.isfinite(best)
+        return [[splits[i] for i in np.flatnonzero(row)] for row in allowed]
+
+    def _draw_sizes(self, length: int) -> list[int]:
+        """Chunk sizes for an utterance, in order of time; empty if it is too short."""
+        step = self._sizes[0] - self.options.num_frames_overlap
+        repeats = max(0, -(-(length - len(self._splits_for_length) + 1) // step))
+        possible = self._splits_for_length[length - repeats * step]
+        if not possible:
+            return []
+        drawn = possible[tensor.random.rand_int(0, len(possible) - 1)]
+        return sorted(
+            (*drawn, *[self._sizes[0]] * repeats), reverse=tensor.random.rand_int(0, 1) == 0
+        )
+
+    # -- where the chunks are
+
+    def _gaps(self, length: int, sizes: list[int]) -> list[int]:
+        """Frames left out before each chunk (negative: overlap with the one before)."""
+        factor = self.options.frame_subsampling_factor
+        length, sizes = -(-length // factor), [size // factor for size in sizes]
+        total_gap = length - sum(sizes)
+        if total_gap < 0:
+            gaps = [0, *self._share_overlap(-total_gap, sizes)]
+        else:
+            common, remainder = divmod(total_gap, len(sizes) + 1)
+            gaps = [common + 1] * remainder + [common] * (len(sizes) + 1 - remainder)
+            shuffle(gaps, self._gap_generator)
+        return [gap * factor for gap in gaps[: len(sizes)]]
+
+    @staticmethod
+    def _share_overlap(overlap: int, sizes: list[int]) -> list[int]:
+        """Negative gaps that add up to -overlap, in proportion to the smaller neighbour."""
+        magnitudes = np.minimum(sizes[:-1], sizes[1:]).astype(np.float32)
+        shares = np.float32(overlap) * magnitudes / np.float32(magnitudes.sum())
+        shares = shares.astype(np.int32)
+        shares[: overlap - int(shares.sum())] += 1
+        return [-int(share) for share in shares]
+
+    def split(self, length: int) -> list[Chunk]:
+        """The chunks of an utterance of `length` input frames; none if it is too short."""
+        o = self.options
+        sizes = self._draw_sizes(length) if self._sizes else [length]
+        if not sizes:
+            firsts = []
+        elif self._sizes:
+            gaps = self._gaps(length, sizes)
+            firsts = (np.cumsum(gaps) + np.cumsum([0, *sizes[:-1]])).tolist()
+        else:
+            firsts = [0]
+        factor, last = o.frame_subsampling_factor, len(sizes) - 1
+        weights = self._output_weights(length, firsts, sizes, factor)
+        initial = o.left_context_initial if o.left_context_initial >= 0 else o.left_context
+        final = o.right_context_final if o.right_context_final >= 0 else o.right_context
+        chunks = [
+            Chunk(
+                first,
+                size,
+                initial if i == 0 else o.left_context,
+                final if i == last else o.right_context,
+                weights[i],
+            )
+            for i, (first, size) in enumerate(zip(firsts, sizes, strict=True))
+        ]
+        self._count(length, chunks)
+        return chunks
+
+    @staticmethod
+    def _output_weights(
+        length: int, firsts: list[int], sizes: list[int], factor: int
+    ) -> list[np.ndarray]:
+        counts = np.zeros(-(-length // factor), np.int32)
+        spans = [
+            slice(first // factor, (first + size) // factor)
+            for first, size in zip(firsts, sizes, strict=True)
+        ]
+        for span in spans:
+            counts[span] += 1
+        return [(1.0 / counts[span]).astype(np.float32) for span in spans]
+
+    # -- checks and statistics
+
+    def lengths_match(
+        self, utterance: str, length: int, supervision_length: int, tolerance: int = 0
+    ) -> bool:
+        """Whether the supervision has about as many frames as expected; warns if not."""
+        factor = self.options.frame_subsampling_factor
+        expected = -(-length // factor)
+        if abs(supervision_length - expected) <= tolerance:
+            return True
+        where = "Supervision does not have expected length for utterance"
+        if factor == 1:
+            what = f"expected length = {length}, got {supervision_length}"
+        else:
+            what = (
+                f"expected length = ({length} + {factor} - 1) / {factor} = {expected}, got: "
+                f"{supervision_length} (note: --frame-subsampling-factor={factor})"
+            )
+        log.warning(f"{where} {utterance}: {what}")
+        return False
+
+    def _count(self, length: int, chunks: list[Chunk]) -> None:
+        self._num_utterances += 1
+        self._input_frames += length
+        for chunk in chunks:
+            self._count_of_size[chunk.num_frames] = self._count_of_size.get(chunk.num_frames, 0) + 1
+        for before, after in itertools.pairwise(chunks):
+            end = before.first_frame + before.num_frames
+            self._overlap_frames += max(0, end - after.first_frame)
+
+    def print_stats(self) -> None:
+        """Log what was split into what."""
+        num_chunks, frames = sum(self._count_of_size.values()), self.total_frames
+        log.log(
+            f"Split {self._num_utterances} utts, with total length {self._input_frames} frames "
+            f"({self._input_frames / 360000.0:g} hours assuming 100 frames per second) into "
+            f"{num_chunks} chunks."
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            average = np.float32(np.float64(frames) / num_chunks)
+            overlap = np.float32(np.float64(self._overlap_frames) * 100.0 / self._input_frames)
+            output = np.float32(np.float64(frames) * 100.0 / self._input_frames)
+        log.log(
+            f"Average chunk length was {average:g} frames; overlap between adjacent chunks was "
+            f"{overlap:g}% of input length; length of output was {output:g}% of input length "
+            f"(minus overlap = {output - overlap:g}%)."
+        )
+        if len(self._count_of_size) > 1:
+            shares = ", ".join(
+                f"{size} = {100.0 * size * count / frames:.4g}%"
+                for size, count in sorted(self._count_of_size.items())
+            )
+            log.log(f"Output frames are distributed among chunk-sizes as follows: {shares}")
+
+    def check_any(self, features: str) -> None:
+        """DataError unless some chunk was made: an empty archive is not worth keeping."""
+        if self.total_frames == 0:
+            raise DataError(f"{features}: no examples could be made of it")

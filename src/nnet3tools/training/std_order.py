@@ -1,0 +1,115 @@
+"""Orders that Kaldi takes from the C++ standard library (libstdc++), so that ours are the same.
+
+Which minibatch comes first decides what a trained model looks like to the last digit. Kaldi's egs
+programs shuffle with std::shuffle over std::mt19937, and its merger flushes what is left over in
+the order of a std::unordered_map; both are fixed by libstdc++'s documented ABI.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from typing import TypeVar
+
+import numpy as np
+
+__all__ = ["HashOrder", "MersenneTwister", "shuffle"]
+
+T = TypeVar("T")
+
+_WORD = 0xFFFFFFFF
+
+
+class MersenneTwister:
+    """std::mt19937 with libstdc++'s uniform_int_distribution over it."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = np.random.RandomState(seed & _WORD)
+        self._words: Iterator[int] = iter(())
+
+    def next_word(self) -> int:
+        """The generator's next 32-bit output."""
+        word = next(self._words, None)
+        if word is None:
+            self._words = iter(self._state.randint(0, 1 << 32, 624, np.uint32).tolist())
+            word = next(self._words)
+        return word
+
+    def below(self, count: int) -> int:
+        """Uniform in [0, count), count <= 2**32: Lemire's multiply-and-reject method."""
+        if count > _WORD:
+            return self.next_word()
+        product = self.next_word() * count
+        if product & _WORD < count:
+            threshold = (1 << 32) % count
+            while product & _WORD < threshold:
+                product = self.next_word() * count
+        return product >> 32
+
+
+def shuffle(values: list[T], generator: MersenneTwister) -> None:
+    """Shuffle in place as std::shuffle does, which draws two positions from one number."""
+    size = len(values)
+    if size < 2:
+        return
+    if _WORD // size < size:
+        for i in range(1, size):
+            _swap(values, i, generator.below(i + 1))
+        return
+    start = 1
+    if size % 2 == 0:
+        _swap(values, 1, generator.below(2))
+        start = 2
+    for i in range(start, size, 2):
+        first, second = divmod(generator.below((i + 1) * (i + 2)), i + 2)
+        _swap(values, i, first)
+        _swap(values, i + 1, second)
+
+
+def _swap(values: list[T], i: int, j: int) -> None:
+    values[i], values[j] = values[j], values[i]
+
+
+# Bucket counts that a growing table with maximum load 1 passes through.
+_BUCKET_COUNTS = (
+    *(13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273),
+    *(20753, 42043, 85229, 172933, 351061, 712697, 1447153, 2938679),
+)
+
+
+class HashOrder:
+    """Iteration order of a std::unordered_map, given its keys' hash values.
+
+    libstdc++ keeps one linked list; a new key goes to the front of its bucket's stretch, or, if
+    the bucket is empty, to the front of the list. Only the order is kept here, as a list of keys.
+    """
+
+    def __init__(self) -> None:
+        self._num_buckets = 1
+        self._order: list[tuple[int, object]] = []
+
+    def insert(self, key: object, hash_value: int) -> None:
+        """Add a key that is not yet there."""
+        if len(self._order) + 1 > (self._num_buckets if self._num_buckets > 1 else 0):
+            self._grow()
+        self._place((hash_value, key))
+
+    def erase(self, key: object) -> None:
+        """Remove a key that is there."""
+        del self._order[next(i for i, (_, k) in enumerate(self._order) if k == key)]
+
+    def __iter__(self) -> Iterator[object]:
+        return (key for _, key in self._order)
+
+    def _place(self, entry: tuple[int, object]) -> None:
+        bucket = entry[0] % self._num_buckets
+        front = (i for i, (h, _) in enumerate(self._order) if h % self._num_buckets == bucket)
+        self._order.insert(next(front, 0), entry)
+
+    def _grow(self) -> None:
+        wanted = max(len(self._order) + 2, 12, 2 * self._num_buckets)
+        at = bisect.bisect_left(_BUCKET_COUNTS, wanted)
+        self._num_buckets = _BUCKET_COUNTS[min(at, len(_BUCKET_COUNTS) - 1)]
+        entries, self._order = self._order, []
+        for entry in entries:
+            self._place(entry)

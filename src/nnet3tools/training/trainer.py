@@ -1,0 +1,231 @@
+"""Training by stochastic gradient descent, as Kaldi's NnetTrainer does it (nnet-training.cc)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nnet3tools import tensor
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.nnet.arithmetic import (
+    freeze_natural_gradient,
+    scale_nnet,
+    zero_component_stats,
+)
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.orthonormal import constrain_orthonormal
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.objective import compute_objective
+from nnet3tools.training.options import option
+from nnet3tools.training.reporting import ObjectiveTotals
+from nnet3tools.training.running import ExampleRunner
+from nnet3tools.training.update import (
+    MaxChangeStats,
+    apply_l2_regularization,
+    num_sequences,
+    reset_generators,
+    scale_batchnorm_stats,
+    update_with_max_change,
+)
+
+__all__ = ["NnetTrainer", "NnetTrainerOptions"]
+
+
+@dataclass(frozen=True)
+class NnetTrainerOptions:
+    """Options of nnet3-train (Kaldi's struct of the same name)."""
+
+    store_component_stats: bool = option(
+        True, "If true, store activations and derivatives for nonlinear components during training."
+    )
+    zero_component_stats: bool = option(
+        True,
+        "If both this and --store-component-stats are true, then the component stats are zeroed "
+        "before training.",
+    )
+    print_interval: int = option(
+        100, "Interval (in minibatches) after which we print out the objective function"
+    )
+    max_param_change: float = option(
+        2.0,
+        "The maximum change in parameters allowed per minibatch, measured in Euclidean norm over "
+        "the entire model (change will be clipped to this value)",
+    )
+    momentum: float = option(
+        0.0,
+        "Momentum constant, e.g. 0.9. The learning rate is automatically multiplied by "
+        "(1-momentum), so that the effective learning rate stays the same",
+    )
+    l2_regularize_factor: float = option(
+        1.0,
+        "Factor on the l2-regularize values of the components; corrects for the effects of model "
+        "averaging when training in parallel",
+    )
+    batchnorm_stats_scale: float = option(
+        0.8,
+        "Factor by which the accumulated stats of batchnorm layers are scaled down after each "
+        "minibatch, so that those in the final model are fairly fresh",
+    )
+    backstitch_training_scale: float = option(
+        0.0, "Backstitch training factor ('alpha' in the publications); 0 for normal training"
+    )
+    backstitch_training_interval: int = option(
+        1, "Do backstitch training every so many minibatches ('n' in the publications)"
+    )
+    read_cache: str = option("", "The location from which to read the cached computation")
+    write_cache: str = option("", "The location to which to write the cached computation")
+    binary_write_cache: bool = option(True, "Write computation cache in binary mode")
+    optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
+    computation: ComputeOptions = field(default_factory=ComputeOptions)
+
+    def check(self) -> None:
+        """OptionError for values that make no sense."""
+        for name, low, high in (
+            ("momentum", 0.0, 1.0),
+            ("max_param_change", 0.0, float("inf")),
+            ("backstitch_training_scale", 0.0, float("inf")),
+            ("backstitch_training_interval", 1, float("inf")),
+            ("batchnorm_stats_scale", 0.0, 1.0),
+            ("print_interval", 1, float("inf")),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise OptionError(
+                    f"invalid --{name.replace('_', '-')}={value}: expected {low} to {high}"
+                )
+        if self.backstitch_training_scale > 0.0 and self.momentum > 0.0:
+            raise OptionError("backstitch training does not go with --momentum")
+
+
+class NnetTrainer:
+    """Trains `nnet` in place, minibatch by minibatch."""
+
+    def __init__(self, options: NnetTrainerOptions, nnet: Nnet) -> None:
+        options.check()
+        self.options = options
+        self.nnet = nnet
+        self._seed = tensor.random.rand_int(0, 100000)
+        if options.zero_component_stats:
+            zero_component_stats(nnet)
+        self._delta = nnet.copy()
+        scale_nnet(self._delta, 0.0)
+        self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
+        self._runner = ExampleRunner(
+            nnet,
+            self.compiler,
+            options.computation,
+            self._delta,
+            need_model_derivative=True,
+            store_component_stats=options.store_component_stats,
+        )
+        self._num_minibatches = 0
+        self._totals: dict[str, ObjectiveTotals] = {}
+        self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
+
+    def train(self, example: NnetExample) -> None:
+        """Train on one minibatch."""
+        interval = self.options.backstitch_training_interval
+        due = self._num_minibatches % interval == self._seed % interval
+        if self.options.backstitch_training_scale > 0.0 and due:
+            self._train_backstitch(example)
+        else:
+            self._train_once(example)
+        self._num_minibatches += 1
+
+    def print_total_stats(self) -> bool:
+        """Log the overall objectives and max-change statistics; whether there was any data."""
+        results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
+        self._max_change_stats.print(self.nnet)
+        return any(results)
+
+    # -- one minibatch
+
+    def _train_once(self, example: NnetExample) -> None:
+        """Conventional training, with momentum.
+
+        The learning rate is in the delta already: components add their gradient times it.
+        """
+        o = self.options
+        self._accumulate_change(example, "")
+        l2_scale = num_sequences(example.io) * o.l2_regularize_factor
+        apply_l2_regularization(self.nnet, l2_scale, self._delta)
+        success = update_with_max_change(
+            self._delta,
+            o.max_param_change,
+            1.0,
+            1.0 - o.momentum,
+            self.nnet,
+            self._max_change_stats,
+        )
+        scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
+        constrain_orthonormal(self.nnet)
+        scale_nnet(self._delta, o.momentum if success else 0.0)
+
+    def _train_backstitch(self, example: NnetExample) -> None:
+        """A small step back along the gradient, then a larger one forward from there.
+
+        Both see the same random numbers; natural gradient learns in the second only.
+        """
+        freeze_natural_gradient(self._delta, True)
+        self._restart_random_numbers()
+        self._backstitch_step(example, is_first=True)
+        freeze_natural_gradient(self._delta, False)
+        self._restart_random_numbers()
+        self._backstitch_step(example, is_first=False)
+
+    def _restart_random_numbers(self) -> None:
+        tensor.random.seed(self._seed + self._num_minibatches)
+        reset_generators(self.nnet)
+
+    def _backstitch_step(self, example: NnetExample, is_first: bool) -> None:
+        o = self.options
+        self._accumulate_change(example, "" if is_first else "_backstitch")
+        if is_first:
+            max_change_scale = o.backstitch_training_scale
+            scale = -o.backstitch_training_scale
+        else:
+            max_change_scale = scale = 1.0 + o.backstitch_training_scale
+            l2_scale = 1.0 / scale * num_sequences(example.io) * o.l2_regularize_factor
+            apply_l2_regularization(self.nnet, l2_scale, self._delta)
+        update_with_max_change(
+            self._delta,
+            o.max_param_change,
+            max_change_scale,
+            scale,
+            self.nnet,
+            self._max_change_stats,
+        )
+        if is_first:
+            constrain_orthonormal(self.nnet)
+        else:
+            scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
+        scale_nnet(self._delta, 0.0)
+
+    def _accumulate_change(self, example: NnetExample, suffix: str) -> None:
+        """Forward, objective and backward; the change lands in the delta network."""
+        computer = self._runner.forward(example)
+        self._process_outputs(computer, example, suffix)
+        computer.run()
+
+    def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
+        for io, objective in self._runner.outputs(example):
+            output = computer.get_output(io.name)
+            result = compute_objective(objective, io.features, output, io.name, need_deriv=True)
+            computer.accept_input(io.name, result.deriv)
+            totals = self._totals.setdefault(io.name + suffix, ObjectiveTotals())
+            totals.update(
+                io.name + suffix,
+                self.options.print_interval,
+                self._num_minibatches,
+                result.weight,
+                result.total,
+            )
+
+    def require_data(self, examples: str) -> None:
+        """DataError if nothing was trained on; `examples` is the rspecifier."""
+        if self._num_minibatches == 0:
+            raise DataError(f"{examples}: no examples to train on")
