@@ -25,7 +25,10 @@ __all__ = [
     "register_precomputed",
 ]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "tdnn",
+    "time_height_convolution",
+)
 """Modules of this package that hold components."""
 
 _components: dict[str, type[Component]] = {}

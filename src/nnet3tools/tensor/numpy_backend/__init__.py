@@ -1,3 +1,10 @@
 """The NumPy backend: importing it registers its implementations."""
 
-from nnet3tools.tensor.numpy_backend import basics, naive, normalize, rows, softmax  # noqa: F401
+from nnet3tools.tensor.numpy_backend import (  # noqa: F401
+    basics,
+    naive,
+    normalize,
+    patches,
+    rows,
+    softmax,
+)

@@ -1,0 +1,286 @@
+"""A compiled convolution: which columns of which rows, times which parameters, in a few steps.
+
+Kaldi's ConvolutionComputation (convolution.{h,cc}), as it stands in program files, and how it is
+made of a model and the rows' times. One step covers all height offsets at one time offset: gather
+patches from the rows shifted by `input_time_shift` times, and multiply once by a block of the
+parameters. With subsampling in time the input is viewed as frames `r` times as wide (see
+`TimeGrid.reorder_t_in`), so a step may take in several of the model's time offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from nnet3tools.errors import RequestError
+from nnet3tools.nnet.components.common import read_field, require, write_field
+from nnet3tools.nnet.components.convolution_model import ConvolutionModel
+from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
+from nnet3tools.nnet.indexes import IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["ConvolutionComputation", "ConvolutionStep", "compile_convolution"]
+
+
+@dataclass(frozen=True)
+class ConvolutionStep:
+    """One gather and one matrix product."""
+
+    input_time_shift: int
+    """Input times to skip."""
+    params_start_col: int
+    """First column of the parameters that this step multiplies with."""
+    height_map: IntArray
+    """Input height of each height of the patches, outputs outermost; -1 for a zero."""
+
+    @cached_property
+    def is_contiguous(self) -> bool:
+        """Whether the patches are a plain range of the input's columns."""
+        return bool(self.height_map[0] >= 0 and (np.diff(self.height_map) == 1).all())
+
+    def pieces(self, height_out: int) -> IntArray:
+        """The map as slices for tensor/patches.py: (K, 4), one row for each place of a patch.
+
+        Columns: first and end output height, first input height, step; elsewhere there are zeros.
+        Raises ValueError if the heights are not evenly spaced.
+        """
+        table = self.height_map.reshape(height_out, -1)
+        valid = table >= 0
+        start, count = valid.argmax(axis=0), valid.sum(axis=0)
+        columns = np.arange(table.shape[1])
+        first = table[start, columns]
+        second = table[np.minimum(start + 1, height_out - 1), columns]
+        step = np.where(count > 1, second - first, 1)
+        expected = first + (np.arange(height_out)[:, None] - start) * step
+        inside = (np.arange(height_out)[:, None] >= start) & (
+            np.arange(height_out)[:, None] < start + count
+        )
+        if not np.array_equal(np.where(inside, expected, -1), table) or (step < 1).any():
+            raise ValueError("heights are not evenly spaced")
+        return np.stack([start, start + count, np.maximum(first, 0), step], axis=1).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class ConvolutionComputation:
+    """The steps and the sizes of what they work on; height_in and num_t_in are after reshaping."""
+
+    num_filters_in: int
+    num_filters_out: int
+    height_in: int
+    height_out: int
+    num_t_in: int
+    num_t_out: int
+    num_images: int
+    temp_rows: int
+    """Output rows that one piece of the work covers, so that its patches fit max-memory-mb."""
+    temp_cols: int
+    """Columns of the widest patches; 0, like temp_rows, if no step needs to gather."""
+    steps: tuple[ConvolutionStep, ...]
+
+    def problem(self) -> str | None:
+        """What is inconsistent, in words, or None."""
+        extra = self.num_t_in - self.num_t_out
+        sizes = (self.num_filters_in, self.num_filters_out, self.height_in, self.height_out)
+        if min(*sizes, self.num_t_out, self.num_images) <= 0 or extra < 0 or not self.steps:
+            return "sizes must be positive, with at least as many input times as output times"
+        if not 0 <= self.temp_rows <= self.num_t_out * self.num_images:
+            return f"bad number of temporary rows {self.temp_rows}"
+        if self.temp_rows % self.num_images != 0:
+            return f"{self.temp_rows} temporary rows are not whole times"
+        for step in self.steps:
+            heights = step.height_map
+            if not 0 <= step.input_time_shift <= extra:
+                return f"time shift {step.input_time_shift} is not in 0..{extra}"
+            if step.params_start_col < 0 or step.params_start_col % self.num_filters_in != 0:
+                return f"bad parameter column {step.params_start_col}"
+            if len(heights) == 0 or len(heights) % self.height_out != 0:
+                return f"{len(heights)} patch heights for {self.height_out} output heights"
+            if heights.min() < -1 or heights.max() >= self.height_in or heights.max() < 0:
+                return f"patch heights must be in -1..{self.height_in - 1}, not all -1"
+        try:
+            _ = self.pieces
+        except ValueError as error:
+            return str(error)
+        cols = self.patch_cols()
+        if self.temp_cols != cols or (self.temp_rows > 0) != (cols > 0):
+            return f"bad temporary size {self.temp_rows} x {self.temp_cols}"
+        return None
+
+    @cached_property
+    def pieces(self) -> tuple[IntArray, ...]:
+        """Of each step, where its patches come from; see ConvolutionStep.pieces."""
+        return tuple(step.pieces(self.height_out) for step in self.steps)
+
+    def needs_gather(self, step: ConvolutionStep) -> bool:
+        """Whether the step's patches are anything but whole input rows."""
+        return not step.is_contiguous or len(step.height_map) != self.height_in
+
+    def patch_cols(self) -> int:
+        """Columns of the widest patches that have to be gathered, or 0."""
+        widths = [len(s.height_map) for s in self.steps if self.needs_gather(s)]
+        return max(widths, default=0) * self.num_filters_in
+
+    # -- files
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        """Read from `<ConvComputation>` to its closing token."""
+
+        def pair(token: str) -> tuple[int, int]:
+            return read_field(reader, token, reader.read_int32), reader.read_int32()
+
+        reader.expect_token("<ConvComputation>")
+        filters, heights, times = (
+            pair("<NumFiltersInOut>"),
+            pair("<HeightInOut>"),
+            pair("<NumTInOut>"),
+        )
+        num_images = read_field(reader, "<NumImages>", reader.read_int32)
+        temp = pair("<TempRowsCols>")
+        steps = []
+        for _ in range(read_field(reader, "<NumSteps>", reader.read_int32)):
+            shift = read_field(reader, "<TimeShift>", reader.read_int32)
+            start = read_field(reader, "<ParamsStartCol>", reader.read_int32)
+            heights_used = read_field(reader, "<HeightMap>", reader.read_int32_vector)
+            steps.append(ConvolutionStep(shift, start, heights_used))
+        reader.expect_token("</ConvComputation>")
+        computation = cls(*filters, *heights, *times, num_images, *temp, tuple(steps))
+        problem = computation.problem()
+        require(reader, problem is None, f"convolution in a program: {problem}")
+        return computation
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        writer.write_token("<ConvComputation>")
+        for token, *values in (
+            ("<NumFiltersInOut>", self.num_filters_in, self.num_filters_out),
+            ("<HeightInOut>", self.height_in, self.height_out),
+            ("<NumTInOut>", self.num_t_in, self.num_t_out),
+            ("<NumImages>", self.num_images),
+            ("<TempRowsCols>", self.temp_rows, self.temp_cols),
+            ("<NumSteps>", len(self.steps)),
+        ):
+            writer.write_token(token)
+            for value in values:
+                writer.write_int32(value)
+        for step in self.steps:
+            write_field(writer, "<TimeShift>", step.input_time_shift)
+            write_field(writer, "<ParamsStartCol>", step.params_start_col)
+            writer.write_token("<HeightMap>")
+            writer.write_int32_vector(step.height_map)
+        writer.write_token("</ConvComputation>")
+
+
+def compile_convolution(
+    model: ConvolutionModel,
+    input_indexes: IndexArray,
+    output_indexes: IndexArray,
+    max_memory_mb: float,
+) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
+    """The computation, and the input and output rows in the order (with blanks) that it wants.
+
+    Raises RequestError if the rows cannot be brought into that order.
+    """
+    grid = grid_of(input_indexes, output_indexes)
+    _pad_times(model, grid)
+    _append_frames(grid)
+    ratio = grid.reorder_t_in
+    computation = ConvolutionComputation(
+        model.num_filters_in,
+        model.num_filters_out,
+        ratio * model.height_in,
+        model.height_out,
+        grid.num_t_in // ratio,
+        grid.num_t_out,
+        grid.num_images,
+        temp_rows=0,
+        temp_cols=0,
+        steps=_make_steps(model, grid),
+    )
+    computation = _with_temp_size(computation, max_memory_mb)
+    if (problem := computation.problem()) is not None:
+        raise _cannot(grid, problem)
+    return computation, *indexes_on_grid(grid, input_indexes, output_indexes)
+
+
+def _cannot(grid: TimeGrid, reason: str) -> RequestError:
+    return RequestError(
+        f"TimeHeightConvolutionComponent cannot order its rows ({reason}): output times "
+        f"{grid.start_t_out} to {grid.last_t_out} in steps of {grid.t_step_out}, input times "
+        f"{grid.start_t_in} to {grid.last_t_in} in steps of {grid.t_step_in}"
+    )
+
+
+def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
+    """Extend the input's times to all that the offsets reach; absent ones will be blank rows.
+
+    The input's step is made to divide the gaps between offsets and the output's step: this may ask
+    for more blanks than needed in odd cases, and spares a great many cases.
+    """
+    times = model.time_offsets
+    if len(times) == 1:
+        return  # all inputs are required: nothing to pad
+    old_step = grid.t_step_in
+    grid.t_step_in = int(np.gcd.reduce([old_step, grid.t_step_out, *np.diff(times)]))
+    grid.num_t_in = 1 + old_step * (grid.num_t_in - 1) // grid.t_step_in
+    first = grid.start_t_out + int(times[0])
+    last = grid.last_t_out + int(times[-1])
+    before, after = grid.start_t_in - first, last - grid.last_t_in
+    if before < 0 or after < 0 or before % grid.t_step_in or after % grid.t_step_in:
+        raise _cannot(grid, "inputs are not where the time offsets want them")
+    grid.num_t_in += (before + after) // grid.t_step_in
+    grid.start_t_in -= before
+
+
+def _append_frames(grid: TimeGrid) -> None:
+    """Decide how many input frames are viewed as one, so that input and output steps agree."""
+    if grid.t_step_out == 0:  # a single output time: any step does
+        grid.t_step_out = grid.t_step_in
+    if grid.t_step_out == grid.t_step_in:
+        return
+    if grid.t_step_in == 0 or grid.t_step_out % grid.t_step_in != 0:
+        raise _cannot(grid, "the output's step is no multiple of the input's")
+    grid.reorder_t_in = grid.t_step_out // grid.t_step_in
+    grid.num_t_in = -(-grid.num_t_in // grid.reorder_t_in) * grid.reorder_t_in
+
+
+def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> tuple[ConvolutionStep, ...]:
+    """One step for each distinct (appended) input frame that the offsets reach."""
+    step = max(1, grid.t_step_in)
+    frames, remainder = np.divmod(model.offsets[:, 0] + grid.start_t_out - grid.start_t_in, step)
+    if remainder.any():
+        raise _cannot(grid, "a time offset falls between input times")
+    shifts, within = np.divmod(frames, grid.reorder_t_in)
+    heights = model.input_heights()
+    inside = (heights >= 0) & (heights < model.height_in)
+    heights = np.where(inside, heights + within * model.height_in, -1).astype(np.int32)
+    starts = np.flatnonzero(np.diff(shifts, prepend=shifts[0] - 1))
+    ends = np.append(starts[1:], len(shifts))
+    return tuple(
+        ConvolutionStep(
+            int(shifts[start]),
+            int(start) * model.num_filters_in,
+            np.ascontiguousarray(heights[:, start:end]).ravel(),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    )
+
+
+def _with_temp_size(computation: ConvolutionComputation, limit: float) -> ConvolutionComputation:
+    """Set temp_rows and temp_cols: as few equal pieces of the output's times as the limit allows.
+
+    `limit` is in megabytes of 10^6 bytes; float32 arithmetic, as the number is stored in programs.
+    """
+    all_rows = computation.num_t_out * computation.num_images
+    cols = computation.patch_cols()
+    if cols == 0:
+        return computation
+    megabytes = np.float32(4 * (all_rows / 1000.0) * (cols / 1000.0))
+    pieces = int(1.0 + float(megabytes / np.float32(limit)))
+    rows = -(-computation.num_t_out // pieces) * computation.num_images
+    return replace(computation, temp_rows=rows, temp_cols=cols)

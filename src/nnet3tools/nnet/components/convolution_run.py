@@ -1,0 +1,142 @@
+"""Running a compiled convolution forward and backward: gather patches, multiply, a few times.
+
+Rows are (time, image), columns (height, filter). Patches of all heights of a row are one block of
+rows of a matrix, so that each step is a single matrix product with a block of the parameters. At
+most `temp_rows` output rows are worked on at a time, which bounds the memory for patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.tensor.patches import add_patches, gather_patches
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.components.convolution_computation import (
+        ConvolutionComputation,
+        ConvolutionStep,
+    )
+
+__all__ = ["add_input_deriv", "add_output", "add_params_deriv", "as_rows"]
+
+
+def as_rows(matrix: Array, *shape: int) -> Array:
+    """A view of a contiguous matrix in another shape (first axis free); ProgramError if it is not.
+
+    INPUT_CONTIGUOUS and OUTPUT_CONTIGUOUS ask the program for such matrices.
+    """
+    if not matrix.flags.c_contiguous:
+        raise ProgramError("a convolution was given a matrix that is not contiguous")
+    return matrix.reshape(-1, *shape)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """One step on one range of rows."""
+
+    step: ConvolutionStep
+    heights: IntArray
+    """Where the patches come from; see ConvolutionStep.pieces."""
+    in_rows: slice
+    out_rows: slice
+    params: slice
+
+
+def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
+    """The steps for each range of output times that fits the memory for patches."""
+    images, filters = computation.num_images, computation.num_filters_in
+    times = computation.temp_rows // images or computation.num_t_out
+    for start in range(0, computation.num_t_out, times):
+        end = min(start + times, computation.num_t_out)
+        for step, heights in zip(computation.steps, computation.pieces, strict=True):
+            shift, column = step.input_time_shift, step.params_start_col
+            width = len(step.height_map) // computation.height_out * filters
+            yield _Piece(
+                step,
+                heights,
+                slice((start + shift) * images, (end + shift) * images),
+                slice(start * images, end * images),
+                slice(column, column + width),
+            )
+
+
+def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
+    """The input (or its derivative) as (rows, height_in, filters): a view."""
+    frames = as_rows(matrix, computation.height_in, computation.num_filters_in)
+    if frames.shape[0] != computation.num_t_in * computation.num_images:
+        raise ProgramError(f"convolution of {computation.num_t_in} times given {matrix.shape}")
+    return frames
+
+
+@contextmanager
+def _patch_space(
+    computation: ConvolutionComputation, piece: _Piece, like: Array
+) -> Iterator[Array]:
+    """Scratch for the patches of a piece, (rows, height_out, places, filters)."""
+    rows = piece.out_rows.stop - piece.out_rows.start
+    places = len(piece.step.height_map) // computation.height_out
+    shape = (rows, computation.height_out, places, computation.num_filters_in)
+    with tensor.scratch(shape, like=like) as patches:
+        yield patches
+
+
+@contextmanager
+def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) -> Iterator[Array]:
+    """The patches of a piece as a matrix (rows * height_out, places * filters)."""
+    width = piece.params.stop - piece.params.start
+    if not computation.needs_gather(piece.step):
+        yield as_rows(frames[piece.in_rows], width)
+        return
+    with _patch_space(computation, piece, frames) as patches:
+        gather_patches(patches, frames[piece.in_rows], piece.heights)
+        yield patches.reshape(-1, width)
+
+
+def add_output(
+    computation: ConvolutionComputation, in_value: Array, params: Array, out_value: Array
+) -> None:
+    """out_value += the convolution of in_value with params (no bias)."""
+    frames = _frames(computation, in_value)
+    for piece in _plan(computation):
+        out = as_rows(out_value[piece.out_rows], computation.num_filters_out)
+        with _patches(computation, piece, frames) as patches:
+            tensor.prod(out, patches, params[:, piece.params], trans_b=True, beta=1.0)
+
+
+def add_input_deriv(
+    computation: ConvolutionComputation, params: Array, out_deriv: Array, in_deriv: Array
+) -> None:
+    """in_deriv += the derivative with respect to the input."""
+    frames = _frames(computation, in_deriv)
+    for piece in _plan(computation):
+        out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)
+        block, rows = params[:, piece.params], frames[piece.in_rows]
+        if not computation.needs_gather(piece.step):
+            tensor.prod(as_rows(rows, block.shape[1]), out, block, beta=1.0)
+            continue
+        with _patch_space(computation, piece, in_deriv) as patches:
+            tensor.prod(patches.reshape(-1, block.shape[1]), out, block)
+            add_patches(rows, patches, piece.heights)
+
+
+def add_params_deriv(
+    computation: ConvolutionComputation,
+    in_value: Array,
+    out_deriv: Array,
+    alpha: float,
+    params_deriv: Array,
+) -> None:
+    """params_deriv += alpha times the derivative with respect to the parameters."""
+    frames = _frames(computation, in_value)
+    for piece in _plan(computation):
+        out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)
+        deriv = params_deriv[:, piece.params]
+        with _patches(computation, piece, frames) as patches:
+            tensor.prod(deriv, out, patches, trans_a=True, alpha=alpha, beta=1.0)

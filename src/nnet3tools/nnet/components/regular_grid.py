@@ -1,0 +1,131 @@
+"""The regular grid of times and images that TDNNs, convolution and attention compute on.
+
+Requests may be irregular (gaps, several steps); these components pad them to evenly spaced times
+for every image, where an "image" is one (n, x) pair, with blank rows (t = NO_TIME) in the gaps.
+`TimeGrid` is Kaldi's ConvolutionComputationIo (convolution.h); attention stores it in programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.errors import DataError, RequestError
+from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["TimeGrid", "grid_of", "indexes_on_grid"]
+
+
+@dataclass
+class TimeGrid:
+    """Times of input and output: start, step, number; a step is 0 while there is just one time."""
+
+    num_images: int
+    start_t_in: int
+    t_step_in: int
+    num_t_in: int
+    start_t_out: int
+    t_step_out: int
+    num_t_out: int
+    reorder_t_in: int = 1
+    """With r > 1, r consecutive input times stand next to each other for each image (subsampling):
+    the input then reshapes to frames r times as wide, at the output's step."""
+
+    @property
+    def last_t_in(self) -> int:
+        """The last input time."""
+        return self.start_t_in + (self.num_t_in - 1) * self.t_step_in
+
+    @property
+    def last_t_out(self) -> int:
+        """The last output time."""
+        return self.start_t_out + (self.num_t_out - 1) * self.t_step_out
+
+    @classmethod
+    def read(cls, reader: Reader) -> TimeGrid:
+        """Read what `write` wrote, tokens included."""
+        reader.expect_token("<ConvCompIo>")
+        grid = cls(*(reader.read_int32() for _ in range(8)))
+        reader.expect_token("</ConvCompIo>")
+        if min(grid.num_images, grid.num_t_in, grid.num_t_out, grid.reorder_t_in) < 1:
+            raise DataError(f"{reader.name}: sizes in <ConvCompIo> must be positive, found {grid}")
+        return grid
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        writer.write_token("<ConvCompIo>")
+        for value in astuple(self):
+            writer.write_int32(value)
+        writer.write_token("</ConvCompIo>")
+
+
+def _images(indexes: IndexArray) -> IntArray:
+    """The distinct (n, x) pairs, sorted, shape (P, 2)."""
+    return np.unique(indexes[:, [0, 2]], axis=0)
+
+
+def _regular_times(indexes: IndexArray, side: str) -> tuple[int, int, int]:
+    """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
+    times = np.unique(indexes[:, 1])
+    times = times[times != NO_TIME].astype(np.int64)
+    if len(times) == 0:
+        raise RequestError(f"no {side} index has a time")
+    step = int(np.gcd.reduce(np.diff(times))) if len(times) > 1 else 0
+    number = 1 if step == 0 else 1 + int(times[-1] - times[0]) // step
+    return int(times[0]), step, number
+
+
+def grid_of(input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
+    """The smallest grid that covers these indexes; rows without a time are ignored."""
+    return TimeGrid(
+        len(_images(input_indexes)),
+        *_regular_times(input_indexes, "input"),
+        *_regular_times(output_indexes, "output"),
+    )
+
+
+def _on_times(
+    images: IntArray, start: int, step: int, number: int, reorder: int, wanted: IndexArray
+) -> IndexArray:
+    """Every image at every time, `reorder` times innermost; blank where not in `wanted`."""
+    times = (start + step * np.arange(number)).reshape(-1, 1, reorder)
+    grid = np.empty((number // reorder, len(images), reorder, 3), np.int32)
+    grid[..., 0] = images[None, :, None, 0]
+    grid[..., 1] = times
+    grid[..., 2] = images[None, :, None, 1]
+    indexes = grid.reshape(-1, 3)
+    indexes[~IndexSet(wanted).contains(indexes), 1] = NO_TIME
+    return indexes
+
+
+def indexes_on_grid(
+    grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
+) -> tuple[IndexArray, IndexArray]:
+    """All input and output rows of the grid in its order; those not in the given indexes are blank.
+
+    Raises RequestError if an output belongs to an image (n, x) that has no input.
+    """
+    images = _images(input_indexes)
+    if not np.isin(_pairs(_images(output_indexes)), _pairs(images)).all():
+        raise RequestError("an output index has an (n, x) that no input index has")
+    return (
+        _on_times(
+            images,
+            grid.start_t_in,
+            grid.t_step_in,
+            grid.num_t_in,
+            grid.reorder_t_in,
+            input_indexes,
+        ),
+        _on_times(images, grid.start_t_out, grid.t_step_out, grid.num_t_out, 1, output_indexes),
+    )
+
+
+def _pairs(images: IntArray) -> np.ndarray:
+    """One int64 a pair, for comparing sets of them."""
+    return (images[:, 0].astype(np.int64) << 32) + images[:, 1]

@@ -1,0 +1,59 @@
+"""Dependencies of components whose output at t uses inputs at a fixed set of times around t.
+
+The index work that TDNNs, time-height convolution, attention and statistics share: which inputs an
+output could use, which of them it must have, and the order "by n, then x, then t".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.errors import RequestError
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray
+
+__all__ = ["at_shifts", "nxt_keys", "nxt_order", "used_if_any", "used_if_required"]
+
+# 20 bits for n, 15 for x, 28 for t, as in nnet/indexes.py, but with t last.
+_T_BITS, _X_BITS = 28, 15
+_T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
+
+
+def at_shifts(indexes: IndexArray, shifts: IntArray) -> tuple[IndexArray, IntArray]:
+    """Each of the N indexes at t + shift for all K shifts, as CSR: (N * K, 3) and (N + 1,)."""
+    inputs = np.repeat(indexes, len(shifts), axis=0)
+    inputs[:, 1] += np.tile(np.asarray(shifts, np.int32), len(indexes))
+    return inputs, np.arange(len(indexes) + 1, dtype=np.int32) * np.int32(len(shifts))
+
+
+def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """Computable where the required ones of a row's K inputs exist; then all that exist are used.
+
+    `available` is (N * K,), `required` is (K,); returns (N,) and (N * K,).
+    """
+    per_row = available.reshape(-1, len(required))
+    computable = per_row[:, required].all(axis=1)
+    return computable, (per_row & computable[:, None]).ravel()
+
+
+def used_if_any(available: BoolArray, width: int) -> tuple[BoolArray, BoolArray]:
+    """Computable where any of the `width` inputs of a row exists; all that exist are used."""
+    return available.reshape(-1, width).any(axis=1), available
+
+
+def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:
+    """int64 keys (N,) that sort by n, then x, then t (Kaldi's IndexLessNxt).
+
+    A t beyond the range of the keys is clipped, so that it may stand for the end of a window.
+    """
+    if len(x) and (int(np.max(np.abs(x))) >= _X_BIAS or int(np.max(n)) >> 20 or int(np.min(n)) < 0):
+        raise RequestError(
+            f"an index is out of range: n must be in [0, {1 << 20}), |x| < {_X_BIAS}"
+        )
+    biased_t = np.clip(np.asarray(t, np.int64) + _T_BIAS, 0, (1 << _T_BITS) - 1)
+    high = (np.asarray(n, np.int64) << _X_BITS) | (np.asarray(x, np.int64) + _X_BIAS)
+    return (high << _T_BITS) | biased_t
+
+
+def nxt_order(indexes: IndexArray) -> IndexArray:
+    """The same indexes sorted by n, then x, then t."""
+    return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
