@@ -70,7 +70,7 @@ def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)
         return dense.sum(axis=1, dtype=np.float64), dense.argmax(axis=1)
-    rows, values = supervision.entry_rows(), supervision.values
+    rows, values = supervision.row_numbers, supervision.values
     num_rows = supervision.shape[0]
     largest = np.full(num_rows, -np.inf)
     np.maximum.at(largest, rows, values)

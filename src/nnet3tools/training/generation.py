@@ -13,7 +13,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, row_range
 from nnet3tools.io.posterior import Posterior
-from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.options import option
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
@@ -67,48 +66,36 @@ class PosteriorTargets:
 
     def __init__(self, utterance: str, posterior: Posterior, num_pdfs: int) -> None:
         """DataError if a pdf of the posterior is not below `num_pdfs`."""
-        if len(posterior.indices) and not (
-            posterior.indices.min() >= 0 and posterior.indices.max() < num_pdfs
-        ):
+        wrong = posterior.pdfs[(posterior.pdfs < 0) | (posterior.pdfs >= num_pdfs)]
+        if len(wrong):
             raise DataError(
-                f"posterior of utterance '{utterance}' has pdf {posterior.indices.max()}: expected "
+                f"posterior of utterance '{utterance}' has pdf {wrong[0]}: expected "
                 f"0 to {num_pdfs - 1} (--num-pdfs={num_pdfs})"
             )
         self._posterior, self._num_pdfs = posterior, num_pdfs
 
     def __len__(self) -> int:
         """Number of frames."""
-        return len(self._posterior.row_offsets) - 1
+        return self._posterior.num_frames
 
     def labels(self, chunk: Chunk, factor: int) -> NnetIo:
         """Sparse rows for every `factor`-th frame; empty past the end of the posterior."""
         frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
-        matrix = _weighted_rows(
-            self._posterior, frames * factor, chunk.output_weights, self._num_pdfs
-        )
-        return frames_io("output", 0, matrix, factor)
+        part = _frames(self._posterior, frames * factor, chunk.output_weights)
+        return frames_io("output", 0, part.to_sparse(self._num_pdfs), factor)
 
 
-def _weighted_rows(
-    posterior: Posterior, frames: np.ndarray, weights: np.ndarray, num_cols: int
-) -> SparseMatrix:
-    """These frames as a sparse matrix: columns sorted, repeated ones added up, zeros dropped."""
-    offsets = posterior.row_offsets
-    exists = frames < len(offsets) - 1
-    known = np.where(exists, frames, 0)
-    counts = np.where(exists, np.diff(offsets)[known], 0) if exists.any() else np.zeros_like(frames)
+def _frames(posterior: Posterior, frames: np.ndarray, weights: np.ndarray) -> Posterior:
+    """These frames (empty where there is none of that number), each times its weight."""
+    if posterior.num_frames == 0:
+        return Posterior.from_counts(np.zeros(len(frames), np.int32), [], [])
+    exists = frames < posterior.num_frames
+    starts = np.where(exists, posterior.offsets[:-1].take(frames, mode="clip"), 0)
+    counts = np.where(exists, np.diff(posterior.offsets).take(frames, mode="clip"), 0)
     rows = np.repeat(np.arange(len(frames)), counts)
-    starts = np.repeat(offsets[known] - (np.cumsum(counts) - counts), counts)
-    entries = starts + np.arange(len(rows))
-    keys = rows * num_cols + posterior.indices[entries]
-    values = posterior.values[entries] * weights[rows]
-    order = np.argsort(keys, kind="stable")
-    keys, first = np.unique(keys[order], return_index=True)
-    values = np.add.reduceat(values[order], first) if len(first) else values[:0]
-    keys, values = keys[values != 0], values[values != 0]
-    row_offsets = np.searchsorted(keys, np.arange(len(frames) + 1) * num_cols)
-    return SparseMatrix(
-        row_offsets.astype(np.int32), (keys % num_cols).astype(np.int32), values, num_cols
+    entries = np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
+    return Posterior.from_counts(
+        counts, posterior.pdfs[entries], posterior.weights[entries] * weights[rows]
     )
 
 

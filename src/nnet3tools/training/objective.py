@@ -62,7 +62,7 @@ def _linear(supervision: GeneralMatrix, output: Array, need_deriv: bool) -> Obje
 def _linear_sparse(supervision: SparseMatrix, output: Array, need_deriv: bool) -> Objective:
     weight = float(supervision.values.sum(dtype=np.float64))
     if not need_deriv and isinstance(output, np.ndarray):
-        chosen = output[supervision.entry_rows(), supervision.indices]
+        chosen = output[supervision.row_numbers, supervision.indices]
         return Objective(weight, float(chosen.astype(np.float64) @ supervision.values), None)
     posterior = tensor.asarray(supervision.to_dense(), like=output)
     return Objective(weight, tensor.dot(output, posterior), posterior)

@@ -11,7 +11,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
-from nnet3tools.io.general_matrix import scale, select_rows
+from nnet3tools.io.general_matrix import filter_rows, scale
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.std_order import MersenneTwister, shuffle
@@ -160,7 +160,7 @@ def _keep_times(io: NnetIo, key: str, first: int, last: int) -> NnetIo:
         return io
     if not keep.any():
         raise DataError(f"frame selection leaves nothing of '{io.name}' in example '{key}'")
-    return NnetIo(io.name, io.indexes[keep], select_rows(io.features, keep))
+    return NnetIo(io.name, io.indexes[keep], filter_rows(io.features, keep))
 
 
 # -- orders and subsets
