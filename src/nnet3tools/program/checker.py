@@ -70,7 +70,8 @@ def check_computation(
 
 def _without_carry(computation: Computation) -> Computation:
     """A looped program with the swaps before its goto, which hand matrices to the next round and so
-    allocate what the first round allocated already, as deallocations of what they take."""
+    allocate what the first round allocated already, as deallocations of what they take.
+    """
     out = computation.copy()
     at = len(out.commands) - 2
     while at >= 0 and isinstance(command := out.commands[at], SwapMatrix):

@@ -2,6 +2,8 @@
 
 from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     basics,
+    compress,
+    groups,
     naive,
     normalize,
     patches,

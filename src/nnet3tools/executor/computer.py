@@ -1,0 +1,223 @@
+"""NnetComputer: runs a program, handing matrices in and out (Kaldi's nnet-compute.h).
+
+computer = NnetComputer(options, computation, nnet, nnet_to_update)
+computer.accept_input("input", features)
+computer.run()                                  # forward
+output = computer.get_output("output")
+computer.accept_input("output", output_deriv)
+computer.run()                                  # backward
+input_deriv = computer.get_output("input")
+computer.reset()                                # and again, for the next minibatch
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.executor.debugging import Debugger
+from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.executor.program import Arena, BoundProgram, Segment, bind_program
+from nnet3tools.io.log import get_verbose, log
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.printing import command_text
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["ComputeOptions", "NnetComputer"]
+
+_SHOWN_BEFORE = 5
+"""Commands before a failed one that its error shows."""
+
+
+class NnetComputer:
+    """A program, its memory and where it stands. Binding happens once, at construction."""
+
+    def __init__(
+        self,
+        options: ComputeOptions,
+        computation: Computation,
+        nnet: Nnet,
+        nnet_to_update: Nnet | None = None,
+        *,
+        nnet_to_store_stats: Nnet | None = None,
+        arena: Arena | None = None,
+        like: Array | None = None,
+    ) -> None:
+        """Bind a program to a network.
+
+        `nnet_to_update` takes the model derivative (it may be `nnet` itself); statistics go to
+        `nnet_to_store_stats`, by default the same. `like` is any array of the device to run on
+        (default: the host); computers that never run interleaved may share an `arena`.
+        """
+        self.options, self.computation, self.nnet = options, computation, nnet
+        self.nnet_to_update = nnet_to_update
+        stats = nnet_to_update if nnet_to_store_stats is None else nnet_to_store_stats
+        self.program: BoundProgram = bind_program(
+            computation, nnet, nnet_to_update, stats, arena=arena or Arena(like)
+        )
+        self.seconds: dict[int, float] = {}
+        """Command -> time spent in it so far, if measured."""
+        # The loop is chosen here, once, so that a plain run pays for neither debugging nor clocks.
+        if options.debug or get_verbose() >= 5:
+            self._debugger = Debugger(self.program)
+            self._execute = self._execute_debug
+        elif options.profile:
+            self._execute = self._execute_timed
+        else:
+            self._execute = self._execute_plain
+        self.reset()
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory the program's matrices take."""
+        return self.program.plan.num_bytes
+
+    def reset(self) -> None:
+        """Go back to the program's first command, for the next minibatch."""
+        self._at = 0
+        self._missing: set[int] = set()
+        self.program.binding.memos.clear()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._at < len(self.program.segments):
+            self._missing = set(self.program.segments[self._at].accepts)
+
+    # -- input and output
+
+    def input_buffer(self, node_name: str) -> Array:
+        """The matrix in which the program expects this input; to be filled before `run`."""
+        node = self._node(node_name)
+        found = None if (segment := self._segment()) is None else segment.accepts.get(node)
+        if found is None:
+            raise DataError(
+                f"could not accept input for network node '{node_name}' "
+                "(it is not expected at this point in the computation)"
+            )
+        self._missing.discard(node)
+        return found
+
+    def accept_input(self, node_name: str, matrix: Array) -> None:
+        """Copy in features, or the derivative at an output; `matrix` is rows x dimension.
+
+        DataError if the program does not wait for this node, or its size differs.
+        """
+        buffer = self.input_buffer(node_name)
+        if matrix.shape != buffer.shape:
+            raise DataError(
+                f"size mismatch for input '{node_name}': {buffer.shape[0]} x {buffer.shape[1]} "
+                f"in computation-request, {' x '.join(map(str, matrix.shape))} provided"
+            )
+        tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
+
+    def get_output(self, node_name: str) -> Array:
+        """An output, or the derivative at an input, as a view of the program's memory.
+
+        Valid until the next `accept_input` after a `reset`, or the next `run`.
+        """
+        node = self._node(node_name)
+        found = None if (segment := self._segment()) is None else segment.provides.get(node)
+        if found is None:
+            raise DataError(
+                f"could not provide output for network node '{node_name}' "
+                "(it is not expected at this point in the computation)"
+            )
+        return found
+
+    def expected_inputs(self) -> list[str]:
+        """Nodes whose matrices the program waits for now, those given already included."""
+        segment = self._segment()
+        return [] if segment is None else [self.nnet.node_names[n] for n in segment.accepts]
+
+    def available_outputs(self) -> list[str]:
+        """Nodes whose matrices can be taken now."""
+        segment = self._segment()
+        return [] if segment is None else [self.nnet.node_names[n] for n in segment.provides]
+
+    def _segment(self) -> Segment | None:
+        segments = self.program.segments
+        return segments[self._at] if self._at < len(segments) else None
+
+    def _node(self, name: str) -> int:
+        node = self.nnet.node_index(name)
+        if node < 0:
+            raise DataError(f"no node named '{name}' in the network")
+        return node
+
+    # -- running
+
+    def run(self) -> None:
+        """Run until the program waits for its user again: forward at first, then backward.
+
+        Errors get a note that says which command failed.
+        """
+        segment = self._segment()
+        if segment is None:
+            raise ProgramError("the computation has finished already")
+        if self._missing:
+            name = self.nnet.node_names[min(self._missing)]
+            raise DataError(f"cannot run the computation: there is no input for node '{name}'")
+        self._execute(segment)
+        self._at += 1
+        if self._at == len(self.program.segments) and self.program.loop_to is not None:
+            self._at = self.program.loop_to
+        self._wait()
+
+    def _execute_plain(self, segment: Segment) -> None:
+        c = -1
+        try:
+            for c, step in segment.steps:  # noqa: B007 (the error names c)
+                step()
+        except Exception as error:
+            self._explain(error, c)
+            raise
+
+    def _execute_timed(self, segment: Segment) -> None:
+        seconds = self.seconds
+        c = -1
+        try:
+            for c, step in segment.steps:
+                start = time.perf_counter()
+                step()
+                seconds[c] = seconds.get(c, 0.0) + time.perf_counter() - start
+        except Exception as error:
+            self._explain(error, c)
+            raise
+
+    def _execute_debug(self, segment: Segment) -> None:
+        c = -1
+        try:
+            for c, step in segment.steps:
+                before = self._debugger.before(c)
+                start = time.perf_counter()
+                step()
+                elapsed = time.perf_counter() - start
+                self.seconds[c] = self.seconds.get(c, 0.0) + elapsed
+                log(self._debugger.after(c, before, elapsed))
+        except Exception as error:
+            self._explain(error, c)
+            raise
+
+    def _explain(self, error: Exception, c: int) -> None:
+        first = max(0, c - _SHOWN_BEFORE)
+        previous = [command_text(self.computation, self.nnet, i) for i in range(first, c)]
+        lines = [f"while running command {command_text(self.computation, self.nnet, c)}"]
+        error.add_note("\n".join([*lines, "after", *previous] if previous else lines))
+
+    def time_report(self) -> str:
+        """Time by kind of command, largest first, one line each; "" if nothing was measured."""
+        by_name: dict[str, list[float]] = {}
+        for c, seconds in self.seconds.items():
+            name = self.computation.commands[c].NAME.removeprefix("k")
+            by_name.setdefault(name, []).append(seconds)
+        total = sum(self.seconds.values())
+        rows = sorted(((sum(v), len(v), name) for name, v in by_name.items()), reverse=True)
+        return "\n".join(
+            f"{name:24} {count:6d} commands {seconds:10.6f} s {100 * seconds / total:6.1f} %"
+            for seconds, count, name in rows
+        )

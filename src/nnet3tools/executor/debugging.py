@@ -1,0 +1,77 @@
+"""What a command changed, as Kaldi's `--computation.debug=true` logs it."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from nnet3tools import tensor
+from nnet3tools.executor.program import BoundProgram
+from nnet3tools.io.log import log
+from nnet3tools.nnet.components.base import Array, UpdatableComponent
+from nnet3tools.program.command import AccessType
+from nnet3tools.program.commands import Backprop
+from nnet3tools.program.printing import ProgramNames, command_texts, preamble_text
+
+__all__ = ["Debugger", "Magnitudes"]
+
+
+class Magnitudes(NamedTuple):
+    """Root mean squares around one command."""
+
+    written: list[float]
+    """Of the submatrices it writes."""
+    parameters: float | None
+    """Of the parameters it may change."""
+
+
+class Debugger:
+    """Measures what commands write before and after they run."""
+
+    def __init__(self, program: BoundProgram) -> None:
+        self._program = program
+        computation, nnet = program.computation, program.nnet
+        self._texts = command_texts(computation, nnet)
+        self._names = ProgramNames(computation, nnet)
+        self._written = [
+            [a.submatrix for a in command.accesses(computation, nnet) if a.type & AccessType.WRITE]
+            for command in computation.commands
+        ]
+        log(preamble_text(computation, nnet))
+
+    def before(self, c: int) -> Magnitudes:
+        """Measure before command c runs."""
+        binding = self._program.binding
+        return Magnitudes(
+            [root_mean_square(binding.view(c, s)) for s in self._written[c]],
+            self._parameters(c),
+        )
+
+    def after(self, c: int, before: Magnitudes, seconds: float) -> str:
+        """The log line of command c, which has just run."""
+        after = self.before(c)
+        changes = [
+            f"{self._names.submatrix(s)}: {old:g}->{new:g}"
+            for s, old, new in zip(self._written[c], before.written, after.written, strict=True)
+        ]
+        if after.parameters is not None:
+            command = self._program.computation.commands[c]
+            assert isinstance(command, Backprop)
+            name = self._program.nnet.component_names[command.component]
+            changes.append(f"{name}: {before.parameters:g}->{after.parameters:g}")
+        return f"{self._texts[c]}\t|\t{' '.join(changes)} \t|\t time: {seconds:g} secs"
+
+    def _parameters(self, c: int) -> float | None:
+        command = self._program.computation.commands[c]
+        if not isinstance(command, Backprop) or not command.UPDATES:
+            return None
+        component = self._program.nnet.component(command.component)
+        if not isinstance(component, UpdatableComponent):
+            return None
+        size = max(component.num_parameters, 1)
+        return math.sqrt(component.dot_product(component) / size)
+
+
+def root_mean_square(matrix: Array) -> float:
+    """Uncentred standard deviation of a matrix's elements."""
+    return math.sqrt(tensor.dot(matrix, matrix) / matrix.size) if matrix.size else 0.0

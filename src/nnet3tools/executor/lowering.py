@@ -1,0 +1,324 @@
+"""From commands to bound callables: every operand resolved to a view of the arena, once.
+
+One table, command class -> lowering function; a function returns the work to do at each run, or
+None for commands that need none (memory, input and output, markers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import Array, Component, Properties
+from nnet3tools.program.command import Command
+from nnet3tools.program.commands import (
+    AddRowRanges,
+    AddRows,
+    AddRowsMulti,
+    AddToRowsMulti,
+    Backprop,
+    BackpropNoModelUpdate,
+    CompressMatrix,
+    CopyRows,
+    CopyRowsMulti,
+    CopyToRowsMulti,
+    DecompressMatrix,
+    MatrixAdd,
+    MatrixCopy,
+    Propagate,
+    SetConst,
+)
+from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.compress import compress, decompress
+
+if TYPE_CHECKING:
+    from nnet3tools.executor.memory_plan import MemoryPlan
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["Binding", "Step", "lower_command", "lower_moves", "lowers"]
+
+Step = Callable[[], object]
+C = TypeVar("C", bound=Command)
+
+_LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
+
+
+class Binding:
+    """What commands are bound to: a program, its memory, and the networks involved."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        plan: MemoryPlan,
+        arena: Array,
+        nnet: Nnet,
+        nnet_to_update: Nnet | None,
+        nnet_to_store_stats: Nnet | None,
+    ) -> None:
+        self.computation, self.plan, self.arena = computation, plan, arena
+        self.nnet, self.nnet_to_update = nnet, nnet_to_update
+        self.nnet_to_store_stats = nnet_to_store_stats
+        self.memos: dict[int, object] = {}
+        """Memo number -> what Propagate returned, until Backprop takes it."""
+        self._views: dict[tuple[int, int], Array] = {}
+
+    def block(self, index: int) -> Array:
+        """All of a block of the arena, as the matrix it was made for."""
+        block = self.plan.blocks[index]
+        info = self.computation.matrices[block.matrix]
+        start = self.plan.offsets[index]
+        flat = self.arena[start : start + block.num_bytes].view(block.dtype)
+        return flat.reshape(info.num_rows, info.num_cols)
+
+    def view(self, c: int, submatrix: int) -> Array:
+        """A submatrix as command c finds it."""
+        info = self.computation.submatrices[submatrix]
+        block = self.plan.after(c, info.matrix_index)
+        if (found := self._views.get((block, submatrix))) is None:
+            rows = slice(info.row_offset, info.row_offset + info.num_rows)
+            cols = slice(info.col_offset, info.col_offset + info.num_cols)
+            found = self._views[block, submatrix] = self.block(block)[rows, cols]
+        return found
+
+    def optional_view(self, c: int, submatrix: int) -> Array | None:
+        """As `view`; None for submatrix 0."""
+        return self.view(c, submatrix) if submatrix else None
+
+
+def lowers(
+    cls: type[C],
+) -> Callable[[Callable[[Binding, int, C], Step | None]], Callable[[Binding, int, C], Step | None]]:
+    """Decorator: register the lowering of one command class."""
+
+    def register(
+        function: Callable[[Binding, int, C], Step | None],
+    ) -> Callable[[Binding, int, C], Step | None]:
+        _LOWERINGS[cls] = function
+        return function
+
+    return register
+
+
+def lower_command(binding: Binding, c: int) -> Step | None:
+    """The work of command c, bound; None if there is none to do."""
+    command = binding.computation.commands[c]
+    function = _LOWERINGS.get(type(command))
+    return None if function is None else function(binding, c, command)
+
+
+def lower_moves(binding: Binding) -> list[Step]:
+    """What the goto of a looped program carries over: all sources are saved, then all are put."""
+    pairs = [(binding.block(m.source), binding.block(m.dest)) for m in binding.plan.moves]
+    if not pairs:
+        return []
+    overwritten = {m.dest for m in binding.plan.moves}
+    steps: list[Step] = []
+    if overwritten.isdisjoint(m.source for m in binding.plan.moves):
+        steps += [tensor.copy.bind(dest, source) for source, dest in pairs]
+        return steps
+    saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
+    steps += [tensor.copy.bind(s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
+    steps += [tensor.copy.bind(dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
+    return steps
+
+
+def _in_turn(*steps: Step) -> Step:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def _then_scale(step: Step, dest: Array, alpha: float) -> Step:
+    return step if alpha == 1.0 else _in_turn(step, tensor.scale.bind(dest, alpha))
+
+
+# -- components
+
+
+@lowers(Propagate)
+def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
+    component = binding.nnet.component(command.component)
+    indexes = binding.computation.component_precomputed_indexes[command.precomputed].data
+    in_value = binding.optional_view(c, command.input)
+    out_value = binding.view(c, command.output)
+    stats = _stats_component(binding, command)
+    if stats is None and not command.memo:
+        return partial(component.propagate, indexes, in_value, out_value)
+    # In place the input is gone by now: statistics get none.
+    seen = None if command.input == command.output else in_value
+    memos, memo_number = binding.memos, command.memo
+
+    def propagate() -> None:
+        memo = component.propagate(indexes, in_value, out_value)
+        if stats is not None:
+            stats.store_stats(seen, out_value, memo)
+        if memo_number:
+            memos[memo_number] = memo
+
+    return propagate
+
+
+def _stats_component(binding: Binding, command: Propagate) -> Component | None:
+    if not command.store_stats or binding.nnet_to_store_stats is None:
+        return None
+    return binding.nnet_to_store_stats.component(command.component)
+
+
+@lowers(BackpropNoModelUpdate)
+@lowers(Backprop)
+def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
+    component = binding.nnet.component(command.component)
+    args = (
+        binding.nnet.component_names[command.component],
+        binding.computation.component_precomputed_indexes[command.precomputed].data,
+        binding.optional_view(c, command.in_value),
+        binding.optional_view(c, command.out_value),
+        binding.view(c, command.out_deriv),
+    )
+    to_update = _component_to_update(binding, command)
+    in_deriv = binding.optional_view(c, command.in_deriv)
+    if not command.memo:
+        return partial(component.backprop, *args, None, to_update, in_deriv)
+    memos, memo_number = binding.memos, command.memo
+
+    def backprop() -> None:
+        component.backprop(*args, memos.pop(memo_number), to_update, in_deriv)
+
+    return backprop
+
+
+def _component_to_update(binding: Binding, command: Backprop) -> Component | None:
+    if not command.UPDATES:
+        return None
+    properties = binding.nnet.component(command.component).properties
+    if not properties & Properties.UPDATABLE:
+        # Some components without parameters store statistics in backprop.
+        nnet = binding.nnet_to_store_stats
+    elif binding.computation.need_model_derivative:
+        if binding.nnet_to_update is None:
+            raise ProgramError(
+                "the program computes a model derivative: a network for it is needed"
+            )
+        nnet = binding.nnet_to_update
+    else:
+        nnet = None
+    return None if nnet is None else nnet.component(command.component)
+
+
+# -- matrices
+
+
+@lowers(SetConst)
+def _set_const(binding: Binding, c: int, command: SetConst) -> Step:
+    return tensor.fill.bind(binding.view(c, command.submatrix), command.value)
+
+
+@lowers(MatrixCopy)
+def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
+    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+    submatrices = binding.computation.submatrices
+    if submatrices[command.dest] == submatrices[command.src]:
+        return tensor.scale.bind(dest, command.alpha)
+    return _then_scale(tensor.copy.bind(dest, src), dest, command.alpha)
+
+
+@lowers(MatrixAdd)
+def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
+    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+    return tensor.add.bind(dest, src, command.alpha)
+
+
+# -- rows
+
+
+@lowers(CopyRows)
+def _copy_rows(binding: Binding, c: int, command: CopyRows) -> Step:
+    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+    rows = binding.computation.indexes[command.indexes]
+    return _then_scale(tensor.copy_rows.bind(dest, src, rows), dest, command.alpha)
+
+
+@lowers(AddRows)
+def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
+    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+    rows = binding.computation.indexes[command.indexes]
+    return tensor.add_rows.bind(dest, src, rows, command.alpha)
+
+
+def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], Array, Array]:
+    """Of a Multi command: the submatrices, and for each row which of them and which row of it."""
+    pairs = binding.computation.indexes_multi[indexes_multi]
+    distinct, which = np.unique(pairs[:, 0], return_inverse=True)
+    missing = int((distinct < 0).sum())  # -1, where present, sorts first
+    views = [binding.view(c, s) for s in distinct[missing:].tolist()]
+    return views, (which - missing).astype(np.int32), np.ascontiguousarray(pairs[:, 1])
+
+
+@lowers(CopyRowsMulti)
+def _copy_rows_multi(binding: Binding, c: int, command: CopyRowsMulti) -> Step:
+    dest = binding.view(c, command.dest)
+    step = tensor.copy_rows_multi.bind(dest, *_listed(binding, c, command.indexes_multi))
+    return _then_scale(step, dest, command.alpha)
+
+
+@lowers(AddRowsMulti)
+def _add_rows_multi(binding: Binding, c: int, command: AddRowsMulti) -> Step:
+    listed = _listed(binding, c, command.indexes_multi)
+    return tensor.add_rows_multi.bind(binding.view(c, command.dest), *listed, command.alpha)
+
+
+@lowers(CopyToRowsMulti)
+def _copy_to_rows_multi(binding: Binding, c: int, command: CopyToRowsMulti) -> Step:
+    listed = _listed(binding, c, command.indexes_multi)
+    return tensor.copy_to_rows_multi.bind(binding.view(c, command.src), *listed)
+
+
+@lowers(AddToRowsMulti)
+def _add_to_rows_multi(binding: Binding, c: int, command: AddToRowsMulti) -> Step:
+    listed = _listed(binding, c, command.indexes_multi)
+    return tensor.add_to_rows_multi.bind(binding.view(c, command.src), *listed, command.alpha)
+
+
+@lowers(AddRowRanges)
+def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
+    dest, src = binding.view(c, command.dest), binding.view(c, command.src)
+    ranges = binding.computation.indexes_ranges[command.indexes_ranges]
+    return tensor.add_row_ranges.bind(dest, src, ranges, command.alpha)
+
+
+# -- compression
+
+
+def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] | None:
+    """The matrix before and after the command; None where the plan does not obey it."""
+    matrix = binding.computation.matrix_of(submatrix)
+    before, after = binding.plan.before(c, matrix), binding.plan.after(c, matrix)
+    return None if before == after else (binding.block(before), binding.block(after))
+
+
+@lowers(CompressMatrix)
+def _compress(binding: Binding, c: int, command: CompressMatrix) -> Step | None:
+    if (found := _recoding(binding, c, command.submatrix)) is None:
+        return None
+    return compress.bind(found[1], found[0], command.range, command.truncate)
+
+
+@lowers(DecompressMatrix)
+def _decompress(binding: Binding, c: int, command: DecompressMatrix) -> Step | None:
+    if (found := _recoding(binding, c, command.submatrix)) is None:
+        return None
+    matrix = binding.computation.matrix_of(command.submatrix)
+    compressed = next(
+        other
+        for other in reversed(binding.computation.commands[:c])
+        if isinstance(other, CompressMatrix)
+        and binding.computation.matrix_of(other.submatrix) == matrix
+    )
+    return decompress.bind(found[1], found[0], compressed.range)

@@ -1,0 +1,37 @@
+"""Matrices kept as small integers between forward and backward computation.
+
+The formats are those of Kaldi's CuCompressedMatrix (cudamatrix/cu-compressed-matrix.h).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["compress", "decompress"]
+
+_TYPES = ("int8", "uint8", "int16", "uint16")
+
+
+@operator(types=_TYPES)
+def compress(out: Array, src: Array, value_range: float, truncate: bool = True) -> None:
+    """Round src to multiples of value_range / (largest number of out's type), in out.
+
+    Range 0 keeps the sign alone (0 or 1 in unsigned types). Without `truncate` the caller promises
+    that no value is outside the range.
+    """
+    info = np.iinfo(out.dtype)
+    if value_range == 0.0:
+        out[...] = np.clip(np.sign(src), info.min, info.max)
+    else:
+        scaled = np.rint(np.float64(src) * (info.max / value_range))
+        out[...] = np.clip(scaled, info.min, info.max)
+
+
+@operator()
+def decompress(out: Array, src: Array, value_range: float) -> None:
+    """The values that `compress` with this range kept in src."""
+    scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
+    out[...] = np.float64(src) * scale
