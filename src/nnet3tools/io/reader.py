@@ -79,10 +79,18 @@ class Reader(InputBuffer):
         """A 64-bit integer."""
         return self._read_int(8, "<q")
 
-    def _read_int(self, size: int, code: str) -> int:
+    def read_size(self) -> int:
+        """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
+        start = self.offset
+        value = self._read_int(8, "<q", size_byte=256 - 8)
+        if value < 0:
+            raise self.error(f"expected a count, found {value}", start)
+        return value
+
+    def _read_int(self, size: int, code: str, size_byte: int = 0) -> int:
         what = f"an int{8 * size}"
         if self.binary:
-            self._expect_size((size,), what)
+            self._expect_size((size_byte or size,), what)
             self._need(size, what)
             (value,) = struct.unpack_from(code, self._buffer, self._at)
             self._at += size

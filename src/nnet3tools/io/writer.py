@@ -59,6 +59,10 @@ class Writer:
         """A 64-bit integer."""
         self.write_bytes(struct.pack("<bq", 8, value) if self.binary else b"%d " % value)
 
+    def write_size(self, value: int) -> None:
+        """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
+        self.write_bytes(struct.pack("<bQ", -8, value) if self.binary else b"%d " % value)
+
     def write_float(self, value: float) -> None:
         """A number as float32."""
         single = float(np.float32(value))
