@@ -26,6 +26,18 @@ __all__ = [
 ]
 
 FAMILIES: tuple[str, ...] = (
+    "affine",
+    "batchnorm",
+    "dropout",
+    "fixed",
+    "groups",
+    "linear",
+    "nonlinearities",
+    "noop",
+    "normalize",
+    "per_element",
+    "scale_offset",
+    "softmax",
     "tdnn",
     "time_height_convolution",
 )

@@ -1,0 +1,200 @@
+"""Element-wise nonlinearities with self-repair: rectified linear, sigmoid, tanh.
+
+Self-repair adds a small term to the derivative of those dimensions that are saturated on average,
+pushing their inputs back; formulas and thresholds: Kaldi's nnet-simple-component.cc.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.common import as_blocks, rand_uniform
+from nnet3tools.nnet.components.nonlinear import (
+    REPAIR_PROBABILITY,
+    UNSET_THRESHOLD,
+    NonlinearComponent,
+)
+from nnet3tools.nnet.components.registry import register
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.config import ConfigLine
+
+__all__ = ["RectifiedLinearComponent", "SigmoidComponent", "TanhComponent"]
+
+_rectify = tensor.element("_1 = max(_2, 0)")
+_rectify_backprop = tensor.element("_1 = where(_2 > 0, _3, 0)")
+_sigmoid = tensor.element("_1 = sigmoid(_2)")
+_sigmoid_backprop = tensor.element("_1 = _3 * _2 * (1 - _2)")
+_tanh = tensor.element("_1 = tanh(_2)")
+_tanh_backprop = tensor.element("_1 = _3 * (1 - _2 * _2)")
+
+_mean_rows = tensor.aggregate("_1", "mean", axis=0)
+_num_nonzero = tensor.aggregate("abs(_1)", "sum", axis=None)
+# +1 where a unit is dead (its mean derivative is low), -1 where it never cuts, 0 if it is well
+_relu_state = tensor.element("_1 = 1 - where(_2 > _3, 1, 0) - where(_2 > _4, 1, 0)")
+_is_saturated = tensor.element("_1 = where(_2 < _3, 1, 0)")
+_add_rows = tensor.element("_1 += _2 * _3")
+_repair_sigmoid = tensor.element("_1 += _4 * _3 * (1 - 2 * _2)")
+_repair_tanh = tensor.element("_1 -= _4 * _3 * _2")
+
+
+class _SelfRepairing(NonlinearComponent):
+    """The course of backprop that the three have in common."""
+
+    @property
+    def properties(self) -> Properties:
+        return (
+            Properties.SIMPLE
+            | Properties.BACKPROP_NEEDS_OUTPUT
+            | Properties.PROPAGATE_IN_PLACE
+            | Properties.STORES_STATS
+        )
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        if in_deriv is None:
+            return
+        assert out_value is not None
+        self._backprop(in_deriv, out_value, out_deriv)
+        if to_update is not None:
+            assert isinstance(to_update, _SelfRepairing)
+            self._repair_gradients(out_value, in_deriv, to_update)
+            to_update.store_backprop_stats(out_deriv)
+
+    def check_self_repair(self, line: ConfigLine) -> None:
+        if self.self_repair_scale != 0.0 and not 0.0 < self.self_repair_scale < 0.1:
+            raise line.error(
+                f"self-repair-scale must be in (0, 0.1) or 0, found {self.self_repair_scale:g}"
+            )
+
+    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+        raise NotImplementedError
+
+    def _repair_gradients(
+        self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
+    ) -> None:
+        raise NotImplementedError
+
+    def _may_repair(self) -> bool:
+        """Whether there are options and statistics for self-repair."""
+        return self.self_repair_scale != 0.0 and self.count != 0.0 and self.deriv_sum is not None
+
+    def _threshold(self, configured: float, default: float) -> float:
+        """The threshold on sums over `count` rows."""
+        return (default if configured == UNSET_THRESHOLD else configured) * self.count
+
+    def _repair_scale(self) -> float:
+        return self.self_repair_scale / REPAIR_PROBABILITY
+
+
+@register
+class RectifiedLinearComponent(_SelfRepairing):
+    """y = max(x, 0)."""
+
+    sum_derivatives = tensor.aggregate("where(_1 > 0, 1, 0)", "sum", axis=0)
+
+    @property
+    def properties(self) -> Properties:
+        blocks = self.block_dim != self.dim
+        return super().properties | (Properties.INPUT_CONTIGUOUS if blocks else Properties(0))
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        _rectify(out_value, in_value)
+        return None
+
+    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+        _rectify_backprop(in_deriv, out_value, out_deriv)
+
+    def _repair_gradients(
+        self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
+    ) -> None:
+        """Raise the inputs of dead units, lower those of units that are always on."""
+        if not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY:
+            return
+        assert self.deriv_sum is not None
+        to_update.num_dims_processed += self.block_dim
+        lower = self._threshold(self.self_repair_lower_threshold, 0.05)
+        upper = self._threshold(self.self_repair_upper_threshold, 0.95)
+        with (
+            tensor.scratch((self.block_dim,), like=in_deriv) as state,
+            tensor.scratch((self.block_dim,), like=in_deriv) as deriv,
+        ):
+            _mean_rows(deriv, self.deriv_sum.reshape(-1, self.block_dim))
+            _relu_state(state, deriv, lower, upper)
+            to_update.num_dims_self_repaired += _num_nonzero(state)
+            _add_rows(as_blocks(in_deriv, self.block_dim), state, self._repair_scale())
+
+
+class _TwoSided(_SelfRepairing):
+    """Sigmoid and tanh: units whose mean derivative is low are drawn towards their middle."""
+
+    default_lower_threshold: float
+    repair: object
+
+    def check_self_repair(self, line: ConfigLine) -> None:
+        super().check_self_repair(line)
+        if self.self_repair_upper_threshold != UNSET_THRESHOLD and self.self_repair_scale != 0.0:
+            raise line.error(
+                f"self-repair-upper-threshold does nothing in {self.type_name}: leave it out"
+            )
+
+    def _repair_gradients(
+        self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
+    ) -> None:
+        to_update.num_dims_processed += self.dim
+        if not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY:
+            return
+        lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
+        with tensor.scratch((self.dim,), like=in_deriv) as saturated:
+            _is_saturated(saturated, self.deriv_sum, lower)
+            to_update.num_dims_self_repaired += _num_nonzero(saturated)
+            type(self).repair(in_deriv, out_value, saturated, self._repair_scale())  # type: ignore[operator]
+
+
+@register
+class SigmoidComponent(_TwoSided):
+    """y = 1 / (1 + exp(-x)); its derivative is at most 0.25."""
+
+    sum_derivatives = tensor.aggregate("_1 * (1 - _1)", "sum", axis=0)
+    default_lower_threshold = 0.05
+    repair = _repair_sigmoid
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        _sigmoid(out_value, in_value)
+        return None
+
+    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+        _sigmoid_backprop(in_deriv, out_value, out_deriv)
+
+
+@register
+class TanhComponent(_TwoSided):
+    """y = tanh(x); its derivative is at most 1."""
+
+    sum_derivatives = tensor.aggregate("1 - _1 * _1", "sum", axis=0)
+    default_lower_threshold = 0.2
+    repair = _repair_tanh
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        _tanh(out_value, in_value)
+        return None
+
+    def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+        _tanh_backprop(in_deriv, out_value, out_deriv)

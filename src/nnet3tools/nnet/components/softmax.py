@@ -1,0 +1,92 @@
+"""Softmax and log-softmax over the columns of each row.
+
+Formulas: Kaldi's nnet-simple-component.cc.
+"""
+
+from __future__ import annotations
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.nonlinear import NonlinearComponent
+from nnet3tools.nnet.components.registry import register
+
+__all__ = ["LogSoftmaxComponent", "SoftmaxComponent"]
+
+_floor = tensor.element("_1 = max(_1, 1e-20)")
+
+
+@register
+class SoftmaxComponent(NonlinearComponent):
+    """y_i = exp(x_i) / sum_j exp(x_j), floored to 1e-20 so that its log is finite."""
+
+    @property
+    def properties(self) -> Properties:
+        return (
+            Properties.SIMPLE
+            | Properties.PROPAGATE_IN_PLACE
+            | Properties.BACKPROP_IN_PLACE
+            | Properties.BACKPROP_NEEDS_OUTPUT
+            | Properties.STORES_STATS
+        )
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        tensor.softmax(out_value, in_value)
+        _floor(out_value)
+        return None
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        if to_update is not None:  # first, for in_deriv may be out_deriv
+            assert isinstance(to_update, SoftmaxComponent)
+            to_update.store_backprop_stats(out_deriv)
+        if in_deriv is not None:
+            tensor.softmax_backprop(in_deriv, out_value, out_deriv)
+
+    def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
+        self.sum_stats(out_value)
+
+
+@register
+class LogSoftmaxComponent(NonlinearComponent):
+    """y_i = x_i - log sum_j exp(x_j). Kaldi keeps no statistics of its values."""
+
+    @property
+    def properties(self) -> Properties:
+        return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        tensor.log_softmax(out_value, in_value)
+        return None
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        if to_update is not None:
+            assert isinstance(to_update, LogSoftmaxComponent)
+            to_update.store_backprop_stats(out_deriv)
+        if in_deriv is not None:
+            tensor.log_softmax_backprop(in_deriv, out_value, out_deriv)
+
+    def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
+        pass
