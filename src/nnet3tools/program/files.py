@@ -18,7 +18,7 @@ from nnet3tools.io.index_vector import (
     write_index_vector,
 )
 from nnet3tools.nnet.components.registry import read_precomputed_indexes
-from nnet3tools.program.command import COMMANDS, Command
+from nnet3tools.program.commands import COMMANDS, Command
 from nnet3tools.program.computation import (
     Computation,
     MatrixDebugInfo,
