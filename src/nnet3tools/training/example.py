@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
     compress,
     read_general_matrix,
     write_general_matrix,
 )
+from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import IndexArray, make_indexes
@@ -65,9 +65,8 @@ class NnetIo:
         reader.expect_token("</NnetIo>")
         num_rows = features.shape[0]
         if num_rows != len(indexes):
-            raise DataError(
-                f"{reader.name}: '{name}' of an example has {num_rows} rows of features for "
-                f"{len(indexes)} indexes"
+            raise reader.error(
+                f"'{name}' of an example has {num_rows} rows of features for {len(indexes)} indexes"
             )
         return cls(name, indexes, features)
 
@@ -94,7 +93,7 @@ class NnetExample:
         reader.expect_token("<NumIo>")
         num_io = reader.read_int32()
         if not 0 < num_io <= _MAX_NUM_IO:
-            raise DataError(f"{reader.name}: an example cannot have {num_io} inputs and outputs")
+            raise reader.error(f"an example cannot have {num_io} inputs and outputs")
         example = cls([NnetIo.read(reader) for _ in range(num_io)])
         reader.expect_token("</Nnet3Eg>")
         return example
@@ -109,19 +108,9 @@ class NnetExample:
         return max(len(io.indexes) for io in self.io)
 
 
-class _ExampleHolder:
-    """Tables of examples."""
-
-    name = "nnet3 example"
-
-    def read(self, reader: Reader) -> NnetExample:
-        return NnetExample.read(reader)
-
-    def write(self, writer: Writer, value: NnetExample) -> None:
-        value.write(writer)
-
-
-EXAMPLE = _ExampleHolder()
+EXAMPLE: Holder[NnetExample] = Holder(
+    "an example", NnetExample.read, lambda writer, example: example.write(writer)
+)
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
 
 

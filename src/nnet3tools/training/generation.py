@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -132,18 +132,25 @@ def require_finite(features: GeneralMatrix, what: str) -> None:
         raise DataError(f"{what} hold {features[row, col]:g} in row {row}, column {col}")
 
 
+class MatrixTable(Protocol):
+    """Matrices by key: a dict, or a RandomAccessTableReader."""
+
+    def get(self, key: str) -> np.ndarray | None:
+        """The matrix, or None if the key is missing."""
+
+
 class IvectorSource:
     """Online iVectors of utterances, one every `period` frames, to be drawn for each chunk."""
 
-    def __init__(self, matrices: Mapping[str, np.ndarray], period: int, tolerance: int) -> None:
+    def __init__(self, matrices: MatrixTable, period: int, tolerance: int) -> None:
         self._matrices, self._period, self._tolerance = matrices, period, tolerance
 
     def find(self, utterance: str, num_frames: int) -> np.ndarray | None:
         """The iVectors of an utterance; None, with a warning, if missing or of wrong length."""
-        if utterance not in self._matrices:
+        ivectors = self._matrices.get(utterance)
+        if ivectors is None:
             log.warning(f"No iVectors for utterance {utterance}")
             return None
-        ivectors = self._matrices[utterance]
         if len(ivectors) == 0 or abs(num_frames - len(ivectors) * self._period) > self._tolerance:
             log.warning(
                 f"Length difference between feats {num_frames} and iVectors {len(ivectors)} "
