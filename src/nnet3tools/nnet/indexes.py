@@ -21,6 +21,7 @@ __all__ = [
     "find_sorted",
     "make_indexes",
     "pack",
+    "shift_time",
     "sort_order",
     "unpack",
 ]
@@ -77,6 +78,19 @@ def unpack(keys: KeyArray) -> IndexArray:
     biased_t = keys >> (_N_BITS + _X_BITS)
     out[:, 1] = np.where(biased_t == 0, NO_TIME, biased_t - _T_BIAS)
     return out
+
+
+def shift_time(keys: KeyArray, offset: int) -> KeyArray:
+    """Keys of the same indexes `offset` frames later; those that have no time stay as they are."""
+    if offset == 0 or len(keys) == 0:
+        return keys
+    shift = _N_BITS + _X_BITS
+    first, last = int(keys.min()) >> shift, int(keys.max()) >> shift
+    if first > 0 and 0 < first + offset and last + offset < 1 << _T_BITS:
+        return keys + (offset << shift)
+    indexes = unpack(keys).astype(np.int64)
+    indexes[indexes[:, 1] != NO_TIME, 1] += offset
+    return pack(indexes)
 
 
 def sort_order(indexes: IndexArray) -> NDArray[np.intp]:

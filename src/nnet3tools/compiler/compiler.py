@@ -1,0 +1,255 @@
+"""From a request to an unoptimized program (Kaldi's Compiler, nnet-compile.cc).
+
+The program allocates and zeroes all matrices, runs forward step by step, then, after a marker,
+backward through the steps that have derivatives, and deallocates what nobody asked for. Its
+commands and numbering are Kaldi's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.compiler.descriptors import DescriptorCompiler
+from nnet3tools.compiler.io_order import consolidate_io
+from nnet3tools.compiler.node_facts import NodeFacts, node_facts
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.compiler.step_info import StepInfo, create_step_infos
+from nnet3tools.errors import RequestError
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.explain import explain_uncomputable
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.steps import compute_steps
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.program.commands import (
+    AcceptInput,
+    AllocMatrix,
+    Backprop,
+    Command,
+    DeallocMatrix,
+    NoOperationMarker,
+    NoOperationPermanent,
+    Propagate,
+    ProvideOutput,
+    SetConst,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo, PrecomputedInfo
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["Compiler", "compile_computation"]
+
+
+def compile_computation(
+    nnet: Nnet,
+    requests: ComputationRequest | Sequence[ComputationRequest],
+    options: CompilerOptions | None = None,
+) -> Computation:
+    """The unoptimized program for one request, or for several as segments of one program.
+
+    Raises RequestError if the network cannot do it, naming an output row and what it lacks.
+    """
+    if isinstance(requests, ComputationRequest):
+        requests = [requests]
+    return Compiler(nnet).compile(list(requests), options or CompilerOptions())
+
+
+class Compiler:
+    """Compiles requests for one network, whose structure must not change meanwhile."""
+
+    def __init__(self, nnet: Nnet) -> None:
+        self.nnet = nnet
+        self.plan = NetworkPlan(nnet)
+        self._facts = [node_facts(nnet, node) for node in range(nnet.num_nodes)]
+
+    def compile(self, requests: list[ComputationRequest], options: CompilerOptions) -> Computation:
+        """See compile_computation."""
+        _check_segments(requests)
+        builder = GraphBuilder(self.plan)
+        for request in requests:
+            builder.compute(request)
+            if problem := explain_uncomputable(builder, request):
+                raise RequestError(problem)
+            builder.prune()
+        steps = compute_steps(self.plan, builder.graph, requests)
+        computation = Computation(need_model_derivative=requests[0].need_model_derivative)
+        infos = create_step_infos(
+            self.nnet, builder.graph, steps, requests, self._facts, computation
+        )
+        _Emitter(self.nnet, self._facts, requests, infos, computation).emit()
+        consolidate_io(computation)
+        if options.output_debug_info:
+            _add_debug_info(infos, computation)
+        return computation
+
+
+def _check_segments(requests: Sequence[ComputationRequest]) -> None:
+    if not requests:
+        raise RequestError("no computation request given")
+    if len(requests) == 1:
+        return
+    for request in requests:
+        if request.need_model_derivative:
+            raise RequestError("a program of several segments cannot compute model derivatives")
+        if request.store_component_stats != requests[0].store_component_stats:
+            raise RequestError("all segments must agree on whether statistics are stored")
+
+
+class _Emitter:
+    """Writes the commands of one program."""
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        facts: Sequence[NodeFacts],
+        requests: Sequence[ComputationRequest],
+        infos: Sequence[StepInfo],
+        computation: Computation,
+    ) -> None:
+        self._nnet, self._facts, self._requests = nnet, facts, requests
+        self._infos, self._computation = infos, computation
+        self._descriptors = DescriptorCompiler(infos, computation)
+
+    def emit(self) -> None:
+        """Write all commands."""
+        computation, infos = self._computation, self._infos
+        whole = computation.whole_submatrices()
+        given, kept = self._matrices_of_user()
+        commands = computation.commands
+        for submatrix in whole[1:]:
+            if computation.matrix_of(submatrix) not in given:
+                commands += (AllocMatrix(submatrix), SetConst(submatrix, 0.0))
+        for number, info in enumerate(infos):
+            if info.facts.component is not None and not info.step.is_input:
+                self._precompute(number, info)
+        for number, info in enumerate(infos):
+            commands += self._forward(number, info)
+            if number + 1 < len(infos) and infos[number + 1].step.segment != info.step.segment:
+                commands.append(NoOperationMarker())
+        commands.append(NoOperationMarker())
+        for number in range(len(infos) - 1, -1, -1):
+            if infos[number].deriv:
+                commands += self._backward(number, infos[number])
+        for submatrix in whole[1:]:
+            if computation.matrix_of(submatrix) not in kept:
+                commands.append(DeallocMatrix(submatrix))
+
+    def _matrices_of_user(self) -> tuple[set[int], set[int]]:
+        """Matrices that the user supplies, and those that the user takes at the end."""
+        given, kept = set(), set()
+        matrix_of = self._computation.matrix_of
+        for info in self._infos:
+            if info.step.is_input:
+                given.add(matrix_of(info.value))
+                if info.deriv and self._input_has_deriv(info):
+                    kept.add(matrix_of(info.deriv))
+            elif self._nnet.is_output(info.step.node):
+                kept.add(matrix_of(info.value))
+                if info.deriv:
+                    given.add(matrix_of(info.deriv))
+        return given, kept
+
+    def _input_has_deriv(self, info: StepInfo) -> bool:
+        request = self._requests[info.step.segment]
+        spec = request.find_input(self._nnet.node_names[info.step.node])
+        return spec is not None and spec.has_deriv
+
+    def _precompute(self, number: int, info: StepInfo) -> None:
+        """Precomputed indexes of a component that is not simple."""
+        component = info.facts.component
+        if component is None or info.facts.properties & Properties.SIMPLE:
+            return
+        inputs, outputs = self._infos[number - 1].step.indexes, info.step.indexes
+        need_backprop = self._requests[info.step.segment].needs_derivatives
+        data = component.precompute_indexes(inputs, outputs, need_backprop)
+        if data is None:
+            return
+        if not (_ends_with_n1(inputs) and _ends_with_n1(outputs)):
+            inputs = outputs = np.empty((0, 3), np.int32)
+        table = self._computation.component_precomputed_indexes
+        info.precomputed = len(table)
+        table.append(PrecomputedInfo(data, inputs, outputs))
+
+    def _next_is_input(self, number: int) -> bool:
+        return number + 1 < len(self._infos) and self._infos[number + 1].step.is_input
+
+    def _forward(self, number: int, info: StepInfo) -> Iterator[Command]:
+        node = info.step.node
+        if info.step.is_input:
+            yield AcceptInput(info.value, node)
+            if not self._next_is_input(number):
+                # The forward block must not be empty even if nothing is computed.
+                yield NoOperationPermanent()
+        elif info.facts.component is not None:
+            yield self._propagate(number, info)
+        elif info.value_parts:
+            yield from self._descriptors.forward(info)
+            if self._nnet.is_output(node):
+                yield ProvideOutput(info.value, node)
+
+    def _propagate(self, number: int, info: StepInfo) -> Command:
+        properties = info.facts.properties
+        return Propagate(
+            self._component_index(info),
+            info.precomputed,
+            self._infos[number - 1].value,
+            info.value,
+            number if info.deriv and properties & Properties.USES_MEMO else 0,
+            self._requests[0].store_component_stats and bool(properties & Properties.STORES_STATS),
+        )
+
+    def _component_index(self, info: StepInfo) -> int:
+        return self._nnet.nodes[info.step.node].component_index  # type: ignore[union-attr]
+
+    def _backward(self, number: int, info: StepInfo) -> Iterator[Command]:
+        node = info.step.node
+        if info.step.is_input:
+            yield ProvideOutput(info.deriv, node)
+            if not self._next_is_input(number):
+                yield NoOperationPermanent()
+        elif info.facts.component is not None:
+            yield self._backprop(number, info)
+        elif info.deriv_parts:
+            if self._nnet.is_output(node):
+                yield AcceptInput(info.deriv, node)
+            yield from self._descriptors.backward(info)
+
+    def _backprop(self, number: int, info: StepInfo) -> Command:
+        properties, source = info.facts.properties, self._infos[number - 1]
+        return Backprop(
+            self._component_index(info),
+            info.precomputed,
+            source.value if properties & Properties.BACKPROP_NEEDS_INPUT else 0,
+            info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT else 0,
+            info.deriv,
+            source.deriv,
+            number if properties & Properties.USES_MEMO else 0,
+        )
+
+
+def _ends_with_n1(indexes: IndexArray) -> bool:
+    """Whether shortcut compilation may be going on, which will ask for these indexes."""
+    return len(indexes) > 0 and int(indexes[-1, 0]) == 1
+
+
+def _add_debug_info(infos: Sequence[StepInfo], computation: Computation) -> None:
+    """Say of each matrix which cindexes its rows are about."""
+    none = MatrixDebugInfo(False, np.empty(0, np.int32), np.empty((0, 3), np.int32))
+    debug = [none] * len(computation.matrices)
+    for info in infos:
+        if info.value == 0 or not computation.is_whole_matrix(info.value):
+            continue
+        matrix = computation.matrix_of(info.value)
+        if len(debug[matrix].nodes):
+            continue  # a dim-range of all columns is another name for a matrix seen already
+        nodes = np.full(len(info.step.ids), info.step.node, np.int32)
+        debug[matrix] = MatrixDebugInfo(False, nodes, info.step.indexes)
+        if info.deriv and computation.is_whole_matrix(info.deriv):
+            deriv = MatrixDebugInfo(True, nodes, info.step.indexes)
+            debug[computation.matrix_of(info.deriv)] = deriv
+    computation.matrix_debug_info = debug

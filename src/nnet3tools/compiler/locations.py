@@ -1,0 +1,170 @@
+"""Splitting a sum of rows into columns, each of which is one command.
+
+A location is a (submatrix, row) pair. "Rows i of the output is the sum of these locations" is a
+pair of arrays (rows, terms), submatrices and rows, padded at the end of each row with -1. It is
+split into columns, one location (or none, -1) a row, so that as many columns as possible draw on
+one submatrix only; for the backward direction also so that no two rows of a column that go to the
+same place collide (Kaldi's SplitLocations and SplitLocationsBackward, nnet-compile-utils.cc).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.nnet.indexes import BoolArray, IntArray
+
+__all__ = ["Column", "push_left", "row_runs", "split_backward", "split_locations"]
+
+
+class Column(NamedTuple):
+    """One location a row of the output."""
+
+    submatrix: int
+    """The submatrix of all its locations; 0 if there are several."""
+    submatrices: IntArray
+    """(rows,); -1 for no location."""
+    rows: IntArray
+    """(rows,); -1 for no location."""
+
+
+def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Move the -1 padding to the end of each row, and drop columns that are padding only."""
+    present = submatrices >= 0
+    if not present.all():
+        order = np.argsort(~present, axis=1, kind="stable")
+        submatrices = np.take_along_axis(submatrices, order, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
+        width = int(present.sum(axis=1).max(initial=0))
+        submatrices, rows = submatrices[:, :width], rows[:, :width]
+    return submatrices, rows
+
+
+def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
+    """Split a sum of rows, (rows, terms), into columns; the padding must be at the end of rows."""
+    num_rows, width = submatrices.shape
+    if num_rows == 0 or width == 0:
+        return []
+    constant = (submatrices == submatrices[:1]).all(axis=0).tolist()
+    first = submatrices[0].tolist()
+    if width == 1:
+        if constant[0] and first[0] >= 0:
+            return [Column(first[0], submatrices[:, 0], rows[:, 0])]
+        return [_column(submatrices[:, 0], rows[:, 0])]
+    if all(constant) and len(set(first)) == width and -1 not in first:
+        # Every submatrix has a column of its own already. Kaldi lists them in the order of a hash
+        # table, which for a few small numbers is the reverse of that in which they were met.
+        return [Column(first[i], submatrices[:, i], rows[:, i]) for i in range(width - 1, -1, -1)]
+    frequent = _frequent_submatrices(submatrices, num_rows // 2)
+    if not frequent:
+        return [_column(submatrices[:, i], rows[:, i]) for i in range(width)]
+    columns = []
+    left = submatrices.copy()
+    for submatrix in frequent:
+        hit = submatrices == submatrix
+        has, at = hit.any(axis=1), hit.argmax(axis=1)
+        of_column = np.where(has, np.take_along_axis(rows, at[:, None], axis=1)[:, 0], -1)
+        columns.append(
+            Column(submatrix, np.where(has, np.int32(submatrix), np.int32(-1)), of_column)
+        )
+        left[np.flatnonzero(has), at[has]] = -1
+    return columns + split_locations(*push_left(left, rows))
+
+
+def _frequent_submatrices(submatrices: IntArray, cutoff: int) -> list[int]:
+    """Submatrices that occur more often than the cutoff, the last met (row by row) first."""
+    flat = submatrices.ravel()
+    flat = flat[flat >= 0]
+    values, first, counts = np.unique(flat, return_index=True, return_counts=True)
+    frequent = counts > cutoff
+    order = np.argsort(-first[frequent], kind="stable")
+    return values[frequent][order].tolist()
+
+
+def _column(submatrices: IntArray, rows: IntArray) -> Column:
+    largest = int(submatrices.max(initial=-1))
+    single = bool(((submatrices == largest) | (submatrices == -1)).all())
+    return Column(largest if single else 0, submatrices, rows)
+
+
+def split_backward(submatrices: IntArray, rows: IntArray) -> list[Column]:
+    """Split as split_locations, then so that each column can be reversed.
+
+    In a column of one submatrix all rows with the same location are neighbours (but for rows
+    without any); in a column of several submatrices no location is repeated.
+    """
+    columns = []
+    for column in split_locations(submatrices, rows):
+        if column.submatrix == -1:
+            continue
+        if column.submatrix > 0:
+            occurrence = _run_number(column.rows)
+        else:
+            codes = column.submatrices.astype(np.int64) << 32 | column.rows
+            codes[column.submatrices < 0] = -1
+            occurrence = _occurrence(codes)
+        columns += _split_by(column, occurrence)
+    return columns
+
+
+def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
+    """One column for each number; rows without location have number -1."""
+    if number is None:
+        return [column]
+    return [
+        Column(
+            column.submatrix,
+            np.where(number == i, column.submatrices, -1),
+            np.where(number == i, column.rows, -1),
+        )
+        for i in range(int(number.max()) + 1)
+    ]
+
+
+def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.intp]]:
+    """Runs of equal rows other than -1: (the row, first position, last position + 1) of each."""
+    change = np.flatnonzero(rows[1:] != rows[:-1]) + 1
+    begins = np.concatenate([[0], change])
+    ends = np.concatenate([change, [len(rows)]])
+    values = rows[begins]
+    if (values < 0).any():
+        present = values >= 0
+        values, begins, ends = values[present], begins[present], ends[present]
+    return values, begins, ends
+
+
+def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
+    """For each row the how-manieth run of its value it is in; None if no value has two runs."""
+    values, begins, ends = row_runs(rows)
+    occurrence = _occurrence(values)
+    if occurrence is None:
+        return None
+    out = np.full(len(rows), -1, np.intp)
+    out[rows >= 0] = np.repeat(occurrence, ends - begins)
+    return out
+
+
+def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
+    """How many equal values stand before each (-1 for negative ones); None if no value repeats."""
+    if _no_repeats(values, values >= 0):
+        return None
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    starts = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
+    lengths = np.diff(np.append(starts, len(values)))
+    out = np.empty(len(values), np.intp)
+    out[order] = np.arange(len(values)) - np.repeat(starts, lengths)
+    out[values < 0] = -1
+    return out
+
+
+def _no_repeats(values: NDArray[np.integer], present: BoolArray) -> bool:
+    """Whether no value but negative ones occurs twice."""
+    if not present.all():
+        values = values[present]
+    if (values[1:] > values[:-1]).all():
+        return True
+    ordered = np.sort(values)
+    return bool((ordered[1:] != ordered[:-1]).all())

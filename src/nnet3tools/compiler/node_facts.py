@@ -1,0 +1,74 @@
+"""What the compiler asks of a node again and again: its dimensions, component, parts and scales."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.descriptor import SumDescriptor
+from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode, DescriptorNode
+from nnet3tools.program.computation import StrideType
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["NodeFacts", "PartFacts", "node_facts"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """One of the parts that a descriptor appends."""
+
+    dim: int
+    first_leaf: int
+    end_leaf: int
+    """Its leaves' numbers among those of the whole descriptor."""
+    constant: float
+    nodes_of_scale: tuple[tuple[float, frozenset[int]], ...]
+    """The nodes that each scale is put on, by increasing scale; mostly one scale, 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One node."""
+
+    dim: int
+    stride_type: StrideType
+    component: Component | None
+    properties: Properties
+    parts: tuple[PartFacts, ...]
+
+
+def node_facts(nnet: Nnet, node: int) -> NodeFacts:
+    """The facts of one node."""
+    stride, component, properties = StrideType.DEFAULT, None, Properties(0)
+    parts: tuple[PartFacts, ...] = ()
+    match nnet.nodes[node]:
+        case ComponentNode(component_index):
+            component = nnet.components[component_index]
+            properties = component.properties
+            if properties & Properties.OUTPUT_CONTIGUOUS:
+                stride = StrideType.EQUAL_NUM_COLS
+        case DescriptorNode(descriptor) as found:
+            parts = _part_facts(nnet, descriptor.parts)
+            if isinstance(found, ComponentInputNode):
+                user = nnet.component_of_node(node + 1)
+                if user.properties & Properties.INPUT_CONTIGUOUS:
+                    stride = StrideType.EQUAL_NUM_COLS
+    return NodeFacts(nnet.dim(node), stride, component, properties, parts)
+
+
+def _part_facts(nnet: Nnet, parts: tuple[SumDescriptor, ...]) -> tuple[PartFacts, ...]:
+    facts = []
+    start = 0
+    for part in parts:
+        leaves = part.leaves
+        nodes_of_scale: dict[float, set[int]] = {}
+        for node in {node for leaf in leaves for node, _ in leaf.node_scales()}:
+            nodes_of_scale.setdefault(part.scale_for_node(node), set()).add(node)
+        scales = tuple((s, frozenset(nodes_of_scale[s])) for s in sorted(nodes_of_scale))
+        end = start + len(leaves)
+        facts.append(PartFacts(part.dim(nnet), start, end, part.constant, scales))
+        start = end
+    return tuple(facts)

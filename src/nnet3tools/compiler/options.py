@@ -1,0 +1,31 @@
+"""Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions, nnet-optimize.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["CompilerOptions"]
+
+
+@dataclass(frozen=True)
+class CompilerOptions:
+    """Options of the compiler and of its cache."""
+
+    use_shortcut: bool = field(
+        default=True,
+        metadata={
+            "help": "If true, use the 'shortcut' in compilation whereby computation requests with "
+            "regular structure are identified as such, a computation with a smaller number of "
+            "distinct values of 'n' is compiled (e.g. 2), and the compiled computation is expanded "
+            "to match the size of the real computation request."
+        },
+    )
+    cache_capacity: int = field(
+        default=64,
+        metadata={
+            "help": "Determines how many computations the computation-cache will store "
+            "(most-recently-used)."
+        },
+    )
+    output_debug_info: bool = field(default=True, metadata={"hidden": True})
+    """Keep which cindexes each matrix is about; passes and printing use it."""

@@ -1,0 +1,67 @@
+"""ComputationGraph: which cindexes a computation has, and what each depends on, as arrays.
+
+A cindex is a (node, Index) pair, one row of some matrix; a cindex id is its number. Ids are ordered
+by segment (one a request), then node, then Index in Kaldi's order, so that the cindexes of a node
+in one segment are a range of ids, sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.graph.tables import KeyTable
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, pack, unpack
+
+__all__ = ["ComputationGraph"]
+
+
+@dataclass
+class ComputationGraph:
+    """Pruned graph: everything in it is an input or is used to compute an output."""
+
+    tables: list[KeyTable]
+    """One a node of the network."""
+    nodes: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
+    """Node of each cindex, (N,)."""
+    keys: KeyArray = field(default_factory=lambda: np.empty(0, np.int64))
+    """Packed Index of each cindex, (N,)."""
+    is_input: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    """Whether the request gives it, (N,)."""
+    offsets: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    """Cindex i depends on terms[offsets[i]:offsets[i + 1]]."""
+    terms: IntArray = field(default_factory=lambda: np.empty(0, np.int32))
+    """Ids; for a descriptor one a leaf, -1 where the leaf is not used."""
+    segment_ends: list[int] = field(default_factory=list)
+    """One past the last id of each segment."""
+    node_ranges: list[list[tuple[int, int, int]]] = field(default_factory=list)
+    """For each segment the (node, first id, end) of the nodes that have cindexes, by node."""
+
+    @property
+    def num_cindexes(self) -> int:
+        """How many cindexes there are."""
+        return len(self.nodes)
+
+    def indexes(self, ids: IntArray) -> IndexArray:
+        """The Index of each id, (N, 3)."""
+        return unpack(self.keys[ids])
+
+    def find(self, node: int, indexes: IndexArray) -> IntArray:
+        """The id of each (node, Index), -1 where the graph does not have it."""
+        return self.tables[node].find(pack(indexes))
+
+    def dependencies(self, ids: IntArray) -> IntArray:
+        """The terms of cindexes of one node and segment, (N, width); rows of -1 for id -1."""
+        if len(ids) == 0:
+            return np.empty((0, 0), np.int32)
+        first, last = int(ids[0]), int(ids[-1])
+        if first >= 0 and last - first + 1 == len(ids) and (ids[1:] > ids[:-1]).all():
+            return self.terms[self.offsets[first] : self.offsets[last + 1]].reshape(len(ids), -1)
+        some = int(ids.max())
+        width = int(self.offsets[some + 1] - self.offsets[some]) if some >= 0 else 0
+        rows = self.terms[self.offsets[ids][:, None] + np.arange(width)]
+        if (ids < 0).any():
+            rows[ids < 0] = -1
+        return rows

@@ -1,0 +1,80 @@
+"""Why an output cannot be computed, in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.graph.tables import COMPUTABLE
+from nnet3tools.nnet.indexes import IntArray, pack
+
+if TYPE_CHECKING:
+    from nnet3tools.graph.builder import GraphBuilder
+    from nnet3tools.graph.request import ComputationRequest
+
+__all__ = ["explain_uncomputable"]
+
+
+def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> str:
+    """ "" if all outputs are computable, else which output row is not, and what it lacks."""
+    for spec, computable in zip(request.outputs, builder.computable_outputs(request), strict=True):
+        if computable.all():
+            continue
+        row = int(np.flatnonzero(~computable)[0])
+        node = builder.plan.nnet.node_index(spec.name)
+        cindex = int(builder.graph.tables[node].find(pack(spec.indexes[row : row + 1]))[0])
+        return (
+            f"cannot compile: output '{spec.name}' is not computable in {int((~computable).sum())} "
+            f"of {len(computable)} rows; {_name(builder, cindex)} {_reason(builder, cindex)}"
+        )
+    return ""
+
+
+def _name(builder: GraphBuilder, cindex: int) -> str:
+    store = builder.store
+    n, t, x = builder.graph_index(cindex)
+    place = f"n={n}, t={t}" + (f", x={x}" if x else "")
+    return f"{builder.plan.nnet.node_names[store.nodes[cindex]]}({place})"
+
+
+def _reason(builder: GraphBuilder, start: int) -> str:
+    """Follow missing dependencies to an input that is not given, or round a circle."""
+    store = builder.store
+    came_from = {start: -1}
+    pending = [start]
+    found = start
+    while pending:
+        found = pending.pop()
+        node = int(store.nodes[found])
+        if node in builder.plan.input_nodes:
+            return f"needs {_path(builder, came_from, found)}, which is not given"
+        if store.slots[found] < 0:
+            continue
+        terms = builder.dependency_rows[node].take(store.slots[found : found + 1])[0]
+        for term in _missing(builder, terms).tolist():
+            if term not in came_from:
+                came_from[term] = found
+                pending.append(term)
+    return f"depends on {_path(builder, came_from, found)} in a circle or without any input"
+
+
+def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
+    """Those of these that are not computable."""
+    terms = terms[terms >= 0]
+    return terms[builder.store.status[terms] != COMPUTABLE]
+
+
+def _path(builder: GraphBuilder, came_from: dict[int, int], end: int) -> str:
+    """The cindex at the end, and through which components it is wanted."""
+    nnet = builder.plan.nnet
+    through = []
+    at = came_from[end]
+    while at >= 0:
+        if nnet.is_component(int(builder.store.nodes[at])):
+            through.append(_name(builder, at))
+        at = came_from[at]
+    through.reverse()
+    shown = through if len(through) <= 4 else [*through[:2], "...", *through[-2:]]
+    by_way_of = f" through {', '.join(shown)}" if shown else ""
+    return _name(builder, end) + by_way_of

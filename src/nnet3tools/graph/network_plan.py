@@ -1,0 +1,28 @@
+"""What compiling needs to know of a network's structure, worked out once for all its requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3tools.graph.epochs import consumers, node_epochs, visit_order
+from nnet3tools.graph.node_rules import make_rule
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["NetworkPlan"]
+
+
+class NetworkPlan:
+    """Rules, order and epochs of the nodes of one network (which must not change afterwards)."""
+
+    def __init__(self, nnet: Nnet) -> None:
+        self.nnet = nnet
+        self.rules = [make_rule(nnet, node) for node in range(nnet.num_nodes)]
+        self.consumers = consumers(nnet)
+        self.epochs = node_epochs(self.consumers)
+        """Epoch of each node, from 0; a recurrence is one epoch."""
+        inputs = [list(rule.sources) for rule in self.rules]
+        self.from_outputs = visit_order(inputs, nnet.output_nodes())
+        """Nodes that outputs need, each before what it takes its value from, but for recurrences."""
+        self.input_nodes = frozenset(nnet.input_nodes())

@@ -1,0 +1,215 @@
+"""What each kind of node depends on, and when it can be computed: one rule object a node.
+
+A rule answers for many cindexes of its node at once. Dependencies are rows of cindex ids, (N, width);
+for a descriptor column i is leaf i of its parts (in Kaldi's order), for a component the inputs of
+the row, padded with -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.descriptor import Binary, Descriptor, Leaf, SumDescriptor
+from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset
+from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, shift_time, unpack
+from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = [
+    "AddCindexes",
+    "ComponentRule",
+    "DescriptorRule",
+    "NodeRule",
+    "SameIndexRule",
+    "make_rule",
+]
+
+AddCindexes = Callable[[int, KeyArray], IntArray]
+"""(node, keys) -> ids: cindexes of a node, added to the graph where they are not in it."""
+
+
+class NodeRule:
+    """The rule of an input node: it depends on nothing and is computable only if it is given."""
+
+    sources: tuple[int, ...] = ()
+    """Nodes it may depend on, sorted."""
+    needs_all = True
+    """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
+    single_source: int | None = None
+    """The node of all dependencies, if there is only one."""
+
+    def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
+        """Ids of what each of these cindexes of this node may use, (N, width)."""
+        return np.empty((len(keys), 0), np.int32)
+
+    def used(
+        self,
+        keys: KeyArray,
+        dependencies: IntArray,
+        dependency_keys: KeyArray,
+        available: BoolArray,
+    ) -> tuple[BoolArray, BoolArray]:
+        """Which rows can be computed from the available dependencies, and which of these they use.
+
+        `dependency_keys` and `available` are shaped like `dependencies`. Returns ((N,), (N, width)).
+        """
+        computable = available.all(axis=1)
+        return computable, available & computable[:, None]
+
+
+class SameIndexRule(NodeRule):
+    """A simple component or a dim-range node: needs the same Index of one other node."""
+
+    def __init__(self, source: int) -> None:
+        self.sources, self.single_source = (source,), source
+
+    def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
+        """See NodeRule."""
+        return add(self.sources[0], keys)[:, None]
+
+
+class ComponentRule(NodeRule):
+    """A component that is not simple."""
+
+    needs_all = False
+
+    def __init__(self, source: int, component: Component) -> None:
+        self.sources, self.single_source = (source,), source
+        self._component = component
+
+    def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
+        """See NodeRule."""
+        inputs, offsets = self._component.input_indexes(unpack(keys))
+        ids = add(self.sources[0], pack(inputs)) if len(inputs) else np.empty(0, np.int32)
+        counts = np.diff(offsets)
+        width = int(counts.max(initial=0))
+        if len(ids) == width * len(keys):
+            return ids.reshape(len(keys), width)
+        rows = np.full((len(keys), width), -1, np.int32)
+        rows[np.arange(width) < counts[:, None]] = ids
+        return rows
+
+    def used(
+        self,
+        keys: KeyArray,
+        dependencies: IntArray,
+        dependency_keys: KeyArray,
+        available: BoolArray,
+    ) -> tuple[BoolArray, BoolArray]:
+        """See NodeRule."""
+        present = dependencies >= 0
+        offsets = np.zeros(len(keys) + 1, np.int32)
+        np.cumsum(present.sum(axis=1), out=offsets[1:])
+        computable, used = self._component.computable(
+            unpack(keys), unpack(dependency_keys[present]), offsets, available[present]
+        )
+        spread = np.zeros(dependencies.shape, bool)
+        spread[present] = used
+        return computable, spread
+
+
+class DescriptorRule(NodeRule):
+    """A descriptor: its leaves side by side, its parts all needed."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._parts = descriptor.parts
+        self._leaves = [leaf for part in descriptor.parts for leaf in part.leaves]
+        self.sources = tuple(sorted(set(descriptor.nodes())))
+        self.single_source = self.sources[0] if len(self.sources) == 1 else None
+        self.needs_all = all(_needs_all(part) for part in descriptor.parts)
+        self._shifts = [_time_shift(leaf) for leaf in self._leaves]
+
+    def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
+        """See NodeRule."""
+        rows = np.empty((len(keys), len(self._leaves)), np.int32)
+        of_node: dict[int, tuple[list[int], list[KeyArray]]] = {}
+        indexes = unpack(keys) if None in self._shifts else None
+        for column, (leaf, shift) in enumerate(zip(self._leaves, self._shifts, strict=True)):
+            if shift is not None:
+                node, mapped = shift[0], shift_time(keys, shift[1])
+            else:
+                nodes, wanted = leaf.map_to_input(indexes)
+                mapped = pack(wanted)
+                if (several := nodes[:1].tolist()) and not (nodes == several[0]).all():
+                    self._add_switched(rows, column, nodes, mapped, add)
+                    continue
+                node = several[0] if several else self.sources[0]
+            columns, of_columns = of_node.setdefault(node, ([], []))
+            columns.append(column)
+            of_columns.append(mapped)
+        for node, (columns, of_columns) in of_node.items():
+            if len(columns) == 1:
+                rows[:, columns[0]] = add(node, of_columns[0])
+            else:
+                ids = add(node, np.concatenate(of_columns))
+                rows[:, columns] = ids.reshape(len(columns), len(keys)).T
+        return rows
+
+    @staticmethod
+    def _add_switched(
+        rows: IntArray, column: int, nodes: IntArray, keys: KeyArray, add: AddCindexes
+    ) -> None:
+        for node in np.unique(nodes).tolist():
+            chosen = nodes == node
+            rows[chosen, column] = add(node, keys[chosen])
+
+    def used(
+        self,
+        keys: KeyArray,
+        dependencies: IntArray,
+        dependency_keys: KeyArray,
+        available: BoolArray,
+    ) -> tuple[BoolArray, BoolArray]:
+        """See NodeRule."""
+        computable = np.ones(len(keys), bool)
+        used = np.empty(available.shape, bool)
+        start = 0
+        for part in self._parts:
+            end = start + len(part.leaves)
+            columns = [available[:, i] for i in range(start, end)]
+            part_computable, part_used = part.combine(len(keys), columns)
+            computable &= part_computable
+            for i, of_leaf in enumerate(part_used):
+                used[:, start + i] = of_leaf
+            start = end
+        return computable, used & computable[:, None]
+
+
+def _needs_all(part: SumDescriptor) -> bool:
+    """Whether a part has neither IfDefined nor Failover (Const needs nothing)."""
+    match part:
+        case Binary(operator, first, second):
+            return operator == "Sum" and _needs_all(first) and _needs_all(second)
+        case Leaf():
+            return True
+    return len(part.leaves) == 0
+
+
+def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
+    """(node, frames) if a leaf takes the Index so many frames later of one node, else None."""
+    frames = 0
+    while isinstance(leaf, Offset) and leaf.x == 0:
+        frames += leaf.t
+        leaf = leaf.source
+    return (leaf.node, frames) if isinstance(leaf, NodeTerm) else None
+
+
+def make_rule(nnet: Nnet, node: int) -> NodeRule:
+    """The rule of one node of a network."""
+    match nnet.nodes[node]:
+        case DescriptorNode(descriptor):
+            return DescriptorRule(descriptor)
+        case DimRangeNode(source):
+            return SameIndexRule(source)
+        case ComponentNode(component_index):
+            component = nnet.components[component_index]
+            if component.properties & Properties.SIMPLE:
+                return SameIndexRule(node - 1)
+            return ComponentRule(node - 1, component)
+    return NodeRule()

@@ -1,0 +1,116 @@
+"""Phases: an order in which the cindexes of a graph can be computed.
+
+All cindexes of a phase can be computed at once, after those of earlier phases. A node outside
+recurrences is one phase; within a recurrence the phase of a cindex is the length of the longest
+chain of dependencies inside it (Kaldi's ComputeComputationPhases, nnet-computation-graph.cc).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import RequestError
+from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.nnet.indexes import IntArray
+
+__all__ = ["sub_phases"]
+
+_Ranges = list[tuple[int, int, int]]
+
+
+def sub_phases(
+    plan: NetworkPlan, graph: ComputationGraph, segment: int
+) -> Iterator[tuple[int, IntArray]]:
+    """(node, ids) in the order of computation: the phases of one segment, split by node.
+
+    Ids are in Kaldi's order of Indexes. What the request gives comes first.
+    """
+    of_epoch: dict[int, _Ranges] = {}
+    given: list[tuple[int, IntArray]] = []
+    for node, first, end in graph.node_ranges[segment]:
+        is_input = graph.is_input[first:end]
+        if is_input.any():
+            given.append((node, np.flatnonzero(is_input).astype(np.int32) + np.int32(first)))
+        if not is_input.all():
+            of_epoch.setdefault(plan.epochs[node], []).append((node, first, end))
+    yield from given
+    size_of_epoch = np.bincount(plan.epochs)
+    for epoch in sorted(of_epoch):
+        ranges = of_epoch[epoch]
+        if size_of_epoch[epoch] == 1:
+            node, first, end = ranges[0]
+            ids = np.arange(first, end, dtype=np.int32)
+            yield node, ids[~graph.is_input[first:end]]
+        else:
+            yield from _recurrent_phases(plan, graph, ranges)
+
+
+def _recurrent_phases(
+    plan: NetworkPlan, graph: ComputationGraph, ranges: _Ranges
+) -> Iterator[tuple[int, IntArray]]:
+    ids = np.concatenate([np.arange(first, end, dtype=np.int32) for _, first, end in ranges])
+    ids = ids[~graph.is_input[ids]]
+    users, used = _edges_inside(graph, ids)
+    levels = _longest_chains(len(ids), users, used)
+    if (levels < 0).any():
+        names = ", ".join(
+            plan.nnet.node_names[node]
+            for node in sorted_unique(graph.nodes[ids[levels < 0]]).tolist()
+            if not plan.nnet.is_component_input(node)
+        )
+        raise RequestError(
+            "cannot compile: no order of computation works for the recurrence through "
+            f"{names} (does something depend on both earlier and later frames of itself?)"
+        )
+    order = np.argsort(levels, kind="stable")
+    ids, levels = ids[order], levels[order]
+    nodes = graph.nodes[ids]
+    starts = np.flatnonzero((nodes[1:] != nodes[:-1]) | (levels[1:] != levels[:-1])) + 1
+    for group in np.split(ids, starts):
+        yield int(graph.nodes[group[0]]), group
+
+
+def _edges_inside(
+    graph: ComputationGraph, ids: IntArray
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Dependencies between these (increasing) ids, as positions: (user, used), each (M,)."""
+    position = np.full(graph.num_cindexes + 1, -1, np.int64)
+    position[ids] = np.arange(len(ids))
+    counts = graph.offsets[ids + 1] - graph.offsets[ids]
+    users = np.repeat(np.arange(len(ids)), counts)
+    used = position[graph.terms[_ranges(graph.offsets[ids], counts)]]
+    inside = used >= 0
+    return users[inside], used[inside]
+
+
+def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """start, start + 1 ... start + count - 1 of each in turn."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+
+
+def _longest_chains(
+    size: int, users: NDArray[np.int64], used: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Length of the longest chain of edges behind each of `size` points, -1 on or behind cycles."""
+    missing = np.bincount(users, minlength=size)
+    order = np.argsort(used, kind="stable")
+    users_by_used = users[order]
+    counts = np.bincount(used, minlength=size)
+    starts = np.cumsum(counts) - counts
+    levels = np.full(size, -1, np.int64)
+    ready = np.flatnonzero(missing == 0)
+    level = 0
+    while len(ready):
+        levels[ready] = level
+        level += 1
+        waiting = users_by_used[_ranges(starts[ready], counts[ready])]
+        np.subtract.at(missing, waiting, 1)
+        ready = sorted_unique(waiting[missing[waiting] == 0])
+    return levels

@@ -1,0 +1,218 @@
+"""ComputationRequest: which rows are given, which are wanted, and which derivatives.
+
+Kaldi's structs IoSpecification and ComputationRequest (nnet-computation.h), with index arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.errors import RequestError
+from nnet3tools.io.index_vector import read_index_vector, write_index_vector
+from nnet3tools.nnet.indexes import IndexArray, make_indexes, pack
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["ComputationRequest", "IoSpecification"]
+
+
+@dataclass(eq=False)
+class IoSpecification:
+    """One input given to the network or one output wanted from it."""
+
+    name: str
+    """Node name: an input (or component) node, or an output node."""
+    indexes: IndexArray
+    """The rows, (N, 3), in the order of the matrix that will be exchanged."""
+    has_deriv: bool = False
+    """Output: a derivative will be given. Input: the derivative is wanted."""
+
+    @classmethod
+    def from_range(
+        cls, name: str, t_begin: int, t_end: int, has_deriv: bool = False
+    ) -> IoSpecification:
+        """Rows n = 0, x = 0, t = t_begin ... t_end - 1."""
+        return cls(name, make_indexes(0, np.arange(t_begin, t_end)), has_deriv)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IoSpecification) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, bool, bytes]:
+        return self.name, bool(self.has_deriv), self.indexes.tobytes()
+
+    @classmethod
+    def read(cls, reader: Reader) -> IoSpecification:
+        """Read in Kaldi's text or binary form."""
+        reader.expect_token("<IoSpecification>")
+        name = reader.read_token()
+        reader.expect_token("<NumIndexes>")
+        declared = reader.read_size()
+        reader.expect_token("<Indexes>")
+        indexes = read_index_vector(reader)
+        if len(indexes) != declared:
+            raise reader.error(
+                f"expected {declared} indexes for '{name}' as declared, found {len(indexes)}"
+            )
+        reader.expect_token("<HasDeriv>")
+        has_deriv = reader.read_bool()
+        reader.expect_token("</IoSpecification>")
+        return cls(name, indexes, has_deriv)
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        writer.write_token("<IoSpecification>")
+        writer.write_newline()
+        writer.write_token(self.name)
+        writer.write_token("<NumIndexes>")
+        writer.write_size(len(self.indexes))
+        writer.write_token("<Indexes>")
+        write_index_vector(writer, self.indexes)
+        writer.write_token("<HasDeriv>")
+        writer.write_bool(self.has_deriv)
+        writer.write_newline()
+        writer.write_token("</IoSpecification>")
+        writer.write_newline()
+
+
+@dataclass(eq=False)
+class ComputationRequest:
+    """What to compute. Equal requests are equal and hash alike, so that they can be cache keys."""
+
+    inputs: list[IoSpecification] = field(default_factory=list)
+    outputs: list[IoSpecification] = field(default_factory=list)
+    need_model_derivative: bool = False
+    store_component_stats: bool = False
+    misc_info: None = None
+    """Kaldi's MiscComputationInfo, which holds nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ComputationRequest) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        specs = [tuple(spec._key() for spec in io) for io in (self.inputs, self.outputs)]
+        return (*specs, self.need_model_derivative, self.store_component_stats)
+
+    @property
+    def needs_derivatives(self) -> bool:
+        """Whether there is a backward part (for the model or for some input)."""
+        return self.need_model_derivative or any(spec.has_deriv for spec in self.inputs)
+
+    @property
+    def max_output_time(self) -> int:
+        """The largest t of any output row; RequestError if there is none."""
+        times = [int(spec.indexes[:, 1].max()) for spec in self.outputs if len(spec.indexes)]
+        if not times:
+            raise RequestError("computation request: it asks for no output rows")
+        return max(times)
+
+    def find_input(self, name: str) -> IoSpecification | None:
+        """The input of this name."""
+        return next((spec for spec in self.inputs if spec.name == name), None)
+
+    def find_output(self, name: str) -> IoSpecification | None:
+        """The output of this name."""
+        return next((spec for spec in self.outputs if spec.name == name), None)
+
+    def validate(self, nnet: Nnet) -> None:
+        """Raise RequestError, in one line that names the node, if this cannot be asked of `nnet`."""
+        for kind, spec in self._specs():
+            node = nnet.node_index(spec.name)
+            if node < 0:
+                raise RequestError(f"computation request: the network has no {kind} '{spec.name}'")
+            fits = (
+                nnet.is_output(node)
+                if kind == "output"
+                else nnet.is_input(node) or nnet.is_component(node)
+            )
+            if not fits:
+                raise RequestError(
+                    f"computation request: node '{spec.name}' cannot be an {kind} of a computation"
+                )
+            _check_indexes(kind, spec)
+        for io, kind in ((self.inputs, "input"), (self.outputs, "output")):
+            names = [spec.name for spec in io]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise RequestError(f"computation request: {kind} '{twice}' is listed twice")
+        if not any(len(spec.indexes) for spec in self.outputs):
+            raise RequestError("computation request: it asks for no output rows")
+        if not any(len(spec.indexes) for spec in self.inputs):
+            raise RequestError("computation request: it gives no input rows")
+        if self.needs_derivatives and not any(spec.has_deriv for spec in self.outputs):
+            raise RequestError(
+                "computation request: it wants model or input derivatives, "
+                "but gives no derivative of any output"
+            )
+
+    def _specs(self) -> Iterator[tuple[str, IoSpecification]]:
+        for spec in self.inputs:
+            yield "input", spec
+        for spec in self.outputs:
+            yield "output", spec
+
+    @classmethod
+    def read(cls, reader: Reader) -> ComputationRequest:
+        """Read in Kaldi's text or binary form; DataError if it is broken."""
+        reader.expect_token("<ComputationRequest>")
+        reader.expect_token("<NumInputs>")
+        num_inputs = reader.read_size()
+        reader.expect_token("<Inputs>")
+        inputs = [IoSpecification.read(reader) for _ in range(num_inputs)]
+        reader.expect_token("<NumOutputs>")
+        num_outputs = reader.read_size()
+        reader.expect_token("<Outputs>")
+        outputs = [IoSpecification.read(reader) for _ in range(num_outputs)]
+        reader.expect_token("<NeedModelDerivative>")
+        need_model_derivative = reader.read_bool()
+        reader.expect_token("<StoreComponentStats>")
+        store_component_stats = reader.read_bool()
+        reader.expect_token("</ComputationRequest>")
+        return cls(inputs, outputs, need_model_derivative, store_component_stats)
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        writer.write_token("<ComputationRequest>")
+        writer.write_newline()
+        for kind, io in (("Inputs", self.inputs), ("Outputs", self.outputs)):
+            writer.write_token(f"<Num{kind}>")
+            writer.write_size(len(io))
+            writer.write_newline()
+            writer.write_token(f"<{kind}>")
+            for spec in io:
+                spec.write(writer)
+            writer.write_newline()
+        writer.write_token("<NeedModelDerivative>")
+        writer.write_bool(self.need_model_derivative)
+        writer.write_token("<StoreComponentStats>")
+        writer.write_bool(self.store_component_stats)
+        writer.write_token("</ComputationRequest>")
+        writer.write_newline()
+
+
+def _check_indexes(kind: str, spec: IoSpecification) -> None:
+    if spec.indexes.ndim != 2 or spec.indexes.shape[1] != 3:
+        raise RequestError(
+            f"computation request: the indexes of {kind} '{spec.name}' must have shape (N, 3), "
+            f"not {spec.indexes.shape}"
+        )
+    keys = np.sort(pack(spec.indexes))
+    repeated = np.flatnonzero(keys[1:] == keys[:-1])
+    if len(repeated):
+        rows = np.flatnonzero(pack(spec.indexes) == keys[repeated[0]])
+        n, t, x = spec.indexes[rows[0]]
+        raise RequestError(
+            f"computation request: {kind} '{spec.name}' lists index (n={n}, t={t}, x={x}) "
+            f"more than once (rows {rows[0]} and {rows[1]})"
+        )

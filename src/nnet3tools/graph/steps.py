@@ -1,0 +1,134 @@
+"""Steps: the matrices of a computation, in the order in which they are computed.
+
+Each step is rows of one node that are computed together (Kaldi's ComputationStepsComputer). Inputs
+and outputs are one step each, in the order of rows of the request; a component's step comes right
+after the step of its own input; a dim-range step has the rows of the step it is part of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.phases import sub_phases
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack
+from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
+
+__all__ = ["Step", "Steps", "compute_steps"]
+
+
+@dataclass(slots=True)
+class Step:
+    """Rows of one node, computed together."""
+
+    node: int
+    segment: int
+    ids: IntArray
+    """Cindex ids, (rows,); -1 for rows of padding and rows of a dim-range that nobody uses."""
+    indexes: IndexArray
+    """(rows, 3); padding has t = NO_TIME."""
+    is_input: bool = False
+    """Whether the request gives these rows."""
+    source: int = -1
+    """For a dim-range the step whose columns it is."""
+
+
+@dataclass
+class Steps:
+    """All steps of a computation, and where each cindex is."""
+
+    steps: list[Step]
+    step_of: IntArray
+    """Step of each cindex, (N + 1,); the last entry, -1, is for id -1. For cindexes that are inputs
+    of components it may be any of several steps."""
+    row_of: IntArray
+    """Row of each cindex in its step, likewise."""
+
+
+class _Builder:
+    def __init__(self, plan: NetworkPlan, graph: ComputationGraph) -> None:
+        self.plan, self.nnet, self.graph = plan, plan.nnet, graph
+        self.steps: list[Step] = []
+        self.step_of = np.full(graph.num_cindexes + 1, -1, np.int32)
+        self.row_of = np.full(graph.num_cindexes + 1, -1, np.int32)
+        self._segment = 0
+        self._have_dim_range: set[tuple[int, int]] = set()
+
+    def add_segment(self, segment: int, request: ComputationRequest) -> None:
+        self._segment = segment
+        for node, ids in sub_phases(self.plan, self.graph, segment):
+            match self.nnet.nodes[node]:
+                case ComponentNode(component_index) if not self.graph.is_input[ids[0]]:
+                    self._add_component(node, ids, self.nnet.components[component_index])
+                case DimRangeNode(source):
+                    self._add_dim_ranges(node, ids, source)
+                case DescriptorNode() if not self.nnet.is_output(node):
+                    pass  # made together with the step of its component
+                case _:
+                    self._add_requested(node, request)
+
+    def _add(self, node: int, ids: IntArray, indexes: IndexArray, is_input: bool = False) -> None:
+        number = len(self.steps)
+        self.steps.append(Step(node, self._segment, ids, indexes, is_input))
+        self.step_of[ids] = number
+        self.row_of[ids] = np.arange(len(ids))
+        self.step_of[-1] = self.row_of[-1] = -1
+
+    def _add_requested(self, node: int, request: ComputationRequest) -> None:
+        name = self.nnet.node_names[node]
+        is_output = self.nnet.is_output(node)
+        spec = request.find_output(name) if is_output else request.find_input(name)
+        assert spec is not None
+        ids = self.graph.find(node, spec.indexes)
+        self._add(node, ids, spec.indexes, is_input=not is_output)
+
+    def _add_component(self, node: int, ids: IntArray, component: Component) -> None:
+        graph = self.graph
+        indexes = graph.indexes(ids)
+        if component.properties & Properties.SIMPLE:
+            input_ids, input_indexes = graph.dependencies(ids)[:, 0], indexes
+        else:
+            input_ids = graph.dependencies(ids).ravel()
+            input_ids = sorted_unique(input_ids[input_ids >= 0])
+            input_ids = input_ids[np.argsort(graph.keys[input_ids], kind="stable")]
+            input_indexes = graph.indexes(input_ids)
+            if component.properties & Properties.REORDERS_INDEXES:
+                input_indexes, indexes = component.reorder_indexes(input_indexes, indexes)
+                input_ids = graph.find(node - 1, input_indexes)
+                ids = graph.find(node, indexes)
+        self._add(node - 1, input_ids, input_indexes)
+        self._add(node, ids, indexes)
+
+    def _add_dim_ranges(self, node: int, ids: IntArray, source_node: int) -> None:
+        """Steps for all steps of the source that these rows are part of."""
+        sources = self.step_of[self.graph.dependencies(ids)[:, 0]]
+        for source in sorted_unique(sources).tolist():
+            if (source, node) in self._have_dim_range:
+                continue
+            self._have_dim_range.add((source, node))
+            whole = self.steps[source]
+            found = self.graph.tables[node].find(self._keys(whole))
+            self._add(node, found, whole.indexes)
+            self.steps[-1].source = source
+
+    def _keys(self, step: Step) -> KeyArray:
+        """Packed keys of a step's rows."""
+        if len(step.ids) and step.ids.min() >= 0:
+            return self.graph.keys[step.ids]
+        return pack(step.indexes)
+
+
+def compute_steps(
+    plan: NetworkPlan, graph: ComputationGraph, requests: list[ComputationRequest]
+) -> Steps:
+    """The steps of a pruned graph with one segment a request."""
+    builder = _Builder(plan, graph)
+    for segment, request in enumerate(requests):
+        builder.add_segment(segment, request)
+    return Steps(builder.steps, builder.step_of, builder.row_of)

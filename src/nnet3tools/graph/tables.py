@@ -1,0 +1,169 @@
+"""Growing arrays and look-up tables for cindexes: the storage under the graph builder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray
+
+__all__ = [
+    "COMPUTABLE",
+    "NOT_COMPUTABLE",
+    "UNKNOWN",
+    "CindexStore",
+    "DependencyRows",
+    "KeyTable",
+    "is_increasing",
+    "sorted_unique",
+]
+
+UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2
+"""Status of a cindex while the graph is built. (Kaldi's fourth, "will not compute", is a cindex
+that is unknown and not usable when building ends.)"""
+
+
+def is_increasing(values: NDArray[Any]) -> bool:
+    """Whether each value is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
+
+
+def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values in increasing order (the array itself where it is so already)."""
+    if len(values) < 2 or is_increasing(values):
+        return values
+    ordered = np.sort(values)
+    keep = np.empty(len(ordered), bool)
+    keep[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]
+
+
+class KeyTable:
+    """The cindexes of one node: packed keys in increasing order, and the cindex ids they have."""
+
+    __slots__ = ("ids", "keys")
+
+    def __init__(self) -> None:
+        self.keys: KeyArray = np.empty(0, np.int64)
+        self.ids: IntArray = np.empty(0, np.int32)
+
+    def find(self, keys: KeyArray) -> IntArray:
+        """The id of each key, -1 where it is absent."""
+        mine = self.keys
+        if len(keys) == len(mine) and (keys == mine).all():
+            return self.ids
+        if len(mine) == 0:
+            return np.full(len(keys), -1, np.int32)
+        at = np.searchsorted(mine, keys)
+        at[at == len(mine)] = 0
+        found = mine[at] == keys
+        ids = self.ids[at]
+        if not found.all():
+            ids[~found] = -1
+        return ids
+
+    def insert(self, keys: KeyArray, first_id: int) -> None:
+        """Give increasing keys, none of them present, the ids first_id, first_id + 1 ..."""
+        ids = np.arange(first_id, first_id + len(keys), dtype=np.int32)
+        if len(self.keys) == 0:
+            self.keys, self.ids = keys, ids
+            return
+        if keys[0] > self.keys[-1]:
+            self.keys = np.concatenate([self.keys, keys])
+            self.ids = np.concatenate([self.ids, ids])
+            return
+        at = np.searchsorted(self.keys, keys)
+        self.keys = np.insert(self.keys, at, keys)
+        self.ids = np.insert(self.ids, at, ids)
+
+    def select(self, keep: BoolArray, new_ids: IntArray) -> None:
+        """Keep the entries (in key order) for which `keep` is set, under new ids."""
+        self.keys, self.ids = self.keys[keep], new_ids
+
+
+class CindexStore:
+    """What the builder knows of each cindex id, as arrays that grow by doubling."""
+
+    __slots__ = ("is_input", "keys", "nodes", "size", "slots", "status", "usable")
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.keys: KeyArray = np.empty(0, np.int64)
+        self.nodes: IntArray = np.empty(0, np.int32)
+        self.status: NDArray[np.int8] = np.empty(0, np.int8)
+        self.usable: IntArray = np.empty(0, np.int32)
+        self.slots: IntArray = np.empty(0, np.int32)
+        """Row among the dependency rows of its node; -1 while they are not known."""
+        self.is_input: BoolArray = np.empty(0, bool)
+
+    def add(self, node: int, keys: KeyArray, status: int) -> int:
+        """Add cindexes of one node, not usable yet; returns the first of their consecutive ids."""
+        first, end = self.size, self.size + len(keys)
+        if end > len(self.keys):
+            self._grow(max(end, 2 * len(self.keys), 1024))
+        self.keys[first:end] = keys
+        self.nodes[first:end] = node
+        self.status[first:end] = status
+        self.usable[first:end] = 0
+        self.slots[first:end] = -1
+        self.is_input[first:end] = False
+        self.size = end
+        return first
+
+    def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
+        """Forget the cindexes from `first` on, and put these in their place, known computable."""
+        self.size = first
+        end = first + len(keys)
+        if end > len(self.keys):
+            self._grow(end)
+        self.keys[first:end], self.nodes[first:end] = keys, nodes
+        self.is_input[first:end] = is_input
+        self.status[first:end] = COMPUTABLE
+        self.usable[first:end] = 1
+        self.slots[first:end] = -1
+        self.size = end
+
+    def _grow(self, capacity: int) -> None:
+        for name in ("keys", "nodes", "status", "usable", "slots", "is_input"):
+            old = getattr(self, name)
+            new = np.empty(capacity, old.dtype)
+            new[: self.size] = old[: self.size]
+            setattr(self, name, new)
+
+
+class DependencyRows:
+    """Rows of cindex ids, one row a cindex of one node, padded with -1; grows by doubling."""
+
+    __slots__ = ("_rows", "size")
+
+    def __init__(self) -> None:
+        self._rows: IntArray = np.empty((0, 0), np.int32)
+        self.size = 0
+
+    def append(self, rows: IntArray) -> None:
+        """Add rows (N, width); they may be wider or narrower than those before."""
+        if self.size == 0:
+            self._rows, self.size = rows, len(rows)
+            return
+        end = self.size + len(rows)
+        width = max(self._rows.shape[1], rows.shape[1])
+        if end > len(self._rows) or width > self._rows.shape[1]:
+            grown = np.full((max(end, 2 * self.size), width), -1, np.int32)
+            grown[: self.size, : self._rows.shape[1]] = self._rows[: self.size]
+            self._rows = grown
+        self._rows[self.size : end, : rows.shape[1]] = rows
+        self._rows[self.size : end, rows.shape[1] :] = -1
+        self.size = end
+
+    def take(self, slots: IntArray) -> IntArray:
+        """The rows at these slots, (N, width)."""
+        if (
+            len(slots) == self.size
+            and (slots[0] if len(slots) else 0) == 0
+            and is_increasing(slots)
+        ):
+            return self._rows[: self.size]
+        return self._rows[slots]
