@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.reader import Reader
+from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.writer import Writer
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 _OFFSET = re.compile(r"(.+):(\d+)", re.S)
-_TABLE = re.compile(r"[ab cfnopst,]*(ark|scp)[^:]*:")
 _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 
@@ -73,10 +73,18 @@ def classify_output(name: str) -> Kind:
 def _reject_odd_names(name: str, verb: str, hint: str) -> None:
     if name != name.strip():
         raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
-    if name[0] in "as" and _TABLE.match(name):
+    if name[0] in "as" and _is_table(name):
         raise OptionError(f"'{name}' cannot be {verb}: expected a file, found a table specifier")
     if "|" in name:
         raise OptionError(f"'{name}' cannot be {verb}: {hint}")
+
+
+def _is_table(name: str) -> bool:
+    for parse in (parse_rspecifier, parse_wspecifier):
+        with contextlib.suppress(OptionError):
+            parse(name)
+            return True
+    return False
 
 
 def split_offset(name: str) -> tuple[str, int]:

@@ -21,6 +21,7 @@ __all__ = ["LOOK_AHEAD", "InputBuffer", "shorten"]
 _PIECE = 1 << 16
 _BIG_PIECE = 1 << 24
 LOOK_AHEAD = 1 << 16
+_WORD = re.compile(rb"[ \t\n\r\f\v]*[^ \t\n\r\f\v]+")
 _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
 
 
@@ -105,6 +106,10 @@ class InputBuffer:
             if self._at < len(self._buffer) or not self._fill():
                 return
 
+    def skip_word(self) -> None:
+        """Consume white space and the word after it, but not what follows the word."""
+        self._at = self._match(_WORD, "a word").end()
+
     def at_end(self) -> bool:
         """Whether nothing more can be read; in text mode white space does not count."""
         if not self.binary:
@@ -125,6 +130,21 @@ class InputBuffer:
         body = bytes(self._buffer[self._at : end])
         self._at = end + 1
         return body
+
+    def until_brackets(self, count: int, what: str) -> bytes:
+        """Everything up to and with the next `count` brackets ']'."""
+        found, searched = 0, 0
+        while True:
+            piece = np.frombuffer(bytes(self._buffer[self._at + searched :]), np.uint8)
+            at = np.flatnonzero(piece == ord("]"))
+            if found + at.size >= count:
+                end = searched + int(at[count - found - 1]) + 1 if count else 0
+                body = self.buffered(end)
+                self._at += end
+                return body
+            found, searched = found + at.size, searched + piece.size
+            if not self._fill():
+                raise self.error(f"expected {what}, found the end of the stream")
 
     def read_array(self, count: int, dtype: DTypeLike, what: str) -> NDArray:
         """`count` raw elements; `what` they are goes into the error if they are not all there."""

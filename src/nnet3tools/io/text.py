@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["format_float", "format_floats", "format_matrix", "parse_numbers", "parse_rows"]
+__all__ = [
+    "format_float",
+    "format_floats",
+    "format_matrix",
+    "parse_lines",
+    "parse_numbers",
+    "parse_rows",
+]
 
 _ROWS_AT_ONCE = 1024
 
@@ -55,21 +62,25 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
     return values.astype(dtype)
 
 
-def parse_rows(body: bytes, dtype: DTypeLike) -> NDArray:
-    """A matrix whose rows end in newlines or semicolons; empty rows do not count.
-
-    ValueError says which number or which row is wrong.
-    """
-    body = body.replace(b";", b"\n")
+def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:
+    """All numbers of `body`, and how many each line that has any has; ValueError as above."""
     values = parse_numbers(body, dtype)
-    if values.size == 0:
-        return np.empty((0, 0), dtype)
     chars = np.frombuffer(b"\n" + body + b"\n", np.uint8)
     space = chars <= 32
     number_ends = np.flatnonzero(~space[:-1] & space[1:])
     row_ends = np.flatnonzero(chars == 10)
     counts = np.diff(np.searchsorted(number_ends, row_ends))
-    counts = counts[counts > 0]
+    return values, counts[counts > 0]
+
+
+def parse_rows(body: bytes, dtype: DTypeLike) -> NDArray:
+    """A matrix whose rows end in newlines or semicolons; empty rows do not count.
+
+    ValueError says which number or which row is wrong.
+    """
+    values, counts = parse_lines(body.replace(b";", b"\n"), dtype)
+    if values.size == 0:
+        return np.empty((0, 0), dtype)
     wrong = np.flatnonzero(counts != counts[0])
     if wrong.size:
         row = int(wrong[0])

@@ -1,0 +1,118 @@
+"""Kaldi's GeneralMatrix: a matrix that is full, compressed or sparse, and what is done with each.
+
+Examples keep their matrices in the form in which they were stored, so that files pass unchanged.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.io.compressed import (
+    CompressedMatrix,
+    CompressionMethod,
+    read_compressed,
+    write_compressed,
+)
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.sparse import SparseMatrix, read_sparse, write_sparse
+from nnet3tools.io.writer import Writer
+
+__all__ = [
+    "CompressedMatrix",
+    "CompressionMethod",
+    "GeneralMatrix",
+    "SparseMatrix",
+    "append_rows",
+    "compress",
+    "filter_rows",
+    "read_general_matrix",
+    "row_range",
+    "scale",
+    "to_dense",
+    "write_general_matrix",
+]
+
+GeneralMatrix = np.ndarray | CompressedMatrix | SparseMatrix
+"""All three have `.shape`; the dense one is float32."""
+
+
+def read_general_matrix(reader: Reader) -> GeneralMatrix:
+    """Read a matrix and keep its kind; without rows it is always a dense one."""
+    token = reader.peek_token()
+    matrix: GeneralMatrix
+    if reader.binary and token in ("CM", "CM2", "CM3"):
+        matrix = read_compressed(reader)
+    elif token == "SM" if reader.binary else token.startswith("rows="):
+        matrix = read_sparse(reader)
+    else:
+        matrix = reader.read_matrix()
+    return matrix if matrix.shape[0] else np.empty((0, 0), np.float32)
+
+
+def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
+    """Write a matrix as its kind; one without rows as a full matrix, as Kaldi does."""
+    if matrix.shape[0] == 0:
+        writer.write_matrix(np.empty((0, 0), np.float32))
+    elif isinstance(matrix, CompressedMatrix):
+        write_compressed(writer, matrix)
+    elif isinstance(matrix, SparseMatrix):
+        write_sparse(writer, matrix)
+    else:
+        writer.write_matrix(np.asarray(matrix, np.float32))
+
+
+def to_dense(matrix: GeneralMatrix) -> NDArray[np.float32]:
+    """As a dense float32 matrix (the same one if it is dense)."""
+    return np.asarray(matrix, np.float32) if isinstance(matrix, np.ndarray) else matrix.to_dense()
+
+
+def row_range(matrix: GeneralMatrix, row_offset: int, num_rows: int) -> GeneralMatrix:
+    """Rows, with the first and last repeated beyond the edges (ExtractRowRangeWithPadding)."""
+    if num_rows == 0:
+        return np.empty((0, 0), np.float32)
+    if matrix.shape[0] == 0:
+        raise ProgramError("a range of rows of a matrix without rows")
+    if isinstance(matrix, np.ndarray):
+        return matrix[np.arange(row_offset, row_offset + num_rows).clip(0, len(matrix) - 1)]
+    return matrix.row_range(row_offset, num_rows)
+
+
+def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
+    """All rows: sparse if every part with rows is, else dense (AppendGeneralMatrixRows)."""
+    parts = [part for part in parts if part.shape[0]]
+    if not parts:
+        return np.empty((0, 0), np.float32)
+    sparse = [part for part in parts if isinstance(part, SparseMatrix)]
+    if len(sparse) == len(parts):
+        return SparseMatrix.append(sparse)
+    columns = sorted({part.shape[1] for part in parts})
+    if len(columns) > 1:
+        raise DataError(f"cannot append rows of {columns[0]} and of {columns[1]} columns")
+    return np.concatenate([to_dense(part) for part in parts])
+
+
+def filter_rows(matrix: GeneralMatrix, keep: NDArray[np.bool_]) -> GeneralMatrix:
+    """The rows that `keep` (rows,) selects; compressed ones become dense unless all are kept."""
+    if keep.all():
+        return matrix
+    if isinstance(matrix, SparseMatrix):
+        return matrix.select_rows(np.flatnonzero(keep))
+    return to_dense(matrix)[keep]
+
+
+def scale(matrix: GeneralMatrix, alpha: float) -> GeneralMatrix:
+    """Times alpha, of the same kind."""
+    if isinstance(matrix, np.ndarray):
+        return matrix * np.float32(alpha)
+    return matrix.scaled(alpha)
+
+
+def compress(
+    matrix: GeneralMatrix, method: CompressionMethod = CompressionMethod.AUTOMATIC
+) -> GeneralMatrix:
+    """A dense matrix compressed; any other, or one without rows, as it is."""
+    if isinstance(matrix, np.ndarray) and matrix.shape[0]:
+        return CompressedMatrix.from_dense(matrix, method)
+    return matrix

@@ -1,0 +1,206 @@
+"""What a table can hold: how each kind of object is read, written and cut to a range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.general_matrix import (
+    GeneralMatrix,
+    read_general_matrix,
+    to_dense,
+    write_general_matrix,
+)
+from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.writer import Writer
+
+__all__ = [
+    "BOOL",
+    "DOUBLE",
+    "FLOAT",
+    "GENERAL_MATRIX",
+    "INT32",
+    "INT32_VECTOR",
+    "MATRIX",
+    "POSTERIOR",
+    "TOKEN",
+    "TOKEN_VECTOR",
+    "VECTOR",
+    "Holder",
+]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Holder(Generic[T]):
+    """How one kind of object stands in a table.
+
+    `read(reader)` and `write(writer, value)` deal with the object alone; the binary header, the key
+    and the file belong to the table. With `has_header` False (Kaldi's token holders) the object is
+    text in any mode. `extract_range(value, "0:9,3:5")` cuts a part for `file[0:9,3:5]`.
+    """
+
+    name: str
+    read: Callable[[Reader], T]
+    write: Callable[[Writer, T], None]
+    has_header: bool = True
+    extract_range: Callable[[T, str], T] | None = None
+
+    def read_object(self, reader: Reader) -> T:
+        """Read header and object."""
+        if self.has_header:
+            reader.read_header()
+        else:
+            reader.binary = False
+        return self.read(reader)
+
+    def write_object(self, writer: Writer, value: T) -> None:
+        """Write header and object."""
+        if self.has_header:
+            writer.write_header()
+        self.write(writer, value)
+
+    def cut(self, value: T, range_text: str) -> T:
+        """The part of `value` that a range such as "0:9" names; DataError if it has none."""
+        if self.extract_range is None:
+            raise DataError(f"[{range_text}]: {self.name} has no ranges")
+        return self.extract_range(value, range_text)
+
+
+# -- ranges
+
+_TOLERANCE = 3
+"""Rows that a range may reach beyond the end, as in Kaldi: lengths in seconds are rounded."""
+
+
+def _parse_range(text: str, size: int, what: str, tolerance: int) -> slice:
+    """'3:5' (both included) or ':' as a slice."""
+    if text == ":":
+        return slice(0, size)
+    first, colon, last = text.partition(":")
+    if not (colon and first.isdecimal() and last.isdecimal()):
+        raise DataError(f"[{text}]: expected a range of {what} such as 0:9")
+    begin, end = int(first), int(last)
+    if not begin <= end < size + tolerance or begin >= max(size, 1):
+        raise DataError(f"[{text}]: there are only {size} {what}")
+    if end >= size:
+        log.warning(f"range {text} goes beyond the {size} {what} there are")
+    return slice(begin, min(end + 1, size))
+
+
+def _matrix_range(matrix: NDArray, text: str) -> NDArray:
+    rows, _, cols = text.partition(",")
+    row_slice = _parse_range(rows, matrix.shape[0], "rows", _TOLERANCE)
+    col_slice = _parse_range(cols or ":", matrix.shape[1], "columns", 0)
+    return np.ascontiguousarray(matrix[row_slice, col_slice])
+
+
+def _general_range(matrix: GeneralMatrix, text: str) -> GeneralMatrix:
+    return _matrix_range(to_dense(matrix), text)
+
+
+def _vector_range(vector: NDArray, text: str) -> NDArray:
+    return vector[_parse_range(text, len(vector), "elements", _TOLERANCE)]
+
+
+# -- basic types: in text one line each
+
+
+def _basic(name: str, of_reader: Callable[[Reader], T], of_writer: Callable) -> Holder[T]:
+    def read(reader: Reader) -> T:
+        value = of_reader(reader)
+        if not reader.binary:
+            rest = reader.read_line() if reader.peek_byte() >= 0 else ""
+            if rest.strip():
+                raise reader.error(f"expected the end of the line after {name}, found '{rest}'")
+        return value
+
+    def write(writer: Writer, value: T) -> None:
+        of_writer(writer, value)
+        writer.write_newline()
+
+    return Holder(name, read, write)
+
+
+def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
+    """BasicVectorHolder<int32>: in text the line's numbers, in binary each with its size byte."""
+    if not reader.binary:
+        line = reader.read_line()
+        try:
+            return np.array([int(word) for word in line.split()], np.int64).astype(np.int32)
+        except ValueError:
+            raise reader.error(f"expected a line of integers, found '{line[:40]}'") from None
+    count = reader.read_int32()
+    if count < 0:
+        raise reader.error(f"expected a vector, found one of {count} elements")
+    cells = reader.read_array(5 * count, np.uint8, f"a vector of {count} integers").reshape(-1, 5)
+    if (cells[:, 0] != 4).any():
+        raise reader.error("expected a vector of 32-bit integers")
+    return np.ascontiguousarray(cells[:, 1:]).view("<i4").ravel()
+
+
+def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
+    array = np.ascontiguousarray(values, "<i4")
+    if not writer.binary:
+        writer.write_text("%d " * array.size % tuple(array.tolist()) + "\n")
+        return
+    cells = np.full((len(array), 5), 4, np.uint8)
+    cells[:, 1:] = array.view(np.uint8).reshape(-1, 4)
+    writer.write_int32(len(array))
+    writer.write_bytes(cells.tobytes())
+
+
+def _read_token(reader: Reader) -> str:
+    words = _read_tokens(reader)
+    if len(words) != 1:
+        raise reader.error(f"expected one word on the line, found {len(words)}")
+    return words[0]
+
+
+def _read_tokens(reader: Reader) -> list[str]:
+    return reader.read_line().split()
+
+
+MATRIX: Holder[NDArray] = Holder(
+    "a matrix", Reader.read_matrix, Writer.write_matrix, extract_range=_matrix_range
+)
+"""Dense float32 matrices; compressed ones are read as dense."""
+
+GENERAL_MATRIX: Holder[GeneralMatrix] = Holder(
+    "a matrix", read_general_matrix, write_general_matrix, extract_range=_general_range
+)
+"""Matrices that keep the kind they are stored as."""
+
+VECTOR: Holder[NDArray] = Holder(
+    "a vector", Reader.read_vector, Writer.write_vector, extract_range=_vector_range
+)
+
+POSTERIOR: Holder[Posterior] = Holder("a posterior", read_posterior, write_posterior)
+
+INT32: Holder[int] = _basic("an integer", Reader.read_int32, Writer.write_int32)
+FLOAT: Holder[float] = _basic("a number", Reader.read_float, Writer.write_float)
+DOUBLE: Holder[float] = _basic("a number", Reader.read_double, Writer.write_double)
+BOOL: Holder[bool] = _basic("T or F", Reader.read_bool, Writer.write_bool)
+
+INT32_VECTOR: Holder[NDArray[np.int32]] = Holder(
+    "a vector of integers", _read_int32_vector, _write_int32_vector
+)
+
+TOKEN: Holder[str] = Holder(
+    "a word", _read_token, lambda writer, word: writer.write_text(word + "\n"), has_header=False
+)
+
+TOKEN_VECTOR: Holder[list[str]] = Holder(
+    "words",
+    _read_tokens,
+    lambda writer, words: writer.write_text("".join(word + " " for word in words) + "\n"),
+    has_header=False,
+)

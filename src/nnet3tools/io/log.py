@@ -1,0 +1,92 @@
+"""Log lines as Kaldi's programs print them, on standard error.
+
+`LOG (nnet3-train[0.1.0]:main():nnet3_train.py:31) message`: scripts look for the first word and for
+parts of the message; function, file and line are the caller's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+__all__ = [
+    "error_line",
+    "get_verbose",
+    "log",
+    "program_name",
+    "set_program",
+    "set_verbose",
+    "vlog",
+    "warning",
+]
+
+_program = ""
+_verbose = 0
+_version = ""
+
+
+def set_program(name: str) -> None:
+    """The program's name for all lines that follow."""
+    global _program
+    _program = name
+
+
+def program_name() -> str:
+    """The program's name, "" if it was never set."""
+    return _program
+
+
+def set_verbose(level: int) -> None:
+    """Lines of `vlog` up to this level are shown."""
+    global _verbose
+    _verbose = level
+
+
+def get_verbose() -> int:
+    """What `set_verbose` was last given; 0 at first."""
+    return _verbose
+
+
+def log(message: str) -> None:
+    """One line of information."""
+    _emit("LOG", message)
+
+
+def warning(message: str) -> None:
+    """Something odd that does not stop the program."""
+    _emit("WARNING", message)
+
+
+def vlog(level: int, message: str) -> None:
+    """A line for those who ask for it with --verbose."""
+    if level <= _verbose:
+        _emit(f"VLOG[{level}]", message)
+
+
+def error_line(message: str) -> None:
+    """The one line a failing program ends with."""
+    sys.stderr.write(f"ERROR ({_who()}) {_one_line(message)}\n")
+    sys.stderr.flush()
+
+
+def _emit(kind: str, message: str) -> None:
+    frame = sys._getframe(2)
+    where = f"{frame.f_code.co_name}():{os.path.basename(frame.f_code.co_filename)}"
+    sys.stderr.write(f"{kind} ({_who()}:{where}:{frame.f_lineno}) {message}\n")
+    sys.stderr.flush()
+
+
+def _who() -> str:
+    """`name[version]`; the version is looked up late, importlib.metadata being slow to read it."""
+    global _version
+    if not _version:
+        try:
+            _version = version("nnet3tools")
+        except PackageNotFoundError:
+            _version = "unknown"
+    return f"{_program}[{_version}]"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split("\n"))

@@ -1,0 +1,151 @@
+"""Posteriors (hmm/posterior.h): for each frame some pdfs with weights, as CSR arrays."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.text import format_float, parse_lines
+from nnet3tools.io.writer import Writer
+
+__all__ = ["Posterior", "read_posterior", "write_posterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Frame f has weights[i] on pdfs[i] for offsets[f] <= i < offsets[f + 1]."""
+
+    offsets: NDArray[np.int32]
+    pdfs: NDArray[np.int32]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def from_counts(cls, counts: ArrayLike, pdfs: ArrayLike, weights: ArrayLike) -> Posterior:
+        """Of the number of entries of each frame and, frame after frame, the entries."""
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
+        ids = np.ascontiguousarray(pdfs, np.int32)
+        return cls(offsets, ids, np.ascontiguousarray(weights, np.float32))
+
+    @property
+    def num_frames(self) -> int:
+        """Frames."""
+        return len(self.offsets) - 1
+
+    def to_sparse(self, num_pdfs: int) -> SparseMatrix:
+        """As (frames, pdfs); as Kaldi does, columns are sorted, and equal ones added up.
+
+        DataError if a pdf is not below `num_pdfs`.
+        """
+        wrong = np.flatnonzero((self.pdfs < 0) | (self.pdfs >= num_pdfs))
+        if wrong.size:
+            raise DataError(f"pdf {self.pdfs[wrong[0]]} of a posterior is not below {num_pdfs}")
+        rows = np.repeat(np.arange(self.num_frames, dtype=np.int64), np.diff(self.offsets))
+        keys = rows * num_pdfs + self.pdfs
+        unique, inverse = np.unique(keys, return_inverse=True)
+        values = np.bincount(inverse, self.weights, minlength=len(unique)).astype(np.float32)
+        if len(unique) == len(keys):  # no sums: keep the weights' exact values
+            values[inverse] = self.weights
+        unique, values = unique[values != 0], values[values != 0]
+        counts = np.bincount(unique // num_pdfs, minlength=self.num_frames)
+        return SparseMatrix.from_counts(counts, unique % num_pdfs, values, num_pdfs)
+
+
+_FRAMES = re.compile(rb"(?:\s*\[[^\[\]]*\])*\s*")
+_FRAME = re.compile(rb"\x04.{4}(?:\x04.{4}\x04.{4})*", re.S)
+
+
+def write_posterior(writer: Writer, posterior: Posterior) -> None:
+    """Write in the writer's form; in text one line, "[ pdf weight ... ] [ ... ] "."""
+    counts = np.diff(posterior.offsets)
+    if not writer.binary:
+        words = np.empty((len(posterior.pdfs), 2), object)
+        words[:, 0] = posterior.pdfs
+        words[:, 1] = list(map(format_float, posterior.weights.tolist()))
+        template = "".join("[ " + "%d %s " * count + "] " for count in counts.tolist())
+        writer.write_text(template % tuple(words.ravel()) + "\n")
+        return
+    writer.write_int32(posterior.num_frames)
+    # One stream of integer cells: a count before each frame's pairs of pdf and weight bits.
+    cells = np.empty(len(counts) + 2 * len(posterior.pdfs), "<i4")
+    is_count = np.zeros(len(cells), bool)
+    is_count[np.arange(len(counts)) + 2 * posterior.offsets[:-1].astype(np.int64)] = True
+    cells[is_count] = counts
+    pairs = np.stack([posterior.pdfs.astype("<i4"), posterior.weights.view("<i4")], axis=1)
+    cells[~is_count] = pairs.ravel()
+    out = np.full((len(cells), 5), 4, np.uint8)
+    out[:, 1:] = cells.view(np.uint8).reshape(-1, 4)
+    writer.write_bytes(out.tobytes())
+
+
+def read_posterior(reader: Reader) -> Posterior:
+    """Read what `write_posterior` wrote."""
+    return _read_binary(reader) if reader.binary else _read_line(reader)
+
+
+def _read_line(reader: Reader) -> Posterior:
+    line = reader.read_line().encode("utf-8", "surrogateescape")
+    if _FRAMES.fullmatch(line) is None:
+        raise reader.error("expected a posterior such as [ 12 0.6 3 0.4 ] [ 12 1 ]")
+    # The 0 stands for a frame that has no entries.
+    plain = line.replace(b"\n", b" ").replace(b"[", b" 0 ").replace(b"]", b"\n")
+    try:
+        numbers, counts = parse_lines(plain, np.float64)
+    except ValueError as error:
+        raise reader.error(f"in a posterior: {error}") from None
+    if (counts % 2 == 0).any():
+        raise reader.error("a frame of a posterior has a pdf without a weight")
+    pairs = np.delete(numbers, np.cumsum(counts) - counts).reshape(-1, 2)
+    if (pairs[:, 0] != np.floor(pairs[:, 0])).any() or (abs(pairs[:, 0]) >= 1 << 31).any():
+        raise reader.error("a pdf of a posterior is not an integer")
+    return Posterior.from_counts(counts // 2, pairs[:, 0], pairs[:, 1])
+
+
+def _read_binary(reader: Reader) -> Posterior:
+    """A walk over the counts; frames with equally many entries are taken in one step."""
+    num_frames = reader.read_int32()
+    if num_frames < 0:
+        raise reader.error(f"expected a posterior, found one of {num_frames} frames")
+    counts: list[NDArray] = []
+    entries: list[NDArray] = []
+    missing = num_frames
+    while missing > 0:
+        count = _peek_count(reader)
+        width = 5 * (1 + 2 * count)
+        piece = reader.buffered(max(width, min(missing * width, 1 << 13)))
+        rows = np.frombuffer(piece, np.uint8)[: len(piece) // width * width].reshape(-1, width)
+        if not len(rows):
+            rows = reader.read_array(width, np.uint8, f"a frame of {count} pdfs")[None]
+            taken = 1
+        else:
+            cells = np.ascontiguousarray(rows.reshape(-1, 5)[:, 1:]).view("<i4")
+            same = cells.reshape(len(rows), -1)[:, 0] == count
+            same &= (rows.reshape(len(rows), -1, 5)[:, :, 0] == 4).all(axis=1)
+            taken = min(missing, len(same) if same.all() else int(same.argmin()))
+            if not taken:
+                raise reader.error("expected 32-bit pdfs and weights in a posterior")
+            reader.advance(taken * width)
+        if (rows[:taken].reshape(-1, 5)[:, 0] != 4).any():
+            raise reader.error("expected 32-bit pdfs and weights in a posterior")
+        counts.append(np.full(taken, count))
+        entries.append(np.ascontiguousarray(rows[:taken, 5:]).reshape(-1, 10))
+        missing -= taken
+    flat = np.concatenate(entries) if entries else np.empty((0, 10), np.uint8)
+    pdfs = np.ascontiguousarray(flat[:, 1:5]).view("<i4").ravel()
+    weights = np.ascontiguousarray(flat[:, 6:]).view("<f4").ravel()
+    return Posterior.from_counts(np.concatenate(counts) if counts else [], pdfs, weights)
+
+
+def _peek_count(reader: Reader) -> int:
+    while len(head := reader.buffered(5)) < 5:
+        if not reader.more():
+            raise reader.error("expected a frame of a posterior, found the end of the stream")
+    count = int.from_bytes(head[1:], "little", signed=True)
+    if head[0] != 4 or count < 0:
+        raise reader.error("expected the number of pdfs of a frame")
+    return count

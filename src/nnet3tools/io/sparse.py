@@ -1,0 +1,263 @@
+"""Sparse matrices (matrix/sparse-matrix.h) as CSR arrays, and their text and binary forms."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.text import format_float, parse_lines
+
+if TYPE_CHECKING:
+    from nnet3tools.io.reader import Reader
+    from nnet3tools.io.writer import Writer
+
+__all__ = ["SparseMatrix", "read_sparse", "write_sparse"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMatrix:
+    """Row r has `values[i]` at column `indices[i]` for row_offsets[r] <= i < row_offsets[r + 1]."""
+
+    row_offsets: NDArray[np.int32]
+    indices: NDArray[np.int32]
+    values: NDArray[np.float32]
+    num_cols: int
+
+    @property
+    def num_rows(self) -> int:
+        """Rows."""
+        return len(self.row_offsets) - 1
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(rows, columns)."""
+        return self.num_rows, self.num_cols
+
+    @property
+    def row_numbers(self) -> NDArray[np.intp]:
+        """The row of each element, shape of `values`."""
+        return np.repeat(np.arange(self.num_rows), np.diff(self.row_offsets))
+
+    @classmethod
+    def from_counts(
+        cls, counts: ArrayLike, indices: ArrayLike, values: ArrayLike, num_cols: int
+    ) -> SparseMatrix:
+        """Of the number of elements in each row and, row after row, their columns and values."""
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
+        columns = np.ascontiguousarray(indices, np.int32)
+        return cls(offsets, columns, np.ascontiguousarray(values, np.float32), num_cols)
+
+    @classmethod
+    def from_dense(cls, matrix: NDArray) -> SparseMatrix:
+        """The non-zero elements of a dense matrix."""
+        rows, cols = np.nonzero(matrix)
+        counts = np.bincount(rows, minlength=len(matrix))
+        return cls.from_counts(counts, cols, matrix[rows, cols], matrix.shape[1])
+
+    def to_dense(self) -> NDArray[np.float32]:
+        """The dense matrix; what is listed twice in a row counts once, the last time."""
+        out = np.zeros(self.shape, np.float32)
+        out[self.row_numbers, self.indices] = self.values
+        return out
+
+    def select_rows(self, rows: NDArray[np.integer]) -> SparseMatrix:
+        """These rows, in this order, repeats allowed."""
+        counts = np.diff(self.row_offsets)[rows]
+        starts = np.cumsum(counts) - counts
+        at = np.arange(int(counts.sum())) + np.repeat(self.row_offsets[rows] - starts, counts)
+        return self.from_counts(counts, self.indices[at], self.values[at], self.num_cols)
+
+    def row_range(self, row_offset: int, num_rows: int) -> SparseMatrix:
+        """A range of rows; before the first and after the last those are repeated."""
+        rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
+        return self.select_rows(rows)
+
+    def scaled(self, alpha: float) -> SparseMatrix:
+        """Times alpha."""
+        return replace(self, values=self.values * np.float32(alpha))
+
+    @classmethod
+    def append(cls, parts: list[SparseMatrix]) -> SparseMatrix:
+        """The rows of all parts; DataError unless they have equally many columns."""
+        num_cols = parts[0].num_cols
+        for part in parts:
+            if part.num_cols != num_cols:
+                raise DataError(
+                    f"cannot append rows of {part.num_cols} columns to rows of {num_cols}"
+                )
+        counts = np.concatenate([np.diff(part.row_offsets) for part in parts])
+        indices = np.concatenate([part.indices for part in parts])
+        return cls.from_counts(
+            counts, indices, np.concatenate([part.values for part in parts]), num_cols
+        )
+
+
+# -- binary: "SM ", the number of rows, then each row's "SV ", dimension, count and elements
+
+_ROW_HEAD = 13  # "SV " and two integers with their size bytes
+_ELEMENTS = rb"(?:\x04.{4}(?:\x04.{4}|\x08.{8}))*"
+_ROW = re.compile(rb"SV \x04.{4}\x04.{4}" + _ELEMENTS, re.S)
+
+
+def read_sparse(reader: Reader) -> SparseMatrix:
+    """Read a sparse matrix in text or binary."""
+    return _read_binary(reader) if reader.binary else _read_text(reader)
+
+
+def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
+    """Write in the writer's form."""
+    if writer.binary:
+        writer.write_token("SM")
+        writer.write_int32(matrix.num_rows)
+        writer.write_bytes(_encode(matrix))
+    else:
+        writer.write_text(_format(matrix))
+
+
+def _encode(matrix: SparseMatrix) -> bytes:
+    counts = np.diff(matrix.row_offsets)
+    is_head = np.zeros(_ROW_HEAD * matrix.num_rows + 10 * len(matrix.values), bool)
+    starts = _ROW_HEAD * np.arange(matrix.num_rows) + 10 * matrix.row_offsets[:-1].astype(np.int64)
+    is_head[starts[:, None] + np.arange(_ROW_HEAD)] = True
+    heads = np.empty((matrix.num_rows, _ROW_HEAD), np.uint8)
+    heads[:, :8] = np.frombuffer(b"SV \x04" + struct.pack("<i", matrix.num_cols), np.uint8)
+    heads[:, 8] = 4
+    heads[:, 9:] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
+    elements = np.empty((len(matrix.values), 10), np.uint8)
+    elements[:, 0] = elements[:, 5] = 4
+    elements[:, 1:5] = matrix.indices.astype("<i4").view(np.uint8).reshape(-1, 4)
+    elements[:, 6:] = matrix.values.astype("<f4").view(np.uint8).reshape(-1, 4)
+    out = np.empty(len(is_head), np.uint8)
+    out[is_head] = heads.ravel()
+    out[~is_head] = elements.ravel()
+    return out.tobytes()
+
+
+def _read_binary(reader: Reader) -> SparseMatrix:
+    """Rows are found by a regular expression, as many at once as the buffer holds."""
+    reader.expect_token("SM")
+    num_rows = reader.read_int32()
+    if num_rows < 0:
+        raise reader.error(f"expected a sparse matrix, found one of {num_rows} rows")
+    parts: list[SparseMatrix] = []
+    missing, wanted = num_rows, min(1 << 16, 64 * (num_rows + 1))  # most rows have few elements
+    while missing > 0:
+        piece = reader.buffered(wanted)
+        part, used = _decode_rows(reader, piece, missing)
+        if part is None:
+            if wanted <= len(piece):
+                wanted *= 2
+            elif not reader.more():
+                raise reader.error(
+                    f"expected {missing} more rows of a sparse matrix, found the end of the "
+                    "stream or something else"
+                )
+            continue
+        if parts and part.num_cols != parts[0].num_cols:
+            raise reader.error("the rows of a sparse matrix differ in their dimension")
+        parts.append(part)
+        reader.advance(used)
+        missing -= part.num_rows
+    return _checked(reader, SparseMatrix.append(parts) if parts else _empty())
+
+
+def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
+    """Up to `limit` complete rows at the start of `piece` and the bytes they take."""
+    rows = _ROW.findall(piece)[:limit]
+    joined = b"".join(rows)
+    if not rows or not piece.startswith(joined):
+        if piece[:3] != b"SV "[: len(piece)] or (rows and len(rows) > 1):
+            raise reader.error("expected a row of a sparse matrix (SV)")
+        return None, 0
+    raw = np.frombuffer(joined, np.uint8)
+    lengths = np.array(list(map(len, rows)))
+    at = np.cumsum(lengths) - lengths
+    counts = _ints_at(raw, at + 9)
+    size = 14 if any(row[_ROW_HEAD + 5 : _ROW_HEAD + 6] == b"\x08" for row in rows[:50]) else 10
+    expected = _ROW_HEAD + size * counts.astype(np.int64)
+    if lengths[-1] > expected[-1]:  # it ran on into what follows the matrix
+        lengths[-1] = expected[-1]
+    elif lengths[-1] < expected[-1]:  # its rest is not here yet
+        if (counts[-1] < 0) or len(piece) > len(joined) + 14:
+            raise reader.error("expected the elements of a row of a sparse matrix")
+        lengths, at, counts = lengths[:-1], at[:-1], counts[:-1]
+    if not len(lengths):
+        return None, 0
+    if (lengths != expected[: len(lengths)]).any():
+        raise reader.error("a row of a sparse matrix has fewer or more elements than it says")
+    used = int(lengths.sum())
+    dims = _ints_at(raw, at + 4)
+    if (dims != dims[0]).any():
+        raise reader.error("the rows of a sparse matrix differ in their dimension")
+    is_element = np.ones(used, bool)
+    is_element[at[:, None] + np.arange(_ROW_HEAD)] = False
+    elements = raw[:used][is_element].reshape(-1, size)
+    indices = np.ascontiguousarray(elements[:, 1:5]).view("<i4").ravel()
+    values = np.ascontiguousarray(elements[:, 6:]).view("<f4" if size == 10 else "<f8").ravel()
+    return SparseMatrix.from_counts(counts, indices, values, int(dims[0])), used
+
+
+def _ints_at(raw: NDArray[np.uint8], at: NDArray) -> NDArray[np.int32]:
+    return np.ascontiguousarray(raw[at[:, None] + np.arange(4)]).view("<i4").ravel()
+
+
+def _checked(reader: Reader, matrix: SparseMatrix) -> SparseMatrix:
+    if matrix.num_cols < 0:
+        raise reader.error(f"expected a sparse matrix, found one of {matrix.num_cols} columns")
+    wrong = np.flatnonzero((matrix.indices < 0) | (matrix.indices >= matrix.num_cols))
+    if wrong.size:
+        raise reader.error(
+            f"column {matrix.indices[wrong[0]]} of a sparse matrix of {matrix.num_cols} columns"
+        )
+    return matrix
+
+
+def _empty() -> SparseMatrix:
+    return SparseMatrix.from_counts([], [], [], 0)
+
+
+# -- text: "rows=2 dim=20 [ 1 0.4 9 1.2 ] dim=20 [ ] \n"
+
+_TEXT_ROWS = re.compile(rb"(?:\s*dim=[0-9]+\s*\[[^\[\]=]*\])*")
+
+
+def _format(matrix: SparseMatrix) -> str:
+    words = np.empty((len(matrix.values), 2), object)
+    words[:, 0] = matrix.indices
+    words[:, 1] = list(map(format_float, matrix.values.tolist()))
+    head = f"dim={matrix.num_cols} [ "
+    counts = np.diff(matrix.row_offsets).tolist()
+    template = "".join(head + "%d %s " * count + "] " for count in counts)
+    return f"rows={matrix.num_rows} " + template % tuple(words.ravel()) + "\n"
+
+
+def _read_text(reader: Reader) -> SparseMatrix:
+    token = reader.read_token()
+    match = re.fullmatch(r"rows=(\d+)", token)
+    if match is None:
+        raise reader.error(f"expected a sparse matrix (rows=...), found '{token}'")
+    body = reader.until_brackets(int(match[1]), f"a sparse matrix of {match[1]} rows")
+    if _TEXT_ROWS.fullmatch(body) is None:
+        raise reader.error("expected rows of a sparse matrix such as dim=20 [ 1 0.4 9 1.2 ]")
+    plain = body.replace(b"\n", b" ").replace(b"dim=", b" ").replace(b"[", b" ")
+    try:
+        numbers, counts = parse_lines(plain.replace(b"]", b"\n"), np.float64)
+    except ValueError as error:
+        raise reader.error(f"in a sparse matrix: {error}") from None
+    if (counts % 2 == 0).any():
+        raise reader.error("a row of a sparse matrix has a column without a value")
+    if not len(counts):
+        return _empty()
+    first = np.cumsum(counts) - counts
+    dims, pairs = numbers[first], np.delete(numbers, first).reshape(-1, 2)
+    if (dims != dims[0]).any() or (pairs[:, 0] != pairs[:, 0].astype(np.int32)).any():
+        raise reader.error("the rows of a sparse matrix differ in dimension, or a column is odd")
+    return _checked(
+        reader, SparseMatrix.from_counts(counts // 2, pairs[:, 0], pairs[:, 1], int(dims[0]))
+    )

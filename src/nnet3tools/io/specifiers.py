@@ -1,0 +1,122 @@
+"""rspecifiers and wspecifiers: `[options,]ark:rxfilename`, `[options,]scp:rxfilename`, ..."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nnet3tools.errors import OptionError
+
+__all__ = ["Rspecifier", "TableKind", "Wspecifier", "parse_rspecifier", "parse_wspecifier"]
+
+
+class TableKind(enum.Enum):
+    """Where the objects of a table are."""
+
+    ARCHIVE = "ark"
+    SCRIPT = "scp"
+    BOTH = "ark,scp"
+
+
+@dataclass(frozen=True)
+class Rspecifier:
+    """A table to read: keys (o) each asked for once, (s) sorted, (cs) asked for in sorted order,
+    (p) errors end the table or hide the object, (bg) read ahead in the background.
+    """
+
+    text: str
+    kind: TableKind
+    rxfilename: str
+    once: bool = False
+    sorted: bool = False
+    called_sorted: bool = False
+    permissive: bool = False
+    background: bool = False
+
+
+@dataclass(frozen=True)
+class Wspecifier:
+    """A table to write: (t) in text, (f) flushed after each object, (p) unknown keys skipped."""
+
+    text: str
+    kind: TableKind
+    archive: str
+    script: str
+    binary: bool = True
+    flush: bool = False
+    permissive: bool = False
+
+
+_READ_OPTIONS: dict[str, tuple[str, bool] | None] = {
+    "b": None,
+    "t": None,
+    "o": ("once", True),
+    "no": ("once", False),
+    "p": ("permissive", True),
+    "np": ("permissive", False),
+    "s": ("sorted", True),
+    "ns": ("sorted", False),
+    "cs": ("called_sorted", True),
+    "ncs": ("called_sorted", False),
+    "bg": ("background", True),
+}
+
+_WRITE_OPTIONS: dict[str, tuple[str, bool] | None] = {
+    "b": ("binary", True),
+    "t": ("binary", False),
+    "f": ("flush", True),
+    "nf": ("flush", False),
+    "p": ("permissive", True),
+}
+
+
+def parse_rspecifier(text: str) -> Rspecifier:
+    """OptionError unless it has the form above."""
+    what = "rspecifier"
+    kinds, changes, name = _parse(text, what, _READ_OPTIONS)
+    if kinds not in (["ark"], ["scp"]):
+        raise _error(text, what, "expected ark: or scp:")
+    return replace(Rspecifier(text, TableKind(kinds[0]), name), **changes)
+
+
+def parse_wspecifier(text: str) -> Wspecifier:
+    """OptionError unless it has the form above, or `ark,scp:archive,script`."""
+    what = "wspecifier"
+    kinds, changes, name = _parse(text, what, _WRITE_OPTIONS)
+    if kinds == ["ark"]:
+        found = Wspecifier(text, TableKind.ARCHIVE, name, "")
+    elif kinds == ["scp"]:
+        found = Wspecifier(text, TableKind.SCRIPT, "", name)
+    elif kinds == ["ark", "scp"]:
+        archive, comma, script = name.partition(",")
+        if not comma:
+            raise _error(text, what, "expected two files, ark,scp:archive,script")
+        found = Wspecifier(text, TableKind.BOTH, archive, script)
+    else:
+        raise _error(text, what, "expected ark:, scp: or ark,scp:")
+    return replace(found, **changes)
+
+
+def _parse(
+    text: str, what: str, options: dict[str, tuple[str, bool] | None]
+) -> tuple[list[str], dict[str, Any], str]:
+    """The kinds named before the colon, the options' changes, and what follows the colon."""
+    before, colon, name = text.partition(":")
+    if not colon or text != text.rstrip():
+        raise _error(text, what, "expected a form such as ark:file or scp,p:file")
+    kinds: list[str] = []
+    changes: dict[str, Any] = {}
+    for word in re.split("[, ]", before):
+        if word in ("ark", "scp"):
+            kinds.append(word)
+        elif word not in options:
+            raise _error(text, what, f"'{word}' is no option of a table")
+        elif (change := options[word]) is not None:
+            changes[change[0]] = change[1]
+    return kinds, changes, name
+
+
+def _error(text: str, what: str, expected: str) -> OptionError:
+    return OptionError(f"invalid {what} '{text}': {expected}")

@@ -1,0 +1,12 @@
+"""Kaldi's tables: sequences of (key, object) in archives and script files."""
+
+from nnet3tools.io.table_random import MappedTableReader, RandomAccessTableReader
+from nnet3tools.io.table_reader import SequentialTableReader
+from nnet3tools.io.table_writer import TableWriter
+
+__all__ = [
+    "MappedTableReader",
+    "RandomAccessTableReader",
+    "SequentialTableReader",
+    "TableWriter",
+]

@@ -1,0 +1,210 @@
+"""Reading tables one object after another: archives and script files."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import threading
+from collections.abc import Iterator
+from typing import Any, Generic, Self, TypeVar
+
+from nnet3tools.errors import DataError, UserError
+from nnet3tools.io import log
+from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
+
+__all__ = ["ObjectLoader", "SequentialTableReader", "iterate_archive", "parse_script_line"]
+
+T = TypeVar("T")
+
+_RANGE = re.compile(r"(.+)\[([^\[\]]*)\]")
+
+
+def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
+    """A line of a script file as (key, rxfilename, range or "")."""
+    key, *rest = line.strip().split(None, 1)
+    if not rest or line[0].isspace():
+        raise DataError(f"{where}: expected 'key rxfilename', found '{line[:60]}'")
+    match = _RANGE.fullmatch(rest[0])
+    return (key, match[1].rstrip(), match[2]) if match else (key, rest[0], "")
+
+
+def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:
+    """The entries of a script file; DataError for a line that is none."""
+    name = rxfilename or "-"
+    for number, line in enumerate(read_text_lines(rxfilename), start=1):
+        if not line.strip():
+            raise DataError(f"{name}: line {number} of the script file is empty")
+        yield parse_script_line(line, f"{name}: line {number}")
+
+
+class ObjectLoader(Generic[T]):
+    """Loads the objects that script files name.
+
+    Keeps the last file open (entries mostly point into one archive) and the last object (entries
+    may be ranges of one).
+    """
+
+    def __init__(self, holder: Holder[T]) -> None:
+        self._holder = holder
+        self._path = ""
+        self._files = contextlib.ExitStack()
+        self._reader: Reader | None = None
+        self._last: tuple[str, T] | None = None
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._files.close()
+        self._reader, self._path = None, ""
+
+    def load(self, key: str, rxfilename: str, range_text: str = "") -> T:
+        """The object, or the part of it that the range names."""
+        if self._last is None or self._last[0] != rxfilename:
+            self._last = None
+            self._last = (rxfilename, self._read(key, rxfilename))
+        value = self._last[1]
+        if not range_text:
+            return value
+        try:
+            return self._holder.cut(value, range_text)
+        except DataError as error:
+            raise DataError(f"{rxfilename}: key '{key}': {error}") from None
+
+    def _read(self, key: str, rxfilename: str) -> T:
+        if classify_input(rxfilename) in (Kind.PIPE, Kind.STANDARD):
+            with open_input(rxfilename, header=False) as reader:
+                reader.key = key
+                return self._holder.read_object(reader)
+        path, offset = split_offset(rxfilename)
+        if self._reader is None or path != self._path:
+            self.close()
+            self._reader = self._files.enter_context(open_input(path, header=False))
+            self._path = path
+        self._reader.key = key
+        self._reader.seek(offset)
+        return self._holder.read_object(self._reader)
+
+
+def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]]:
+    """(key, object) after (key, object) to the end of an archive."""
+    while True:
+        reader.key, reader.binary = "", False
+        if reader.at_end():
+            return
+        key = _read_key(reader)
+        reader.key = key
+        yield key, holder.read_object(reader)
+
+
+def _read_key(reader: Reader) -> str:
+    """A key and the one blank after it; a newline after it belongs to the object."""
+    start = reader.offset
+    key = reader.peek_token()
+    reader.skip_word()
+    if reader.peek_byte() not in (32, 9, 10):
+        raise reader.error(
+            f"expected a key and a space, found {key[:40]!r} (not an archive?)", start
+        )
+    if reader.peek_byte() != 10:
+        reader.skip_byte()
+    return key
+
+
+class SequentialTableReader(Generic[T]):
+    """Iterates over (key, value) of a table, holding one object at a time; a context manager.
+
+    OptionError for a bad rspecifier, DataError for whatever cannot be read; with the permissive
+    option an archive ends where it cannot be read, and such objects of a script file are left out,
+    with a warning.
+    """
+
+    def __init__(self, rspecifier: str, holder: Holder[T]) -> None:
+        self._specifier = parse_rspecifier(rspecifier)
+        self._holder = holder
+        self._items: Iterator[tuple[str, T]] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._items is not None:
+            self._items.close()  # type: ignore[attr-defined]
+            self._items = None
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        if self._items is None:
+            items = _items(self._specifier, self._holder)
+            self._items = _in_background(items) if self._specifier.background else items
+        return self._items
+
+
+def _items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[str, T]]:
+    if specifier.kind is TableKind.SCRIPT:
+        yield from _script_items(specifier, holder)
+        return
+    try:
+        with open_input(specifier.rxfilename, header=False) as reader:
+            yield from iterate_archive(reader, holder)
+    except DataError as error:
+        if not specifier.permissive:
+            raise
+        log.warning(f"{error} (ignored: {specifier.text} is permissive)")
+
+
+def _script_items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[str, T]]:
+    with contextlib.closing(ObjectLoader(holder)) as loader:
+        for key, rxfilename, range_text in script_lines(specifier.rxfilename):
+            try:
+                value = loader.load(key, rxfilename, range_text)
+            except UserError as error:
+                if not specifier.permissive:
+                    raise
+                log.warning(f"{error} (left out: {specifier.text} is permissive)")
+            else:
+                yield key, value
+
+
+def _in_background(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """The same items, one read ahead by a thread."""
+    ready: queue.Queue[Any] = queue.Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def put(message: tuple) -> bool:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                ready.put(message, timeout=0.1)
+                return True
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not put((item, None)):
+                    break
+            else:
+                put((None, None))
+        except BaseException as error:
+            put((None, error))
+        finally:
+            items.close()  # type: ignore[attr-defined]
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while True:
+            item, error = ready.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,80 @@
+"""Writing tables: an archive, the files a script names, or an archive with its script."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Generic, Self, TypeVar
+
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io.files import Kind, classify_output, open_output
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.specifiers import TableKind, parse_wspecifier
+from nnet3tools.io.table_reader import script_lines
+from nnet3tools.io.writer import Writer
+
+__all__ = ["TableWriter"]
+
+T = TypeVar("T")
+
+
+class TableWriter(Generic[T]):
+    """`write(key, value)`; a context manager whose files appear only if its block ends well.
+
+    OptionError for a bad wspecifier; DataError if something cannot be written. Standard output and
+    pipes are written as the objects come.
+    """
+
+    def __init__(self, wspecifier: str, holder: Holder[T]) -> None:
+        self._specifier = specifier = parse_wspecifier(wspecifier)
+        self._holder = holder
+        self._stack = contextlib.ExitStack()
+        self._archive: Writer | None = None
+        self._script: Writer | None = None
+        self._files: dict[str, str] = {}
+        if specifier.kind is TableKind.SCRIPT:
+            self._files = {key: name for key, name, _ in script_lines(specifier.script)}
+            return
+        if specifier.kind is TableKind.BOTH and classify_output(specifier.archive) is not Kind.FILE:
+            raise OptionError(f"'{wspecifier}': a script can only point into an archive on disk")
+        with contextlib.ExitStack() as stack:
+            # Entered first, so it appears last: a script never points to an archive not yet there.
+            if specifier.kind is TableKind.BOTH:
+                self._script = stack.enter_context(open_output(specifier.script, False, False))
+            self._archive = stack.enter_context(
+                open_output(specifier.archive, specifier.binary, header=False)
+            )
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.__exit__(*error)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Finish: the files appear. Only for those who do not use `with`."""
+        self._stack.close()
+
+    def write(self, key: str, value: T) -> None:
+        """Add one object."""
+        if not key or key.split() != [key]:
+            raise DataError(f"'{key}' cannot be the key of a table: expected one word")
+        if self._archive is None:
+            self._write_file(key, value)
+            return
+        self._archive.write_text(key + " ")
+        if self._script is not None:
+            where = f"{self._specifier.archive}:{self._archive.offset}"
+            self._script.write_text(f"{key} {where}\n")
+        self._holder.write_object(self._archive, value)
+        if self._specifier.flush:
+            self._archive.file.flush()
+
+    def _write_file(self, key: str, value: T) -> None:
+        name = self._files.get(key)
+        if name is None:
+            if self._specifier.permissive:
+                return
+            raise DataError(f"{self._specifier.script}: no entry for key '{key}'")
+        with open_output(name, self._specifier.binary, header=False) as writer:
+            self._holder.write_object(writer, value)
