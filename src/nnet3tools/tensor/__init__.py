@@ -7,6 +7,7 @@ from nnet3tools.tensor.aggregate import Aggregate, aggregate
 from nnet3tools.tensor.arrays import Array, asarray, empty, scratch, to_host, zeros
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
 from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
 from nnet3tools.tensor.registry import UnsupportedOperator, gaps
 from nnet3tools.tensor.rows import (
@@ -54,6 +55,8 @@ __all__ = [
     "gaps",
     "log_softmax",
     "log_softmax_backprop",
+    "lstm_nonlinearity",
+    "lstm_nonlinearity_backprop",
     "normalize_per_row",
     "prod",
     "random",

@@ -32,6 +32,7 @@ FAMILIES: tuple[str, ...] = (
     "fixed",
     "groups",
     "linear",
+    "lstm",
     "nonlinearities",
     "noop",
     "normalize",
