@@ -14,7 +14,7 @@ from nnet3tools.executor.computer import ComputeOptions
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
 from nnet3tools.io.sparse import SparseMatrix
-from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient, zero_component_stats
+from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient, zero_stats
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
@@ -128,9 +128,10 @@ class NnetComputeProb:
         for io, objective in self._runner.outputs(example):
             output = computer.get_output(io.name)
             totals = self.totals.setdefault(io.name, OutputTotals())
-            result = compute_objective(objective, io.features, output, io.name, need_deriv)
-            totals.weight += result.weight
-            totals.objective += result.total
+            deriv = computer.input_buffer(io.name) if need_deriv else None
+            weight, total = compute_objective(objective, io.features, output, io.name, deriv)
+            totals.weight += weight
+            totals.objective += total
             if self.options.compute_accuracy:
                 new, old = compute_accuracy(io.features, output), totals.accuracy
                 totals.accuracy = (
@@ -138,8 +139,6 @@ class NnetComputeProb:
                     if old is None
                     else Accuracy(*(a + b for a, b in zip(old, new, strict=True)))
                 )
-            if need_deriv:
-                computer.accept_input(io.name, result.deriv)
         if need_deriv:
             computer.run()
 
@@ -186,7 +185,7 @@ class NnetComputeProb:
 def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet) -> None:
     """Compute component statistics (those of batch normalisation) afresh on these examples."""
     log.log("Recomputing stats on nnet (affects batch-norm)")
-    zero_component_stats(nnet)
+    zero_stats(nnet)
     computer = NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True)
     for example in examples:
         computer.compute(example)

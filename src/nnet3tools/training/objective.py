@@ -7,34 +7,28 @@ log-likelihood; quadratic: -0.5 * |supervision - output|^2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
-
-import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.tensor.elements import dot_elements, set_elements
 
-__all__ = ["Objective", "compute_objective"]
-
-
-class Objective(NamedTuple):
-    """Total weight and total objective of a minibatch, and the derivative if it was wanted."""
-
-    weight: float
-    total: float
-    deriv: Array | None
+__all__ = ["compute_objective"]
 
 
 def compute_objective(
-    objective: str, supervision: GeneralMatrix, output: Array, name: str, need_deriv: bool
-) -> Objective:
-    """Objective of `output` (N, dim) given the supervision of the same shape.
+    objective: str,
+    supervision: GeneralMatrix,
+    output: Array,
+    name: str,
+    deriv: Array | None = None,
+) -> tuple[float, float]:
+    """Total weight and total objective of `output` (N, dim) given supervision of the same shape.
 
     `objective` is what the output node's config line says, `name` the node, for messages. The
-    derivative lies in a buffer that the next call overwrites.
+    derivative is written to `deriv` (N, dim), if given.
     """
     if supervision.shape[1] != output.shape[1]:
         raise DataError(
@@ -49,39 +43,37 @@ def compute_objective(
     function = _OBJECTIVES.get(objective)
     if function is None:
         raise UserError(f"output '{name}' has objective={objective}, which is not implemented")
-    return function(supervision, output, need_deriv)
+    return function(supervision, output, deriv)
 
 
-def _linear(supervision: GeneralMatrix, output: Array, need_deriv: bool) -> Objective:
+def _linear(supervision: GeneralMatrix, output: Array, deriv: Array | None) -> tuple[float, float]:
     if isinstance(supervision, SparseMatrix):
-        return _linear_sparse(supervision, output, need_deriv)
+        elements = supervision.row_numbers, supervision.indices, supervision.values
+        if deriv is not None:
+            set_elements(deriv, *elements)
+        return float(supervision.values.sum(dtype=float)), dot_elements(output, *elements)
     posterior = tensor.asarray(to_dense(supervision), like=output)
-    return Objective(_sum(posterior), tensor.dot(output, posterior), posterior)
+    if deriv is not None:
+        tensor.copy(deriv, posterior)
+    weight = _total(posterior)
+    assert weight is not None
+    return weight, tensor.dot(output, posterior)
 
 
-def _linear_sparse(supervision: SparseMatrix, output: Array, need_deriv: bool) -> Objective:
-    weight = float(supervision.values.sum(dtype=np.float64))
-    if not need_deriv and isinstance(output, np.ndarray):
-        chosen = output[supervision.row_numbers, supervision.indices]
-        return Objective(weight, float(chosen.astype(np.float64) @ supervision.values), None)
-    posterior = tensor.asarray(supervision.to_dense(), like=output)
-    return Objective(weight, tensor.dot(output, posterior), posterior)
+def _quadratic(
+    supervision: GeneralMatrix, output: Array, deriv: Array | None
+) -> tuple[float, float]:
+    target = tensor.asarray(to_dense(supervision), like=output)
+    if deriv is None:
+        deriv = tensor.empty(output.shape, like=output)
+    tensor.copy(deriv, target)
+    tensor.add(deriv, output, alpha=-1.0)
+    return float(len(output)), -0.5 * tensor.dot(deriv, deriv)
 
 
-def _quadratic(supervision: GeneralMatrix, output: Array, need_deriv: bool) -> Objective:
-    difference = tensor.empty(output.shape, like=output)
-    tensor.copy(difference, tensor.asarray(to_dense(supervision), like=output))
-    tensor.add(difference, output, alpha=-1.0)
-    return Objective(float(len(output)), -0.5 * tensor.dot(difference, difference), difference)
+_total = tensor.aggregate("_1", reduce="sum", axis=None)
 
-
-def _sum(matrix: Array) -> float:
-    return float(_TOTAL(matrix))
-
-
-_TOTAL = tensor.aggregate("_1", reduce="sum", axis=None)
-
-_OBJECTIVES: dict[str, Callable[[GeneralMatrix, Array, bool], Objective]] = {
+_OBJECTIVES: dict[str, Callable[[GeneralMatrix, Array, Array | None], tuple[float, float]]] = {
     "linear": _linear,
     "quadratic": _quadratic,
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.program import Arena
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.nnet.nnet import Nnet
@@ -50,8 +51,8 @@ def computation_request(
 class ExampleRunner:
     """Computers for examples of any structure, lowered once each.
 
-    `nnet_to_update`, unless None, receives the model derivative; statistics go into `nnet` (which
-    Kaldi does too), or into `stats_nnet`.
+    `nnet_to_update`, unless None, receives the model derivative; component statistics go into
+    `nnet` itself.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class ExampleRunner:
         self._nnet_to_update = nnet_to_update
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
+        self._arena = Arena()
 
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.
@@ -79,7 +81,14 @@ class ExampleRunner:
         computation = self._compiler.compile(request)
         computer = self._computers.get(id(computation))
         if computer is None or computer.computation is not computation:
-            computer = NnetComputer(self._options, computation, self.nnet, self._nnet_to_update)
+            computer = NnetComputer(
+                self._options,
+                computation,
+                self.nnet,
+                self._nnet_to_update,
+                nnet_to_store_stats=self.nnet,
+                arena=self._arena,
+            )
             self._computers[id(computation)] = computer
         else:
             computer.reset()

@@ -10,8 +10,9 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.nnet.arithmetic import (
     freeze_natural_gradient,
+    scale_batchnorm_stats,
     scale_nnet,
-    zero_component_stats,
+    zero_stats,
 )
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal
@@ -27,7 +28,6 @@ from nnet3tools.training.update import (
     apply_l2_regularization,
     num_sequences,
     reset_generators,
-    scale_batchnorm_stats,
     update_with_max_change,
 )
 
@@ -110,7 +110,7 @@ class NnetTrainer:
         self.nnet = nnet
         self._seed = tensor.random.rand_int(0, 100000)
         if options.zero_component_stats:
-            zero_component_stats(nnet)
+            zero_stats(nnet)
         self._delta = nnet.copy()
         scale_nnet(self._delta, 0.0)
         self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
@@ -214,15 +214,15 @@ class NnetTrainer:
     def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
         for io, objective in self._runner.outputs(example):
             output = computer.get_output(io.name)
-            result = compute_objective(objective, io.features, output, io.name, need_deriv=True)
-            computer.accept_input(io.name, result.deriv)
+            deriv = computer.input_buffer(io.name)
+            weight, total = compute_objective(objective, io.features, output, io.name, deriv)
             totals = self._totals.setdefault(io.name + suffix, ObjectiveTotals())
             totals.update(
                 io.name + suffix,
                 self.options.print_interval,
                 self._num_minibatches,
-                result.weight,
-                result.total,
+                weight,
+                total,
             )
 
     def require_data(self, examples: str) -> None:

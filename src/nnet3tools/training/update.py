@@ -23,7 +23,7 @@ __all__ = [
     "MaxChangeStats",
     "apply_l2_regularization",
     "num_sequences",
-    "scale_batchnorm_stats",
+    "reset_generators",
     "update_with_max_change",
 ]
 
@@ -155,15 +155,6 @@ def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:
         alpha = -2.0 * scale * dest.learning_rate * dest.l2_regularize
         if alpha != 0.0:
             dest.add(alpha, source)
-
-
-def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
-    """Let the statistics of batch normalisation fade, so that those in the model are fresh."""
-    if scale == 1.0:
-        return
-    for component in nnet.components:
-        if component.type_name == "BatchNormComponent":
-            component.scale(scale)
 
 
 def reset_generators(nnet: Nnet) -> None:

@@ -1,0 +1,23 @@
+"""Single elements of a matrix, given by row and column: what sparse targets need."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["dot_elements", "set_elements"]
+
+
+@operator()
+def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
+    """Out = 0, but values[i] at (rows[i], cols[i]); host arrays, no place given twice."""
+    out[...] = 0
+    out[rows, cols] = values
+
+
+@operator(writes=())
+def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> float:
+    """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64."""
+    return float(np.float64(a[rows, cols]) @ np.float64(values))

@@ -1,0 +1,9 @@
+"""Single elements of a matrix on NumPy."""
+
+from __future__ import annotations
+
+from nnet3tools.tensor.elements import dot_elements, set_elements
+from nnet3tools.tensor.registry import implements
+
+implements("set_elements", "numpy")(set_elements.reference)
+implements("dot_elements", "numpy")(dot_elements.reference)
