@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.io.stream import Reader, Writer
-from nnet3tools.nnet.components.base import Component, UpdatableComponent
+from nnet3tools.nnet.components.base import Component, Properties, UpdatableComponent
 from nnet3tools.nnet.components.registry import read_component
 from nnet3tools.nnet.config import ConfigLine, parse_config_lines
 from nnet3tools.nnet.descriptor import Descriptor
@@ -132,11 +132,11 @@ class Nnet:
         return [n for n in range(self.num_nodes) if self.is_output(n)]
 
     def updatable_components(self) -> list[tuple[str, UpdatableComponent]]:
-        """Names and components with parameters, in order."""
+        """Names and components that have parameters, in order; Kaldi goes by the property."""
         return [
             (name, c)
             for name, c in zip(self.component_names, self.components, strict=True)
-            if isinstance(c, UpdatableComponent)
+            if isinstance(c, UpdatableComponent) and c.properties & Properties.UPDATABLE
         ]
 
     def dim(self, node: int) -> int:

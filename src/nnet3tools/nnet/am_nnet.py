@@ -1,0 +1,109 @@
+"""Acoustic models, .mdl files: a transition model, a network, its context and priors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["AmNnet"]
+
+
+@dataclass
+class AmNnet:
+    """Kaldi's TransitionModel and AmNnetSimple.
+
+    The contexts are as stored, or as the caller computed them with graph/context.py: Kaldi
+    computes them anew whenever it has read or changed the network. `priors` may be empty.
+    """
+
+    transition_model: TransitionModel
+    nnet: Nnet
+    left_context: int = 0
+    right_context: int = 0
+    priors: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+
+    @classmethod
+    def read(cls, reader: Reader) -> AmNnet:
+        """Read in Kaldi's form; DataError unless the network is a simple one."""
+        transition_model = TransitionModel.read(reader)
+        nnet = Nnet.read(reader)
+        reader.expect_token("<LeftContext>")
+        left_context = reader.read_int32()
+        reader.expect_token("<RightContext>")
+        right_context = reader.read_int32()
+        reader.expect_token("<Priors>")
+        model = cls(transition_model, nnet, left_context, right_context, reader.read_vector())
+        model.check_simple(reader.name)
+        return model
+
+    @classmethod
+    def load(cls, rxfilename: str) -> AmNnet:
+        """Read from a file, pipe or "-"."""
+        with open_input(rxfilename) as reader:
+            return cls.read(reader)
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        self.transition_model.write(writer)
+        self.nnet.write(writer)
+        writer.write_token("<LeftContext>")
+        writer.write_int32(self.left_context)
+        writer.write_token("<RightContext>")
+        writer.write_int32(self.right_context)
+        writer.write_token("<Priors>")
+        writer.write_vector(self.priors)
+
+    def save(self, wxfilename: str, binary: bool = True) -> None:
+        """Write to a file (whole or not at all), pipe or "-"."""
+        with open_output(wxfilename, binary) as writer:
+            self.write(writer)
+
+    def check_simple(self, name: str) -> None:
+        """DataError unless the network has the inputs and outputs of an acoustic model."""
+        if not self.nnet.is_simple():
+            raise DataError(
+                f"{name}: the network of an acoustic model must have a node 'output', and input "
+                "nodes 'input' and perhaps 'ivector'"
+            )
+
+    def set_nnet(self, nnet: Nnet) -> None:
+        """Put another network in; priors that do not fit it are dropped."""
+        self.nnet = nnet
+        self.check_simple("the new network")
+        dim = nnet.output_dim("output")
+        if len(self.priors) not in (0, dim):
+            log.warning(
+                "Removing priors since there is a dimension mismatch after changing the nnet: "
+                f"{len(self.priors)} vs. {dim}"
+            )
+            self.priors = np.empty(0, np.float32)
+
+    def set_priors(self, priors: NDArray[np.float32]) -> None:
+        """Set the priors; DataError if their number is not the output's dimension."""
+        dim = self.nnet.output_dim("output")
+        if len(priors) not in (0, dim):
+            raise DataError(f"there are {len(priors)} priors, but the output has dimension {dim}")
+        self.priors = priors
+
+    def info(self) -> str:
+        """What nnet3-am-info prints before the information about the network itself."""
+        lines = [
+            f"input-dim: {self.nnet.input_dim('input')}",
+            f"ivector-dim: {self.nnet.input_dim('ivector')}",
+            f"num-pdfs: {self.nnet.output_dim('output')}",
+            f"prior-dimension: {len(self.priors)}",
+        ]
+        if len(self.priors):
+            lines.append(f"prior-sum: {float(self.priors.sum()):g}")
+            lines.append(f"prior-min: {float(self.priors.min()):g}")
+            lines.append(f"prior-max: {float(self.priors.max()):g}")
+        return "".join(f"{line}\n" for line in [*lines, "# Nnet info follows."])

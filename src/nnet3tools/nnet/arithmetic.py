@@ -1,0 +1,217 @@
+"""Networks as vectors: scaling, adding, inner products, and settings of all components at once.
+
+All functions change components in place; Kaldi's names for them are in nnet-utils.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.nnet.components.base import (
+    Component,
+    Properties,
+    RandomComponent,
+    UpdatableComponent,
+)
+from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = [
+    "add_nnet",
+    "add_nnet_components",
+    "check_same_structure",
+    "component_dot_products",
+    "dot_product",
+    "format_per_component",
+    "freeze_natural_gradient",
+    "has_batchnorm",
+    "num_parameters",
+    "perturb_params",
+    "scale_batchnorm_stats",
+    "scale_nnet",
+    "set_as_gradient",
+    "set_batchnorm_test_mode",
+    "set_dropout_proportion",
+    "set_dropout_test_mode",
+    "set_learning_rate",
+    "set_require_direct_input",
+    "unvectorize",
+    "vectorize",
+    "zero_stats",
+]
+
+DROPOUT_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent")
+
+
+def _updatable(nnet: Nnet) -> list[UpdatableComponent]:
+    return [component for _, component in nnet.updatable_components()]
+
+
+def check_same_structure(first: Nnet, second: Nnet) -> None:
+    """DataError unless the networks' components agree in number, type and size."""
+    if len(first.components) != len(second.components):
+        raise DataError(
+            f"the networks do not match: {len(first.components)} and "
+            f"{len(second.components)} components"
+        )
+    for name, a, b in zip(first.component_names, first.components, second.components, strict=True):
+        if _shape(a) != _shape(b):
+            raise DataError(
+                f"the networks do not match: component '{name}' is "
+                f"{_describe(a)} in one and {_describe(b)} in the other"
+            )
+
+
+def _shape(component: Component) -> tuple[object, ...]:
+    sizes = (
+        tuple(p.shape for p in component.parameters().values())
+        if isinstance(component, UpdatableComponent)
+        else ()
+    )
+    return type(component), component.input_dim, component.output_dim, sizes
+
+
+def _describe(component: Component) -> str:
+    return f"{component.type_name} {component.input_dim} -> {component.output_dim}"
+
+
+# -- vector operations
+
+
+def scale_nnet(nnet: Nnet, scale: float) -> None:
+    """Multiply all parameters and statistics."""
+    if scale != 1.0:
+        for component in nnet.components:
+            component.scale(scale)
+
+
+def add_nnet(nnet: Nnet, source: Nnet, alpha: float = 1.0) -> None:
+    """Add alpha times the parameters and statistics of a network of the same structure."""
+    check_same_structure(nnet, source)
+    for component, other in zip(nnet.components, source.components, strict=True):
+        component.add(alpha, other)
+
+
+def add_nnet_components(nnet: Nnet, source: Nnet, alphas: Sequence[float], scale: float) -> None:
+    """Add each updatable component with its own factor, and the statistics of others with scale."""
+    factor = iter(alphas)
+    for component, other in zip(nnet.components, source.components, strict=True):
+        updatable = component.properties & Properties.UPDATABLE
+        component.add(next(factor) if updatable else scale, other)
+
+
+def component_dot_products(first: Nnet, second: Nnet) -> NDArray[np.float32]:
+    """Inner product of the parameters of each updatable component, in order."""
+    pairs = zip(_updatable(first), _updatable(second), strict=True)
+    return np.array([a.dot_product(b) for a, b in pairs], np.float32)
+
+
+def dot_product(first: Nnet, second: Nnet) -> float:
+    """Inner product of all parameters."""
+    return float(component_dot_products(first, second).sum(dtype=np.float64))
+
+
+def num_parameters(nnet: Nnet) -> int:
+    """How many trainable numbers there are."""
+    return sum(component.num_parameters for component in _updatable(nnet))
+
+
+def vectorize(nnet: Nnet) -> NDArray[np.float32]:
+    """All parameters, in Kaldi's order, as one host vector."""
+    parts = [component.vectorize() for component in _updatable(nnet)]
+    return np.concatenate(parts) if parts else np.empty(0, np.float32)
+
+
+def unvectorize(nnet: Nnet, values: NDArray[np.float32]) -> None:
+    """Set all parameters from a vector as `vectorize` gives it."""
+    if values.shape != (num_parameters(nnet),):
+        raise DataError(f"expected {num_parameters(nnet)} parameters, found {values.shape}")
+    start = 0
+    for component in _updatable(nnet):
+        component.unvectorize(values[start : start + component.num_parameters])
+        start += component.num_parameters
+
+
+def perturb_params(nnet: Nnet, stddev: float) -> None:
+    """Add Gaussian noise to every parameter."""
+    for component in _updatable(nnet):
+        component.perturb_params(stddev)
+
+
+def format_per_component(nnet: Nnet, values: Sequence[float] | NDArray[np.floating]) -> str:
+    """A number for each updatable component as Kaldi logs it: `[ name:value name:value ]`."""
+    names = [name for name, _ in nnet.updatable_components()]
+    return "[ " + "".join(f"{n}:{v:g} " for n, v in zip(names, values, strict=True)) + "]"
+
+
+# -- settings of all components
+
+
+def zero_stats(nnet: Nnet) -> None:
+    """Forget the statistics of all components."""
+    for component in nnet.components:
+        component.zero_stats()
+
+
+def set_learning_rate(nnet: Nnet, rate: float) -> None:
+    """Set the learning rates, before each component's own factor."""
+    for component in _updatable(nnet):
+        component.set_underlying_learning_rate(rate)
+
+
+def set_as_gradient(nnet: Nnet) -> None:
+    """Make the network the holder of a plain gradient (SetNnetAsGradient)."""
+    for component in _updatable(nnet):
+        component.set_as_gradient()
+
+
+def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
+    """Stop, or resume, updating the natural-gradient statistics."""
+    for component in _updatable(nnet):
+        component.freeze_natural_gradient(freeze)
+
+
+def has_batchnorm(nnet: Nnet) -> bool:
+    """Whether some component is a BatchNormComponent."""
+    return any(isinstance(component, BatchNormComponent) for component in nnet.components)
+
+
+def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
+    """Let batch normalisation use its stored statistics, or those of each minibatch."""
+    for component in nnet.components:
+        if isinstance(component, BatchNormComponent):
+            component.set_test_mode(test_mode)
+
+
+def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
+    """Multiply the statistics of batch normalisation only."""
+    if scale != 1.0:
+        for component in nnet.components:
+            if isinstance(component, BatchNormComponent):
+                component.scale(scale)
+
+
+def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
+    """Stop, or resume, drawing random numbers."""
+    for component in nnet.components:
+        if isinstance(component, RandomComponent):
+            component.test_mode = test_mode
+
+
+def set_dropout_proportion(components: Sequence[Component], proportion: float) -> int:
+    """Set the dropout proportion of those that have one; returns how many have."""
+    chosen = [component for component in components if component.type_name in DROPOUT_TYPES]
+    for component in chosen:
+        component.dropout_proportion = proportion  # type: ignore[attr-defined]
+    return len(chosen)
+
+
+def set_require_direct_input(nnet: Nnet, require: bool) -> None:
+    """Let statistics pooling insist on the input at its own time (RequireDirectInput)."""
+    for component in nnet.components:
+        if component.type_name == "StatisticsPoolingComponent":
+            component.require_direct_input = require  # type: ignore[attr-defined]

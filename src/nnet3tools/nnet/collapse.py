@@ -1,0 +1,231 @@
+"""Making a network cheaper to compute with: neighbouring components become one (CollapseModel).
+
+Where component 1 is the only input of component 2 (at any time offsets, side by side), and the pair
+can be expressed by one component, that one takes the place of component 2 and reads component 1's
+input. Which pairs can: dropout or batch norm before affine-like components, affine before affine
+unless the first narrows, affine before a fixed scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.io import log
+from nnet3tools.nnet.components.affine import AffineComponent
+from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+from nnet3tools.nnet.components.fixed import FixedAffineComponent, FixedScaleComponent
+from nnet3tools.nnet.components.linear import LinearComponent
+from nnet3tools.nnet.components.tdnn import TdnnComponent
+from nnet3tools.nnet.components.time_height_convolution import TimeHeightConvolutionComponent
+from nnet3tools.nnet.descriptor import Descriptor, Leaf
+from nnet3tools.nnet.forwarding import NodeTerm, Offset
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode
+from nnet3tools.nnet.topology import remove_orphan_components, remove_orphan_nodes
+
+__all__ = ["CollapseOptions", "collapse_model"]
+
+MAX_ROUNDS = 10
+
+_multiply = tensor.element("_1 = _1 * _2")
+
+
+@dataclass(frozen=True)
+class CollapseOptions:
+    """Which pairs of components to collapse; Kaldi's defaults."""
+
+    collapse_dropout: bool = False
+    collapse_batchnorm: bool = False
+    collapse_affine: bool = True
+    collapse_scale: bool = True
+
+
+def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
+    """Collapse all pairs that can be, and remove what is then unused.
+
+    Batch norm must be in test mode if it is to be collapsed.
+    """
+    options = CollapseOptions() if options is None else options
+    num_before = len(nnet.components)
+    for _ in range(MAX_ROUNDS):
+        if not any([_collapse_into_node(nnet, n, options) for n in range(nnet.num_nodes)]):
+            break
+    else:
+        raise ProgramError("collapsing the model does not come to an end")
+    num_added = len(nnet.components) - num_before
+    remove_orphan_nodes(nnet)
+    remove_orphan_components(nnet)
+    num_removed = num_before + num_added - len(nnet.components)
+    if num_added or num_removed:
+        log.log(f"Added {num_added} components, removed {num_removed}")
+
+
+def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
+    """Let the component of node n take over the component that is its input, if it can be."""
+    node = nnet.nodes[n]
+    if not isinstance(node, ComponentNode):
+        return False
+    descriptor = nnet.descriptor(n - 1)
+    source = _only_source(descriptor)
+    source_node = nnet.nodes[source] if source >= 0 else None
+    if not isinstance(source_node, ComponentNode):
+        return False
+    combined = _combine(nnet, source_node.component_index, node.component_index, options)
+    if combined < 0:
+        return False
+    bypassed = _replace_node(nnet, descriptor, source, nnet.descriptor(source - 1))
+    nnet.nodes[n - 1] = ComponentInputNode(bypassed)
+    nnet.nodes[n] = replace(node, component_index=combined)
+    return True
+
+
+def _only_source(descriptor: Descriptor) -> int:
+    """The node of a descriptor that appends that node at different times only, else -1.
+
+    A Scale() of the node prevents it (Kaldi overlooks it, and then scales a bias wrongly).
+    """
+    sources = set()
+    for part in descriptor.parts:
+        if not isinstance(part, Leaf):
+            return -1
+        term = part.source.source if isinstance(part.source, Offset) else part.source
+        if not isinstance(term, NodeTerm) or term.factor != 1.0:
+            return -1
+        sources.add(term.node)
+    return sources.pop() if len(sources) == 1 else -1
+
+
+def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor) -> Descriptor:
+    """The descriptor with an expression in the place of a node.
+
+    It goes through text, whose parser brings the result into normal form.
+    """
+    names = list(nnet.node_names)
+    names[node] = by.text(nnet.node_names)
+    numbers = {name: i for i, name in enumerate(nnet.node_names)}
+    return Descriptor.parse(descriptor.text(names), numbers)
+
+
+def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> int:
+    """Number of a component, perhaps a new one, that does what both do in turn; -1 if none can."""
+    a, b = nnet.components[first], nnet.components[second]
+    name_a, name_b = nnet.component_names[first], nnet.component_names[second]
+    combined: Component | None = None
+    name = f"{name_a}.{name_b}"
+    if options.collapse_dropout and (scale := _dropout_scale(a)) is not None:
+        if scale == 1.0:
+            return second
+        name = f"{name_b}.scale{scale:.3g}"
+        combined = _scaled(b, scale)
+    if combined is None and options.collapse_batchnorm and isinstance(a, BatchNormComponent):
+        name = f"{name_a}.{name_b}"
+        combined = _after_batchnorm(a, b)
+    if combined is None and options.collapse_affine:
+        combined = _affine_of_affine(a, b)
+    if combined is None and options.collapse_scale:
+        combined = _scale_of_affine(a, b)
+    if combined is None:
+        return -1
+    if (existing := nnet.component_index(name)) >= 0:
+        return existing
+    nnet.components.append(combined)
+    nnet.component_names.append(name)
+    return len(nnet.components) - 1
+
+
+# -- pairs
+
+
+def _dropout_scale(component: Component) -> float | None:
+    """What dropout multiplies its input by on average; None for other components."""
+    if component.type_name == "DropoutComponent":
+        return 1.0 / (1.0 - component.dropout_proportion)  # type: ignore[attr-defined]
+    return 1.0 if component.type_name == "GeneralDropoutComponent" else None
+
+
+def _matrix_of(component: Component) -> Array | None:
+    """The matrix that multiplies a component's input; None if it is no linear map of it."""
+    if isinstance(component, LinearComponent):
+        return component.params
+    if isinstance(component, AffineComponent | TdnnComponent | TimeHeightConvolutionComponent):
+        return component.linear_params
+    return None
+
+
+def _scaled(component: Component, scale: float) -> Component | None:
+    """A component that gives for x what this one gives for scale * x."""
+    if _matrix_of(component) is None:
+        return None
+    result = component.copy()
+    tensor.scale(_matrix_of(result), scale)
+    return result
+
+
+def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Component | None:
+    """Batch norm (x -> scale * x + offset) and then an affine, linear or TDNN component."""
+    if batchnorm.test_scale is None or batchnorm.test_offset is None:
+        raise DataError("batch norm must be in test mode to be collapsed")
+    result: AffineComponent | TdnnComponent
+    if isinstance(component, AffineComponent):
+        result = component.copy()
+    elif isinstance(component, LinearComponent):
+        bias = tensor.zeros((component.output_dim,), like=component.params)
+        result = AffineComponent(component.params.copy(), bias)
+        result.learning_rate = component.learning_rate
+    elif isinstance(component, TdnnComponent):
+        result = component.copy()
+        if result.bias_params.size == 0:
+            result.bias_params = tensor.zeros((result.output_dim,), like=result.linear_params)
+    else:
+        return None
+    linear = result.linear_params
+    _add_product(result.bias_params, linear, _tiled(batchnorm.test_offset, linear.shape[1]))
+    _multiply(linear, _tiled(batchnorm.test_scale, linear.shape[1]))
+    return result
+
+
+def _affine_of_affine(first: Component, second: Component) -> Component | None:
+    """An affine or fixed affine component, several times side by side, and then an affine one."""
+    if not isinstance(second, AffineComponent):
+        return None
+    if not isinstance(first, AffineComponent | FixedAffineComponent):
+        return None
+    if first.input_dim > first.output_dim:
+        return None  # the product would have more parameters than the two
+    copies = second.input_dim // first.output_dim
+    width_in, width_out = first.input_dim, first.output_dim
+    linear = tensor.empty((second.output_dim, copies * width_in), like=second.linear_params)
+    bias = second.bias_params.copy()
+    for i in range(copies):
+        block = second.linear_params[:, i * width_out : (i + 1) * width_out]
+        into = linear[:, i * width_in : (i + 1) * width_in]
+        tensor.prod(into, block, first.linear_params)
+        _add_product(bias, block, first.bias_params)
+    return AffineComponent(linear, bias)
+
+
+def _scale_of_affine(first: Component, second: Component) -> Component | None:
+    """An affine component and then a fixed scale of its outputs."""
+    if not isinstance(first, AffineComponent) or not isinstance(second, FixedScaleComponent):
+        return None
+    if first.output_dim != second.input_dim:
+        return None
+    result = first.copy()
+    _multiply(result.bias_params, second.vector)
+    _multiply(result.linear_params, second.vector.reshape(-1, 1))
+    return result
+
+
+def _tiled(vector: Array, size: int) -> Array:
+    """The vector repeated to a size that is a multiple of its own."""
+    result = tensor.empty((size,), like=vector)
+    tensor.copy(result.reshape(-1, vector.shape[0]), vector.reshape(1, -1))
+    return result
+
+
+def _add_product(bias: Array, linear: Array, vector: Array) -> None:
+    """Add the product of a matrix and a vector to `bias`."""
+    tensor.prod(bias.reshape(-1, 1), linear, vector.reshape(-1, 1), beta=1.0)

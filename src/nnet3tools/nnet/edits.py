@@ -1,0 +1,183 @@
+"""Commands of --edits and --edits-config: changes to a network that exists (ReadEditConfig).
+
+A command is a function of this module registered under its name; patterns in which only `*` is
+special choose components by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from nnet3tools.errors import ConfigError, UserError
+from nnet3tools.io import log
+from nnet3tools.nnet.arithmetic import set_dropout_proportion
+from nnet3tools.nnet.components.affine import AffineComponent
+from nnet3tools.nnet.components.base import Component, UpdatableComponent
+from nnet3tools.nnet.components.fixed import FixedAffineComponent
+from nnet3tools.nnet.config import (
+    ConfigLine,
+    is_valid_name,
+    name_matches_pattern,
+    nearest_hint,
+    parse_config_lines,
+)
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.svd import apply_svd, reduce_rank
+from nnet3tools.nnet.topology import remove_nodes, remove_orphan_components, remove_orphan_nodes
+
+__all__ = ["edit_network"]
+
+Command = Callable[[Nnet, ConfigLine], None]
+C = TypeVar("C", bound=Component)
+
+_commands: dict[str, Command] = {}
+
+
+def edit_network(nnet: Nnet, text: str, file: str = "") -> None:
+    """Obey the lines of `text` one after the other; ConfigError for one that cannot be."""
+    for line in parse_config_lines(text, file):
+        command = _commands.get(line.first_token)
+        if command is None:
+            raise line.error(
+                f"unknown edit command '{line.first_token}'"
+                f"{nearest_hint(line.first_token, _commands)}"
+            )
+        try:
+            command(nnet, line)
+        except ConfigError as error:
+            raise error if error.text else line.error(str(error)) from None
+        except UserError as error:
+            raise line.error(str(error)) from None
+
+
+def _command(name: str) -> Callable[[Command], Command]:
+    """Register a command; keys of its line that it does not ask for are errors."""
+
+    def decorate(function: Command) -> Command:
+        def checked(nnet: Nnet, line: ConfigLine) -> None:
+            function(nnet, line)
+            line.check_all_used()
+
+        _commands[name] = checked
+        return function
+
+    return decorate
+
+
+def _matching(nnet: Nnet, line: ConfigLine, kind: type[C]) -> list[C]:
+    """Components of a kind whose names match the pattern name=... (default: all)."""
+    pattern = line.get_string("name", "*")
+    return [
+        component
+        for name, component in zip(nnet.component_names, nnet.components, strict=True)
+        if name_matches_pattern(name, pattern) and isinstance(component, kind)
+    ]
+
+
+@_command("convert-to-fixed-affine")
+def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
+    """[name=<pattern>]."""
+    affine = _matching(nnet, line, AffineComponent)
+    for component in affine:
+        nnet.components[nnet.components.index(component)] = FixedAffineComponent(
+            component.linear_params, component.bias_params
+        )
+    log.log(f"Converted {len(affine)} components to FixedAffineComponent.")
+
+
+@_command("remove-orphan-nodes")
+def _remove_orphan_nodes(nnet: Nnet, line: ConfigLine) -> None:
+    """[remove-orphan-inputs=<bool>]."""
+    remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
+
+
+@_command("remove-orphan-components")
+def _remove_orphan_components(nnet: Nnet, line: ConfigLine) -> None:
+    remove_orphan_components(nnet)
+
+
+@_command("remove-orphans")
+def _remove_orphans(nnet: Nnet, line: ConfigLine) -> None:
+    """[remove-orphan-inputs=<bool>]."""
+    remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
+    remove_orphan_components(nnet)
+
+
+@_command("set-learning-rate")
+def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
+    """[name=<pattern>] learning-rate=<rate>, which each component's own factor multiplies."""
+    components = _matching(nnet, line, UpdatableComponent)
+    rate = line.get_float("learning-rate")
+    for component in components:
+        component.set_underlying_learning_rate(rate)
+    log.log(f"Set learning rates for {len(components)} components.")
+
+
+@_command("set-learning-rate-factor")
+def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
+    """[name=<pattern>] learning-rate-factor=<factor>; the learning rate stays as it is."""
+    components = _matching(nnet, line, UpdatableComponent)
+    factor = line.get_float("learning-rate-factor")
+    for component in components:
+        component.learning_rate_factor = factor
+    log.log(f"Set learning rate factors for {len(components)} components.")
+
+
+@_command("rename-node")
+def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
+    """old-name=<name> new-name=<name>; what refers to the node keeps doing so."""
+    old, new = line.get_string("old-name"), line.get_string("new-name")
+    node = nnet.node_index(old)
+    if node < 0 or nnet.is_component_input(node):
+        raise line.error(f"no node named '{old}'{nearest_hint(old, nnet.node_names)}")
+    if not is_valid_name(new):
+        raise line.error(f"'{new}' is not allowed as a name")
+    if nnet.node_index(new) >= 0 and new != old:
+        raise line.error(f"there is a node named '{new}' already")
+    nnet.node_names[node] = new
+    if nnet.is_component(node):
+        nnet.node_names[node - 1] = f"{new}_input"
+
+
+@_command("remove-output-nodes")
+def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
+    """name=<pattern>; some output must remain."""
+    pattern = line.get_string("name")
+    outputs = nnet.output_nodes()
+    removed = [n for n in outputs if name_matches_pattern(nnet.node_names[n], pattern)]
+    if len(removed) == len(outputs):
+        raise line.error("all output nodes would be removed")
+    log.log(f"Removing {len(removed)} output nodes.")
+    remove_nodes(nnet, removed)
+
+
+@_command("set-dropout-proportion")
+def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
+    """[name=<pattern>] proportion=<p>."""
+    components = _matching(nnet, line, Component)
+    count = set_dropout_proportion(components, line.get_float("proportion"))
+    log.log(f"Set dropout proportions for {count} components.")
+
+
+@_command("apply-svd")
+def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
+    """name=<pattern> bottleneck-dim=<dim> or energy-threshold=<e> [shrinkage-threshold=<s>]."""
+    pattern = line.get_string("name")
+    bottleneck_dim = line.get_int("bottleneck-dim", -1)
+    energy_threshold = line.get_float("energy-threshold", -1.0)
+    shrinkage_threshold = line.get_float("shrinkage-threshold", 1.0)
+    if bottleneck_dim <= 0 and energy_threshold <= 0.0:
+        raise line.error("expected bottleneck-dim or energy-threshold above 0")
+    if energy_threshold >= 1.0 or shrinkage_threshold > 1.0:
+        raise line.error("energy-threshold and shrinkage-threshold must be below 1")
+    apply_svd(nnet, pattern, bottleneck_dim, energy_threshold, shrinkage_threshold)
+
+
+@_command("reduce-rank")
+def _reduce_rank(nnet: Nnet, line: ConfigLine) -> None:
+    """name=<pattern> rank=<rank>."""
+    pattern, rank = line.get_string("name"), line.get_int("rank")
+    if rank <= 0:
+        raise line.error("rank must be positive")
+    reduce_rank(nnet, pattern, rank)

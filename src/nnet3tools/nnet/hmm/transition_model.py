@@ -1,0 +1,153 @@
+"""Transition models: probabilities of an HMM's transitions, by tied state (transition-model.cc).
+
+Programs of this toolkit read, keep and write them; only nnet3-am-init makes one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
+from nnet3tools.nnet.hmm.tree import ContextDependency
+
+__all__ = ["TransitionModel"]
+
+
+def _packed(columns: int) -> np.dtype:
+    """Rows of int32 as WriteBasicType packs them: a size byte before each number."""
+    return np.dtype([(f"{kind}{i}", code) for i in range(columns) for kind, code in _PACKED])
+
+
+_PACKED = (("size", "i1"), ("value", "<i4"))
+
+
+@dataclass(frozen=True)
+class TransitionModel:
+    """`tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
+
+    `log_probs` (number of transitions + 1,): the first is not used. Transition ids count the
+    transitions of each transition state's HMM state, from 1.
+    """
+
+    topology: HmmTopology
+    tuples: NDArray[np.int32]
+    log_probs: NDArray[np.float32]
+
+    @property
+    def num_pdfs(self) -> int:
+        """One more than the largest pdf."""
+        return int(self.tuples[:, 2:].max(initial=-1)) + 1
+
+    # -- files
+
+    @classmethod
+    def read(cls, reader: Reader) -> TransitionModel:
+        """Read in Kaldi's form, with <Triples> or <Tuples>; DataError if it contradicts itself."""
+        reader.expect_token("<TransitionModel>")
+        topology = HmmTopology.read(reader)
+        kind = reader.read_token()
+        if kind not in ("<Triples>", "<Tuples>"):
+            raise reader.error(f"expected <Triples> or <Tuples>, found '{kind}'")
+        size = reader.read_int32()
+        if size <= 0:
+            raise reader.error(f"expected a number of transition states, found {size}")
+        tuples = _read_tuples(reader, size, 3 if kind == "<Triples>" else 4)
+        reader.expect_token(f"</{kind[1:]}", "<LogProbs>")
+        log_probs = reader.read_vector()
+        reader.expect_token("</LogProbs>", "</TransitionModel>")
+        model = cls(topology, tuples, log_probs)
+        try:
+            num_transitions = int(model.transitions_per_state().sum())
+        except DataError as error:
+            raise reader.error(str(error)) from None
+        if len(log_probs) != num_transitions + 1:
+            raise reader.error(
+                f"expected {num_transitions + 1} log-probabilities, found {len(log_probs)}"
+            )
+        return model
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        columns = 3 if self.topology.is_hmm else 4
+        kind = "Triples" if self.topology.is_hmm else "Tuples"
+        writer.write_token("<TransitionModel>")
+        writer.write_newline()
+        self.topology.write(writer)
+        writer.write_token(f"<{kind}>")
+        writer.write_int32(len(self.tuples))
+        writer.write_newline()
+        if writer.binary:
+            rows = np.empty(len(self.tuples), _packed(columns))
+            for i in range(columns):
+                rows[f"size{i}"], rows[f"value{i}"] = 4, self.tuples[:, i]
+            writer.write_bytes(rows.tobytes())
+        else:
+            for row in self.tuples[:, :columns].tolist():
+                writer.write_text("".join(f"{value} " for value in row) + "\n")
+        for token in (f"</{kind}>", "<LogProbs>"):
+            writer.write_token(token)
+            writer.write_newline()
+        writer.write_vector(self.log_probs)
+        for token in ("</LogProbs>", "</TransitionModel>"):
+            writer.write_token(token)
+            writer.write_newline()
+
+    # -- making one
+
+    @classmethod
+    def from_tree(cls, tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
+        """The transition states that a tree allows, with the topology's probabilities."""
+        rows = {
+            (phone, state, forward, self_loop)
+            for phone in topology.phones.tolist()
+            for state, hmm_state in enumerate(topology.states(phone))
+            if hmm_state.forward_pdf_class != NO_PDF
+            for forward, self_loop in tree.pdf_pairs(
+                topology.phones, phone, hmm_state.forward_pdf_class, hmm_state.self_loop_pdf_class
+            )
+        }
+        if not rows:
+            raise DataError("the tree and the topology have no phone in common")
+        tuples = np.array(sorted(rows), np.int32)
+        probabilities = [
+            probability
+            for phone, state in tuples[:, :2].tolist()
+            for _, probability in topology.states(phone)[state].transitions
+        ]
+        log_probs = np.zeros(len(probabilities) + 1, np.float32)
+        log_probs[1:] = np.log(np.array(probabilities, np.float32))
+        return cls(topology, tuples, log_probs)
+
+    def transitions_per_state(self) -> NDArray[np.int32]:
+        """How many transitions leave each transition state, shape (N,)."""
+        size = max(len(states) for states in self.topology.entries)
+        table = np.full((len(self.topology.entries), size), -1, np.int32)
+        for number, entry in enumerate(self.topology.entries):
+            table[number, : len(entry)] = [len(state.transitions) for state in entry]
+        phones, states = self.tuples[:, 0], self.tuples[:, 1]
+        known = np.isin(phones, self.topology.phones) & (states >= 0) & (states < size)
+        counts = np.full(len(self.tuples), -1, np.int32)
+        counts[known] = table[self.topology.phone_to_entry[phones[known]], states[known]]
+        if (counts < 0).any():
+            row = self.tuples[int(np.flatnonzero(counts < 0)[0])].tolist()
+            raise DataError(f"transition state {row} does not fit the topology")
+        return counts
+
+
+def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
+    """(size, 4) int32; of triples the self-loop pdf is the forward pdf."""
+    if reader.binary:
+        rows = reader.read_array(size, _packed(columns), "transition states")
+        if any((rows[f"size{i}"] != 4).any() for i in range(columns)):
+            raise reader.error("expected transition states made of 32-bit integers")
+        values = np.stack([rows[f"value{i}"] for i in range(columns)], axis=1)
+    else:
+        values = np.array(
+            [[reader.read_int32() for _ in range(columns)] for _ in range(size)], np.int32
+        )
+    return np.concatenate([values, values[:, 2:3]], axis=1) if columns == 3 else values

@@ -1,0 +1,168 @@
+"""Phonetic decision trees: from phones in context and a pdf class to a pdf (tree/event-map.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.io.stream import Reader
+
+__all__ = ["ContextDependency"]
+
+PDF_CLASS_KEY = -1
+
+MAX_DEPTH = 500
+
+Event = dict[int, int]
+
+
+class EventMap:
+    """Questions about an event: the phones at positions, and the pdf class at position -1."""
+
+    def answers(self, event: Event) -> set[int]:
+        """All pdfs the event may lead to; a question about an absent key leads both ways."""
+        raise NotImplementedError
+
+    def largest(self) -> int:
+        """The largest pdf in it, -1 if there is none."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _Constant(EventMap):
+    pdf: int
+
+    def answers(self, event: Event) -> set[int]:
+        return {self.pdf}
+
+    def largest(self) -> int:
+        return self.pdf
+
+
+@dataclass(frozen=True)
+class _Table(EventMap):
+    key: int
+    children: tuple[EventMap | None, ...]
+
+    def answers(self, event: Event) -> set[int]:
+        if (value := event.get(self.key)) is None:
+            chosen = self.children
+        else:
+            chosen = self.children[value : value + 1] if value >= 0 else ()
+        return set().union(*(child.answers(event) for child in chosen if child is not None))
+
+    def largest(self) -> int:
+        return max((child.largest() for child in self.children if child is not None), default=-1)
+
+
+@dataclass(frozen=True)
+class _Split(EventMap):
+    key: int
+    values: frozenset[int]
+    yes: EventMap
+    no: EventMap
+
+    def answers(self, event: Event) -> set[int]:
+        if (value := event.get(self.key)) is None:
+            return self.yes.answers(event) | self.no.answers(event)
+        return (self.yes if value in self.values else self.no).answers(event)
+
+    def largest(self) -> int:
+        return max(self.yes.largest(), self.no.largest())
+
+
+def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
+    if depth > MAX_DEPTH:
+        raise reader.error("the decision tree is too deep")
+    token = reader.read_token()
+    if token == "NULL":
+        return None
+    if token == "CE":
+        return _Constant(reader.read_int32())
+    if token == "TE":
+        key, size = reader.read_int32(), _read_uint32(reader)
+        reader.expect_token("(")
+        children = tuple(_read_event_map(reader, depth + 1) for _ in range(size))
+        reader.expect_token(")")
+        return _Table(key, children)
+    if token == "SE":
+        key = reader.read_int32()
+        values = frozenset(int(value) for value in reader.read_int32_vector())
+        reader.expect_token("{")
+        yes, no = _read_event_map(reader, depth + 1), _read_event_map(reader, depth + 1)
+        reader.expect_token("}")
+        if yes is not None and no is not None:
+            return _Split(key, values, yes, no)
+    raise reader.error(f"expected a decision tree (CE, TE, SE or NULL), found '{token}'")
+
+
+def _read_uint32(reader: Reader) -> int:
+    """A count as Kaldi writes a uint32: in binary its size byte is -4."""
+    if not reader.binary:
+        return reader.read_int32()
+    if reader.peek_byte() != 256 - 4:
+        raise reader.error("expected a uint32 in the decision tree")
+    reader.skip_byte()
+    return int(reader.read_array(1, "<u4", "a uint32")[0])
+
+
+@dataclass(frozen=True)
+class ContextDependency:
+    """A tree over a window of `width` phones whose central one is number `central`."""
+
+    width: int
+    central: int
+    to_pdf: EventMap
+
+    @classmethod
+    def read(cls, reader: Reader) -> ContextDependency:
+        """Read a tree file, text or binary; DataError for anything else."""
+        reader.expect_token("ContextDependency")
+        width, central = reader.read_int32(), reader.read_int32()
+        if reader.peek_token() == "ToLength":  # of old trees
+            reader.expect_token("ToLength")
+            _read_event_map(reader)
+        reader.expect_token("ToPdf")
+        to_pdf = _read_event_map(reader)
+        reader.expect_token("EndContextDependency")
+        if to_pdf is None or not 0 <= central < width:
+            raise reader.error("the decision tree is empty or has no central phone")
+        return cls(width, central, to_pdf)
+
+    @property
+    def num_pdfs(self) -> int:
+        """How many pdfs the tree's leaves number."""
+        return self.to_pdf.largest() + 1
+
+    def pdf_pairs(
+        self, phones: np.ndarray, phone: int, forward_class: int, self_loop_class: int
+    ) -> set[tuple[int, int]]:
+        """(forward, self-loop) pdfs that some context of a phone gives these pdf classes.
+
+        A self-loop class below zero stands for no self-loop; its pdf is then -1.
+        """
+        window = {self.central: phone}
+        if forward_class == self_loop_class:
+            pdfs = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
+            return {(pdf, pdf) for pdf in pdfs}
+        return self._pairs(phones, window, forward_class, self_loop_class)
+
+    def _pairs(
+        self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
+    ) -> set[tuple[int, int]]:
+        """Fix further phones of the window, nearest first, while both pdfs are open."""
+        forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
+        if self_loop_class < 0:
+            return {(pdf, -1) for pdf in forward}
+        self_loop = self.to_pdf.answers({**window, PDF_CLASS_KEY: self_loop_class})
+        if len(forward) <= 1 or len(self_loop) <= 1:
+            return {(f, s) for f in forward for s in self_loop}
+        open_positions = [i for i in range(self.width) if i not in window]
+        position = min(open_positions, key=lambda i: (abs(i - self.central), i))
+        return set().union(  # phone 0 stands for the edge of an utterance
+            *(
+                self._pairs(phones, {**window, position: int(p)}, forward_class, self_loop_class)
+                for p in [0, *phones]
+            )
+        )

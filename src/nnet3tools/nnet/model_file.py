@@ -1,0 +1,39 @@
+"""Files that hold a network: "raw" ones, and acoustic models, whose network is meant then."""
+
+from __future__ import annotations
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.files import open_input, open_output, read_text_lines
+from nnet3tools.io.stream import Reader
+from nnet3tools.nnet.config import ConfigLine, parse_config_lines
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["load_nnet", "read_config_file", "read_nnet", "write_nnet"]
+
+
+def read_nnet(rxfilename: str) -> Nnet:
+    """Read a network from a file, pipe or "-"; DataError for what is none."""
+    with open_input(rxfilename) as reader:
+        return load_nnet(reader)
+
+
+def load_nnet(reader: Reader) -> Nnet:
+    """Read a network, also one that follows a transition model."""
+    token = reader.peek_token()
+    if token == "<TransitionModel>":
+        TransitionModel.read(reader)
+    elif token != "<Nnet3>":
+        raise DataError(f"{reader.name}: expected a network (<Nnet3>), found '{token[:40]}'")
+    return Nnet.read(reader)
+
+
+def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
+    """Write a network to a file (whole or not at all), pipe or "-"."""
+    with open_output(wxfilename, binary) as writer:
+        nnet.write(writer)
+
+
+def read_config_file(rxfilename: str) -> list[ConfigLine]:
+    """The lines of a config file, pipe or "-"."""
+    return parse_config_lines("\n".join(read_text_lines(rxfilename)), rxfilename)

@@ -1,0 +1,80 @@
+"""The semi-orthogonal constraint of factorised TDNNs (Povey et al., Interspeech 2018)."""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.io import log
+from nnet3tools.nnet.components.affine import AffineComponent
+from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.components.linear import LinearComponent
+from nnet3tools.nnet.components.tdnn import TdnnComponent
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["constrain_matrix", "constrain_orthonormal"]
+
+_subtract = tensor.element("_1 = _1 - _2")
+
+
+def constrain_orthonormal(nnet: Nnet) -> None:
+    """Move constrained parameter matrices towards the constraint; called after each minibatch.
+
+    Each is chosen one time in four (by Kaldi's rand), since none strays far in between.
+    """
+    for name, component in zip(nnet.component_names, nnet.components, strict=True):
+        constraint, params = _constrained_matrix(component)
+        if constraint == 0.0 or tensor.random.rand_int(0, 3) != 0:
+            continue
+        rows, columns = params.shape
+        if rows <= columns:
+            constrain_matrix(params, constraint, name)
+        else:
+            with tensor.scratch((columns, rows), like=params) as transposed:
+                tensor.copy(transposed, params.T)
+                constrain_matrix(transposed, constraint, name)
+                tensor.copy(params, transposed.T)
+
+
+def _constrained_matrix(component: Component) -> tuple[float, Array]:
+    if isinstance(component, LinearComponent):
+        return component.orthonormal_constraint, component.params
+    if isinstance(component, AffineComponent | TdnnComponent):
+        return component.orthonormal_constraint, component.linear_params
+    return 0.0, None
+
+
+def constrain_matrix(m: Array, scale: float, name: str) -> None:
+    """M -= 4 nu / scale^2 (M M^T - scale^2 I) M, in place, where M has no more rows than columns.
+
+    Repeated, it brings the rows to be orthogonal and of length `scale`. A negative scale floats:
+    it is then chosen such that the change is orthogonal to M. nu is 1/8 (the fastest convergence
+    near the solution, Sec. 2.2 of the paper), less where a floating scale is far from it.
+    """
+    if scale == 0.0:
+        raise ProgramError("the orthonormal constraint must not be zero")
+    rows = m.shape[0]
+    update_speed = 0.125
+    with tensor.scratch((rows, rows), like=m) as p, tensor.scratch(m.shape, like=m) as update:
+        tensor.prod(p, m, m, trans_b=True)
+        diagonal = p.reshape(-1)[:: rows + 1]
+        if scale < 0.0:
+            trace_p, trace_pp = tensor.dot(m, m), tensor.dot(p, p)
+            if trace_p < 1.0e-15:
+                return  # the component is not in use
+            scale = math.sqrt(trace_pp / trace_p)
+            update_speed *= _slow_down(trace_pp * rows / (trace_p * trace_p), name)
+        _subtract(diagonal, scale * scale)
+        tensor.prod(update, p, m)
+        tensor.add(m, update, alpha=-4.0 * update_speed / (scale * scale))
+
+
+def _slow_down(ratio: float, name: str) -> float:
+    """Factor on the speed; ratio (>= 1) says how much the eigenvalues of M M^T differ."""
+    if not ratio > 0.9:
+        raise ProgramError(f"component {name}: impossible ratio {ratio:g} of eigenvalues")
+    if ratio <= 1.02:
+        return 1.0
+    log.warning(f"Ratio is {ratio:g}, slowing down the update of component {name}")
+    return 0.5 if ratio <= 1.1 else 0.25
