@@ -1,0 +1,96 @@
+"""Run a compiled program once, on matrices named after nodes (nnet3-compute --computation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.io.log import log
+from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.checker import check_computation
+from nnet3tools.program.computation import Computation
+
+__all__ = ["ProgramResult", "check_fits", "run_computation"]
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """What one run of a program gave; matrices are on the host, in the program's order."""
+
+    outputs: dict[str, np.ndarray]
+    input_derivs: dict[str, np.ndarray]
+    """Empty if the backward part was not run."""
+    model_derivative: Nnet | None
+
+
+def check_fits(computation: Computation, nnet: Nnet, name: str) -> None:
+    """DataError, naming the program's file, unless it is a sound program for this network."""
+    try:
+        check_computation(computation, nnet)
+    except ProgramError as error:
+        raise DataError(f"{name}: does not fit the network: {error}") from None
+
+
+def run_computation(
+    options: ComputeOptions,
+    computation: Computation,
+    nnet: Nnet,
+    inputs: Mapping[str, np.ndarray],
+    output_derivs: Mapping[str, np.ndarray] | None = None,
+    *,
+    like: Array | None = None,
+) -> ProgramResult:
+    """Run forward on `inputs` and, given derivatives at the outputs, backward.
+
+    The model derivative starts from zero and is the plain gradient. DataError if a matrix that the
+    program needs is missing, or one is given that it has no use for, or if it has no backward part.
+    """
+    gradient = None
+    if computation.need_model_derivative:
+        gradient = nnet.copy()
+        scale_nnet(gradient, 0.0)
+        set_as_gradient(gradient)
+    computer = NnetComputer(options, computation, nnet, gradient, like=like)
+    _accept(computer, inputs, "input")
+    computer.run()
+    outputs = _collect(computer)
+    input_derivs: dict[str, np.ndarray] = {}
+    if output_derivs is not None:
+        if not computer.expected_inputs():
+            raise DataError("the program has no backward part: it takes no output derivatives")
+        _accept(computer, output_derivs, "output derivative")
+        computer.run()
+        input_derivs = _collect(computer)
+    if options.profile and (report := computer.time_report()):
+        log(f"time of commands:\n{report}")
+    return ProgramResult(outputs, input_derivs, gradient if output_derivs is not None else None)
+
+
+def _accept(computer: NnetComputer, matrices: Mapping[str, np.ndarray], what: str) -> None:
+    expected = computer.expected_inputs()
+    for name in matrices:
+        if name not in expected:
+            raise DataError(f"{what} '{name}': the program takes {_listed(expected)}")
+    for name in expected:
+        if name not in matrices:
+            given = _listed(matrices)
+            raise DataError(f"the program needs a matrix for node '{name}', {what}s are {given}")
+        if not np.isfinite(matrices[name]).all():
+            raise DataError(f"{what} '{name}' has a value that is not a finite number")
+        computer.accept_input(name, matrices[name])
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def _collect(computer: NnetComputer) -> dict[str, np.ndarray]:
+    names = computer.available_outputs()
+    return {name: tensor.to_host(computer.get_output(name)).copy() for name in names}
