@@ -51,6 +51,7 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
         ("bool", False),
         ("int32", -5),
         ("int64", 1 << 40),
+        ("size", 3),
         ("float", 0.1),
         ("double", 0.25),
         ("int32_vector", [1, -2, 3]),
@@ -63,6 +64,7 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
     r.expect_token("<A>")
     assert (r.read_bool(), r.read_bool()) == (True, False)
     assert (r.read_int32(), r.read_int64()) == (-5, 1 << 40)
+    assert r.read_size() == 3
     assert r.read_float() == np.float32(0.1)
     assert r.read_double() == 0.25
     np.testing.assert_array_equal(r.read_int32_vector(), [1, -2, 3])
@@ -75,6 +77,7 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
 
 def test_text_and_binary_bytes_are_kaldis() -> None:
     assert written(True, ("int32", 3), ("bool", True)) == b"\4\3\0\0\0T"
+    assert written(True, ("size", 3)) == b"\xf8\3\0\0\0\0\0\0\0"
     assert written(False, ("int32", 3), ("bool", True), ("float", 1e-5)) == b"3 T 1e-05 "
     assert written(False, ("int32_vector", [1, 2])) == b"[ 1 2 ]\n"
     assert written(True, ("int32_vector", [7])) == b"\4\1\0\0\0\7\0\0\0"
@@ -143,6 +146,7 @@ def test_tolerated_text_matrices(text: bytes, expected: object) -> None:
         (b"abc", True, "read_token", "expected a token"),
         (b"\5", True, "read_int32", "expected an int32 \\(size byte 4\\), found 5"),
         (b"\4\1", True, "read_int32", "expected an int32, found the end of the stream"),
+        (b"\xf8" + b"\xff" * 8, True, "read_size", "expected a count, found -1"),
         (b"x1 ", False, "read_int32", "expected an int32, found 'x1 '"),
         (b"3000000000 ", False, "read_int32", "expected an int32"),
         (b"1.5 ", False, "read_int32", "expected an int32"),
