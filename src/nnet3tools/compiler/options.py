@@ -1,4 +1,4 @@
-"""Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions, nnet-optimize.h)."""
+"""Options of compilation, with Kaldi's names (CachingOptimizingCompilerOptions)."""
 
 from __future__ import annotations
 

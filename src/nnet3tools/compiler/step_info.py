@@ -1,7 +1,7 @@
 """From steps to matrices: where each step's value and derivative live, and what its rows sum.
 
-Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList (nnet-compile.cc),
-with the same numbering of matrices and submatrices.
+Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList in
+nnet-compile.cc, with the same numbering of matrices and submatrices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Building the computation graph: from the outputs back to what they need and can have.
 
-What Kaldi's ComputationGraphBuilder does one cindex at a time with queues (nnet-computation-graph.cc)
-is done here a node at a time. A round explores, from the outputs back, the dependencies of all
-cindexes that are wanted and new, and then decides, from the inputs on, which cindexes can be
+What Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) does one cindex at a time with
+queues is done here a node at a time. A round explores, from the outputs back, the dependencies of
+all cindexes that are wanted and new, and then decides, from the inputs on, which cindexes can be
 computed. A feed-forward network takes one round, a recurrence one for each step in time.
 What only uncomputable cindexes want is dropped by usable counts, as in Kaldi, and this is what
 ends a recurrence over an unbounded past.
@@ -25,6 +25,7 @@ from nnet3tools.graph.tables import (
     CindexStore,
     DependencyRows,
     KeyTable,
+    add_counts,
     is_increasing,
     sorted_unique,
 )
@@ -154,7 +155,7 @@ class GraphBuilder:
                 for node, of_node in self._by_node(again[store.status[again] == UNKNOWN]):
                     self._queue.setdefault(node, []).append(of_node)
                 pending += self._rows_of_explored(again)
-            np.add.at(store.usable, ids, 1)
+            add_counts(store.usable, ids, 1)
 
     def _unwant(self, rows: IntArray) -> None:
         """Count these dependencies down, and those of whatever nobody wants any more."""
@@ -162,7 +163,7 @@ class GraphBuilder:
         pending = [rows]
         while pending:
             ids = _present(pending.pop())
-            np.subtract.at(store.usable, ids, 1)
+            add_counts(store.usable, ids, -1)
             unusable = sorted_unique(ids[store.usable[ids] == 0])
             self._some_unusable |= len(unusable) > 0
             pending += self._rows_of_explored(unusable)
@@ -241,8 +242,7 @@ class GraphBuilder:
         self._renumber(used_rows, required | self.store.is_input[: self.store.size])
 
     def _find_required(self) -> tuple[dict[int, list[tuple[IntArray, IntArray]]], BoolArray]:
-        """For each node the cindexes required with the rows of dependencies they use; and a flag
-        for each cindex."""
+        """For each node cindexes required and the rows of dependencies they use; a flag for each."""
         store = self.store
         required = np.zeros(store.size, bool)
         required[: self.segment_start] = True

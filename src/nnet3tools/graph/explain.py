@@ -17,7 +17,7 @@ __all__ = ["explain_uncomputable"]
 
 
 def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> str:
-    """ "" if all outputs are computable, else which output row is not, and what it lacks."""
+    """Which output row is not computable and what it lacks; empty if all are."""
     for spec, computable in zip(request.outputs, builder.computable_outputs(request), strict=True):
         if computable.all():
             continue

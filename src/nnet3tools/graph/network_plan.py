@@ -24,5 +24,5 @@ class NetworkPlan:
         """Epoch of each node, from 0; a recurrence is one epoch."""
         inputs = [list(rule.sources) for rule in self.rules]
         self.from_outputs = visit_order(inputs, nnet.output_nodes())
-        """Nodes that outputs need, each before what it takes its value from, but for recurrences."""
+        """Nodes that outputs need, each before what it takes its value from (recurrences apart)."""
         self.input_nodes = frozenset(nnet.input_nodes())

@@ -1,8 +1,8 @@
 """What each kind of node depends on, and when it can be computed: one rule object a node.
 
-A rule answers for many cindexes of its node at once. Dependencies are rows of cindex ids, (N, width);
-for a descriptor column i is leaf i of its parts (in Kaldi's order), for a component the inputs of
-the row, padded with -1.
+A rule answers for many cindexes of its node at once. Dependencies are rows of cindex ids, shape
+(N, width); for a descriptor column i is leaf i of its parts (in Kaldi's order), for a component the
+inputs of the row, padded with -1.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class NodeRule:
     ) -> tuple[BoolArray, BoolArray]:
         """Which rows can be computed from the available dependencies, and which of these they use.
 
-        `dependency_keys` and `available` are shaped like `dependencies`. Returns ((N,), (N, width)).
+        `dependency_keys` and `available` are shaped like `dependencies`; returns (N,), (N, width).
         """
-        computable = available.all(axis=1)
+        computable: BoolArray = np.all(available, axis=1)
         return computable, available & computable[:, None]
 
 
@@ -129,7 +129,7 @@ class DescriptorRule(NodeRule):
         """See NodeRule."""
         rows = np.empty((len(keys), len(self._leaves)), np.int32)
         of_node: dict[int, tuple[list[int], list[KeyArray]]] = {}
-        indexes = unpack(keys) if None in self._shifts else None
+        indexes = unpack(keys if None in self._shifts else keys[:0])
         for column, (leaf, shift) in enumerate(zip(self._leaves, self._shifts, strict=True)):
             if shift is not None:
                 node, mapped = shift[0], shift_time(keys, shift[1])

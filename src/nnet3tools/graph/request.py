@@ -126,7 +126,7 @@ class ComputationRequest:
         return next((spec for spec in self.outputs if spec.name == name), None)
 
     def validate(self, nnet: Nnet) -> None:
-        """Raise RequestError, in one line that names the node, if this cannot be asked of `nnet`."""
+        """Raise RequestError, in one line, if this cannot be asked of `nnet`."""
         for kind, spec in self._specs():
             node = nnet.node_index(spec.name)
             if node < 0:

@@ -16,6 +16,7 @@ __all__ = [
     "CindexStore",
     "DependencyRows",
     "KeyTable",
+    "add_counts",
     "is_increasing",
     "sorted_unique",
 ]
@@ -39,6 +40,18 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     keep[0] = True
     np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
     return ordered[keep]
+
+
+def add_counts(target: IntArray, at: IntArray, amount: int) -> None:
+    """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
+    if len(at) == 0:
+        return
+    first, last = int(at.min()), int(at.max())
+    if last - first < 8 * len(at):  # several times faster than ufunc.at if they lie close together
+        counts = np.bincount(at - first)
+        target[first : last + 1] += (amount * counts).astype(target.dtype)
+    else:
+        np.add.at(target, at, amount)
 
 
 class KeyTable:

@@ -66,7 +66,9 @@ class TimeGrid:
 
 def _images(indexes: IndexArray) -> IntArray:
     """The distinct (n, x) pairs, sorted, shape (P, 2)."""
-    return np.unique(indexes[:, [0, 2]], axis=0)
+    pairs = np.unique(_pairs(indexes[:, [0, 2]]))
+    n = (pairs + (1 << 31)) >> 32  # x, in the low half, may be negative
+    return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
 
 
 def _regular_times(indexes: IndexArray, side: str) -> tuple[int, int, int]:
