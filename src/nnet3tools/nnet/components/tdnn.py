@@ -23,6 +23,7 @@ from nnet3tools.nnet.components.base import (
     UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import (
+    expect_either,
     get_positive,
     random_normal,
     read_field,
@@ -191,7 +192,7 @@ class TdnnComponent(UpdatableComponent):
         history = read_field(reader, "<NumSamplesHistory>", reader.read_float)
         # <Alpha> with one value for both sides: a spelling that Kaldi still reads.
         has_both = reader.peek_token() == "<AlphaInOut>"
-        reader.expect_token("<AlphaInOut>", "<Alpha>")
+        expect_either(reader, "<AlphaInOut>", "<Alpha>")
         alpha_in = reader.read_float()
         alpha_out = reader.read_float() if has_both else alpha_in
         rank_in = read_field(reader, "<RankInOut>", reader.read_int32)
