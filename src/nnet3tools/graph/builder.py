@@ -242,7 +242,7 @@ class GraphBuilder:
         self._renumber(used_rows, required | self.store.is_input[: self.store.size])
 
     def _find_required(self) -> tuple[dict[int, list[tuple[IntArray, IntArray]]], BoolArray]:
-        """For each node cindexes required and the rows of dependencies they use; a flag for each."""
+        """Cindexes required of each node, with the dependencies they use; and a flag for each."""
         store = self.store
         required = np.zeros(store.size, bool)
         required[: self.segment_start] = True

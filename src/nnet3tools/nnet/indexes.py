@@ -35,7 +35,8 @@ NO_TIME = np.iinfo(np.int32).min
 """Kaldi's kNoTime: the t of an Index that has no time, as ReplaceIndex or pooling may give it."""
 
 # 28 bits for t, 15 for x, 20 for n: 134 million frames either way, heights to 16383, a million
-# sequences. One int64 sorts and searches several times faster than a structured or lexicographic key.
+# sequences. One int64 sorts and searches several times faster than a structured or lexicographic
+# key.
 _T_BITS, _X_BITS, _N_BITS = 28, 15, 20
 _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
 

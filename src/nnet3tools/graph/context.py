@@ -1,0 +1,97 @@
+"""Left and right context of a network: how many frames of input around an output it needs.
+
+Works by trying, as Kaldi's ComputeSimpleNnetContext (nnet-utils.cc): given a window of input
+frames, which outputs in the window can be computed? All shifts modulo the network's modulus are
+tried at once, as so many sequences n of one request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nnet3tools.errors import UserError
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.indexes import BoolArray, make_indexes
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["NnetContext", "compute_simple_nnet_context"]
+
+
+class NnetContext(NamedTuple):
+    """Frames of input needed before and after the outputs, and the period of the network in t."""
+
+    left: int
+    right: int
+    modulus: int
+
+
+_FIRST_WINDOW, _WINDOW_LIMIT = 40, 800
+_MAX_SHIFTS = 4096
+"""Shifts tried in one request."""
+
+
+def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
+    """Context of a network with input "input", output "output" and perhaps input "ivector".
+
+    Raises UserError for other networks, and for those whose context is too wide to be found.
+    """
+    if not nnet.is_simple():
+        raise UserError(
+            "the network is not a simple one: it needs an input-node 'input', an output-node "
+            "'output', and no other input than 'ivector'"
+        )
+    plan = NetworkPlan(nnet)
+    modulus = nnet.modulus()
+    window = _FIRST_WINDOW
+    while window < _WINDOW_LIMIT:
+        if (found := _context_in_window(plan, modulus, window)) is not None:
+            left, right = found
+            # One shift more than there are: the last must come out as the first.
+            if left[0] != left[-1] or right[0] != right[-1]:
+                raise UserError("the network's context changes with time: cannot tell what it is")
+            return NnetContext(int(left.max()), int(right.max()), modulus)
+        window *= 2
+    raise UserError(
+        f"cannot find the network's context: no output is computable from {window // 2} frames "
+        "of input"
+    )
+
+
+def _context_in_window(
+    plan: NetworkPlan, modulus: int, window: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Left and right context at each shift 0 ... modulus; None if the window is too small."""
+    parts = []
+    for first in range(0, modulus + 1, _MAX_SHIFTS):
+        shifts = np.arange(first, min(first + _MAX_SHIFTS, modulus + 1))
+        computable = _computable(plan, shifts, modulus, window)
+        left = computable.argmax(axis=1)
+        at = np.arange(window)
+        after = (at > left[:, None]) & ~computable
+        end = np.where(after.any(axis=1), after.argmax(axis=1), window)
+        if not computable.any(axis=1).all():
+            return None
+        parts.append((left, window - end))
+    return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def _computable(plan: NetworkPlan, shifts: np.ndarray, modulus: int, window: int) -> BoolArray:
+    """Which outputs t = shift ... shift + window - 1 can be computed, (shifts, window)."""
+    n = np.arange(len(shifts))[:, None]
+    t = shifts[:, None] + np.arange(window)
+    rows = make_indexes(n, t)
+    inputs = [IoSpecification("input", rows)]
+    if plan.nnet.node_index("ivector") >= 0:
+        # Wide enough for descriptors that round t down.
+        t_of_ivector = shifts[:, None] + np.arange(-modulus, window)
+        inputs.append(IoSpecification("ivector", make_indexes(n, t_of_ivector)))
+    request = ComputationRequest(inputs, [IoSpecification("output", rows)])
+    builder = GraphBuilder(plan)
+    builder.compute(request)
+    return builder.computable_outputs(request)[0].reshape(len(shifts), window)
