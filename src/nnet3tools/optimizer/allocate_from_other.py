@@ -1,0 +1,39 @@
+"""Hand memory on: replace "free this, allocate one of the same size" by a swap."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.renumber import remove_no_operations
+from nnet3tools.program.commands import AllocMatrix, DeallocMatrix, NoOperation, SwapMatrix
+from nnet3tools.program.computation import Computation, MatrixInfo
+
+__all__ = ["allocate_from_other"]
+
+
+def allocate_from_other(
+    computation: Computation, nnet: Nnet, options: OptimizeOptions
+) -> Computation:
+    """Pair DeallocMatrix commands with the next AllocMatrix of a matrix of the same shape."""
+    frees: dict[MatrixInfo, list[int]] = defaultdict(list)
+    allocations: dict[MatrixInfo, list[int]] = defaultdict(list)
+    for position, command in enumerate(computation.commands):
+        if isinstance(command, DeallocMatrix | AllocMatrix):
+            shape = computation.matrices[computation.matrix_of(command.submatrix)]
+            (frees if isinstance(command, DeallocMatrix) else allocations)[shape].append(position)
+    out = computation.copy()
+    for shape, positions in frees.items():
+        open_allocations = allocations[shape]
+        # From the last to the first: each takes the nearest allocation after it that is left.
+        for free in reversed(positions):
+            at = bisect.bisect(open_allocations, free)
+            if at < len(open_allocations):
+                allocate = open_allocations.pop(at)
+                freed = out.commands[free].submatrices()[0]
+                made = out.commands[allocate].submatrices()[0]
+                out.commands[allocate] = SwapMatrix(made, freed)
+                out.commands[free] = NoOperation()
+    return remove_no_operations(out)

@@ -1,0 +1,102 @@
+"""One parameter update in place of many: recurrent nets run Backprop of one component per step.
+
+The input values and output derivatives of all those steps are gathered in one matrix, and one
+Backprop over it updates the model; the steps themselves become BackpropNoModelUpdate.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.commands import (
+    AllocMatrix,
+    Backprop,
+    BackpropNoModelUpdate,
+    Command,
+    DeallocMatrix,
+    MatrixCopy,
+    SetConst,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideType
+
+__all__ = ["consolidate_model_update"]
+
+
+def consolidate_model_update(
+    computation: Computation, nnet: Nnet, options: OptimizeOptions
+) -> Computation:
+    """Join the model updates of each simple updatable component that has several."""
+    steps = _backprops_by_component(computation, nnet)
+    if not computation.need_model_derivative or not steps:
+        return computation
+    out = computation.copy()
+    before: dict[int, list[Command]] = defaultdict(list)
+    updates: list[Command] = []
+    deallocations: list[Command] = []
+    for component, positions in sorted(steps.items()):
+        backprops = [out.commands[c] for c in positions]
+        gathered: dict[str, Any] = {}
+        for operand in ("in_value", "out_value", "out_deriv"):
+            parts = [getattr(command, operand) for command in backprops]
+            gathered[operand] = 0
+            if parts[0]:
+                gathered[operand] = whole = _gather(out, parts)
+                before[0] += [AllocMatrix(whole), SetConst(whole, 0.0)]
+                deallocations.append(DeallocMatrix(whole))
+                row = 0
+                for position, part in zip(positions, parts, strict=True):
+                    rows = out.submatrices[part].num_rows
+                    place = out.new_submatrix(whole, row, rows)
+                    before[position].append(MatrixCopy(place, part))
+                    row += rows
+        updates.append(Backprop(component, 0, **gathered, in_deriv=0))
+        for position, command in zip(positions, backprops, strict=True):
+            values = {name: getattr(command, name) for name in command.OPERANDS}
+            out.commands[position] = BackpropNoModelUpdate(**values)
+    commands: list[Command] = []
+    for position, command in enumerate(out.commands):
+        commands += before.get(position, ())
+        commands.append(command)
+    out.commands = commands + updates + deallocations
+    return out
+
+
+def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:
+    """Positions of the Backprops that can be joined, for the components that have several."""
+    positions: dict[int, list[int]] = defaultdict(list)
+    for c, command in enumerate(computation.commands):
+        if type(command) is Backprop:
+            properties = nnet.component(command.component).properties
+            joinable = Properties.UPDATABLE in properties and Properties.SIMPLE in properties
+            if joinable and Properties.USES_MEMO not in properties:
+                positions[command.component].append(c)
+    return {component: found for component, found in positions.items() if len(found) > 1}
+
+
+def _gather(computation: Computation, parts: list[int]) -> int:
+    """A new matrix with room for these submatrices one under the other."""
+    infos = [computation.submatrices[s] for s in parts]
+    equal_stride = any(
+        computation.is_whole_matrix(s)
+        and computation.matrices[info.matrix_index].stride_type == StrideType.EQUAL_NUM_COLS
+        for s, info in zip(parts, infos, strict=True)
+    )
+    stride = StrideType.EQUAL_NUM_COLS if equal_stride else StrideType.DEFAULT
+    whole = computation.new_matrix(sum(i.num_rows for i in infos), infos[0].num_cols, stride)
+    if computation.matrix_debug_info:
+        debug = [computation.matrix_debug_info[i.matrix_index] for i in infos]
+        rows = [slice(i.row_offset, i.row_offset + i.num_rows) for i in infos]
+        computation.matrix_debug_info.append(
+            MatrixDebugInfo(
+                debug[0].is_deriv,
+                np.concatenate([d.nodes[r] for d, r in zip(debug, rows, strict=True)]),
+                np.concatenate([d.indexes[r] for d, r in zip(debug, rows, strict=True)]),
+            )
+        )
+    return whole

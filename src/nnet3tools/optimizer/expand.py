@@ -1,0 +1,200 @@
+"""Turn a program for two sequences into the same program for N (shortcut compilation).
+
+Every matrix of the small program has debug information that is regular in n; its rows for n = 0
+say where those of all sequences go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.indexes import BoolArray, IntArray
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.shortcut import find_n_stride, with_num_sequences
+from nnet3tools.program.commands import (
+    AddRowRanges,
+    AddRows,
+    AddRowsMulti,
+    AddToRowsMulti,
+    Backprop,
+    Command,
+    CopyRows,
+    CopyRowsMulti,
+    CopyToRowsMulti,
+    Propagate,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo, PrecomputedInfo
+
+__all__ = ["expand_computation"]
+
+Ints = NDArray[Any]
+
+
+def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int) -> Computation:
+    """The program for n = 0 .. num_sequences - 1 that this one for n = 0, 1 stands for.
+
+    Raises ProgramError if a matrix or submatrix is not regular in n.
+    """
+    return _Expander(computation, nnet, num_sequences).expanded()
+
+
+class _Places(NamedTuple):
+    """Where rows for n = 0 come to lie in the expanded program, and the step to the next n."""
+
+    row: Ints
+    stride: Ints
+
+    def for_all(self, num_sequences: int) -> Ints:
+        """(rows, num_sequences) rows of all sequences."""
+        return self.row[:, None] + self.stride[:, None] * np.arange(num_sequences)
+
+
+class _Expander:
+    def __init__(self, computation: Computation, nnet: Nnet, num_sequences: int) -> None:
+        self.old, self.nnet, self.n = computation, nnet, num_sequences
+        self.strides = np.zeros(len(computation.matrices), np.int64)
+        for m, debug in enumerate(computation.matrix_debug_info):
+            if m > 0:
+                self.strides[m] = find_n_stride(debug.indexes, debug.nodes)
+        if (self.strides[1:] == 0).any() or not computation.matrix_debug_info:
+            raise ProgramError("the program for two sequences is not regular in n")
+        self.new = computation.copy()
+        old = np.array(computation.submatrices, np.int64)
+        self.matrix_of, self.old_offset = old[:, 0], old[:, 1]
+        self.new_offset = np.zeros(len(old), np.int64)
+
+    def expanded(self) -> Computation:
+        new = self.new
+        new.matrices = [m._replace(num_rows=m.num_rows // 2 * self.n) for m in self.old.matrices]
+        new.matrix_debug_info = [self.old.matrix_debug_info[0]] + [
+            self._debug_info(m) for m in range(1, len(new.matrices))
+        ]
+        self._expand_submatrices()
+        self._expand_precomputed_indexes()
+        new.indexes, new.indexes_multi, new.indexes_ranges = [], [], []
+        new.commands = [self._expanded_command(command) for command in self.old.commands]
+        return new
+
+    # -- rows
+
+    def _new_rows(self, matrix: Ints, row: Ints) -> Ints:
+        """Rows of old matrices -> rows of new ones; n = 1 goes to the last sequence."""
+        stride = self.strides[matrix]
+        block, offset = np.divmod(row, 2 * stride)
+        n, within = np.divmod(offset, stride)
+        return block * self.n * stride + within + np.where(n == 0, 0, self.n - 1) * stride
+
+    def _is_first_sequence(self, matrix: Ints, row: Ints) -> BoolArray:
+        stride = self.strides[matrix]
+        return row % (2 * stride) < stride
+
+    def _places(self, submatrix: Ints, row: Ints) -> _Places:
+        """Places of rows of old submatrices; all must be rows for n = 0."""
+        matrix = self.matrix_of[submatrix]
+        in_matrix = row + self.old_offset[submatrix]
+        if not self._is_first_sequence(matrix, in_matrix).all():
+            raise ProgramError("a row for n = 0 depends on one for n = 1")
+        new = self._new_rows(matrix, in_matrix) - self.new_offset[submatrix]
+        return _Places(new, self.strides[matrix])
+
+    def _first_sequence_rows(self, submatrix: int) -> Ints:
+        """Rows of an old submatrix that are for n = 0."""
+        rows = np.arange(self.old.submatrices[submatrix].num_rows)
+        matrix = np.full(len(rows), self.matrix_of[submatrix])
+        return rows[self._is_first_sequence(matrix, rows + self.old_offset[submatrix])]
+
+    # -- tables
+
+    def _debug_info(self, m: int) -> MatrixDebugInfo:
+        debug, stride = self.old.matrix_debug_info[m], int(self.strides[m])
+        nodes = np.repeat(debug.nodes.reshape(-1, 2, stride)[:, :1], self.n, axis=1)
+        indexes = with_num_sequences(debug.indexes, stride, self.n)
+        return MatrixDebugInfo(debug.is_deriv, nodes.reshape(-1), indexes)
+
+    def _expand_submatrices(self) -> None:
+        old = np.array(self.old.submatrices, np.int64)[1:]
+        matrix, first, last = old[:, 0], old[:, 1], old[:, 1] + old[:, 2] - 1
+        odd = ~self._is_first_sequence(matrix, first) | self._is_first_sequence(matrix, last)
+        if odd.any():
+            raise ProgramError(f"submatrix {1 + int(np.argmax(odd))} does not cover both sequences")
+        new_first, new_last = self._new_rows(matrix, first), self._new_rows(matrix, last)
+        self.new_offset[1:] = new_first
+        self.new.submatrices[1:] = [
+            info._replace(row_offset=offset, num_rows=rows)
+            for info, offset, rows in zip(
+                self.old.submatrices[1:],
+                new_first.tolist(),
+                (new_last - new_first + 1).tolist(),
+                strict=True,
+            )
+        ]
+
+    def _expand_precomputed_indexes(self) -> None:
+        component, backprop = {}, set()
+        for command in self.old.commands:
+            if isinstance(command, Propagate | Backprop) and command.precomputed:
+                component[command.precomputed] = command.component
+                if isinstance(command, Backprop):
+                    backprop.add(command.precomputed)
+        none = np.empty((0, 3), np.int32)
+        for p, info in enumerate(self.old.component_precomputed_indexes):
+            if p in component:
+                inputs, outputs = (
+                    with_num_sequences(indexes, find_n_stride(indexes), self.n)
+                    for indexes in (info.input_indexes, info.output_indexes)
+                )
+                data = self.nnet.component(component[p]).precompute_indexes(
+                    inputs, outputs, p in backprop
+                )
+                self.new.component_precomputed_indexes[p] = PrecomputedInfo(data, none, none)
+
+    # -- commands
+
+    def _expanded_command(self, command: Command) -> Command:
+        if isinstance(command, CopyRows | AddRows):
+            rows = self._expanded_rows(command)
+            return command.replace(indexes=self.new.new_indexes(rows))
+        if isinstance(command, CopyRowsMulti | AddRowsMulti | CopyToRowsMulti | AddToRowsMulti):
+            pairs = self._expanded_pairs(getattr(command, command.OWN), command.indexes_multi)
+            return command.replace(indexes_multi=self.new.new_indexes_multi(pairs))
+        if isinstance(command, AddRowRanges):
+            ranges = self._expanded_ranges(command)
+            return command.replace(indexes_ranges=self.new.new_indexes_ranges(ranges))
+        return command
+
+    def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
+        """(rows, n) places in the expanded submatrix of rows for n = 0."""
+        return self._places(np.full(len(rows), submatrix), rows).for_all(self.n)
+
+    def _expanded_rows(self, command: CopyRows | AddRows) -> IntArray:
+        out = np.full(self.new.submatrices[command.dest].num_rows, -1, np.int32)
+        first = self._first_sequence_rows(command.dest)
+        source = self.old.indexes[command.indexes][first]
+        first, source = first[source >= 0], source[source >= 0]
+        out[self._own_rows(command.dest, first)] = self._own_rows(command.src, source)
+        return out
+
+    def _expanded_pairs(self, own: int, indexes_multi: int) -> IntArray:
+        out = np.full((self.new.submatrices[own].num_rows, 2), -1, np.int32)
+        first = self._first_sequence_rows(own)
+        pairs = self.old.indexes_multi[indexes_multi][first]
+        first, pairs = first[pairs[:, 0] >= 0], pairs[pairs[:, 0] >= 0]
+        at = self._own_rows(own, first)
+        out[at, 0] = pairs[:, :1]
+        out[at, 1] = self._places(pairs[:, 0], pairs[:, 1]).for_all(self.n)
+        return out
+
+    def _expanded_ranges(self, command: AddRowRanges) -> IntArray:
+        out = np.full((self.new.submatrices[command.dest].num_rows, 2), -1, np.int32)
+        first = self._first_sequence_rows(command.dest)
+        ranges = self.old.indexes_ranges[command.indexes_ranges][first]
+        used = ranges[:, 0] != ranges[:, 1]
+        first, ranges = first[used], ranges[used]
+        at = self._own_rows(command.dest, first)
+        out[at, 0] = self._own_rows(command.src, ranges[:, 0])
+        out[at, 1] = self._own_rows(command.src, ranges[:, 1] - 1) + 1
+        return out

@@ -1,0 +1,121 @@
+"""Let matrices share memory that differ only in a few last rows.
+
+Where all but the last rows of a matrix are copied to the end of another, the other is made longer
+so that the whole can be copied: the copy then joins two whole matrices and `merge_variables` can
+remove it. With TDNNs this lets the parts of an Append live inside the matrix they come from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import NO_TIME
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.program.commands import (
+    AcceptInput,
+    AllocMatrix,
+    Command,
+    DeallocMatrix,
+    MatrixCopy,
+    ProvideOutput,
+    SetConst,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatrixInfo
+
+__all__ = ["MIN_PROPORTION", "extend_matrices"]
+
+MIN_PROPORTION = 0.8
+"""A copy is extended only if it moved at least this share of its source's rows already."""
+
+
+def extend_matrices(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    """Extend the destinations of MatrixCopy commands to the whole of their sources."""
+    out = computation.copy()
+    old_rows = [m.num_rows for m in out.matrices]
+    protected = {
+        out.matrix_of(c.submatrix)
+        for c in out.commands
+        if isinstance(c, AcceptInput | ProvideOutput)
+    }
+    changed = False
+    for position, command in enumerate(out.commands):
+        if type(command) is MatrixCopy and command.alpha == 1.0:
+            dest, src = out.submatrices[command.dest], out.submatrices[command.src]
+            if dest.matrix_index not in protected and _extensible(out, dest, src, old_rows):
+                out.commands[position] = _extend(out, command)
+                changed = True
+    if not changed:
+        return computation
+    _refer_to_whole_matrices(out, old_rows)
+    _extend_debug_info(out)
+    return renumber(out)
+
+
+def _extensible(
+    computation: Computation, dest: SubMatrixInfo, src: SubMatrixInfo, old_rows: list[int]
+) -> bool:
+    """Whether `src` is the beginning of its matrix and `dest` the end of another."""
+    src_matrix = computation.matrices[src.matrix_index]
+    return (
+        src.matrix_index != dest.matrix_index
+        and src.num_rows >= MIN_PROPORTION * old_rows[src.matrix_index]
+        and src.row_offset == src.col_offset == 0
+        and src.num_cols == src_matrix.num_cols
+        and src.num_rows < src_matrix.num_rows
+        and dest.row_offset + dest.num_rows == old_rows[dest.matrix_index]
+    )
+
+
+def _extend(computation: Computation, command: MatrixCopy) -> MatrixCopy:
+    """Make room for all of the source below the destination; the command that copies it all."""
+    dest, src = computation.submatrices[command.dest], computation.submatrices[command.src]
+    src_matrix = computation.matrices[src.matrix_index]
+    dest_matrix = computation.matrices[dest.matrix_index]
+    end = dest.row_offset + src_matrix.num_rows
+    if end > dest_matrix.num_rows:
+        dest_matrix = dest_matrix._replace(num_rows=end)
+        computation.matrices[dest.matrix_index] = dest_matrix
+        computation.submatrices.append(
+            SubMatrixInfo(dest.matrix_index, 0, end, 0, dest_matrix.num_cols)
+        )
+    computation.submatrices.append(dest._replace(num_rows=src_matrix.num_rows))
+    computation.submatrices.append(src._replace(num_rows=src_matrix.num_rows))
+    last = len(computation.submatrices) - 1
+    return command.replace(dest=last - 1, src=last)
+
+
+def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> None:
+    """Make allocations, deallocations and zeroings of whole matrices follow the new sizes."""
+    whole = computation.whole_submatrices()
+
+    def followed(command: Command) -> Command:
+        if not isinstance(command, AllocMatrix | DeallocMatrix | SetConst):
+            return command
+        info = computation.submatrices[command.submatrix]
+        was_whole = (
+            info.row_offset == info.col_offset == 0
+            and info.num_rows == old_rows[info.matrix_index]
+            and info.num_cols == computation.matrices[info.matrix_index].num_cols
+        )
+        if was_whole and not (isinstance(command, SetConst) and command.value != 0.0):
+            return command.replace(submatrix=whole[info.matrix_index])
+        return command
+
+    computation.commands = [followed(command) for command in computation.commands]
+
+
+def _extend_debug_info(computation: Computation) -> None:
+    """Give added rows the cindexes of the rows before them, with t = NO_TIME: nobody's rows."""
+    for m, debug in enumerate(computation.matrix_debug_info):
+        extra = computation.matrices[m].num_rows - len(debug.nodes)
+        if extra > 0:
+            rows = np.arange(len(debug.nodes) - extra, len(debug.nodes))
+            indexes = debug.indexes[rows].copy()
+            indexes[:, 1] = NO_TIME
+            computation.matrix_debug_info[m] = MatrixDebugInfo(
+                debug.is_deriv,
+                np.concatenate([debug.nodes, debug.nodes[rows]]),
+                np.concatenate([debug.indexes, indexes]),
+            )

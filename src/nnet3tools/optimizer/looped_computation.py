@@ -1,0 +1,167 @@
+"""Turn a program for many equal chunks of a stream into a loop.
+
+Between two chunks some matrices are still alive: the state. Where the state before one chunk is
+the state before an earlier one, shifted in time, the program jumps back there after handing the
+later matrices over to the earlier ones.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.indexes import NO_TIME
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.access_times import AccessTimes
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.program.commands import (
+    GotoLabel,
+    NoOperationLabel,
+    NoOperationMarker,
+    NoOperationPermanent,
+    ProvideOutput,
+    SwapMatrix,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo
+
+__all__ = ["fix_goto_label", "looped_computation"]
+
+
+class _Content(NamedTuple):
+    """What a matrix is about, up to a shift in time."""
+
+    shape: bytes
+    """Its cindexes with the first time subtracted."""
+    is_deriv: bool
+    time: int
+    """The time of its first row that has one."""
+
+
+def looped_computation(
+    computation: Computation, nnet: Nnet, options: OptimizeOptions
+) -> Computation:
+    """Close the loop at the first repetition of the state.
+
+    The splice points are the NoOperationPermanent commands, one a chunk, just after its inputs.
+    Returns the program unchanged where no state repeats: it has too few chunks then.
+    """
+    if not computation.matrix_debug_info:
+        raise ProgramError("looped optimization needs debug information")
+    splices = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationPermanent]
+    shift = _time_shift(computation)
+    contents = [_content(debug) for debug in computation.matrix_debug_info[1:]]
+    states = _states(computation, nnet, splices)
+    repeat = _first_repeat(states, contents, shift)
+    if repeat is None:
+        return computation
+    first, second = repeat
+    handed_over = [
+        (m1, m2)
+        for m1, m2 in zip(states[first], states[second], strict=True)
+        if contents[m1 - 1].time != contents[m2 - 1].time
+    ]
+    for m1, m2 in handed_over:
+        if computation.matrices[m1] != computation.matrices[m2]:
+            raise ProgramError(f"m{m2} cannot take the place of m{m1}: their sizes differ")
+    out = computation.copy()
+    whole = out.whole_submatrices()
+    begin, end = splices[first], splices[second]
+    out.commands = [*out.commands[:begin], NoOperationLabel(), *out.commands[begin:end]]
+    out.commands += [SwapMatrix(whole[m1], whole[m2]) for m1, m2 in _swap_order(handed_over)]
+    out.commands.append(GotoLabel(begin))
+    return fix_goto_label(renumber(out))
+
+
+def fix_goto_label(computation: Computation) -> Computation:
+    """Make the GotoLabel of a looped program point to its label again."""
+    label = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationLabel]
+    out = computation.copy()
+    for c, command in enumerate(out.commands):
+        if isinstance(command, GotoLabel):
+            if not label:
+                raise ProgramError(f"command c{c} goes to a label that is not there")
+            out.commands[c] = command.replace(label=label[0])
+    return out
+
+
+def _time_shift(computation: Computation) -> int:
+    """By how much the times of the third chunk's output exceed those of the second's.
+
+    The first chunk is special: it has all the left context.
+    """
+    outputs: list[list[MatrixDebugInfo]] = [[]]
+    for command in computation.commands:
+        if isinstance(command, NoOperationMarker):
+            outputs.append([])
+        elif isinstance(command, ProvideOutput):
+            matrix = computation.matrix_of(command.submatrix)
+            outputs[-1].append(computation.matrix_debug_info[matrix])
+    if len(outputs) < 4 or not outputs[1] or not outputs[2]:
+        raise ProgramError("a looped program needs outputs in at least three chunks")
+    second, third = outputs[1][0].indexes[:, 1], outputs[2][0].indexes[:, 1]
+    if len(second) != len(third) or (third - second != third[0] - second[0]).any():
+        raise ProgramError("the chunks of a looped program do not differ by a shift in time")
+    return int(third[0] - second[0])
+
+
+def _content(debug: MatrixDebugInfo) -> _Content:
+    indexes = debug.indexes.copy()
+    timed = indexes[:, 1] != NO_TIME
+    if not timed.any():
+        raise ProgramError("a matrix of a looped program has no row with a time")
+    time = int(indexes[timed, 1][0])
+    indexes[timed, 1] -= time
+    return _Content(indexes.tobytes() + debug.nodes.tobytes(), debug.is_deriv, time)
+
+
+def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
+    """For each splice point the matrices that are written before it and used after it."""
+    times = AccessTimes(computation, nnet)
+    whole = computation.whole_submatrices()
+    first = np.array([times.first_nontrivial_access(s) for s in whole[1:]])
+    last = np.array([times.last_access(s) for s in whole[1:]])
+    return [(1 + np.flatnonzero((first < c) & (last > c))).tolist() for c in splices]
+
+
+def _first_repeat(
+    states: list[list[int]], contents: list[_Content], shift: int
+) -> tuple[int, int] | None:
+    """The first two splice points whose states agree, each matrix shifted or the very same.
+
+    The shift has to be what the number of chunks between makes it: matrices that happen to look
+    alike are no repetition.
+    """
+
+    def same(a: int, b: int, shift: int) -> bool:
+        x, y = contents[a - 1], contents[b - 1]
+        alike = (x.shape, x.is_deriv) == (y.shape, y.is_deriv)
+        return alike and y.time - x.time in (0, shift)
+
+    for i, earlier in enumerate(states):
+        for j in range(i + 1, len(states)):
+            later = states[j]
+            if len(earlier) == len(later) and all(
+                same(a, b, (j - i) * shift) for a, b in zip(earlier, later, strict=True)
+            ):
+                return i, j
+    return None
+
+
+def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Order swaps so that a matrix has handed its content on before it gets a new one.
+
+    There is always such an order: contents move to earlier times only.
+    """
+    swaps: list[tuple[int, int]] = []
+    waiting = list(pairs)
+    while waiting:
+        givers = {m2 for _, m2 in waiting}
+        ready = [pair for pair in waiting if pair[0] not in givers]
+        if not ready:
+            raise ProgramError("matrices of a loop hand their contents around in a circle")
+        swaps += ready
+        waiting = [pair for pair in waiting if pair not in ready]
+    return swaps

@@ -1,0 +1,91 @@
+"""Keep what only backprop still needs in fewer bits between the forward and the backward pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.analysis import Analysis
+from nnet3tools.program.command import AccessType
+from nnet3tools.program.commands import (
+    Backprop,
+    Command,
+    CompressionType,
+    CompressMatrix,
+    DecompressMatrix,
+    NoOperationMarker,
+)
+from nnet3tools.program.computation import Computation
+
+__all__ = ["memory_compression"]
+
+
+class _Compression(NamedTuple):
+    """Compress `matrix` after the command `last_forward`, bring it back before `backward`."""
+
+    matrix: int
+    last_forward: int
+    backward: int
+    format: CompressionType
+    range: float
+
+
+def memory_compression(
+    computation: Computation, nnet: Nnet, options: OptimizeOptions
+) -> Computation:
+    """Level 1: one byte a ReLU output of which backprop needs the sign only, which is exact.
+
+    Level 2: also two bytes, within [-10, 10], for everything else that waits for the backward
+    pass; this changes derivatives slightly.
+    """
+    markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
+    if len(markers) != 1:
+        return computation
+    analysis = Analysis(computation, nnet)
+    found = [
+        compression
+        for matrix in range(1, len(computation.matrices))
+        if (compression := _compression(analysis, nnet, options, matrix, markers[0]))
+    ]
+    return _inserted(computation, found) if found else computation
+
+
+def _compression(
+    analysis: Analysis, nnet: Nnet, options: OptimizeOptions, matrix: int, marker: int
+) -> _Compression | None:
+    commands, types = analysis.matrix_accesses.of(matrix)
+    at = int(np.searchsorted(commands, marker))
+    if analysis.is_output[matrix] or at in (0, len(commands)):
+        return None
+    forward, backward = int(commands[at - 1]), int(commands[at])
+    command = analysis.computation.commands[backward]
+    only_signs = (
+        at == len(commands) - 1
+        and types[at] == AccessType.READ
+        and type(command) is Backprop
+        and nnet.component(command.component).type_name == "RectifiedLinearComponent"
+    )
+    if only_signs:
+        return _Compression(matrix, forward, backward, CompressionType.UINT8, 0.0)
+    if options.memory_compression_level >= 2:
+        return _Compression(matrix, forward, backward, CompressionType.INT16, 10.0)
+    return None
+
+
+def _inserted(computation: Computation, found: list[_Compression]) -> Computation:
+    whole = computation.whole_submatrices()
+    before: dict[int, list[Command]] = {}
+    for c in found:
+        s = whole[c.matrix]
+        compress = CompressMatrix(s, c.format, True, c.range)
+        before.setdefault(c.last_forward + 1, []).append(compress)
+        before.setdefault(c.backward, []).append(DecompressMatrix(s))
+    out = computation.copy()
+    out.commands = []
+    for position, command in enumerate(computation.commands):
+        out.commands += before.get(position, ())
+        out.commands.append(command)
+    return out

@@ -1,0 +1,47 @@
+"""Allocate as late and free as early as the accesses allow."""
+
+from __future__ import annotations
+
+import itertools
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.access_times import is_zeroing
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.analysis import Analysis
+from nnet3tools.program.commands import AllocMatrix, DeallocMatrix
+from nnet3tools.program.computation import Computation
+
+__all__ = ["move_sizing_commands"]
+
+
+def move_sizing_commands(
+    computation: Computation, nnet: Nnet, options: OptimizeOptions
+) -> Computation:
+    """Move AllocMatrix (with its zeroing) to the first access, DeallocMatrix to the last."""
+    analysis = Analysis(computation, nnet)
+    commands = computation.commands
+    zeroed_by_next = [
+        type(c) is AllocMatrix and is_zeroing(after) and after.submatrix == c.submatrix  # type: ignore[attr-defined]
+        for c, after in itertools.pairwise(commands)
+    ] + [False]
+    # Thrice the position, so that -1 and +1 place a command just before and just after another.
+    place = [3 * c for c in range(len(commands))]
+    for matrix in range(1, len(computation.matrices)):
+        accesses = analysis.matrix_accesses.of(matrix)[0].tolist()
+        allocate = int(analysis.allocate_command[matrix])
+        if allocate != -1 and type(commands[allocate]) is AllocMatrix:
+            first = 1 if zeroed_by_next[allocate] and accesses[:1] == [allocate + 1] else 0
+            if len(accesses) > first:
+                place[allocate] = 3 * accesses[first] - 1
+        free = int(analysis.deallocate_command[matrix])
+        if free != -1 and accesses and type(commands[free]) is DeallocMatrix:
+            place[free] = 3 * accesses[-1] + 1
+    out = computation.copy()
+    out.commands = []
+    for _, c in sorted((p, c) for c, p in enumerate(place)):
+        if c > 0 and zeroed_by_next[c - 1]:
+            continue
+        out.commands.append(commands[c])
+        if zeroed_by_next[c]:
+            out.commands.append(commands[c + 1])
+    return out

@@ -1,0 +1,52 @@
+"""Replace row operations over consecutive rows by operations on whole submatrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.commands import AddRows, Command, CopyRows, MatrixAdd, MatrixCopy
+from nnet3tools.program.computation import Computation
+
+__all__ = ["optimize_row_ops"]
+
+
+def optimize_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    """CopyRows -> MatrixCopy and AddRows -> MatrixAdd where the rows are one run.
+
+    The run may have rows of "nothing" (-1) around it. For CopyRows these mean zeros, and leaving
+    them out is right because this pass comes before any that leaves matrices unzeroed: nothing
+    has been written there before.
+    """
+    out = computation.copy()
+    out.commands = [_as_matrix_op(out, command) for command in out.commands]
+    return out
+
+
+def _as_matrix_op(computation: Computation, command: Command) -> Command:
+    if not isinstance(command, CopyRows | AddRows):
+        return command
+    run = _single_run(computation.indexes[command.indexes])
+    if run is None:
+        return command
+    place, source_row, length = run
+    dest = computation.new_submatrix(command.dest, place, length)
+    src = computation.new_submatrix(command.src, source_row, length)
+    kind = MatrixCopy if isinstance(command, CopyRows) else MatrixAdd
+    return kind(dest, src, command.alpha)
+
+
+def _single_run(rows: IntArray) -> tuple[int, int, int] | None:
+    """(place, first row, length) if the rows are -1 but for one run r, r+1, r+2..., else None."""
+    used = np.flatnonzero(rows >= 0)
+    if len(used) == 0:
+        return None
+    first, length = int(used[0]), len(used)
+    if used[-1] - first + 1 != length:
+        return None
+    start = int(rows[first])
+    if not np.array_equal(rows[first : first + length], np.arange(start, start + length)):
+        return None
+    return first, start, length

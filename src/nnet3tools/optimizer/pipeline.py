@@ -1,0 +1,163 @@
+"""The optimizer: a literal list of passes, and the runner that applies them.
+
+Every pass takes a valid program and gives a valid program that computes the same. Checking, timing
+and logging are the runner's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nnet3tools.compiler.io_order import consolidate_io
+from nnet3tools.io import log
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.allocate_from_other import allocate_from_other
+from nnet3tools.optimizer.consolidate_model_update import consolidate_model_update
+from nnet3tools.optimizer.convert_addition import convert_addition
+from nnet3tools.optimizer.extend_matrices import extend_matrices
+from nnet3tools.optimizer.initialize_undefined import initialize_undefined
+from nnet3tools.optimizer.limit_derivative_times import limit_derivative_times
+from nnet3tools.optimizer.looped_computation import fix_goto_label, looped_computation
+from nnet3tools.optimizer.memory_compression import memory_compression
+from nnet3tools.optimizer.merge_variables import merge_variables
+from nnet3tools.optimizer.move_sizing_commands import move_sizing_commands
+from nnet3tools.optimizer.optimize_row_ops import optimize_row_ops
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.optimizer.snip_row_ops import snip_row_ops
+from nnet3tools.optimizer.split_row_ops import split_row_ops
+from nnet3tools.program.checker import check_computation
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.memory import max_memory_use
+
+__all__ = ["PASSES", "Pass", "optimize"]
+
+Transform = Callable[[Computation, Nnet, OptimizeOptions], Computation]
+Wanted = Callable[[OptimizeOptions, bool], bool]
+
+
+class Pass(NamedTuple):
+    """One step of the optimizer."""
+
+    name: str
+    """Kaldi's option name where there is one."""
+    transform: Transform
+    wanted: Wanted
+    """Whether to run it, given the options and whether the program is to become a loop."""
+
+
+def _always(options: OptimizeOptions, looped: bool) -> bool:
+    return True
+
+
+def _if(*names: str, in_loops: bool = True) -> Wanted:
+    """Wanted where `optimize` and any of these options are on (and, maybe, not for loops)."""
+
+    def wanted(options: OptimizeOptions, looped: bool) -> bool:
+        on = options.optimize and any(getattr(options, name) for name in names)
+        return on and (in_loops or not looped)
+
+    return wanted
+
+
+def _renumber(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    return renumber(computation)
+
+
+def _order_io(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    out = computation.copy()
+    consolidate_io(out)
+    return fix_goto_label(out)
+
+
+PASSES: tuple[Pass, ...] = (
+    # Makes many small copies of one row operation each; all that follows may remove them again.
+    Pass("consolidate-model-update", consolidate_model_update, _if("consolidate_model_update")),
+    # Relies on every matrix being zeroed at first; makes copies that merging can remove.
+    Pass("convert-addition", convert_addition, _if("convert_addition")),
+    # Each of these three gives the next less to do: shorter lists split better, and what is split
+    # is more often one run of rows.
+    Pass("snip-row-ops", snip_row_ops, _if("snip_row_ops")),
+    Pass("split-row-ops", split_row_ops, _if("split_row_ops")),
+    Pass("optimize-row-ops", optimize_row_ops, _if("optimize_row_ops")),
+    Pass("renumber", _renumber, _if("snip_row_ops", "split_row_ops", "optimize_row_ops")),
+    # Before merging, which then can join the longer matrices; a loop's matrices must keep the
+    # sizes by which they are recognised.
+    Pass("extend-matrices", extend_matrices, _if("extend_matrices", in_loops=False)),
+    Pass(
+        "merge-variables",
+        merge_variables,
+        _if("remove_assignments", "backprop_in_place", "propagate_in_place"),
+    ),
+    # After merging: fewer and more completely written matrices are left.
+    Pass("initialize-undefined", initialize_undefined, _if("initialize_undefined")),
+    # After the zeroing went, which tied allocations to the start. Loops need it in any case, or
+    # every matrix would be alive at every splice point.
+    Pass(
+        "move-sizing-commands",
+        move_sizing_commands,
+        lambda options, looped: (options.optimize and options.move_sizing_commands) or looped,
+    ),
+    # Before matrices are swapped about for their memory, which would hide what is the same.
+    Pass("looped-computation", looped_computation, lambda options, looped: looped),
+    Pass("allocate-from-other", allocate_from_other, _if("allocate_from_other", in_loops=False)),
+    # Passes have moved commands about; the executor needs this order.
+    Pass("consolidate-io", _order_io, _always),
+    # Last: a compressed matrix cannot be touched by anything until it is decompressed.
+    Pass(
+        "memory-compression",
+        memory_compression,
+        lambda options, looped: options.memory_compression_level > 0 and not looped,
+    ),
+)
+"""The passes in their order (Kaldi's Optimize, nnet-optimize.cc)."""
+
+
+def optimize(
+    computation: Computation,
+    nnet: Nnet,
+    options: OptimizeOptions,
+    max_output_time: int | None = None,
+    *,
+    looped: bool = False,
+    check: bool = False,
+) -> Computation:
+    """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
+
+    `max_output_time` is the largest t of the request's outputs (for max-deriv-time-relative).
+    At verbose 2 time, commands and peak bytes before and after each pass are logged.
+    """
+    check = check or log.get_verbose() >= 3
+    if check:
+        check_computation(computation, nnet, check_rewrite=True)
+    start = limit_derivative_times(computation, nnet, options, max_output_time)
+    computation = _checked("limit-derivative-times", start, nnet) if check else start
+    for step in PASSES:
+        if step.wanted(options, looped):
+            before, began = computation, time.perf_counter()
+            computation = step.transform(computation, nnet, options)
+            elapsed = time.perf_counter() - began
+            if check:
+                _checked(step.name, computation, nnet)
+            if log.get_verbose() >= 2:
+                _log_step(step.name, before, computation, elapsed)
+    return computation
+
+
+def _checked(name: str, computation: Computation, nnet: Nnet) -> Computation:
+    try:
+        check_computation(computation, nnet)
+    except Exception as error:
+        error.add_note(f"after the pass {name}")
+        raise
+    return computation
+
+
+def _log_step(name: str, before: Computation, after: Computation, seconds: float) -> None:
+    log.vlog(
+        2,
+        f"{name}: {1000 * seconds:.1f} ms, commands {len(before.commands)} -> "
+        f"{len(after.commands)}, peak bytes {max_memory_use(before)} -> {max_memory_use(after)}",
+    )

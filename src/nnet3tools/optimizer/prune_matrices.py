@@ -1,0 +1,87 @@
+"""Shrink or drop derivative matrices whose rows outside the wanted times are no longer used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.analysis import Analysis
+from nnet3tools.program.commands import NoOperation, SetConst
+from nnet3tools.program.computation import Computation, SubMatrixInfo
+
+__all__ = ["prune_matrices"]
+
+
+def prune_matrices(
+    computation: Computation, nnet: Nnet, rows: Sequence[tuple[int, int]]
+) -> Computation:
+    """Cut derivative matrices to `rows[m]` = (begin, end), or drop them where that is empty.
+
+    Only where nothing but setting to a constant touches what is cut off; inputs and outputs of the
+    program stay as they are.
+    """
+    analysis = Analysis(computation, nnet)
+    out = computation.copy()
+    limited = {}
+    for m in range(1, len(out.matrices)):
+        if analysis.is_input[m] or analysis.is_output[m] or not out.matrix_debug_info[m].is_deriv:
+            continue
+        begin, end = rows[m]
+        if begin == end:
+            _drop_if_unused(out, analysis, m)
+        elif end - begin < out.matrices[m].num_rows and _can_cut(out, analysis, m, begin, end):
+            limited[m] = (begin, end)
+    if limited:
+        _cut(out, limited)
+    return out
+
+
+def _only_set(computation: Computation, commands: np.ndarray) -> bool:
+    """Whether these commands do nothing but set constants."""
+    return all(type(computation.commands[c]) in (SetConst, NoOperation) for c in commands.tolist())
+
+
+def _drop_if_unused(computation: Computation, analysis: Analysis, m: int) -> None:
+    commands, _ = analysis.matrix_accesses.of(m)
+    if _only_set(computation, commands):
+        sizing = (int(analysis.allocate_command[m]), int(analysis.deallocate_command[m]))
+        for c in (*commands.tolist(), *sizing):
+            if c != -1:
+                computation.commands[c] = NoOperation()
+
+
+def _can_cut(computation: Computation, analysis: Analysis, m: int, begin: int, end: int) -> bool:
+    """Whether no variable of matrix m outside rows begin..end-1 is used, or cut through."""
+    for variable in analysis.variables.of_matrix(m):
+        block = analysis.variables.block(variable)
+        first, last = block.row_offset, block.row_offset + block.num_rows
+        if first < begin or last > end:
+            commands, _ = analysis.variable_accesses.of(variable)
+            if not _only_set(computation, commands):
+                return False
+    return True
+
+
+def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
+    """Make the matrices shorter and move their submatrices accordingly."""
+    was_whole = [computation.is_whole_matrix(s) for s in range(len(computation.submatrices))]
+    for s, info in enumerate(computation.submatrices):
+        m = info.matrix_index
+        if m in limited:
+            begin, end = limited[m]
+            first = info.row_offset - begin
+            if first >= 0 and first + info.num_rows <= end - begin:
+                computation.submatrices[s] = info._replace(row_offset=first)
+            elif was_whole[s]:
+                computation.submatrices[s] = info._replace(row_offset=0, num_rows=end - begin)
+            else:
+                # No command names it any more; a valid size that would not fit anywhere.
+                computation.submatrices[s] = SubMatrixInfo(m, 0, 1, 0, 1)
+    for m, (begin, end) in limited.items():
+        computation.matrices[m] = computation.matrices[m]._replace(num_rows=end - begin)
+        debug = computation.matrix_debug_info[m]
+        computation.matrix_debug_info[m] = debug._replace(
+            nodes=debug.nodes[begin:end], indexes=debug.indexes[begin:end]
+        )

@@ -1,0 +1,76 @@
+"""Make row operations shorter where their index lists begin or end with "nothing to do"."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import BoolArray, IntArray
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.commands import (
+    AddRowRanges,
+    AddRows,
+    AddRowsMulti,
+    AddToRowsMulti,
+    Command,
+    CopyToRowsMulti,
+)
+from nnet3tools.program.computation import Computation
+
+__all__ = ["snip_row_ops"]
+
+
+def snip_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    """Cut leading and trailing rows that AddRows and its kin skip.
+
+    CopyRows and CopyRowsMulti are left alone: there "no row" means a row of zeros.
+    """
+    out = computation.copy()
+    out.commands = [_snipped(out, command) for command in out.commands]
+    return out
+
+
+def _snipped(computation: Computation, command: Command) -> Command:
+    if isinstance(command, AddRows):
+        rows = computation.indexes[command.indexes]
+        span = _used_span(rows >= 0)
+        if span is None:
+            return command
+        return command.replace(
+            dest=_rows_of(computation, command.dest, span),
+            indexes=computation.new_indexes(_cut(rows, span)),
+        )
+    if isinstance(command, AddRowsMulti | AddToRowsMulti | CopyToRowsMulti):
+        pairs = computation.indexes_multi[command.indexes_multi]
+        span = _used_span(pairs[:, 0] >= 0)
+        if span is None:
+            return command
+        own = _rows_of(computation, getattr(command, command.OWN), span)
+        new_multi = computation.new_indexes_multi(_cut(pairs, span))
+        return command.replace(**{command.OWN: own, "indexes_multi": new_multi})
+    if isinstance(command, AddRowRanges):
+        ranges = computation.indexes_ranges[command.indexes_ranges]
+        span = _used_span(ranges[:, 0] != ranges[:, 1])
+        if span is None:
+            return command
+        return command.replace(
+            dest=_rows_of(computation, command.dest, span),
+            indexes_ranges=computation.new_indexes_ranges(_cut(ranges, span)),
+        )
+    return command
+
+
+def _used_span(used: BoolArray) -> tuple[int, int] | None:
+    """(first, end) of the rows that do something; None where there is nothing to cut."""
+    at = np.flatnonzero(used)
+    if len(at) == 0 or (at[0] == 0 and at[-1] == len(used) - 1):
+        return None
+    return int(at[0]), int(at[-1]) + 1
+
+
+def _cut(rows: IntArray, span: tuple[int, int]) -> IntArray:
+    return rows[span[0] : span[1]]
+
+
+def _rows_of(computation: Computation, submatrix: int, span: tuple[int, int]) -> int:
+    return computation.new_submatrix(submatrix, span[0], span[1] - span[0])

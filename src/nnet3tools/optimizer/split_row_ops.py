@@ -1,0 +1,102 @@
+"""Turn Multi row operations that name one or two submatrices into plain ones."""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.commands import (
+    AddRows,
+    AddRowsMulti,
+    AddToRowsMulti,
+    Command,
+    CopyRows,
+    CopyRowsMulti,
+    CopyToRowsMulti,
+    MatrixAdd,
+    MatrixCopy,
+)
+from nnet3tools.program.computation import Computation
+
+__all__ = ["split_row_ops"]
+
+_MAX_SIZE_RATIO = 2
+"""A plain operation may span at most this many times the rows it touches."""
+
+MultiCommand = AddRowsMulti | CopyRowsMulti | AddToRowsMulti | CopyToRowsMulti
+
+
+def split_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    """Replace Multi commands by up to two MatrixCopy / MatrixAdd / CopyRows / AddRows."""
+    out = computation.copy()
+    splits = [_split(pairs) for pairs in out.indexes_multi]
+    commands: list[Command] = []
+    for command in out.commands:
+        parts = None
+        if isinstance(command, MultiCommand):
+            parts = _plain_commands(out, command, splits[command.indexes_multi])
+        commands += parts or [command]
+    out.commands = commands
+    return out
+
+
+class _Part(NamedTuple):
+    """A run of pairs that name one submatrix."""
+
+    offset: int
+    size: int
+    submatrix: int
+    first_row: int
+    span: int
+    rows: IntArray | None
+    """Rows relative to `first_row`; None where they are consecutive."""
+
+
+def _split(pairs: IntArray) -> list[_Part] | None:
+    """The one or two runs of a list of pairs, or None if it has more, gaps, or is too sparse."""
+    changes = np.flatnonzero(pairs[1:, 0] != pairs[:-1, 0]) + 1
+    if len(changes) > 1 or (pairs < 0).any():
+        return None
+    bounds = [0, *changes.tolist(), len(pairs)]
+    parts = []
+    for begin, end in itertools.pairwise(bounds):
+        rows = pairs[begin:end, 1]
+        first, span = int(rows.min()), int(rows.max() - rows.min()) + 1
+        if span > _MAX_SIZE_RATIO * len(rows):
+            return None
+        consecutive = bool((np.diff(rows) == 1).all())
+        relative = None if consecutive else rows - first
+        parts.append(_Part(begin, end - begin, int(pairs[begin, 0]), first, span, relative))
+    return parts
+
+
+def _plain_commands(
+    computation: Computation, command: MultiCommand, parts: list[_Part] | None
+) -> list[Command] | None:
+    if parts is None:
+        return None
+    scattered_copy = isinstance(command, CopyToRowsMulti) and any(p.rows is not None for p in parts)
+    if scattered_copy:
+        # CopyRows would zero the rows in between, which CopyToRowsMulti leaves alone.
+        return None
+    return [_plain_command(computation, command, part) for part in parts]
+
+
+def _plain_command(computation: Computation, command: MultiCommand, part: _Part) -> Command:
+    own = computation.new_submatrix(getattr(command, command.OWN), part.offset, part.size)
+    other = computation.new_submatrix(part.submatrix, part.first_row, part.span)
+    gathers = isinstance(command, AddRowsMulti | CopyRowsMulti)
+    dest, src = (own, other) if gathers else (other, own)
+    adds = isinstance(command, AddRowsMulti | AddToRowsMulti)
+    if part.rows is None:
+        return (MatrixAdd if adds else MatrixCopy)(dest, src, command.alpha)
+    rows = part.rows
+    if not gathers:
+        rows = np.full(part.span, -1, np.int32)
+        rows[part.rows] = np.arange(part.size, dtype=np.int32)
+    return (AddRows if adds else CopyRows)(dest, src, computation.new_indexes(rows), command.alpha)
