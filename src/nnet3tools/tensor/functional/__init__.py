@@ -9,9 +9,11 @@ F.derivative(expression, F._2)         # symbolic, simplified
 
 from __future__ import annotations
 
+from nnet3tools.tensor.functional.derivative import derivative, derivatives
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Placeholder, as_expr
 from nnet3tools.tensor.functional.functions import CASTS, FUNCTIONS, Function, cast
 from nnet3tools.tensor.functional.parse import FormulaError, parse, parse_statements
+from nnet3tools.tensor.functional.simplify import simplify
 from nnet3tools.tensor.functional.statements import Assignments, assign
 from nnet3tools.tensor.functional.types import Rule, Type, dtype_of, promote, type_of_dtype
 
@@ -31,10 +33,13 @@ __all__ = [
     "as_expr",
     "assign",
     "cast",
+    "derivative",
+    "derivatives",
     "dtype_of",
     "parse",
     "parse_statements",
     "promote",
+    "simplify",
     "type_of_dtype",
 ]
 

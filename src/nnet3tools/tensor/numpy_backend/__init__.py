@@ -3,6 +3,7 @@
 from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     basics,
     compress,
+    element,
     elements,
     groups,
     naive,

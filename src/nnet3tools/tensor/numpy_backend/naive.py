@@ -74,5 +74,5 @@ def lower_aggregate(expr, reduce, axis):
     return bind
 
 
-ELEMENT_BACKENDS["numpy"] = lower_element
+ELEMENT_BACKENDS.setdefault("numpy", lower_element)
 AGGREGATE_BACKENDS["numpy"] = lower_aggregate

@@ -1,0 +1,61 @@
+"""Operands as given to shapes and types a formula can work with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.functional import Type, type_of_dtype
+
+__all__ = ["collapse", "operand_types", "overlap", "with_axes"]
+
+
+def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
+    """The Type of each operand, weak for plain numbers; ProgramError for anything else."""
+    return tuple(_type(operand) for operand in operands)
+
+
+def _type(operand: Any) -> Type:
+    if isinstance(operand, np.ndarray):
+        return type_of_dtype(operand.dtype)
+    if isinstance(operand, (bool, np.bool_, int, np.integer)):
+        return Type.WEAK_INT
+    if isinstance(operand, (float, np.floating)):
+        return Type.WEAK_FLOAT
+    raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
+
+
+def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
+    """The array with axes of size 1 put in front, as broadcasting does."""
+    return array[(None,) * (axes - array.ndim)] if array.ndim < axes else array
+
+
+def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
+    """All arrays as vectors, if each is either contiguous and of the full shape or one number.
+
+    Vectors cut into tiles of equal size whatever the shape was. None where it cannot be done.
+    """
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            whole = operand.shape == full and operand.flags.c_contiguous
+            if not whole and operand.size != 1:
+                return None
+    return [o.reshape(-1) if isinstance(o, np.ndarray) else o for o in operands]
+
+
+def overlap(target: np.ndarray, other: np.ndarray) -> str:
+    """How two arrays share memory: "", "same" (the same elements), or "partial"."""
+    if target is other:
+        return "same"
+    if not np.may_share_memory(target, other):
+        return ""
+    alike = target.ctypes.data == other.ctypes.data and target.strides == other.strides
+    if alike and target.shape == other.shape and target.dtype == other.dtype:
+        return "same"
+    try:
+        return "partial" if np.shares_memory(target, other, max_work=10000) else ""
+    except np.exceptions.TooHardError:
+        return "partial"
