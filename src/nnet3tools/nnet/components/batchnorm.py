@@ -173,13 +173,13 @@ class BatchNormComponent(Component):
         writer.write_token("</BatchNormComponent>")
 
     def _mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 on the host, each step rounded as Kaldi rounds it (multiply-add only once)."""
+        """Float32 on the host, each step rounded as Kaldi rounds it."""
         mean = tensor.to_host(self.stats_sum).astype(np.float32)
         var = tensor.to_host(self.stats_sumsq).astype(np.float32)
         if self.count != 0.0:
             mean = mean * np.float32(1.0 / self.count)
             var = var * np.float32(1.0 / self.count)
-            var = (var - mean.astype(np.float64) ** 2).astype(np.float32)
+            var = var - mean * mean
         return mean, var
 
     def info(self) -> str:

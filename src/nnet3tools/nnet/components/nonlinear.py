@@ -44,7 +44,8 @@ class NonlinearComponent(Component):
 
     `value_sum` and `deriv_sum` (dim,) sum the outputs and the derivatives of the function over
     `count` rows; `oderiv_sumsq` sums the squares of the objective's derivatives over
-    `oderiv_count` rows. They are float64, and None until there is something to sum.
+    `oderiv_count` rows. They are float64, and None until there is something to sum. Files may hold
+    vectors of another size; those are kept but not used, and new statistics replace them.
     """
 
     sum_derivatives: Any = None
@@ -155,21 +156,24 @@ class NonlinearComponent(Component):
             parts.append(f"self-repair-upper-threshold={self.self_repair_upper_threshold:g}")
         if self.self_repair_scale != 0.0:
             parts.append(f"self-repair-scale={self.self_repair_scale:g}")
-        if self.count > 0 and self.value_sum is not None:
+        if self.count > 0 and self._fits(self.value_sum):
             processed = self.num_dims_processed
             proportion = self.num_dims_self_repaired / processed if processed > 0 else 0.0
             parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
             parts.append(f"value-avg={summarize_vector(_average(self.value_sum, self.count))}")
-            if self.deriv_sum is not None:
+            if self._fits(self.deriv_sum):
                 deriv_avg = tensor.to_host(self.deriv_sum) / self.count
                 parts.append(f"deriv-avg={summarize_vector(deriv_avg)}")
-        if self.oderiv_count > 0 and self.oderiv_sumsq is not None:
+        if self.oderiv_count > 0 and self._fits(self.oderiv_sumsq):
             mean_square = tensor.to_host(self.oderiv_sumsq) / self.oderiv_count
             rms = summarize_vector(np.sqrt(np.maximum(mean_square, 0.0)))
             parts.append(f"oderiv-rms={rms}, oderiv-count={self.oderiv_count:g}")
         return ", ".join(parts)
 
     # -- statistics
+
+    def _fits(self, vector: Array | None) -> bool:
+        return vector is not None and vector.shape[0] == self.dim
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum values and derivatives on about every other minibatch, and on the first."""
@@ -180,14 +184,11 @@ class NonlinearComponent(Component):
     def sum_stats(self, out_value: Array) -> None:
         """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
         with_derivatives = self.sum_derivatives is not None
-        if self.value_sum is None or (with_derivatives and self.deriv_sum is None):
-            self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
-            self.deriv_sum = (
-                tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
-                if with_derivatives
-                else self.deriv_sum
-            )
+        if not self._fits(self.value_sum) or (with_derivatives and not self._fits(self.deriv_sum)):
             self.count = 0.0
+            self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
+            if with_derivatives:
+                self.deriv_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
         self.count += out_value.shape[0]
         _sum_rows(self.value_sum, out_value, beta=1.0)
         if with_derivatives:
@@ -197,7 +198,7 @@ class NonlinearComponent(Component):
         """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
         if tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0:
             return
-        if self.oderiv_sumsq is None:
+        if not self._fits(self.oderiv_sumsq):
             self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
             self.oderiv_count = 0.0
         _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)

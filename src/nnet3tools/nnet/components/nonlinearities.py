@@ -31,7 +31,7 @@ _tanh = tensor.element("_1 = tanh(_2)")
 _tanh_backprop = tensor.element("_1 = _3 * (1 - _2 * _2)")
 
 _mean_rows = tensor.aggregate("_1", "mean", axis=0)
-_num_nonzero = tensor.aggregate("abs(_1)", "sum", axis=None)
+_sum_sizes = tensor.aggregate("abs(_1)", "sum", axis=None)
 # +1 where a unit is dead (its mean derivative is low), -1 where it never cuts, 0 if it is well
 _relu_state = tensor.element("_1 = 1 - where(_2 > _3, 1, 0) - where(_2 > _4, 1, 0)")
 _is_saturated = tensor.element("_1 = where(_2 < _3, 1, 0)")
@@ -88,7 +88,7 @@ class _SelfRepairing(NonlinearComponent):
 
     def _may_repair(self) -> bool:
         """Whether there are options and statistics for self-repair."""
-        return self.self_repair_scale != 0.0 and self.count != 0.0 and self.deriv_sum is not None
+        return self.self_repair_scale != 0.0 and self.count != 0.0 and self._fits(self.deriv_sum)
 
     def _threshold(self, configured: float, default: float) -> float:
         """The threshold on sums over `count` rows."""
@@ -134,7 +134,7 @@ class RectifiedLinearComponent(_SelfRepairing):
         ):
             _mean_rows(deriv, self.deriv_sum.reshape(-1, self.block_dim))
             _relu_state(state, deriv, lower, upper)
-            to_update.num_dims_self_repaired += _num_nonzero(state)
+            to_update.num_dims_self_repaired += _sum_sizes(state) or 0.0
             _add_rows(as_blocks(in_deriv, self.block_dim), state, self._repair_scale())
 
 
@@ -160,7 +160,7 @@ class _TwoSided(_SelfRepairing):
         lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:
             _is_saturated(saturated, self.deriv_sum, lower)
-            to_update.num_dims_self_repaired += _num_nonzero(saturated)
+            to_update.num_dims_self_repaired += _sum_sizes(saturated) or 0.0
             type(self).repair(in_deriv, out_value, saturated, self._repair_scale())  # type: ignore[operator]
 
 

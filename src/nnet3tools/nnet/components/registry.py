@@ -27,9 +27,13 @@ __all__ = [
 
 FAMILIES: tuple[str, ...] = (
     "affine",
+    "attention",
+    "backprop_truncation",
     "batchnorm",
+    "distribute",
     "dropout",
     "fixed",
+    "general_dropout",
     "groups",
     "linear",
     "lstm",
@@ -39,8 +43,11 @@ FAMILIES: tuple[str, ...] = (
     "per_element",
     "scale_offset",
     "softmax",
+    "statistics_extraction",
+    "statistics_pooling",
     "tdnn",
     "time_height_convolution",
+    "time_mask",
 )
 """Modules of this package that hold components."""
 

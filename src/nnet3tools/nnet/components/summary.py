@@ -17,12 +17,12 @@ __all__ = ["parameter_stats", "summarize_vector"]
 _PERCENTILES = ((0, 1, 2, 5), (10, 20, 50, 80, 90), (95, 98, 99, 100))
 
 
-def _general(value: float, digits: int) -> str:
+def _general(value: float | np.float32, digits: int) -> str:
     """%.<digits>g; the root of a negative rounding error prints as in C, -nan."""
     return "-nan" if np.isnan(value) else f"{value:.{digits}g}"
 
 
-def _succinct(value: float) -> str:
+def _succinct(value: float | np.float32) -> str:
     """A float in as few digits as tell its size (PrintFloatSuccinctly)."""
     size = abs(float(value))
     if 10.0 <= size < 10000.0:
