@@ -60,8 +60,11 @@ class ComputationGraph:
         if first >= 0 and last - first + 1 == len(ids) and (ids[1:] > ids[:-1]).all():
             return self.terms[self.offsets[first] : self.offsets[last + 1]].reshape(len(ids), -1)
         some = int(ids.max())
-        width = int(self.offsets[some + 1] - self.offsets[some]) if some >= 0 else 0
-        rows = self.terms[self.offsets[ids][:, None] + np.arange(width)]
-        if (ids < 0).any():
-            rows[ids < 0] = -1
+        if some < 0:
+            return np.empty((len(ids), 0), np.int32)
+        width = int(self.offsets[some + 1] - self.offsets[some])
+        absent = ids < 0
+        starts = np.where(absent, 0, self.offsets[ids])
+        rows = self.terms[starts[:, None] + np.arange(width)]
+        rows[absent] = -1
         return rows
