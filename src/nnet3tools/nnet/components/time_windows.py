@@ -11,7 +11,7 @@ import numpy as np
 from nnet3tools.errors import RequestError
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray
 
-__all__ = ["at_shifts", "nxt_keys", "nxt_order", "used_if_any", "used_if_required"]
+__all__ = ["at_shifts", "nxt_order", "used_if_any", "used_if_required", "window_ranges"]
 
 # 20 bits for n, 15 for x, 28 for t, as in nnet/indexes.py, but with t last.
 _T_BITS, _X_BITS = 28, 15
@@ -57,3 +57,25 @@ def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:
 def nxt_order(indexes: IndexArray) -> IndexArray:
     """The same indexes sorted by n, then x, then t."""
     return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
+
+
+def window_ranges(
+    name: str, rows: IndexArray, centres: IndexArray, first: IntArray, last: IntArray, period: int
+) -> IntArray:
+    """Ranges (N, 2) of the `rows` that have the n and x of each centre and t in [first, last].
+
+    Raises RequestError, which names the component `name`, unless `rows` are ordered by n, x, t, all
+    stand at multiples of `period` from the first times of the windows, and no window is empty.
+    """
+    keys = nxt_keys(rows[:, 0], rows[:, 2], rows[:, 1])
+    if (np.diff(keys) <= 0).any():
+        raise RequestError(f"{name} needs rows ordered by n, then x, then t, none twice")
+    n, x = centres[:, 0], centres[:, 2]
+    begin = np.searchsorted(keys, nxt_keys(n, x, first), side="left")
+    end = np.searchsorted(keys, nxt_keys(n, x, last), side="right")
+    if period > 1 and len(np.unique(np.concatenate([rows[:, 1], first]) % period)) > 1:
+        raise RequestError(f"{name} needs all times to be multiples of its period {period}")
+    if (empty := end <= begin).any():
+        n, t, x = centres[int(np.flatnonzero(empty)[0])]
+        raise RequestError(f"{name}: no frame in the window of (n={n}, t={t}, x={x})")
+    return np.stack([begin, end], axis=1).astype(np.int32)

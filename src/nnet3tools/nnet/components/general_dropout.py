@@ -1,0 +1,270 @@
+"""GeneralDropoutComponent and SpecAugmentTimeMaskComponent: masks shared by rows of a sequence.
+
+Kaldi's nnet-general-component.cc. Both multiply rows by a mask that stays the same in the backward
+pass (it is the memo) and do nothing in test mode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import (
+    Array,
+    Component,
+    PrecomputedIndexes,
+    Properties,
+    RandomComponent,
+)
+from nnet3tools.nnet.components.common import (
+    as_blocks,
+    get_positive,
+    optional_field,
+    read_field,
+    require,
+    write_field,
+)
+from nnet3tools.nnet.components.registry import register, register_precomputed
+from nnet3tools.nnet.indexes import IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
+
+__all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
+
+_multiply = tensor.element("_1 = _1 * _2")
+_keep_some = tensor.element("_1 = where(_1 > _2, 1 / (1 - _2), 0)")
+_spread = tensor.element("_1 = 4 * _2 * _1 + 1 - 2 * _2")
+
+
+@register_precomputed
+class DropoutIndexes(PrecomputedIndexes):
+    """Which mask row each (block) row is multiplied by; there are `num_mask_rows` of them."""
+
+    type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
+
+    def __init__(self, num_mask_rows: int, rows: IntArray) -> None:
+        self.num_mask_rows, self.rows = num_mask_rows, rows
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        num_mask_rows = read_field(reader, "<NumMaskRows>", reader.read_int32)
+        rows = read_field(reader, "<Indexes>", reader.read_int32_vector)
+        reader.expect_token(f"</{cls.type_name}>")
+        good = ((rows >= 0) & (rows < num_mask_rows)).all()
+        require(reader, bool(good), f"a mask row of <{cls.type_name}> does not exist")
+        return cls(num_mask_rows, rows)
+
+    def write(self, writer: Writer) -> None:
+        writer.write_token(f"<{self.type_name}>")
+        write_field(writer, "<NumMaskRows>", self.num_mask_rows)
+        writer.write_token("<Indexes>")
+        writer.write_int32_vector(self.rows)
+        writer.write_token(f"</{self.type_name}>")
+
+
+@register
+class GeneralDropoutComponent(RandomComponent):
+    """Dropout with one mask for each sequence (or each `time_period` frames of it).
+
+    Blocks of `block_dim` columns share a mask. Masks are 0 or 1 / (1 - p); continuous ones are
+    uniform in 1 -+ 2 p; with `specaugment_max_proportion` they zero a band of columns.
+    """
+
+    def __init__(self, dim: int, block_dim: int) -> None:
+        self.dim, self.block_dim, self.time_period = dim, block_dim, 0
+        self.dropout_proportion, self.continuous = 0.5, False
+        self.specaugment_max_proportion, self.specaugment_max_regions = 0.0, 1
+        self.test_mode = False
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+        flags |= Properties.USES_MEMO
+        if self.block_dim != self.dim:
+            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+        return flags
+
+    # -- creation and files
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> Self:
+        dim = get_positive(line, "dim")
+        self = cls(dim, get_positive(line, "block-dim", dim))
+        if dim % self.block_dim != 0:
+            raise line.error(f"block-dim {self.block_dim} does not divide dim {dim}")
+        self.time_period = line.get_int("time-period", 0)
+        self.dropout_proportion = line.get_float("dropout-proportion", 0.5)
+        self.specaugment_max_proportion = line.get_float("specaugment-max-proportion", 0.0)
+        self.specaugment_max_regions = line.get_int("specaugment-max-regions", 1)
+        self.continuous = line.get_bool("continuous", False)
+        self.test_mode = line.get_bool("test-mode", False)
+        if not 0.0 <= self.dropout_proportion <= 1.0 or self.time_period < 0:
+            raise line.error("dropout-proportion must be in [0, 1], time-period not negative")
+        if self.specaugment_max_proportion != 0.0 and (
+            not 0.0 < self.specaugment_max_proportion <= 1.0
+            or self.continuous
+            or self.specaugment_max_regions < 1
+        ):
+            raise line.error(
+                "specaugment-max-proportion must be in [0, 1], specaugment-max-regions positive, "
+                "and continuous false with them"
+            )
+        return self
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        dim = read_field(reader, "<Dim>", reader.read_int32)
+        self = cls(dim, read_field(reader, "<BlockDim>", reader.read_int32))
+        self.time_period = read_field(reader, "<TimePeriod>", reader.read_int32)
+        self.dropout_proportion = read_field(reader, "<DropoutProportion>", reader.read_float)
+        self.specaugment_max_proportion = optional_field(
+            reader, "<SpecAugmentMaxProportion>", reader.read_float, 0.0
+        )
+        self.specaugment_max_regions = optional_field(
+            reader, "<SpecAugmentMaxRegions>", reader.read_int32, 1
+        )
+        self.test_mode = optional_field(reader, "<TestMode>", lambda: True, False)
+        self.continuous = optional_field(reader, "<Continuous>", lambda: True, False)
+        reader.expect_token(f"</{cls.type_name}>")
+        good = self.dim > 0 and self.block_dim > 0 and self.dim % self.block_dim == 0
+        require(reader, good, f"{cls.type_name}: bad dim {self.dim}, block-dim {self.block_dim}")
+        return self
+
+    def write(self, writer: Writer) -> None:
+        writer.write_token(f"<{self.type_name}>")
+        write_field(writer, "<Dim>", self.dim)
+        write_field(writer, "<BlockDim>", self.block_dim)
+        write_field(writer, "<TimePeriod>", self.time_period)
+        write_field(writer, "<DropoutProportion>", float(self.dropout_proportion))
+        if self.specaugment_max_proportion != 0.0:
+            proportion = float(self.specaugment_max_proportion)
+            write_field(writer, "<SpecAugmentMaxProportion>", proportion)
+            if self.specaugment_max_regions != 1:
+                write_field(writer, "<SpecAugmentMaxRegions>", self.specaugment_max_regions)
+        if self.test_mode:
+            writer.write_token("<TestMode>")
+        if self.continuous:
+            writer.write_token("<Continuous>")
+        writer.write_token(f"</{self.type_name}>")
+
+    def info(self) -> str:
+        text = (
+            f"{self.type_name}, dim={self.dim}, block-dim={self.block_dim}"
+            f", dropout-proportion={self.dropout_proportion:g}"
+        )
+        if self.continuous:
+            text += ", continuous=true"
+        if self.specaugment_max_proportion != 0.0:
+            text += f", specaugment-max-proportion={self.specaugment_max_proportion:g}"
+            text += f", specaugment-max-regions={self.specaugment_max_regions}"
+        return f"{text}, time-period={self.time_period}" if self.time_period > 0 else text
+
+    # -- running
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        """Returns the mask (num_mask_rows, block_dim), or None where nothing is dropped."""
+        assert isinstance(indexes, DropoutIndexes)
+        if out_value is not in_value:
+            tensor.copy(out_value, in_value)
+        if self.test_mode or (
+            self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0
+        ):
+            return None
+        mask = self._draw_mask(indexes.num_mask_rows, out_value)
+        self._apply(mask, indexes, out_value)
+        return mask
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        assert isinstance(indexes, DropoutIndexes)
+        if in_deriv is None:
+            return
+        if in_deriv is not out_deriv:
+            tensor.copy(in_deriv, out_deriv)
+        if memo is not None:
+            self._apply(memo, indexes, in_deriv)
+
+    def _apply(self, mask: Array, indexes: DropoutIndexes, matrix: Array) -> None:
+        """Multiply each row of the matrix's blocks by its row of the mask."""
+        rows = as_blocks(matrix, self.block_dim)
+        if len(indexes.rows) != rows.shape[0]:
+            raise ProgramError(f"dropout for {len(indexes.rows)} rows given {rows.shape[0]}")
+        with tensor.scratch(rows.shape, like=matrix) as factors:
+            tensor.copy_rows(factors, mask, indexes.rows)
+            _multiply(rows, factors)
+
+    def _draw_mask(self, num_rows: int, like: Array) -> Array:
+        """A new mask; its mean is 1 except in the SpecAugment mode."""
+        if self.specaugment_max_proportion != 0.0:
+            return tensor.asarray(self._draw_bands(num_rows), like=like)
+        mask = tensor.empty((num_rows, self.block_dim), like=like)
+        tensor.random.uniform(mask)
+        if self.continuous:
+            _spread(mask, float(self.dropout_proportion))
+        else:
+            _keep_some(mask, float(self.dropout_proportion))
+        return mask
+
+    def _draw_bands(self, num_rows: int) -> np.ndarray:
+        """Rows of ones with a random band of zeros, which may wrap around.
+
+        For more regions than one, a random half of the circle of columns is turned around for each
+        further region, which may split a band in two; as in Kaldi.
+        """
+        dim, regions = self.block_dim, self.specaugment_max_regions
+        most = int(dim * np.float32(self.specaugment_max_proportion) + 0.5)
+        draws = np.empty((1 + regions, num_rows), np.float32)
+        tensor.random.uniform(draws)
+        width = (draws[0] * (most + 1)).astype(np.int64)[:, None]
+        starts = (draws[1:] * dim).astype(np.int64)[:, :, None]
+        bins = np.arange(dim)
+        mask = ((bins - starts[0]) % dim >= width).astype(np.float32)
+        half, quarter = dim // 2, dim // 2 // 2
+        for start in starts[1:]:
+            distance = (bins - start) % dim
+            swapped = (distance < quarter) | ((distance > half - quarter) & (distance <= half))
+            source = np.where(swapped, half - distance, distance)
+            mask = np.take_along_axis(mask, (start + source) % dim, axis=1)
+        return mask
+
+    # -- indexes
+
+    def precompute_indexes(
+        self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
+    ) -> DropoutIndexes:
+        """Number the (n, period of t) pairs in the order in which they first appear."""
+        if not np.array_equal(input_indexes, output_indexes):
+            raise ProgramError(f"{self.type_name} given outputs other than its inputs")
+        keys = input_indexes[:, 0].astype(np.int64) << 32
+        if self.time_period > 0:
+            keys += input_indexes[:, 1] // self.time_period
+        _, first, rows = np.unique(keys, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int32)
+        rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
+        blocks = self.dim // self.block_dim
+        # Kaldi asks for a mask row per block too, and then lets all blocks share the first ones.
+        return DropoutIndexes(len(first) * blocks, np.repeat(rank[rows.ravel()], blocks))

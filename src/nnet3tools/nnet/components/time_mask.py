@@ -1,0 +1,226 @@
+"""SpecAugmentTimeMaskComponent: zero random stretches of frames of each sequence.
+
+Kaldi's nnet-general-component.cc. The mask is drawn in the forward pass and is the memo; in test
+mode nothing happens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.nnet.components.base import (
+    Array,
+    Component,
+    PrecomputedIndexes,
+    Properties,
+    RandomComponent,
+)
+from nnet3tools.nnet.components.common import (
+    get_positive,
+    optional_field,
+    read_field,
+    require,
+    write_field,
+)
+from nnet3tools.nnet.components.registry import register, register_precomputed
+from nnet3tools.nnet.indexes import IndexArray, IntArray
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
+
+__all__ = ["SpecAugmentTimeMaskComponent", "TimeMaskIndexes"]
+
+_multiply = tensor.element("_1 = _1 * _2")
+
+
+@register_precomputed
+class TimeMaskIndexes(PrecomputedIndexes):
+    """The rows of each sequence in the order of time, one after another.
+
+    Sequence s has rows[offsets[s]:offsets[s + 1]].
+    """
+
+    type_name: ClassVar[str] = "SpecAugmentTimeMaskComponentPrecomputedIndexes"
+
+    def __init__(self, rows: IntArray, offsets: IntArray) -> None:
+        self.rows, self.offsets = rows, offsets
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        number = read_field(reader, "<Indexes>", reader.read_int32)
+        rows = [reader.read_int32_vector() for _ in range(number)]
+        reader.expect_token(f"</{cls.type_name}>")
+        offsets = np.cumsum([0, *(len(r) for r in rows)], dtype=np.int32)
+        all_rows = np.concatenate([np.empty(0, np.int32), *rows])
+        good = np.array_equal(np.sort(all_rows), np.arange(len(all_rows)))
+        require(reader, good, f"<{cls.type_name}> must have each row once")
+        return cls(all_rows, offsets)
+
+    def write(self, writer: Writer) -> None:
+        writer.write_token(f"<{self.type_name}>")
+        write_field(writer, "<Indexes>", len(self.offsets) - 1)
+        for rows in np.split(self.rows, self.offsets[1:-1]):
+            writer.write_int32_vector(rows)
+        writer.write_token(f"</{self.type_name}>")
+
+
+@register
+class SpecAugmentTimeMaskComponent(RandomComponent):
+    """The identity, but that about `zeroed_proportion` of the frames become zero.
+
+    Zeroed stretches have up to `time_mask_max_frames` frames.
+    """
+
+    def __init__(self, dim: int, zeroed_proportion: float, time_mask_max_frames: int) -> None:
+        self.dim, self.zeroed_proportion = dim, zeroed_proportion
+        self.time_mask_max_frames = time_mask_max_frames
+        self.test_mode = False
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+        return flags | Properties.USES_MEMO
+
+    # -- creation and files
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> Self:
+        self = cls(
+            get_positive(line, "dim"),
+            line.get_float("zeroed-proportion", 0.25),
+            line.get_int("time-mask-max-frames", 10),
+        )
+        if self.time_mask_max_frames <= 1:
+            raise line.error("time-mask-max-frames must be above 1")
+        if (problem := self._problem()) is not None:
+            raise line.error(problem)
+        return self
+
+    @property
+    def max_kept_frames(self) -> int:
+        """The longest stretch between zeroed ones, so that the proportion is met on average."""
+        z = np.float32(self.zeroed_proportion)
+        return int(np.float32(self.time_mask_max_frames) * (1 - z) / z) if z > 0.0 else 1
+
+    def _problem(self) -> str | None:
+        """What is wrong with the configuration, in words, or None."""
+        if self.dim <= 0 or not 0.0 <= self.zeroed_proportion < 1.0:
+            return "dim must be positive, and zeroed-proportion in [0, 1)"
+        if self.time_mask_max_frames < 1 or self.max_kept_frames < 1:
+            return (
+                f"time-mask-max-frames {self.time_mask_max_frames} is too small for "
+                f"zeroed-proportion {self.zeroed_proportion:g}"
+            )
+        return None
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        self = cls(
+            read_field(reader, "<Dim>", reader.read_int32),
+            read_field(reader, "<ZeroedProportion>", reader.read_float),
+            read_field(reader, "<TimeMaskMaxFrames>", reader.read_int32),
+        )
+        self.test_mode = optional_field(reader, "<TestMode>", lambda: True, False)
+        reader.expect_token(f"</{cls.type_name}>")
+        problem = self._problem()
+        require(reader, problem is None, f"{cls.type_name}: {problem}")
+        return self
+
+    def write(self, writer: Writer) -> None:
+        writer.write_token(f"<{self.type_name}>")
+        write_field(writer, "<Dim>", self.dim)
+        write_field(writer, "<ZeroedProportion>", float(self.zeroed_proportion))
+        write_field(writer, "<TimeMaskMaxFrames>", self.time_mask_max_frames)
+        if self.test_mode:
+            writer.write_token("<TestMode>")
+        writer.write_token(f"</{self.type_name}>")
+
+    def info(self) -> str:
+        return (
+            f"{self.type_name}, dim={self.dim}, zeroed-proportion={self.zeroed_proportion:g}"
+            f", time-mask-max-frames={self.time_mask_max_frames}"
+        )
+
+    # -- running
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        """Returns the mask (rows, 1), or None where nothing is zeroed."""
+        assert isinstance(indexes, TimeMaskIndexes)
+        if out_value is not in_value:
+            tensor.copy(out_value, in_value)
+        if self.test_mode or self.zeroed_proportion == 0.0:
+            return None
+        if len(indexes.rows) != out_value.shape[0]:
+            raise ProgramError(f"time mask for {len(indexes.rows)} rows, not {out_value.shape[0]}")
+        mask = tensor.asarray(self._draw_mask(indexes), like=out_value)
+        _multiply(out_value, mask)
+        return mask
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        if in_deriv is None:
+            return
+        if in_deriv is not out_deriv:
+            tensor.copy(in_deriv, out_deriv)
+        if memo is not None:
+            _multiply(in_deriv, memo)
+
+    def _draw_mask(self, indexes: TimeMaskIndexes) -> np.ndarray:
+        """1 in kept and 0 in zeroed stretches, which alternate with random lengths, by sequence.
+
+        With probability `zeroed_proportion` a sequence starts with a kept one, as in Kaldi.
+        """
+        lengths = np.diff(indexes.offsets)
+        sequences, longest = len(lengths), int(lengths.max(initial=0))
+        # A stretch has at least one frame, so `longest` + 1 of them cover any sequence.
+        draws = np.empty((sequences, longest + 2), np.float32)
+        tensor.random.uniform(draws)
+        stretches = draws[:, 1:]
+        stretches[:, 0::2] *= self.max_kept_frames
+        stretches[:, 1::2] *= self.time_mask_max_frames
+        frames = np.floor(stretches).astype(np.int64) + 1
+        frames[draws[:, 0] >= self.zeroed_proportion, 0] = 0
+        ends = np.minimum(np.cumsum(frames, axis=1), longest)
+        # How many stretches have ended at each frame: even while in a kept one.
+        ended = np.zeros((sequences, longest + 1), np.int64)
+        np.add.at(ended, (np.arange(sequences)[:, None], ends), 1)
+        kept = np.cumsum(ended, axis=1)[:, :longest] % 2 == 0
+        mask = np.empty((len(indexes.rows), 1), np.float32)
+        mask[indexes.rows, 0] = kept[np.arange(longest) < lengths[:, None]]
+        return mask
+
+    # -- indexes
+
+    def precompute_indexes(
+        self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
+    ) -> TimeMaskIndexes:
+        if not np.array_equal(input_indexes, output_indexes):
+            raise ProgramError(f"{self.type_name} given outputs other than its inputs")
+        n, t = input_indexes[:, 0], input_indexes[:, 1]
+        rows = np.lexsort((t, n)).astype(np.int32)
+        starts = np.flatnonzero(np.diff(n[rows], prepend=-1))
+        return TimeMaskIndexes(rows, np.append(starts, len(rows)).astype(np.int32))
