@@ -14,6 +14,7 @@ import numpy as np
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.commands import (
     AllocMatrix,
     Backprop,
@@ -21,6 +22,7 @@ from nnet3tools.program.commands import (
     Command,
     DeallocMatrix,
     MatrixCopy,
+    NoOperation,
     SetConst,
 )
 from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideType
@@ -57,14 +59,19 @@ def consolidate_model_update(
                     row += rows
         updates.append(Backprop(component, 0, **gathered, in_deriv=0))
         for position, command in zip(positions, backprops, strict=True):
-            values = {name: getattr(command, name) for name in command.OPERANDS}
-            out.commands[position] = BackpropNoModelUpdate(**values)
+            out.commands[position] = _without_update(command)
     commands: list[Command] = []
     for position, command in enumerate(out.commands):
         commands += before.get(position, ())
         commands.append(command)
     out.commands = commands + updates + deallocations
-    return out
+    return remove_no_operations(out)
+
+
+def _without_update(command: Command) -> Command:
+    """The input derivative alone; nothing where nobody wants that."""
+    values = {name: getattr(command, name) for name in command.OPERANDS}
+    return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 
 
 def _backprops_by_component(computation: Computation, nnet: Nnet) -> dict[int, list[int]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation
 
@@ -19,8 +20,7 @@ def operands(commands: Iterable[Command], kind: str) -> set[int]:
     return {
         getattr(command, name)
         for command in commands
-        for name, operand_kind in command.OPERANDS.items()
-        if operand_kind == kind
+        for name in operand_names(type(command), kind)
     }
 
 
@@ -131,9 +131,8 @@ def _memo_table(commands: Iterable[Command]) -> list[int]:
 
 def _renumbered(command: Command, tables: Mapping[str, Sequence[int]]) -> Command:
     changes = {}
-    for name, kind in command.OPERANDS.items():
-        table = tables.get(kind)
-        if table is not None:
+    for kind, table in tables.items():
+        for name in operand_names(type(command), kind):
             old = getattr(command, name)
             if table[old] != old:
                 changes[name] = table[old]

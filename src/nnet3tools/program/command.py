@@ -51,6 +51,7 @@ __all__ = [
     "Submatrix",
     "Tables",
     "command",
+    "operand_names",
     "size_problem",
     "submatrices_in",
 ]
@@ -192,7 +193,7 @@ class Command:
 
     def submatrices(self) -> list[int]:
         """The submatrices named by its operands, 0 included (not those in its index lists)."""
-        return [getattr(self, name) for name in _fields_of(type(self), "Submatrix")]
+        return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
         """What is wrong with its operands beyond their ranges (sizes, aliasing); "" if nothing.
@@ -212,7 +213,7 @@ class Command:
 
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
         """The same command with each operand of one kind renumbered, by a function or a table."""
-        names = _fields_of(type(self), kind)
+        names = operand_names(type(self), kind)
         if not names:
             return self
         renumber = new if callable(new) else new.__getitem__
@@ -284,7 +285,7 @@ def command(kind: int) -> Callable[[type[C]], type[C]]:
 _fields_cache: dict[tuple[type[Command], str], tuple[str, ...]] = {}
 
 
-def _fields_of(cls: type[Command], kind: str) -> tuple[str, ...]:
+def operand_names(cls: type[Command], kind: str) -> tuple[str, ...]:
     """Names of a command's operands of one kind."""
     key = (cls, kind)
     if (names := _fields_cache.get(key)) is None:
