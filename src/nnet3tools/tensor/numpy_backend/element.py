@@ -34,7 +34,7 @@ class _Lowered:
                 )
         lowering = Lowering(types)
         self.roots = [lowering.lower(simplify(value)) for _, value in assignments.items]
-        self.values = _used(lowering.values, self.roots)
+        self.values = used_values(lowering.values, self.roots)
         self._plans: dict[tuple[tuple[Shape | None, ...], Aliases], _Plan] = {}
 
     def plan(self, operands: Sequence[Any], aliases: Aliases) -> _Plan:
@@ -45,7 +45,7 @@ class _Lowered:
         return found
 
 
-def _used(values: Sequence[Value], roots: Sequence[Value]) -> list[Value]:
+def used_values(values: Sequence[Value], roots: Sequence[Value]) -> list[Value]:
     """Steps that some root needs, in order."""
     needed = set(roots)
     for value in reversed(values):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TILE_BYTES", "Call", "num_threads", "register", "run_calls", "set_num_threads"]
+__all__ = ["LOCK", "TILE_BYTES", "Call", "num_threads", "register", "run_calls", "set_num_threads"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -23,7 +23,8 @@ TILE_BYTES = 1 << 17
 
 _MAX_THREADS = 2
 
-_lock = threading.RLock()
+LOCK = threading.RLock()
+"""Held while an operator runs: scratch registers are shared by all."""
 _registers: dict[tuple[int, int], np.ndarray] = {}
 _pool: ThreadPoolExecutor | None = None
 
@@ -71,7 +72,7 @@ def run_calls(first: Sequence[Call], groups: Sequence[Sequence[Call]]) -> None:
     """Run `first`, then every group; a second thread takes the second group where there is one."""
     global _pool
     # the registers are shared: one operator at a time
-    with _lock, np.errstate(all="ignore"):
+    with LOCK, np.errstate(all="ignore"):
         for function, arguments in first:
             function(*arguments)
         if len(groups) > 1 and _num_threads > 1:
