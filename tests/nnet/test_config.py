@@ -75,7 +75,7 @@ def test_wrong_type_names_file_line_and_key(getter: str, value: str) -> None:
 
 
 def test_missing_required_key_names_the_nearest_unused_one() -> None:
-    with pytest.raises(ConfigError, match=r"'input-dim='.*'inputdim'"):
+    with pytest.raises(ConfigError, match=r"'input-dim'.*'inputdim'"):
         ConfigLine("x inputdim=3").get_int("input-dim")
 
 

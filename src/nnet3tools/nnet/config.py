@@ -133,9 +133,7 @@ class ConfigLine:
             self._used.add(key)
             return self._values[key]
         if default is _REQUIRED:
-            raise self.error(
-                f"missing required key '{key}='{nearest_hint(key, self.unused_keys())}"
-            )
+            raise self.error(f"missing required key '{key}'{nearest_hint(key, self.unused_keys())}")
         return None
 
     def get_string(self, key: str, default: str | D = _REQUIRED) -> str | D:
