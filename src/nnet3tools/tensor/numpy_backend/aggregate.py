@@ -1,7 +1,7 @@
 """Aggregate on NumPy: a formula computed tile by tile, each tile reduced while it is in cache.
 
-Tiles are summed by NumPy (pairwise along rows, row after row along columns) and the tiles' sums in
-float64, in an order that depends on shapes only.
+Tiles are summed by NumPy (pairwise along rows, row after row along columns; in float64 if the output
+is that or a number) and the tiles' sums in float64, in an order that depends on shapes only.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ class _Plan:
 
     def __init__(
         self, lowering: Lowering, root: Any, reduce: str, axes: tuple[int, ...],
-        operands: Sequence[Any],
+        operands: Sequence[Any], wide: bool,
     ) -> None:  # fmt: skip
         shapes = {i: o.shape for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         self.full = broadcast_shape(list(shapes.values()))
         self.axes, self._root = axes, root
         self.out_shape = tuple(1 if i in axes else n for i, n in enumerate(self.full))
         self._ufunc, self._start = _REDUCE[reduce]
+        self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
         values = used_values(lowering.values, [root])
         self._layout = Layout(values, shapes, self.full, keep=[root])
         self._tile_calls = TileCalls(self._layout)
@@ -74,7 +75,7 @@ class _Plan:
             self.sums.fill(self._start)
             run_calls(first, groups)
             for other in self.sums[1:]:
-                self._ufunc(self.sums[0], other, self.sums[0])
+                self._ufunc(self.sums[0], other, out=self.sums[0])
             return self.sums[0]
 
         return run
@@ -83,7 +84,8 @@ class _Plan:
         """sums = sums (+) the tile reduced."""
         if part.dtype == bool and self._ufunc in (np.add, np.multiply):
             part = part.view(np.int8)
-        self._ufunc(sums, self._ufunc.reduce(part, axis=self.axes, keepdims=True), sums)
+        reduced = self._ufunc.reduce(part, axis=self.axes, dtype=self._dtype, keepdims=True)
+        self._ufunc(sums, reduced, out=sums)
 
 
 class _NumpyAggregate:
@@ -94,21 +96,22 @@ class _NumpyAggregate:
         self._lowered: dict[tuple[Type, ...], tuple[Lowering, Any]] = {}
         self._plans: dict[Any, _Plan] = {}
 
-    def _plan(self, operands: Sequence[Any], axes: tuple[int, ...]) -> _Plan:
+    def _plan(self, operands: Sequence[Any], axes: tuple[int, ...], wide: bool) -> _Plan:
         types = operand_types(operands)
         if (lowered := self._lowered.get(types)) is None:
             lowering = Lowering(types)
             lowered = self._lowered[types] = lowering, lowering.lower(self._expr)
-        key = types, tuple(getattr(o, "shape", None) for o in operands)
+        key = types, tuple(getattr(o, "shape", None) for o in operands), wide
         if (plan := self._plans.get(key)) is None:
-            plan = self._plans[key] = _Plan(*lowered, self._reduce, axes, operands)
+            plan = self._plans[key] = _Plan(*lowered, self._reduce, axes, operands, wide)
         return plan
 
     def __call__(
         self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], float | None]:
         operands, axes, full = _prepare(ins, self._axis)
-        plan = self._plan(operands, axes)
+        wide = out is None or out.dtype == np.float64
+        plan = self._plan(operands, axes, wide)
         count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
         if count == 0 and self._reduce in ("max", "min"):
             raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.numpy_backend.lowering import Value
+from nnet3tools.tensor.numpy_backend.lowering import Value, maximum, minimum
 from nnet3tools.tensor.numpy_backend.threads import Call, register
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 
@@ -135,7 +135,7 @@ class TileCalls:
 
     def _step_call(self, value: Value, env: Mapping[Value, Any], tile: Slices) -> Call:
         inputs = [env[v] for v in value.inputs]
-        if value.function in (np.maximum, np.minimum) and value.inputs[-1].kind == "constant":
+        if value.function in (maximum, minimum) and value.inputs[-1].kind == "constant":
             shape = self.layout.tile_shape(value, tile)
             if (size := math.prod(shape)) >= _SPLAT_AT:
                 constant = value.inputs[-1].constant

@@ -18,12 +18,23 @@ from nnet3tools.tensor.functional.types import compute_type, dtype_of, result_ty
 from nnet3tools.tensor.numpy_backend.rewrites import rewrite
 from nnet3tools.tensor.registry import UnsupportedOperator
 
-__all__ = ["Lowering", "Value"]
+__all__ = ["Lowering", "Value", "maximum", "minimum"]
+
+
+def maximum(a: Any, b: Any, out: Any) -> None:
+    """numpy.maximum, which alone with minimum wants its output by name."""
+    np.maximum(a, b, out=out)
+
+
+def minimum(a: Any, b: Any, out: Any) -> None:
+    """numpy.minimum; see `maximum`."""
+    np.minimum(a, b, out=out)
+
 
 _UFUNCS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
-    "neg": np.negative, "abs": np.abs, "sgn": np.sign, "sqr": np.square, "max": np.maximum,
-    "min": np.minimum, "round": np.rint, "floor": np.floor, "ceil": np.ceil, "lt": np.less,
+    "neg": np.negative, "abs": np.abs, "sgn": np.sign, "sqr": np.square, "max": maximum,
+    "min": minimum, "round": np.rint, "floor": np.floor, "ceil": np.ceil, "lt": np.less,
     "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal,
     "ne": np.not_equal, "and": np.logical_and, "or": np.logical_or, "not": np.logical_not,
     "sqrt": np.sqrt, "exp": np.exp, "log": np.log, "sin": np.sin, "cos": np.cos,
