@@ -19,6 +19,7 @@ __all__ = [
     "set_verbose",
     "vlog",
     "warning",
+    "write",
 ]
 
 _program = ""
@@ -66,15 +67,19 @@ def vlog(level: int, message: str) -> None:
 
 def error_line(message: str) -> None:
     """The one line a failing program ends with."""
-    sys.stderr.write(f"ERROR ({_who()}) {_one_line(message)}\n")
+    write(f"ERROR ({_who()}) {_one_line(message)}")
+
+
+def write(text: str) -> None:
+    """Text and a newline on standard error, as they are (usage messages)."""
+    sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def _emit(kind: str, message: str) -> None:
     frame = sys._getframe(2)
     where = f"{frame.f_code.co_name}():{os.path.basename(frame.f_code.co_filename)}"
-    sys.stderr.write(f"{kind} ({_who()}:{where}:{frame.f_lineno}) {message}\n")
-    sys.stderr.flush()
+    write(f"{kind} ({_who()}:{where}:{frame.f_lineno}) {message}")
 
 
 def _who() -> str:

@@ -63,10 +63,6 @@ class Writer:
         """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
         self.write_bytes(struct.pack("<bQ", -8, value) if self.binary else b"%d " % value)
 
-    def write_size(self, value: int) -> None:
-        """A count as Kaldi's size_t: 64 bits after the size byte -8."""
-        self.write_bytes(struct.pack("<bq", -8, value) if self.binary else b"%d " % value)
-
     def write_float(self, value: float) -> None:
         """A number as float32."""
         single = float(np.float32(value))

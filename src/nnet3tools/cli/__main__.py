@@ -1,0 +1,25 @@
+"""`python -m nnet3tools.cli <program> ...`: what the scripts in bin/ run."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+
+from nnet3tools.cli.programs import PROGRAMS, module_of
+
+
+def main() -> int:
+    """Run the program named by the first argument; only its module is imported."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in PROGRAMS:
+        near = difflib.get_close_matches(name, PROGRAMS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        found = f"unknown program '{name}'{hint}" if name else "no program named"
+        sys.stderr.write(f"ERROR (nnet3tools) {found}; programs: {' '.join(PROGRAMS)}\n")
+        return 1
+    return int(importlib.import_module(module_of(name)).main(sys.argv[2:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

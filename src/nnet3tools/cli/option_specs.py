@@ -1,0 +1,102 @@
+"""Options as fields of frozen dataclasses: their names, kinds, defaults and help texts.
+
+A field `max_change: float = option(2.0, "help")` is the option `--max-change`. A field whose type
+is a dataclass is a group: its options get the field's name (or metadata "prefix") and a dot before
+theirs, or nothing if the prefix is "".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from nnet3tools.errors import ProgramError
+
+__all__ = ["OptionSpec", "build", "option", "option_group", "specs_of"]
+
+T = TypeVar("T")
+
+_KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
+
+
+def option(default: T, text: str, name: str = "") -> T:
+    """A dataclass field that is an option; its name comes from the field's unless given."""
+    metadata = {"help": text, "name": name} if name else {"help": text}
+    declared: Any = field(default=default, metadata=metadata)
+    return declared
+
+
+def option_group(prefix: str, options: type[T]) -> T:
+    """A dataclass field that holds another dataclass of options, named `prefix.option`.
+
+    With prefix "" they stand among the program's own.
+    """
+    declared: Any = field(default_factory=options, metadata={"prefix": prefix})
+    return declared
+
+
+@dataclass(frozen=True)
+class OptionSpec:
+    """One option: its full name, the fields that lead to it, and what --help says of it."""
+
+    name: str
+    path: tuple[str, ...]
+    kind: str
+    default: Any
+    text: str
+
+    def help_line(self) -> str:
+        """As Kaldi prints it, without a newline."""
+        return f"  --{self.name:<25} : {self.text} ({self.kind}, default = {self._default()})"
+
+    def _default(self) -> str:
+        if self.kind == "bool":
+            return "true" if self.default else "false"
+        if self.kind == "string":
+            return f'"{self.default or ""}"'
+        return f"{self.default:g}" if self.kind in ("float", "double") else str(self.default)
+
+
+def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
+    """All options of a dataclass and of the groups in it; not those with metadata "hidden"."""
+    types = typing.get_type_hints(options)
+    for item in dataclasses.fields(options):
+        if item.metadata.get("hidden") or not item.init:
+            continue
+        here = (*path, item.name)
+        if dataclasses.is_dataclass(types[item.name]):
+            inner = item.metadata.get("prefix", item.name.replace("_", "-"))
+            yield from specs_of(types[item.name], prefix + inner + "." if inner else prefix, here)
+            continue
+        name = prefix + item.metadata.get("name", item.name.replace("_", "-"))
+        kind = item.metadata.get("kind") or _kind(types[item.name], name)
+        yield OptionSpec(name, here, kind, _default_of(item), item.metadata.get("help", ""))
+
+
+def _kind(hint: Any, name: str) -> str:
+    for known in (hint, *typing.get_args(hint)):
+        if known in _KINDS:
+            return _KINDS[known]
+    raise ProgramError(f"option --{name} has the type {hint}, which is none of an option")
+
+
+def _default_of(item: dataclasses.Field) -> Any:
+    if item.default_factory is not dataclasses.MISSING:
+        return item.default_factory()
+    return None if item.default is dataclasses.MISSING else item.default
+
+
+def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
+    """An instance with these values at these paths, and defaults elsewhere."""
+    arguments: dict[str, Any] = {}
+    types = typing.get_type_hints(options)
+    for item in dataclasses.fields(options):  # type: ignore[arg-type]
+        here = (*path, item.name)
+        if here in values:
+            arguments[item.name] = values[here]
+        elif any(key[: len(here)] == here for key in values):
+            arguments[item.name] = build(types[item.name], values, here)
+    return options(**arguments)

@@ -1,0 +1,258 @@
+"""Kaldi's command-line habits over click, shared by every program.
+
+A program module is
+
+    @program("nnet3-copy", USAGE, Options, num_args=2)
+    def main(options: Options, args: list[str]) -> None: ...
+
+where `Options` is a frozen dataclass (see option_specs). The decorated `main(argv=None)` parses,
+runs, reports errors in one line, and returns the exit status. As in Kaldi: options are
+`--name=value` (or `--flag`) before the arguments, `_` may stand for `-`, `--` ends them,
+`--config=file` holds more of them, `--help` shows all, and standard options follow.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import click
+
+from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group, specs_of
+from nnet3tools.cli.running import Usage, run_program
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+from nnet3tools.io.files import read_text_lines
+
+__all__ = ["NoOptions", "option", "option_group", "program", "quote"]
+
+O = TypeVar("O")  # noqa: E741
+
+_PLAIN = "[]~#^_-+=:.,/"
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For programs that have the standard options only."""
+
+
+@dataclass(frozen=True)
+class _StandardOptions:
+    config: str = option("", "Configuration file to read (this option may be repeated)")
+    print_args: bool = option(True, "Print the command line arguments (to stderr)")
+    help: bool = option(False, "Print out usage message")
+    verbose: int = option(0, "Verbose level (higher->more logging)")
+
+
+class Main(Protocol):
+    """A program: command-line words (by default those of the process) to exit status."""
+
+    def __call__(self, argv: Sequence[str] | None = None) -> int:
+        """Run."""
+
+
+def program(
+    name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
+) -> Callable[[Callable[[O, list[str]], int | None]], Main]:
+    """Decorate `main(options, args) -> exit status or None` as a program.
+
+    `usage` is Kaldi's usage message, its `e.g.:` lines included; `num_args` is how many arguments
+    it takes, or (least, most), most None for any number.
+    """
+    line = CommandLine(name, usage, options, num_args)
+
+    def decorate(function: Callable[[O, list[str]], int | None]) -> Main:
+        @functools.wraps(function)
+        def main(argv: Sequence[str] | None = None) -> int:
+            return run_program(name, argv, lambda words: function(*line.parse(words)))
+
+        main.command_line = line  # type: ignore[attr-defined]
+        return main
+
+    return decorate
+
+
+class CommandLine(Generic[O]):
+    """What a program accepts, as a click command."""
+
+    def __init__(
+        self, name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
+    ) -> None:
+        self.name, self.usage = name, usage
+        self._options = options
+        self._num_args = (num_args, num_args) if isinstance(num_args, int) else num_args
+
+    @functools.cached_property
+    def specs(self) -> dict[str, list[OptionSpec]]:
+        """The program's own options by name; one that two groups have goes to both."""
+        found: dict[str, list[OptionSpec]] = {}
+        for spec in specs_of(self._options):
+            found.setdefault(spec.name.lower(), []).append(spec)
+        return found
+
+    @functools.cached_property
+    def standard(self) -> dict[str, list[OptionSpec]]:
+        """The options of every program."""
+        return {spec.name: [spec] for spec in specs_of(_StandardOptions)}
+
+    def help(self) -> str:
+        """What --help prints."""
+        lines = ["", self.usage, *self._option_lines("Options:", self.specs)]
+        return "\n".join([*lines, *self._option_lines("Standard options:", self.standard)])
+
+    def _option_lines(self, title: str, specs: dict[str, list[OptionSpec]]) -> list[str]:
+        listed = [specs[name][0].help_line() for name in sorted(specs)]
+        return [title, *listed, ""] if listed else []
+
+    def parse(self, words: Sequence[str]) -> tuple[O, list[str]]:
+        """Options and arguments; Usage or OptionError if there is something wrong with them."""
+        options, arguments = _split(words)
+        shown = " ".join(map(quote, [self.name, *words]))
+        for word in [*options, *arguments]:
+            if word == "--":
+                break
+            if word.startswith("--") and _normal(word).split("=")[0] == "--help":
+                raise Usage(self.help(), 0)
+        try:
+            values = self._convert(options)
+        except OptionError as error:
+            log.write(f"{self.help()}\nCommand line was: {shown}")
+            raise error from None
+        standard = build(_StandardOptions, values.pop(True))
+        if standard.print_args:
+            log.write(shown + " ")
+        log.set_verbose(standard.verbose)
+        least, most = self._num_args
+        if len(arguments) < least or (most is not None and len(arguments) > most):
+            raise Usage(self.help(), 1)
+        return build(self._options, values.pop(False)), arguments
+
+    def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
+        """Values by field path, for the standard options (True) and the program's (False)."""
+        words = [word for item in options for word in self._from_config(item)]
+        words += [self._completed(word) for word in options]
+        known = {**self.standard, **self.specs}
+        parameters = [
+            click.Option([f"o{number}", f"--{name}"], type=_TYPES[specs[0].kind])
+            for number, (name, specs) in enumerate(known.items())
+        ]
+        command = click.Command(self.name, params=[*parameters], add_help_option=False)
+        try:
+            context = command.make_context(self.name, words)
+        except click.ClickException as error:
+            raise OptionError(error.format_message()) from None
+        values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}
+        for number, (name, specs) in enumerate(known.items()):
+            if (value := context.params.get(f"o{number}")) is not None:
+                for spec in specs:
+                    values[name in self.standard][spec.path] = value
+        return values
+
+    def _completed(self, word: str) -> str:
+        """A word in normal form; a bare flag gets its value."""
+        word = _normal(word)
+        name, equals, value = word.partition("=")
+        if name == "--":
+            raise OptionError(f"Invalid option (no key): {word}")
+        specs = self.specs.get(name[2:]) or self.standard.get(name[2:])
+        if specs is None:
+            near = difflib.get_close_matches(name[2:], [*self.specs, *self.standard], n=1)
+            hint = f" (did you mean --{near[0]}?)" if near else ""
+            raise OptionError(f"Invalid option {word}: no option {name}{hint}")
+        kind = specs[0].kind
+        if kind == "bool" and not equals:
+            return f"{name}=true"
+        if not equals or (kind == "bool" and not value):
+            raise OptionError(f"Invalid option {word} (option format is --x=y)")
+        return word
+
+    def _from_config(self, word: str) -> list[str]:
+        """The options of a file, if the word is --config=file."""
+        name, _, path = self._completed(word).partition("=")
+        if name != "--config" or not path:
+            return []
+        words = []
+        try:
+            lines = read_text_lines(path)
+        except DataError as error:
+            raise OptionError(f"Cannot open config file: {error}") from None
+        for number, line in enumerate(lines, start=1):
+            if not (text := line.partition("#")[0].strip()):
+                continue
+            if not text.startswith("--"):
+                raise OptionError(f"{path}: line {number}: expected --option=value, found '{text}'")
+            words.append(self._completed(text))
+        return words
+
+
+def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Options and arguments: the first word without -- (or a lone --) ends the options."""
+    count = next(
+        (i for i, word in enumerate(words) if word[:2] != "--" or word == "--"), len(words)
+    )
+    arguments = list(words[count:])
+    if "--" in arguments:
+        arguments.remove("--")
+    return list(words[:count]), arguments
+
+
+def _normal(word: str) -> str:
+    """--Some_Name= value  as  --some-name=value."""
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-").lower() + equals + value.strip()
+
+
+def quote(word: str) -> str:
+    """A word as one would type it in bash, as Kaldi quotes it."""
+    if word and all(char.isalnum() or char in _PLAIN for char in word):
+        return word
+    if "'" in word and not any(char in '"`$\\' for char in word):
+        return f'"{word}"'
+    return "'" + word.replace("'", "'\\''") + "'"
+
+
+class _Bool(click.ParamType):
+    name = "bool"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+        if (found := known.get(str(value).lower())) is None:
+            self.fail(f"expected true or false, found '{value}'", param, ctx)
+        return found
+
+
+class _Int(click.ParamType):
+    name = "int"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"expected an integer, found '{value}'", param, ctx)
+        if not -(1 << 31) <= number < 1 << 31:
+            self.fail(f"expected a 32-bit integer, found '{value}'", param, ctx)
+        return number
+
+
+class _Float(click.ParamType):
+    name = "float"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"expected a number, found '{value}'", param, ctx)
+
+
+_TYPES: dict[str, click.ParamType] = {
+    "bool": _Bool(),
+    "int": _Int(),
+    "float": _Float(),
+    "double": _Float(),
+    "string": click.STRING,
+}

@@ -1,0 +1,51 @@
+"""How far a program is: a line that rewrites itself at a terminal, one now and then in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from nnet3tools.io import log
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Counts steps; a context manager.
+
+    At a terminal the line is rewritten at most five times a second and removed at the end; in a
+    log file there is a line every `log_interval` seconds, so short runs leave none.
+    """
+
+    def __init__(self, what: str, total: int | None = None, log_interval: float = 30.0) -> None:
+        self._what, self._total = what, total
+        self._count = 0
+        self._is_terminal = sys.stderr.isatty()
+        self._interval = 0.2 if self._is_terminal else log_interval
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+
+    def step(self, count: int = 1) -> None:
+        """So many more are done."""
+        self._count += count
+        now = time.monotonic()
+        if now - self._last < self._interval:
+            return
+        self._last = now
+        if self._is_terminal:
+            sys.stderr.write("\r\033[K" + self._line(now))
+            sys.stderr.flush()
+        else:
+            log.log(self._line(now))
+
+    def _line(self, now: float) -> str:
+        of = f" of {self._total}" if self._total else ""
+        rate = self._count / max(now - self._start, 1e-9)
+        return f"{self._what}: {self._count}{of}, {rate:.3g} a second"

@@ -1,0 +1,62 @@
+"""Every program is reachable: through bin/, the dispatcher and pyproject's entry points."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.cli.programs import PROGRAMS, module_of
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = [name for name in PROGRAMS if importlib.util.find_spec(module_of(name))]
+
+
+def test_entry_points_are_the_table() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {name: f"{module_of(name)}:main" for name in PROGRAMS}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_bin_has_the_program(name: str) -> None:
+    link = ROOT / "bin" / name
+    assert os.readlink(link) == "_run"
+    assert os.access(link, os.X_OK)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_help_names_the_program_and_an_example(name: str) -> None:
+    module = importlib.import_module(module_of(name))
+    line = module.main.command_line
+    text = line.help()
+    assert line.name == name
+    assert f"{name} " in text
+    assert "e.g.:" in text
+    for option in line.specs:
+        assert f"  --{option}" in text.lower()
+
+
+def dispatch(*words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "nnet3tools.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_dispatcher_names_the_nearest_program() -> None:
+    done = dispatch("nnet3-cpy")
+    assert done.returncode == 1
+    assert "did you mean nnet3-copy?" in done.stderr
+    assert dispatch().returncode == 1
+
+
+def test_help_does_not_load_what_it_does_not_need() -> None:
+    code = (
+        "import sys; from nnet3tools.cli.options import program, NoOptions\n"
+        "program('x', 'u', NoOptions, num_args=0)(lambda o, a: 0)(['--help'])\n"
+        "assert not {'cupy', 'pyparsing', 'nnet3tools.nnet'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
