@@ -180,7 +180,7 @@ class Component:
         offsets: IntArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs can be computed given which of their inputs are available, and what they use.
+        """Which outputs can be computed given which of their inputs are available; what they use.
 
         `inputs` and `offsets` are what `input_indexes(output_indexes)` gave, `available` (M,) says
         which of them exist. Returns (computable (N,), used (M,)); nothing is used by a row that is
@@ -210,6 +210,12 @@ class RandomComponent(Component):
     """A component that draws random numbers unless `test_mode` is set (dropout and its kin)."""
 
     test_mode: bool = False
+
+    def reset_generator(self) -> None:
+        """Draw from here on as after the last seeding, so that a pass can be repeated.
+
+        There is nothing to do for components that draw from the global generator, as all do now.
+        """
 
 
 class UpdatableComponent(Component):
