@@ -26,17 +26,21 @@ _BLOCK = 1 << 15
 def _forward_formula(dropout: bool) -> str:
     """(_1 c, _2 m) of (_3 x_i, _4 x_f, _5 x_g, _6 x_o, _7 c', _8 w_i, _9 w_f, _10 w_o, scales)."""
     i_scale, f_scale, o_scale = (f" * _{n}" if dropout else "" for n in (11, 12, 13))
-    c = f"(sigmoid(_4 + _9 * _7){f_scale} * _7 + sigmoid(_3 + _8 * _7){i_scale} * tanh(_5))"
-    return f"_1 = {c}; _2 = sigmoid(_6 + _10 * {c}){o_scale} * tanh({c})"
+    return (
+        f"i = sigmoid(_3 + _8 * _7){i_scale}; f = sigmoid(_4 + _9 * _7){f_scale}; "
+        "_1 = f * _7 + i * tanh(_5); "
+        f"_2 = sigmoid(_6 + _10 * _1){o_scale} * tanh(_1)"
+    )
 
 
 def _values_formula(dropout: bool) -> str:
     """(_1 i, _2 f, _3 g, _4 c, _5 o, _6 h) of (_7 x_i .. _10 x_o, _11 c', _12 w_i .., scales)."""
     i_scale, f_scale = (f" * _{n}" if dropout else "" for n in (15, 16))
-    i, f, g = "sigmoid(_7 + _12 * _11)", "sigmoid(_8 + _13 * _11)", "tanh(_9)"
-    c = f"({f}{f_scale} * _11 + {i}{i_scale} * {g})"
-    o = f"sigmoid(_10 + _14 * {c})"
-    return f"_1 = {i}; _2 = {f}; _3 = {g}; _4 = {c}; _5 = {o}; _6 = tanh({c})"
+    return (
+        "_1 = sigmoid(_7 + _12 * _11); _2 = sigmoid(_8 + _13 * _11); _3 = tanh(_9); "
+        f"_4 = _2{f_scale} * _11 + _1{i_scale} * _3; "
+        "_5 = sigmoid(_10 + _14 * _4); _6 = tanh(_4)"
+    )
 
 
 def _derivs_formula(dropout: bool) -> str:
@@ -46,13 +50,15 @@ def _derivs_formula(dropout: bool) -> str:
     self-repair of i, f, g, o, h: _17 .. _21, then the scales.
     """
     i_scale, f_scale, o_scale = (f" * _{n}" if dropout else "" for n in (22, 23, 24))
-    do = f"(_9 * (1 - _9) * (_10 * _13{o_scale}) - (2 * _9 - 1) * _20)"
-    dc = f"((1 - _10 * _10) * (_9 * _13{o_scale}) + _12 + {do} * _16 - _10 * _21)"
-    di = f"({dc} * _8{i_scale} * _6 * (1 - _6) - (2 * _6 - 1) * _17)"
-    df = f"({dc} * _11{f_scale} * _7 * (1 - _7) - (2 * _7 - 1) * _18)"
-    dg = f"((1 - _8 * _8) * (_6 * {dc}{i_scale}) - _8 * _19)"
-    dprev = f"_14 * {di} + _15 * {df} + _7 * {dc}{f_scale}"
-    return f"_1 = {di}; _2 = {df}; _3 = {dg}; _4 = {do}; _5 = {dprev}"
+    return (
+        f"dm = _13{o_scale}; "
+        "_4 = _9 * (1 - _9) * (_10 * dm) - (2 * _9 - 1) * _20; "
+        "dc = (1 - _10 * _10) * (_9 * dm) + _12 + _4 * _16 - _10 * _21; "
+        f"_1 = dc * _8{i_scale} * _6 * (1 - _6) - (2 * _6 - 1) * _17; "
+        f"_2 = dc * _11{f_scale} * _7 * (1 - _7) - (2 * _7 - 1) * _18; "
+        f"_3 = (1 - _8 * _8) * (_6 * dc{i_scale}) - _8 * _19; "
+        f"_5 = _14 * _1 + _15 * _2 + _7 * dc{f_scale}"
+    )
 
 
 def _pair(formula: object) -> tuple[Element, Element]:

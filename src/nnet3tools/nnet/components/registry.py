@@ -35,6 +35,7 @@ FAMILIES: tuple[str, ...] = (
     "fixed",
     "general_dropout",
     "groups",
+    "gru",
     "linear",
     "lstm",
     "nonlinearities",
