@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample, frames_io
+from nnet3tools.training.merging import merge_examples
 
 
 def one_hot(classes: list[int], num_cols: int, weight: float = 1.0) -> SparseMatrix:
@@ -32,3 +36,31 @@ def example(
             frames_io("output", 0, one_hot(classes, num_classes)),
         ]
     )
+
+
+CONFIG = """
+input-node name=input dim=3
+component name=a1 type=AffineComponent input-dim=9 output-dim=7 learning-rate=0.02 {affine}
+component name=r1 type=RectifiedLinearComponent dim=7
+component name=b1 type=BatchNormComponent dim=7
+component name=a2 type=AffineComponent input-dim=7 output-dim=5 learning-rate=0.03
+component name=ls type=LogSoftmaxComponent dim=5
+component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=r1 component=r1 input=a1
+component-node name=b1 component=b1 input=r1
+component-node name=a2 component=a2 input=b1
+component-node name=ls component=ls input=a2
+output-node name=output input=ls objective={objective}
+"""
+
+
+def network(affine: str = "", objective: str = "linear", seed: int = 0) -> Nnet:
+    """A small network with an affine layer, statistics and batch normalisation."""
+    tensor.random.seed(seed)
+    text = CONFIG.format(affine=affine, objective=objective)
+    return Nnet.from_config(parse_config_lines(text))
+
+
+def minibatch(size: int = 4, seed: int = 0) -> NnetExample:
+    """Several examples merged."""
+    return merge_examples([example(seed=100 * seed + i) for i in range(size)], False)

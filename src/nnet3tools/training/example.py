@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from nnet3tools.errors import DataError, RequestError
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
     compress,
@@ -15,12 +17,14 @@ from nnet3tools.io.general_matrix import (
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.indexes import IndexArray, make_indexes
 
 __all__ = [
     "EXAMPLE",
     "NnetExample",
     "NnetIo",
+    "for_each_example",
     "frames_io",
     "string_hash",
     "structure_hash",
@@ -112,6 +116,22 @@ EXAMPLE: Holder[NnetExample] = Holder(
     "an example", NnetExample.read, lambda writer, example: example.write(writer)
 )
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
+
+
+def for_each_example(rspecifier: str, work: Callable[[NnetExample], None]) -> int:
+    """Call `work` on all examples of a table; how many there were.
+
+    DataErrors and RequestErrors of `work` get the table's and the example's name.
+    """
+    count = 0
+    with SequentialTableReader(rspecifier, EXAMPLE) as examples:
+        for key, example in examples:
+            try:
+                work(example)
+            except (DataError, RequestError) as error:
+                raise type(error)(f"{rspecifier}: example '{key}': {error}") from None
+            count += 1
+    return count
 
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ __all__ = [
     "MatrixTargets",
     "PosteriorTargets",
     "examples_of_utterance",
+    "make_examples",
 ]
 
 
@@ -196,3 +197,50 @@ def examples_of_utterance(
         example = NnetExample(ios)
         key = f"{utterance}-{chunk.first_frame}"
         yield key, example.compressed() if compress else example
+
+
+def make_examples(
+    features: Iterable[tuple[str, GeneralMatrix]],
+    find_targets: Callable[[str], Targets | None],
+    splitter: UtteranceSplitter,
+    options: GetEgsOptions,
+    ivectors: IvectorSource | None,
+    write: Callable[[str, NnetExample], None],
+) -> int:
+    """Write the examples of all utterances; how many utterances had to be left out.
+
+    `find_targets` gives an utterance's targets, or None, after a warning. DataError for features
+    that are not finite.
+    """
+    num_errors = 0
+    for utterance, matrix in features:
+        targets = find_targets(utterance)
+        num_frames = matrix.shape[0]
+        found = None
+        if targets is not None and ivectors is not None:
+            found = ivectors.find(utterance, num_frames)
+        usable = targets is not None and (ivectors is None or found is not None)
+        if targets is None or not usable:
+            num_errors += 1
+            continue
+        tolerance = options.targets_length_tolerance
+        if not splitter.lengths_match(utterance, num_frames, len(targets), tolerance):
+            num_errors += 1
+            continue
+        require_finite(matrix, f"features of utterance '{utterance}'")
+        draw = _ivector_drawer(ivectors, found, num_frames)
+        for key, example in examples_of_utterance(
+            utterance, matrix, targets, splitter, options.compress, draw
+        ):
+            write(key, example)
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.")
+    return num_errors
+
+
+def _ivector_drawer(
+    source: IvectorSource | None, ivectors: np.ndarray | None, num_frames: int
+) -> Callable[[int], NnetIo] | None:
+    if source is None or ivectors is None:
+        return None
+    return lambda start_frame: source.draw(ivectors, start_frame, num_frames)

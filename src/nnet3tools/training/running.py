@@ -13,6 +13,7 @@ from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.program import Arena
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
@@ -52,25 +53,26 @@ class ExampleRunner:
     """Computers for examples of any structure, lowered once each.
 
     `nnet_to_update`, unless None, receives the model derivative; component statistics go into
-    `nnet` itself.
+    `nnet` itself. `like` is any array of the device to run on (default: the host).
     """
 
     def __init__(
         self,
         nnet: Nnet,
-        compiler: CachingOptimizingCompiler,
-        options: ComputeOptions,
+        compiler: CachingOptimizingCompiler | None = None,
+        options: ComputeOptions | None = None,
         nnet_to_update: Nnet | None = None,
         need_model_derivative: bool = False,
         store_component_stats: bool = False,
+        like: Array | None = None,
     ) -> None:
         self.nnet = nnet
-        self._compiler = compiler
-        self._options = options
+        self._compiler = compiler or CachingOptimizingCompiler(nnet)
+        self._options = options or ComputeOptions()
         self._nnet_to_update = nnet_to_update
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
-        self._arena = Arena()
+        self._arena = Arena(like)
 
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.
@@ -80,7 +82,7 @@ class ExampleRunner:
         request = computation_request(self.nnet, example, *self._flags)
         computation = self._compiler.compile(request)
         computer = self._computers.get(id(computation))
-        if computer is None or computer.computation is not computation:
+        if computer is None:
             computer = NnetComputer(
                 self._options,
                 computation,
@@ -89,13 +91,19 @@ class ExampleRunner:
                 nnet_to_store_stats=self.nnet,
                 arena=self._arena,
             )
-            self._computers[id(computation)] = computer
+            self._keep(computer)
         else:
             computer.reset()
         for io in self.inputs(example):
             computer.accept_input(io.name, self._input_matrix(io))
         computer.run()
         return computer
+
+    def _keep(self, computer: NnetComputer) -> None:
+        """Keep a lowered program as long as the compiler keeps it, more or less."""
+        while len(self._computers) >= max(1, self._compiler.options.cache_capacity):
+            del self._computers[next(iter(self._computers))]
+        self._computers[id(computer.computation)] = computer
 
     def inputs(self, example: NnetExample) -> list[NnetIo]:
         """The inputs of an example."""

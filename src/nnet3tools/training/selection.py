@@ -110,6 +110,8 @@ class FrameSelection:
 
         DataError for a merged example, or one without 'input' or 'output'.
         """
+        if self.does_nothing:
+            return example
         first_input, last_input = _time_range(example, "input", key)
         first, last = _time_range(example, "output", key)
         if self.frame == "random":

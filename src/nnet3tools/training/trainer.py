@@ -14,6 +14,7 @@ from nnet3tools.nnet.arithmetic import (
     scale_nnet,
     zero_stats,
 )
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
@@ -104,7 +105,8 @@ class NnetTrainerOptions:
 class NnetTrainer:
     """Trains `nnet` in place, minibatch by minibatch."""
 
-    def __init__(self, options: NnetTrainerOptions, nnet: Nnet) -> None:
+    def __init__(self, options: NnetTrainerOptions, nnet: Nnet, like: Array | None = None) -> None:
+        """Zero the statistics if asked to; `like` is any array of the device to train on."""
         options.check()
         self.options = options
         self.nnet = nnet
@@ -121,6 +123,7 @@ class NnetTrainer:
             self._delta,
             need_model_derivative=True,
             store_component_stats=options.store_component_stats,
+            like=like,
         )
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}

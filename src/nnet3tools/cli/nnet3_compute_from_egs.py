@@ -1,0 +1,55 @@
+"""nnet3-compute-from-egs: a model's output for each example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.options import option, program
+from nnet3tools.io import log
+from nnet3tools.io.holders import MATRIX
+from nnet3tools.io.table import SequentialTableReader, TableWriter
+from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.running import ExampleRunner
+
+USAGE = """Read input nnet training examples, and compute the output for each one.
+If --apply-exp=true, apply the Exp() function to the output before writing
+it out.
+
+Usage:  nnet3-compute-from-egs [options] <raw-nnet-in> <training-examples-in> <matrices-out>
+
+e.g.:
+nnet3-compute-from-egs --apply-exp=true 0.raw ark:1.egs ark:- | matrix-sum-rows ark:- ...
+See also: nnet3-compute
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-compute-from-egs."""
+
+    binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
+    apply_exp: bool = option(False, "If true, apply exp function to output")
+    output_name: str = option("output", "Do computation for specified output-node")
+    use_gpu: str = use_gpu_option("yes")
+
+
+@program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> None:
+    """Compute and write."""
+    device = choose_device(options.use_gpu)
+    runner = ExampleRunner(read_nnet(args[0]), like=device)
+    count = 0
+    with (
+        TableWriter(args[2], MATRIX) as writer,
+        SequentialTableReader(args[1], EXAMPLE) as examples,
+    ):
+        for key, example in examples:
+            output = tensor.to_host(runner.forward(example).get_output(options.output_name))
+            writer.write(key, np.exp(output) if options.apply_exp else output)
+            count += 1
+    log.log(f"Processed {count} examples.")

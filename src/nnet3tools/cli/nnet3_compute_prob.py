@@ -1,0 +1,54 @@
+"""nnet3-compute-prob: objective and accuracy of a model on examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.errors import DataError
+from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+from nnet3tools.nnet.collapse import collapse_model
+from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.example import for_each_example
+
+USAGE = """Computes and prints in logging messages the average log-prob per frame of
+the given data with an nnet3 neural net.  The input of this is the output of
+e.g. nnet3-get-egs | nnet3-merge-egs.
+
+Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
+
+e.g.: nnet3-compute-prob 0.raw ark:valid.egs
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-compute-prob."""
+
+    batchnorm_test_mode: bool = option(
+        True, "If true, set test-mode to true on any BatchNormComponents."
+    )
+    dropout_test_mode: bool = option(
+        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
+    )
+    collapse_model: bool = option(
+        True, "If true, collapse model to the extent possible before using it (for efficiency)."
+    )
+    prob: ComputeProbOptions = option_group("", ComputeProbOptions)
+
+
+@program("nnet3-compute-prob", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> int:
+    """Compute and log."""
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    if options.collapse_model:
+        collapse_model(nnet)
+    prob = NnetComputeProb(options.prob, nnet)
+    if for_each_example(args[1], prob.compute) == 0:
+        raise DataError(f"{args[1]}: no examples")
+    return 0 if prob.print_total_stats() else 1

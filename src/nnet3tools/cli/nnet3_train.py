@@ -1,0 +1,58 @@
+"""nnet3-train: stochastic gradient descent on minibatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools import tensor
+from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.progress import Progress
+from nnet3tools.io import log
+from nnet3tools.nnet.model_file import read_nnet, write_nnet
+from nnet3tools.training.example import NnetExample, for_each_example
+from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+
+USAGE = """Train nnet3 neural network parameters with backprop and stochastic
+gradient descent.  Minibatches are to be created by nnet3-merge-egs in
+the input pipeline.
+
+Usage:  nnet3-train [options] <raw-model-in> <training-examples-in> <raw-model-out>
+
+e.g.:
+nnet3-train 1.raw 'ark:nnet3-merge-egs ark:1.egs ark:-|' 2.raw
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-train."""
+
+    srand: int = option(0, "Seed for random number generator")
+    binary: bool = option(True, "Write output in binary mode")
+    use_gpu: str = use_gpu_option("yes")
+    cuda_cache_memory: bool = option(True, "Accepted for compatibility; has no effect")
+    cuda_memory_proportion: float = option(0.5, "Accepted for compatibility; has no effect")
+    trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
+
+
+@program("nnet3-train", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Train a model on all examples and write it."""
+    model_in, examples, model_out = args
+    tensor.random.seed(options.srand)
+    device = choose_device(options.use_gpu)
+    nnet = read_nnet(model_in)
+    trainer = NnetTrainer(options.trainer, nnet, device)
+    with Progress("minibatches") as progress:
+
+        def train(example: NnetExample) -> None:
+            trainer.train(example)
+            progress.step()
+
+        for_each_example(examples, train)
+    trainer.require_data(examples)
+    ok = trainer.print_total_stats()
+    write_nnet(nnet, model_out, options.binary)
+    log.log(f"Wrote model to {model_out}")
+    return 0 if ok else 1
