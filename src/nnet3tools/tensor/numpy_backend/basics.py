@@ -86,30 +86,3 @@ def normal(out: np.ndarray) -> None:
         generator.standard_normal(out=out, dtype=dtype)
     else:
         out[...] = generator.standard_normal(out.shape, dtype=dtype)
-
-
-@implements("prod", "numpy")
-def prod(
-    out: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-) -> None:
-    """BLAS through matmul; with alpha or beta by blocks of rows that stay in cache."""
-    left = a.swapaxes(-1, -2) if trans_a else a
-    right = b.swapaxes(-1, -2) if trans_b else b
-    if beta == 0.0:
-        np.matmul(left, right, out=out)
-        if alpha != 1.0:
-            np.multiply(out, out.dtype.type(alpha), out=out)
-        return
-    with scratch(out.shape, like=out) as product:
-        np.matmul(left, right, out=product)
-        if beta != 1.0:
-            np.multiply(out, out.dtype.type(beta), out=out)
-        if alpha != 1.0:
-            np.multiply(product, out.dtype.type(alpha), out=product)
-        np.add(out, product, out=out)
