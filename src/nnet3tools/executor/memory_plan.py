@@ -134,23 +134,25 @@ def _best_gap(begins: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> 
 def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
     """Ranges [begin, end) of commands at which the program waits for its user.
 
-    Such a range holds AcceptInput, ProvideOutput and markers, and at least one of the former two.
+    A range begins and ends with AcceptInput or ProvideOutput; markers and commands that only give
+    or take memory may stand in between, as nothing is done there.
     """
-    blocks = []
-    c = 0
-    while c < len(commands):
-        if not isinstance(commands[c], AcceptInput | ProvideOutput | NoOperationMarker):
-            c += 1
-            continue
-        begin, waits = c, False
-        while c < len(commands) and isinstance(
-            commands[c], AcceptInput | ProvideOutput | NoOperationMarker
-        ):
-            waits = waits or not isinstance(commands[c], NoOperationMarker)
-            c += 1
-        if waits:
-            blocks.append((begin, c))
+    blocks: list[tuple[int, int]] = []
+    idle_since = 0  # first of the commands before c that do nothing
+    for c, command in enumerate(commands):
+        if isinstance(command, AcceptInput | ProvideOutput):
+            if blocks and blocks[-1][1] >= idle_since:
+                blocks[-1] = (blocks[-1][0], c + 1)
+            else:
+                blocks.append((c, c + 1))
+        elif not _idle(command):
+            idle_since = c + 1
     return blocks
+
+
+def _idle(command: Command) -> bool:
+    moves_memory = command.ALLOCATES is not None or command.FREES is not None
+    return moves_memory or isinstance(command, NoOperationMarker)
 
 
 class _Walk:

@@ -81,7 +81,7 @@ def bind_program(
 def _segments(binding: Binding) -> tuple[list[Segment], int | None]:
     commands = binding.computation.commands
     waits = io_blocks(commands)
-    if not waits or waits[0][0] > 0:
+    if not waits or _steps(binding, 0, waits[0][0]):
         waits = [(0, 0), *waits]
     ends = [begin for begin, _ in waits[1:]] + [len(commands)]
     segments = []

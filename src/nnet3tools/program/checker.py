@@ -24,6 +24,7 @@ from nnet3tools.program.commands import (
     NoOperationMarker,
     Propagate,
     ProvideOutput,
+    SetConst,
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
@@ -53,14 +54,19 @@ def check_computation(
     variable once it was read, which only holds before optimization.
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
-    Checker(computation, nnet).check_operands()
+    checker = Checker(computation, nnet)
+    checker.check_operands()
+    if looped:
+        checker.check_loop()
     checked = _without_carry(computation) if looped else computation
     checker = Checker(checked, nnet)
     checker.analyse()
     checker.check_memory()
     checker.check_undefined(check_unused and not looped)
+    checker.check_lost()
     checker.check_compression()
     checker.check_order()
+    checker.check_exchange()
     checker.check_debug_info()
     if check_rewrite:
         checker.check_rewrite()
@@ -155,6 +161,27 @@ class Checker:
 
     # -- all commands together
 
+    def check_loop(self) -> None:
+        """A round of a looped program leaves alive exactly the matrices that it began with."""
+        commands = self.computation.commands
+        goto = commands[-1]
+        assert isinstance(goto, GotoLabel)
+        alive: set[int] = set()
+        at_label: set[int] = set()
+        for c, command in enumerate(commands):
+            if command.FREES is not None:
+                alive.discard(self.computation.matrix_of(getattr(command, command.FREES)))
+            if command.ALLOCATES is not None:
+                alive.add(self.computation.matrix_of(getattr(command, command.ALLOCATES)))
+            elif isinstance(command, AcceptInput):
+                alive.add(self.computation.matrix_of(command.submatrix))
+            if c == goto.label:
+                at_label = set(alive)
+        if alive != at_label:
+            matrix = min(alive ^ at_label)
+            when = "only at the loop's end" if matrix in alive else "only at the loop's begin"
+            self.fail(f"m{matrix} is alive {when}", len(commands) - 1)
+
     def analyse(self) -> None:
         """Build the analysis the remaining checks use."""
         try:
@@ -205,13 +232,33 @@ class Checker:
             if whole_rows or block.row_offset < _MIN_PROPORTION * matrix.num_rows:
                 self.fail(f"{self._describe(variable)} is never used")
 
+    def check_lost(self) -> None:
+        """Nothing that was computed or given is overwritten before it was read; zeros may be."""
+        accesses = self.analysis.variable_accesses
+        constant = np.array([isinstance(c, SetConst) for c in self.computation.commands], bool)
+        writes = accesses.types == AccessType.WRITE
+        same = np.ones(max(len(writes) - 1, 0), bool)
+        ends = accesses.offsets[1:-1]
+        same[ends[(ends > 0) & (ends < len(writes))] - 1] = False
+        lost = np.flatnonzero(same & writes[:-1] & writes[1:] & ~constant[accesses.commands[:-1]])
+        if len(lost):
+            at = int(lost[0])
+            variable = int(np.searchsorted(accesses.offsets, at, "right")) - 1
+            first, command = accesses.commands[at : at + 2].tolist()
+            self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
+
     def check_rewrite(self) -> None:
         """No variable is written once it was read by a command that does not write it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
         before = np.concatenate([[0], pure_reads])[accesses.offsets[:-1]]
-        bad = (accesses.types != AccessType.READ) & (pure_reads > before[owner])
+        recodes = np.array(
+            [isinstance(c, CompressMatrix | DecompressMatrix) for c in self.computation.commands],
+            bool,
+        )
+        writes = (accesses.types != AccessType.READ) & ~recodes[accesses.commands]
+        bad = writes & (pure_reads > before[owner])
         if bad.any():
             at = int(np.flatnonzero(bad)[0])
             name = self._describe(int(owner[at]))
@@ -250,14 +297,12 @@ class Checker:
                 self.fail(f"only signs are kept of a matrix that c{at} needs", c)
 
     def check_order(self) -> None:
-        """Forward before backward, segments, memos, and input and output asked for once each."""
+        """Forward before backward, and each memo made and used once."""
         memos: dict[int, int] = {}
-        asked: set[tuple[type[Command], int]] = set()
         segment, backward = 0, False
         for c, command in enumerate(self.computation.commands):
             if isinstance(command, NoOperationMarker):
                 segment += 1
-                asked.clear()
             elif isinstance(command, Propagate):
                 if backward:
                     self.fail("propagation after backpropagation", c)
@@ -270,14 +315,31 @@ class Checker:
                 if segment == 0:
                     self.fail("backpropagation before the end of the forward commands", c)
                 self._use_memo(c, command, memos)
+        if memos:
+            memo, c = next(iter(memos.items()))
+            self.fail(f"memo {memo} is never used", c)
+
+    def check_exchange(self) -> None:
+        """In each segment input comes before all work and output after it, each node once."""
+        asked: set[tuple[type[Command], int]] = set()
+        worked = provided = -1
+        for c, command in enumerate(self.computation.commands):
+            if isinstance(command, NoOperationMarker):
+                asked.clear()
+                worked = provided = -1
             elif isinstance(command, AcceptInput | ProvideOutput):
                 key = (type(command), command.node)
                 if key in asked:
                     self.fail("the same node twice in one segment", c)
                 asked.add(key)
-        if memos:
-            memo, c = next(iter(memos.items()))
-            self.fail(f"memo {memo} is never used", c)
+                if isinstance(command, ProvideOutput):
+                    provided = c
+                elif worked >= 0:
+                    self.fail(f"input after c{worked} has worked already", c)
+            elif self.analysis.accesses[c]:
+                worked = c
+                if provided >= 0:
+                    self.fail(f"work after c{provided} gave an output of the same segment", c)
 
     def _use_memo(self, c: int, command: Backprop, memos: dict[int, int]) -> None:
         uses = bool(self.nnet.component(command.component).properties & Properties.USES_MEMO)

@@ -1,0 +1,133 @@
+"""A small network and a program for it written by hand, command by command."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.commands import (
+    AcceptInput,
+    AllocMatrix,
+    Backprop,
+    Command,
+    DeallocMatrix,
+    NoOperationMarker,
+    Propagate,
+    ProvideOutput,
+    SetConst,
+)
+from nnet3tools.program.computation import Computation, MatrixDebugInfo
+
+ROWS = 5
+
+CONFIG = """
+input-node name=input dim=4
+component name=affine type=AffineComponent input-dim=4 output-dim=3
+component name=relu type=RectifiedLinearComponent dim=3
+component name=norm type=BatchNormComponent dim=3
+component name=affine2 type=AffineComponent input-dim=3 output-dim=2
+component name=square type=AffineComponent input-dim=3 output-dim=3
+component-node name=affine component=affine input=input
+component-node name=relu component=relu input=affine
+component-node name=norm component=norm input=relu
+component-node name=affine2 component=affine2 input=norm
+output-node name=output input=affine2
+"""
+
+
+def small_nnet() -> Nnet:
+    """input(4) -> affine -> relu -> batch norm (keeps a memo) -> affine2 -> output(2).
+
+    Component square, 3 -> 3, is not in use.
+    """
+    return Nnet.from_config(parse_config_lines(CONFIG, "test"))
+
+
+class Program:
+    """A program in the making: matrices by name, commands in order."""
+
+    def __init__(self, nnet: Nnet) -> None:
+        self.nnet, self.computation = nnet, Computation()
+        self.named: dict[str, int] = {}
+
+    def matrix(self, name: str, rows: int, cols: int) -> int:
+        """Declare a matrix; its whole submatrix can be had as `self[name]`."""
+        self.named[name] = self.computation.new_matrix(rows, cols)
+        return self.named[name]
+
+    def __getitem__(self, name: str) -> int:
+        return self.named[name]
+
+    def add(self, *commands: Command) -> None:
+        """Append commands."""
+        self.computation.commands.extend(commands)
+
+    def component(self, name: str) -> int:
+        """Number of a component."""
+        return self.nnet.component_index(name)
+
+    def node(self, name: str) -> int:
+        """Number of a node."""
+        return self.nnet.node_index(name)
+
+
+def small_program(nnet: Nnet, zeroed: bool = True) -> Program:
+    """The program of one forward and backward pass over ROWS rows; needless zeroing can be left out."""
+    p = Program(nnet)
+    sizes = {"input": 4, "affine": 3, "relu": 3, "norm": 3, "output": 2}
+    for name, cols in sizes.items():
+        p.matrix(name, ROWS, cols)
+    for name, cols in sizes.items():
+        p.matrix(f"d{name}", ROWS, cols)
+    p.add(AcceptInput(p["input"], p.node("input")))
+    previous = "input"
+    names = {"affine": "affine", "relu": "relu", "norm": "norm", "output": "affine2"}
+    for name, component in names.items():
+        memo = 1 if component == "norm" else 0
+        p.add(
+            AllocMatrix(p[name]),
+            SetConst(p[name], 0.0),
+            Propagate(p.component(component), 0, p[previous], p[name], memo),
+        )
+        previous = name
+    p.add(ProvideOutput(p["output"], p.node("output")), NoOperationMarker())
+    p.add(AcceptInput(p["doutput"], p.node("output")))
+    chain = ["output", "norm", "relu", "affine", "input"]
+    for name, below in zip(chain[:-1], chain[1:], strict=True):
+        component = names[name]
+        needs_in, needs_out = name in ("affine", "output"), name in ("relu", "norm")
+        p.add(
+            AllocMatrix(p[f"d{below}"]),
+            SetConst(p[f"d{below}"], 0.0),
+            Backprop(
+                p.component(component),
+                0,
+                p[below] if needs_in else 0,
+                p[name] if needs_out else 0,
+                p[f"d{name}"],
+                p[f"d{below}"],
+                1 if component == "norm" else 0,
+            ),
+        )
+    p.add(*(DeallocMatrix(p[n]) for n in p.named if n not in ("output", "dinput")))
+    p.add(ProvideOutput(p["dinput"], p.node("input")))
+    if not zeroed:
+        added_to = (p["dinput"], p["dnorm"])  # affine components add to their input derivative
+        p.computation.commands = [
+            c
+            for c in p.computation.commands
+            if not isinstance(c, SetConst) or c.submatrix in added_to
+        ]
+    p.computation.need_model_derivative = True
+    indexes = make_indexes(0, np.arange(ROWS))
+    nodes = np.zeros(ROWS, np.int32)
+    p.computation.matrix_debug_info = [
+        MatrixDebugInfo(False, nodes[:0], indexes[:0]),
+        *(
+            MatrixDebugInfo(n.startswith("d"), nodes + p.node(n.removeprefix("d")), indexes)
+            for n in p.named
+        ),
+    ]
+    return p
