@@ -194,8 +194,10 @@ def test_empty_compressed_matrix_reads_as_empty() -> None:
 @pytest.mark.parametrize("binary", [False, True])
 def test_sparse_comes_back(binary: bool, trickle: int) -> None:
     rng = np.random.default_rng(8)
-    for rows, cols in [(1, 1), (3, 10), (500, 40)]:
-        matrix = random_sparse(rng, rows, cols)
+    even = SparseMatrix.from_counts([2] * 30, [1, 3] * 30, rng.normal(size=60), 4)
+    empty_rows = SparseMatrix.from_counts([0] * 5, [], [], 4)
+    random = [random_sparse(rng, rows, cols) for rows, cols in [(1, 1), (3, 10), (500, 40)]]
+    for matrix in [even, empty_rows, *random]:
         data = encoded(matrix, binary) + (b"\4\1\0\0\0\4\0\0\0\0" if binary else b"")
         again = decoded(data, binary, trickle)
         assert isinstance(again, SparseMatrix)

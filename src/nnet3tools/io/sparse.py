@@ -122,9 +122,6 @@ def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
 
 def _encode(matrix: SparseMatrix) -> bytes:
     counts = np.diff(matrix.row_offsets)
-    is_head = np.zeros(_ROW_HEAD * matrix.num_rows + 10 * len(matrix.values), bool)
-    starts = _ROW_HEAD * np.arange(matrix.num_rows) + 10 * matrix.row_offsets[:-1].astype(np.int64)
-    is_head[starts[:, None] + np.arange(_ROW_HEAD)] = True
     heads = np.empty((matrix.num_rows, _ROW_HEAD), np.uint8)
     heads[:, :8] = np.frombuffer(b"SV \x04" + struct.pack("<i", matrix.num_cols), np.uint8)
     heads[:, 8] = 4
@@ -133,6 +130,11 @@ def _encode(matrix: SparseMatrix) -> bytes:
     elements[:, 0] = elements[:, 5] = 4
     elements[:, 1:5] = matrix.indices.astype("<i4").view(np.uint8).reshape(-1, 4)
     elements[:, 6:] = matrix.values.astype("<f4").view(np.uint8).reshape(-1, 4)
+    if matrix.num_rows and (counts == counts[0]).all():
+        return np.hstack([heads, elements.reshape(matrix.num_rows, -1)]).tobytes()
+    is_head = np.zeros(heads.size + elements.size, bool)
+    starts = _ROW_HEAD * np.arange(matrix.num_rows) + 10 * matrix.row_offsets[:-1].astype(np.int64)
+    is_head[starts[:, None] + np.arange(_ROW_HEAD)] = True
     out = np.empty(len(is_head), np.uint8)
     out[is_head] = heads.ravel()
     out[~is_head] = elements.ravel()
@@ -164,11 +166,14 @@ def _read_binary(reader: Reader) -> SparseMatrix:
         parts.append(part)
         reader.advance(used)
         missing -= part.num_rows
-    return _checked(reader, SparseMatrix.append(parts) if parts else _empty())
+    whole = parts[0] if len(parts) == 1 else SparseMatrix.append(parts) if parts else _empty()
+    return _checked(reader, whole)
 
 
 def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
     """Up to `limit` complete rows at the start of `piece` and the bytes they take."""
+    if (even := _decode_even_rows(piece, limit)) is not None:
+        return even
     rows = _ROW.findall(piece)[:limit]
     joined = b"".join(rows)
     if not rows or not piece.startswith(joined):
@@ -201,6 +206,25 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
     indices = np.ascontiguousarray(elements[:, 1:5]).view("<i4").ravel()
     values = np.ascontiguousarray(elements[:, 6:]).view("<f4" if size == 10 else "<f8").ravel()
     return SparseMatrix.from_counts(counts, indices, values, int(dims[0])), used
+
+
+def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:
+    """All rows, if they are here and have equally many elements, as targets mostly do."""
+    count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
+    used = (_ROW_HEAD + 10 * count) * num_rows
+    if count < 0 or used > len(piece):
+        return None
+    rows = np.frombuffer(piece, np.uint8, used).reshape(num_rows, -1)
+    elements = rows[:, _ROW_HEAD:].reshape(-1, 10)
+    if (rows[:, :_ROW_HEAD] != rows[0, :_ROW_HEAD]).any() or piece[:4] != b"SV \x04":
+        return None
+    if piece[8] != 4 or (elements[:, 0] != 4).any() or (elements[:, 5] != 4).any():
+        return None
+    indices = np.ascontiguousarray(elements[:, 1:5]).view("<i4").ravel()
+    values = np.ascontiguousarray(elements[:, 6:]).view("<f4").ravel()
+    offsets = count * np.arange(num_rows + 1, dtype=np.int32)
+    num_cols = int.from_bytes(piece[4:8], "little", signed=True)
+    return SparseMatrix(offsets, indices, values, num_cols), used
 
 
 def _ints_at(raw: NDArray[np.uint8], at: NDArray) -> NDArray[np.int32]:
