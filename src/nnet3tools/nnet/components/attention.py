@@ -300,7 +300,7 @@ class RestrictedAttentionComponent(Component):
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
         """One step for input and output that divides time_stride, and all requested context."""
-        grid = grid_of(input_indexes, output_indexes)
+        grid = grid_of(self.type_name, input_indexes, output_indexes)
         stride = self.options.time_stride
         steps = grid.t_step_in or stride, grid.t_step_out or stride
         step = math.gcd(*steps, stride)
@@ -329,7 +329,7 @@ class RestrictedAttentionComponent(Component):
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[IndexArray, IndexArray]:
         grid = self._grid(input_indexes, output_indexes)
-        return indexes_on_grid(grid, input_indexes, output_indexes)
+        return indexes_on_grid(self.type_name, grid, input_indexes, output_indexes)
 
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool

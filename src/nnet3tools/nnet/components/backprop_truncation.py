@@ -190,9 +190,9 @@ class BackpropTruncationComponent(Component):
             marks = tensor.asarray(indexes.zeroing, like=in_deriv).reshape(rows, 1)
             _zeroed(zeroed, norms, zero * zero, marks)
             if isinstance(to_update, BackpropTruncationComponent):
-                to_update.num_clipped += _number_above(norms, clip * clip)
+                to_update.num_clipped += _number_above(norms, clip * clip) or 0.0
                 to_update.count += rows
-                to_update.num_zeroed += _total(zeroed)
+                to_update.num_zeroed += _total(zeroed) or 0.0
                 to_update.count_zeroing_boundaries += indexes.zeroing_sum
             _scales(norms, zeroed, clip * clip)
             _scale_to(in_deriv, in_deriv, norms)

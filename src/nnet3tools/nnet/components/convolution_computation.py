@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["ConvolutionComputation", "ConvolutionStep", "compile_convolution"]
 
 
+_NAME = "TimeHeightConvolutionComponent"
+
+
 @dataclass(frozen=True)
 class ConvolutionStep:
     """One gather and one matrix product."""
@@ -186,7 +189,7 @@ def compile_convolution(
 
     Raises RequestError if the rows cannot be brought into that order.
     """
-    grid = grid_of(input_indexes, output_indexes)
+    grid = grid_of(_NAME, input_indexes, output_indexes)
     _pad_times(model, grid)
     _append_frames(grid)
     ratio = grid.reorder_t_in
@@ -205,12 +208,12 @@ def compile_convolution(
     computation = _with_temp_size(computation, max_memory_mb)
     if (problem := computation.problem()) is not None:
         raise _cannot(grid, problem)
-    return computation, *indexes_on_grid(grid, input_indexes, output_indexes)
+    return computation, *indexes_on_grid(_NAME, grid, input_indexes, output_indexes)
 
 
 def _cannot(grid: TimeGrid, reason: str) -> RequestError:
     return RequestError(
-        f"TimeHeightConvolutionComponent cannot order its rows ({reason}): output times "
+        f"{_NAME} cannot order its rows ({reason}): output times "
         f"{grid.start_t_out} to {grid.last_t_out} in steps of {grid.t_step_out}, input times "
         f"{grid.start_t_in} to {grid.last_t_in} in steps of {grid.t_step_in}"
     )

@@ -109,16 +109,17 @@ class ConvolutionModel:
     @classmethod
     def from_config(cls, line: ConfigLine) -> Self:
         """Take the structure from a config line; ConfigError if it makes no sense."""
-        sizes = [line.get_int(key) for key in _keys(4)]
+        sizes = {name: line.get_int(name.replace("_", "-")) for _, name in _SIZES[:4]}
         required = line.get_int_list("required-time-offsets", None)
-        if (subsample := line.get_int("height-subsample-out", 1)) <= 0:
+        sizes["height_subsample_out"] = line.get_int("height-subsample-out", 1)
+        if sizes["height_subsample_out"] <= 0:
             raise line.error("height-subsample-out must be positive")
         offsets = _offsets_from_config(line)
         if required is None:
             required = np.unique(offsets[:, 0]).tolist()
         elif not required or sorted(set(required)) != required:
             raise line.error("required-time-offsets must be a sorted list of different integers")
-        model = cls(*sizes, subsample, offsets, tuple(required))
+        model = cls(**sizes, offsets=offsets, required_time_offsets=tuple(required))
         if (problem := model.problem()) is not None:
             raise line.error(problem)
         return model
@@ -127,13 +128,14 @@ class ConvolutionModel:
     def read(cls, reader: Reader) -> Self:
         """Read from `<ConvolutionModel>` to its closing token."""
         reader.expect_token("<ConvolutionModel>")
-        sizes = [read_field(reader, token, reader.read_int32) for token, _ in _SIZES]
+        sizes = {name: read_field(reader, token, reader.read_int32) for token, name in _SIZES}
         offsets = read_field(reader, "<Offsets>", reader.read_int_pairs)
         required = read_field(reader, "<RequiredTimeOffsets>", reader.read_int32_vector)
         reader.expect_token("</ConvolutionModel>")
         in_order = np.array_equal(offsets, np.unique(offsets, axis=0)) if len(offsets) else True
         require(reader, in_order, "the <Offsets> of a convolution are not sorted")
-        model = cls(*sizes, offsets, tuple(np.unique(required).tolist()))
+        times = tuple(np.unique(required).tolist())
+        model = cls(**sizes, offsets=offsets, required_time_offsets=times)
         problem = model.problem()
         require(reader, problem is None, f"convolution: {problem}")
         return model
@@ -160,11 +162,6 @@ class ConvolutionModel:
             f", required-time-offsets=[{','.join(map(str, self.required_time_offsets))}]"
             f", input-dim={self.input_dim}, output-dim={self.output_dim}"
         )
-
-
-def _keys(number: int) -> list[str]:
-    """The first config keys of `_SIZES`: num-filters-in and so on."""
-    return [name.replace("_", "-") for _, name in _SIZES[:number]]
 
 
 def _offsets_from_config(line: ConfigLine) -> IntArray:

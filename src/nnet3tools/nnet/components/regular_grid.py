@@ -71,23 +71,26 @@ def _images(indexes: IndexArray) -> IntArray:
     return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
 
 
-def _regular_times(indexes: IndexArray, side: str) -> tuple[int, int, int]:
+def _regular_times(name: str, indexes: IndexArray, side: str) -> tuple[int, int, int]:
     """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
     times = np.unique(indexes[:, 1])
     times = times[times != NO_TIME].astype(np.int64)
     if len(times) == 0:
-        raise RequestError(f"no {side} index has a time")
+        raise RequestError(f"{name} cannot order its rows: no {side} index has a time")
     step = int(np.gcd.reduce(np.diff(times))) if len(times) > 1 else 0
     number = 1 if step == 0 else 1 + int(times[-1] - times[0]) // step
     return int(times[0]), step, number
 
 
-def grid_of(input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-    """The smallest grid that covers these indexes; rows without a time are ignored."""
+def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
+    """The smallest grid that covers these indexes; rows without a time are ignored.
+
+    `name` is the component's, for the RequestError if no index has a time.
+    """
     return TimeGrid(
         len(_images(input_indexes)),
-        *_regular_times(input_indexes, "input"),
-        *_regular_times(output_indexes, "output"),
+        *_regular_times(name, input_indexes, "input"),
+        *_regular_times(name, output_indexes, "output"),
     )
 
 
@@ -106,15 +109,17 @@ def _on_times(
 
 
 def indexes_on_grid(
-    grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
+    name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
     """All input and output rows of the grid in its order; those not in the given indexes are blank.
 
-    Raises RequestError if an output belongs to an image (n, x) that has no input.
+    Raises RequestError, naming the component, if an output's (n, x) has no input.
     """
     images = _images(input_indexes)
     if not np.isin(_pairs(_images(output_indexes)), _pairs(images)).all():
-        raise RequestError("an output index has an (n, x) that no input index has")
+        raise RequestError(
+            f"{name} cannot order its rows: an output has an (n, x) that no input has"
+        )
     return (
         _on_times(
             images,

@@ -168,7 +168,8 @@ class StatisticsExtractionComponent(Component):
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
         starts = output_indexes.copy()
         starts[:, 1] = self._periods(output_indexes)
-        return at_shifts(starts, np.arange(0, self.output_period, self.input_period, np.int32))
+        shifts = np.arange(0, self.output_period, self.input_period, dtype=np.int32)
+        return at_shifts(starts, shifts)
 
     def computable(
         self,

@@ -231,7 +231,8 @@ class StatisticsPoolingComponent(Component):
     # -- indexes
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
-        shifts = np.arange(-self.left_context, self.right_context + 1, self.input_period)
+        first, end = -self.left_context, self.right_context + 1
+        shifts = np.arange(first, end, self.input_period, dtype=np.int32)
         return at_shifts(output_indexes, shifts)
 
     def computable(

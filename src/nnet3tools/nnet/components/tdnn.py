@@ -333,7 +333,7 @@ class TdnnComponent(UpdatableComponent):
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
         """A grid whose output step is a multiple of its input step."""
-        grid = grid_of(input_indexes, output_indexes)
+        grid = grid_of(self.type_name, input_indexes, output_indexes)
         if grid.t_step_out == 0:  # a single output time: any step does
             grid.t_step_in = grid.t_step_in or 1
             grid.t_step_out = grid.t_step_in
@@ -350,7 +350,7 @@ class TdnnComponent(UpdatableComponent):
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[IndexArray, IndexArray]:
         grid = self._grid(input_indexes, output_indexes)
-        return indexes_on_grid(grid, input_indexes, output_indexes)
+        return indexes_on_grid(self.type_name, grid, input_indexes, output_indexes)
 
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool

@@ -31,13 +31,13 @@ def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArr
     `available` is (N * K,), `required` is (K,); returns (N,) and (N * K,).
     """
     per_row = available.reshape(-1, len(required))
-    computable = per_row[:, required].all(axis=1)
+    computable = np.asarray(per_row[:, required].all(axis=1))
     return computable, (per_row & computable[:, None]).ravel()
 
 
 def used_if_any(available: BoolArray, width: int) -> tuple[BoolArray, BoolArray]:
     """Computable where any of the `width` inputs of a row exists; all that exist are used."""
-    return available.reshape(-1, width).any(axis=1), available
+    return np.asarray(available.reshape(-1, width).any(axis=1)), available
 
 
 def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:

@@ -1,0 +1,136 @@
+"""TdnnComponent against splicing row by row; grids with gaps, subsampling, one output."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from harness import check_component, forward, from_bytes, make, to_bytes
+from time_aware import Ordered, check_dependencies, grid, inputs_for
+
+from nnet3tools.errors import ConfigError, DataError, RequestError
+from nnet3tools.io.stream import Reader
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.components.registry import read_component
+
+OUTPUTS = {
+    "every frame": grid(3, range(10)),
+    "every third": grid(2, range(0, 21, 3)),
+    "one output": grid(2, [5]),
+    "a gap": np.concatenate([grid(2, [0, 1, 5]), grid(1, [2])]),
+    "negative times": grid(2, range(-7, 3, 2)),
+    "images differ in x": grid(2, range(4), x=3),
+}
+
+
+def component(offsets: str, **options: object):
+    more = " ".join(f"{key.replace('_', '-')}={value}" for key, value in options.items())
+    return make(f"type=TdnnComponent input-dim=4 output-dim=5 time-offsets={offsets} {more}")
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("offsets", ["-1,0,1", "0", "-3,0,3", "2,-1", "-6,0"])
+@pytest.mark.parametrize("use_bias", ["true", "false"])
+def test_splicing_row_by_row(name: str, offsets: str, use_bias: str) -> None:
+    tdnn = component(offsets, use_bias=use_bias)
+    outputs = OUTPUTS[name]
+    ordered = Ordered(tdnn, inputs_for(tdnn, outputs), outputs)
+    x = ordered.values(np.random.default_rng(2)).astype(np.float32)
+    y, _ = forward(tdnn, x, ordered.rows)
+    frames = ordered.by_index(x)
+    bias = tdnn.bias_params if use_bias == "true" else np.zeros(5)
+
+    def formula(index):
+        n, t, x = index
+        spliced = np.concatenate([frames[n, t + o, x] for o in tdnn.time_offsets])
+        return tdnn.linear_params @ spliced + bias
+
+    ordered.compare(y, formula)
+
+
+@pytest.mark.parametrize("name", ["every third", "a gap", "one output"])
+@pytest.mark.parametrize("use_bias", ["true", "false"])
+def test_derivatives_updates_and_files(name: str, use_bias: str) -> None:
+    tdnn = component("-3,0,3", use_bias=use_bias, param_stddev=0.5, l2_regularize=0.01)
+    assert bool(tdnn.properties & Properties.PROPAGATE_ADDS) == (use_bias == "false")
+    outputs = OUTPUTS[name]
+    check_component(tdnn, Ordered(tdnn, inputs_for(tdnn, outputs), outputs).rows)
+
+
+def test_without_natural_gradient() -> None:
+    tdnn = component("0,1", use_natural_gradient="false", orthonormal_constraint=-1.0)
+    assert ", orthonormal-constraint=-1, time-offsets=0,1, linear-params-rms=" in tdnn.info()
+    assert tdnn.info().endswith(", use-natural-gradient=false")
+    outputs = OUTPUTS["every frame"]
+    check_component(tdnn, Ordered(tdnn, inputs_for(tdnn, outputs), outputs).rows)
+
+
+def test_dependencies_are_all_offsets_and_all_are_needed() -> None:
+    tdnn = component("2,-1,0")
+    check_dependencies(
+        tdnn,
+        OUTPUTS["images differ in x"],
+        lambda o: [(o[0], o[1] + d, o[2]) for d in (2, -1, 0)],
+        lambda o, wanted, available: all(i in available for i in wanted),
+    )
+
+
+def test_rows_are_blocks_of_times_when_subsampling() -> None:
+    tdnn = component("-1,0,1")
+    inputs, outputs = tdnn.reorder_indexes(grid(2, range(-1, 5)), grid(2, [0, 2]))
+    assert inputs[:, 1].tolist() == [-1, 0, -1, 0, 1, 2, 1, 2, 3, 4, 3, 4]
+    assert outputs[:, 1].tolist() == [0, 0, 2, 2]
+    indexes = tdnn.precompute_indexes(inputs, outputs, True)
+    assert indexes.row_stride == 2
+    assert indexes.row_offsets.tolist() == [0, 1, 4]
+
+
+def test_rows_that_cannot_be_ordered_name_the_component() -> None:
+    tdnn = component("-1,0,1")
+    with pytest.raises(RequestError, match=r"TdnnComponent with time-offsets .* cannot compute"):
+        tdnn.precompute_indexes(grid(2, range(3)), grid(2, range(3)), True)
+    with pytest.raises(RequestError, match=r"TdnnComponent cannot order its rows.*step 2"):
+        tdnn.reorder_indexes(grid(2, range(0, 9, 3)), grid(2, [0, 2]))
+    with pytest.raises(RequestError, match="no input has"):
+        tdnn.reorder_indexes(grid(1, range(-1, 3)), grid(2, [0, 1]))
+
+
+def test_the_old_spelling_of_alpha_is_read() -> None:
+    tdnn = component("0,1", alpha_in=2.0, alpha_out=2.0)
+    text = to_bytes(tdnn, False)
+    assert b"<AlphaInOut> 2 2 " in text
+    old = text.replace(b"<AlphaInOut> 2 2 ", b"<Alpha> 2 ")
+    assert to_bytes(from_bytes(old, False), False) == text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("input-dim=4 output-dim=5", "time-offsets"),
+        ("input-dim=0 output-dim=5 time-offsets=0", "input-dim must be positive"),
+        ("input-dim=4 output-dim=5 time-offsets=1,1", "different integers"),
+        ("input-dim=4 output-dim=5 time-offsets=a", "time-offsets"),
+        ("input-dim=4 output-dim=5 time-offsets=0 rank-in=0", "rank must be positive"),
+        ("input-dim=4 output-dim=5 time-offsets=0 max-change=-1", "max-change"),
+    ],
+)
+def test_bad_config(options: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(f"type=TdnnComponent {options}")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 0 1 2 ]", "3 time-offsets"),
+        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 1 1 ]", "repeated"),
+        (b"<BiasParams>  [", b"<BiasParams>  [ 1", "bias of dimension 6"),
+        (b"<LinearParams>", b"<Linear>", "<LinearParams>"),
+    ],
+)
+def test_bad_files(old: bytes, new: bytes, message: str) -> None:
+    text = to_bytes(component("0,1"), False)
+    assert old in text
+    with pytest.raises(DataError, match=message):
+        read_component(Reader(io.BytesIO(text.replace(old, new)), "test", False))
