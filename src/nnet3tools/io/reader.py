@@ -43,6 +43,10 @@ class Reader(InputBuffer):
     def expect_token(self, *tokens: str) -> None:
         """Consume these tokens, in this order."""
         for token in tokens:
+            word = token.encode() + b" "
+            if self._buffer.startswith(word, self._at):
+                self._at += len(word)
+                continue
             start = self.offset
             try:
                 found = self.read_token()
