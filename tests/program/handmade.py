@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from nnet3tools.nnet.config import parse_config_lines
@@ -74,7 +76,7 @@ class Program:
 
 
 def small_program(nnet: Nnet, zeroed: bool = True) -> Program:
-    """The program of one forward and backward pass over ROWS rows; needless zeroing can be left out."""
+    """One forward and backward pass over ROWS rows, with or without needless zeroing."""
     p = Program(nnet)
     sizes = {"input": 4, "affine": 3, "relu": 3, "norm": 3, "output": 2}
     for name, cols in sizes.items():
@@ -95,7 +97,7 @@ def small_program(nnet: Nnet, zeroed: bool = True) -> Program:
     p.add(ProvideOutput(p["output"], p.node("output")), NoOperationMarker())
     p.add(AcceptInput(p["doutput"], p.node("output")))
     chain = ["output", "norm", "relu", "affine", "input"]
-    for name, below in zip(chain[:-1], chain[1:], strict=True):
+    for name, below in pairwise(chain):
         component = names[name]
         needs_in, needs_out = name in ("affine", "output"), name in ("relu", "norm")
         p.add(

@@ -447,8 +447,8 @@ def test_goto_to_something_else():
 
 # -- all single mutations
 
-# What no static check can see: another component, or another matrix to read, of the same size; other
-# numbers; a command dropped where zeros stand in for its result (so this program has few), in
+# What no static check can see: another component, or another matrix to read, of the same size;
+# other numbers; a command dropped where zeros stand in for its result (so this program has few), in
 # particular an addition, which may also be done twice. What is written, and when, is seen.
 UNSEEN = re.compile(r"(component|input|in_value|out_value|out_deriv) ")
 
