@@ -178,6 +178,7 @@ def test_minibatches_of_different_structure():
     assert trainer._totals["output"].weight == 4 * (2 + 4 + 2 + 3 + 2)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")
 def test_infinite_change_is_not_applied(capsys):
     nnet, eg = network(), minibatch()
     for _, component in nnet.updatable_components():

@@ -9,11 +9,12 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, program
+from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.holders import MATRIX
-from nnet3tools.io.table import SequentialTableReader, TableWriter
+from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.example import NnetExample, for_each_example
 from nnet3tools.training.running import ExampleRunner
 
 USAGE = """Read input nnet training examples, and compute the output for each one.
@@ -43,13 +44,12 @@ def main(options: Options, args: list[str]) -> None:
     """Compute and write."""
     device = choose_device(options.use_gpu)
     runner = ExampleRunner(read_nnet(args[0]), like=device)
-    count = 0
-    with (
-        TableWriter(args[2], MATRIX) as writer,
-        SequentialTableReader(args[1], EXAMPLE) as examples,
-    ):
-        for key, example in examples:
+    with TableWriter(args[2], MATRIX) as writer:
+
+        def compute(key: str, example: NnetExample) -> None:
             output = tensor.to_host(runner.forward(example).get_output(options.output_name))
             writer.write(key, np.exp(output) if options.apply_exp else output)
-            count += 1
+
+        if (count := for_each_example(args[1], compute)) == 0:
+            raise DataError(f"{args[1]}: no examples")
     log.log(f"Processed {count} examples.")

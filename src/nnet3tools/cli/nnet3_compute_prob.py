@@ -49,6 +49,6 @@ def main(options: Options, args: list[str]) -> int:
     if options.collapse_model:
         collapse_model(nnet)
     prob = NnetComputeProb(options.prob, nnet)
-    if for_each_example(args[1], prob.compute) == 0:
+    if for_each_example(args[1], lambda key, example: prob.compute(example)) == 0:
         raise DataError(f"{args[1]}: no examples")
     return 0 if prob.print_total_stats() else 1

@@ -89,8 +89,9 @@ class _Changer:
                 return self._missing(f"No weight for example key {key}")
             example = scale_supervision(example, key, weight)
         if self._names is not None:
-            if (name := self._names.get(key)) is None:
+            if (found := self._names.get(key)) is None:
                 return self._missing(f"No new output-name for example key {key}")
+            name = found
         return example, name
 
     def _missing(self, message: str) -> tuple[None, str]:
@@ -114,7 +115,9 @@ def main(options: Options, args: list[str]) -> None:
             num_read += 1
             count = draw_count(options.keep_proportion)
             changed, name = changer.change(key, example)
-            for _ in range(count if changed is not None else 0):
+            for _ in range(count):
+                if changed is None:
+                    break
                 place = tensor.random.rand() if options.random else num_written
                 if (copied := selection.apply(changed, key)) is None:
                     continue

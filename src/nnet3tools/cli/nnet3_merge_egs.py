@@ -26,7 +26,7 @@ def main(options: ExampleMergingOptions, args: list[str]) -> None:
     options.rules()
     with TableWriter(args[1], EXAMPLE) as writer:
         merger = ExampleMerger(options, writer.write)
-        count = for_each_example(args[0], merger.accept)
+        count = for_each_example(args[0], lambda key, example: merger.accept(example))
         merger.finish()
         if merger.num_written == 0:
             raise DataError(

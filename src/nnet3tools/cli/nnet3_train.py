@@ -46,7 +46,7 @@ def main(options: Options, args: list[str]) -> int:
     trainer = NnetTrainer(options.trainer, nnet, device)
     with Progress("minibatches") as progress:
 
-        def train(example: NnetExample) -> None:
+        def train(key: str, example: NnetExample) -> None:
             trainer.train(example)
             progress.step()
 

@@ -118,8 +118,8 @@ EXAMPLE: Holder[NnetExample] = Holder(
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
 
 
-def for_each_example(rspecifier: str, work: Callable[[NnetExample], None]) -> int:
-    """Call `work` on all examples of a table; how many there were.
+def for_each_example(rspecifier: str, work: Callable[[str, NnetExample], None]) -> int:
+    """Call `work` on the keys and examples of a table; how many there were.
 
     DataErrors and RequestErrors of `work` get the table's and the example's name.
     """
@@ -127,7 +127,7 @@ def for_each_example(rspecifier: str, work: Callable[[NnetExample], None]) -> in
     with SequentialTableReader(rspecifier, EXAMPLE) as examples:
         for key, example in examples:
             try:
-                work(example)
+                work(key, example)
             except (DataError, RequestError) as error:
                 raise type(error)(f"{rspecifier}: example '{key}': {error}") from None
             count += 1

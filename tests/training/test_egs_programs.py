@@ -1,0 +1,281 @@
+"""The programs around examples and training, as a user runs them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training_helpers import example, minibatch, network
+
+from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
+from nnet3tools.io.posterior import Posterior
+from nnet3tools.io.table import SequentialTableReader, TableWriter
+from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.model_file import read_nnet, write_nnet
+from nnet3tools.training.example import EXAMPLE
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch, capfd) -> Run:
+    """run("nnet3-x", "--option", "arg", ..., status=0) -> what it logged."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(name: str, *args: str, status: int = 0) -> str:
+        module = importlib.import_module("nnet3tools.cli." + name.replace("-", "_"))
+        capfd.readouterr()
+        found = module.main(list(args))
+        log = capfd.readouterr().err
+        assert found == status, log
+        return log
+
+    return call
+
+
+def fails(run: Run, *args: str) -> str:
+    """The one error line of a program that must fail."""
+    log = run(*args, status=255)
+    errors = [line for line in log.splitlines() if line.startswith("ERROR")]
+    assert len(errors) == 1
+    assert "Traceback" not in log
+    return errors[0]
+
+
+def write_table(wspecifier, holder, items) -> None:
+    with TableWriter(wspecifier, holder) as writer:
+        for key, value in items:
+            writer.write(key, value)
+
+
+def read_examples(path: str) -> list:
+    return list(SequentialTableReader(f"ark:{path}", EXAMPLE))
+
+
+def keys(path: str) -> list[str]:
+    return [key for key, _ in read_examples(path)]
+
+
+def write_data(num_utterances: int = 4, dim: int = 3) -> None:
+    rng = np.random.default_rng(0)
+    feats, posts, targets = [], [], []
+    for i in range(num_utterances):
+        frames = 17 + i
+        feats.append((f"u{i}", rng.normal(size=(frames, dim)).astype(np.float32)))
+        pdfs = rng.integers(0, 5, frames)
+        posts.append((f"u{i}", Posterior.from_counts(np.ones(frames, int), pdfs, np.ones(frames))))
+        targets.append((f"u{i}", rng.normal(size=(frames, 5)).astype(np.float32)))
+    write_table("ark:feats.ark", GENERAL_MATRIX, feats)
+    write_table("ark:post.ark", POSTERIOR, posts)
+    write_table("ark:targets.ark", MATRIX, targets)
+
+
+def get_egs(run: Run, *options: str) -> str:
+    return run(
+        "nnet3-get-egs",
+        "--num-pdfs=5",
+        "--left-context=1",
+        "--right-context=1",
+        *options,
+        "ark:feats.ark",
+        "ark:post.ark",
+        "ark:a.egs",
+    )
+
+
+def test_from_features_to_a_trained_model(run):
+    write_data(20)
+    log = get_egs(run, "--num-frames=4")
+    assert "Split 20 utts, with total length 530 frames" in log
+    run("nnet3-shuffle-egs", "--srand=3", "ark:a.egs", "ark:b.egs")
+    assert sorted(keys("a.egs")) == sorted(keys("b.egs"))
+    assert keys("a.egs") != keys("b.egs")
+    run("nnet3-merge-egs", "--minibatch-size=16,1:15", "ark:b.egs", "ark:c.egs")
+    write_nnet(network(), "0.raw")
+    log = run("nnet3-train", "--use-gpu=no", "0.raw", "ark:c.egs", "1.raw")
+    assert "log-prob-per-frame=-" in log
+    assert "Wrote model to 1.raw" in log
+    before = run("nnet3-compute-prob", "0.raw", "ark:c.egs")
+    after = run("nnet3-compute-prob", "1.raw", "ark:c.egs")
+
+    def loglike(text: str) -> float:
+        return float(text.split("log-likelihood for 'output' is ")[1].split()[0])
+
+    assert loglike(after) > loglike(before)
+    run("nnet3-compute-from-egs", "--use-gpu=no", "--apply-exp=true", "1.raw", "ark:c.egs", "ark:p")
+    for (_, output), (_, eg) in zip(
+        SequentialTableReader("ark:p", MATRIX), read_examples("c.egs"), strict=True
+    ):
+        assert len(output) == len(eg.io[1].indexes)
+        np.testing.assert_allclose(output.sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_dense_targets(run):
+    write_data()
+    run(
+        "nnet3-get-egs-dense-targets",
+        "--num-targets=5",
+        "--num-frames=6",
+        "ark:feats.ark",
+        "ark:targets.ark",
+        "ark:d.egs",
+    )
+    assert all(eg.io[1].dim == 5 for _, eg in read_examples("d.egs"))
+
+
+def test_round_robin_and_random_copies(run):
+    write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(7)])
+    run("nnet3-copy-egs", "ark:a", "ark:b", "ark:c", "ark,t:d")
+    assert (keys("b"), keys("c"), keys("d")) == (["e0", "e3", "e6"], ["e1", "e4"], ["e2", "e5"])
+    run("nnet3-copy-egs", "--random=true", "--srand=5", "ark:a", "ark:b", "ark:c")
+    assert sorted(keys("b") + keys("c")) == keys("a")
+    run("nnet3-copy-egs", "--keep-proportion=2", "ark:a", "ark:b")
+    assert keys("b") == [key for key in keys("a") for _ in range(2)]
+
+
+def test_weights_and_outputs(run):
+    write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(3)])
+    Path("w").write_text("e0 0.5\ne2 2.0\n")
+    Path("o").write_text("e0 output-0\ne1 output-1\ne2 output-2\n")
+    log = run("nnet3-copy-egs", "--weights=ark:w", "--outputs=ark:o", "ark:a", "ark:b")
+    assert "No weight for example key e1" in log
+    assert "wrote 2, 1 examples had errors" in log
+    copied = read_examples("b")
+    assert [eg.io[1].name for _, eg in copied] == ["output-0", "output-2"]
+    assert [float(eg.io[1].features.values[0]) for _, eg in copied] == [0.5, 2.0]
+
+
+def test_subset(run):
+    write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(20)])
+    run("nnet3-subset-egs", "--n=5", "ark:a", "ark:b")
+    assert len(set(keys("b"))) == 5
+    run("nnet3-subset-egs", "--n=50", "--randomize-order=false", "ark:a", "ark:b")
+    assert keys("b") == keys("a")
+
+
+def test_copying_is_exact(run):
+    write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(3)])
+    run("nnet3-copy-egs", "ark:a", "ark:b")
+    assert Path("b").read_bytes() == Path("a").read_bytes()
+
+
+def test_training_twice_gives_the_same_bytes(run):
+    write_table("ark:c.egs", EXAMPLE, [(f"m{i}", minibatch(seed=i)) for i in range(3)])
+    write_nnet(network(), "0.raw")
+    for out in ("1.raw", "2.raw"):
+        run("nnet3-train", "--use-gpu=no", "--srand=4", "0.raw", "ark:c.egs", out)
+    assert Path("1.raw").read_bytes() == Path("2.raw").read_bytes()
+    assert (vectorize(read_nnet("1.raw")) != vectorize(read_nnet("0.raw"))).any()
+
+
+# -- what users get wrong: one line, no output
+
+
+def test_empty_tables(run):
+    Path("none").write_bytes(b"")
+    write_nnet(network(), "0.raw")
+    for words in (
+        ("nnet3-train", "0.raw", "ark:none", "out"),
+        ("nnet3-copy-egs", "ark:none", "ark:out"),
+        ("nnet3-shuffle-egs", "ark:none", "ark:out"),
+        ("nnet3-merge-egs", "ark:none", "ark:out"),
+        ("nnet3-subset-egs", "ark:none", "ark:out"),
+        ("nnet3-get-egs", "--num-pdfs=5", "ark:none", "ark:none", "ark:out"),
+        ("nnet3-get-egs-dense-targets", "ark:none", "ark:none", "ark:out"),
+        ("nnet3-compute-from-egs", "--use-gpu=no", "0.raw", "ark:none", "ark:out"),
+        ("nnet3-compute-prob", "0.raw", "ark:none"),
+    ):
+        assert "ark:none" in fails(run, *words), words
+        assert not Path("out").exists(), words
+
+
+def test_truncated_examples(run):
+    write_table("ark:a", EXAMPLE, [(f"e{i}", minibatch(seed=i)) for i in range(2)])
+    Path("a").write_bytes(Path("a").read_bytes()[:-40])
+    write_nnet(network(), "0.raw")
+    for words in (
+        ("nnet3-train", "--use-gpu=no", "0.raw", "ark:a", "out"),
+        ("nnet3-copy-egs", "ark:a", "ark:out"),
+        ("nnet3-shuffle-egs", "ark:a", "ark:out"),
+        ("nnet3-merge-egs", "--minibatch-size=1", "ark:a", "ark:out"),
+        ("nnet3-subset-egs", "ark:a", "ark:out"),
+    ):
+        line = fails(run, *words)
+        assert "e1" in line, words
+        assert not Path("out").exists(), words
+
+
+def test_examples_that_do_not_fit_the_model(run):
+    write_nnet(network(), "0.raw")
+    write_table("ark:a", EXAMPLE, [("good", minibatch()), ("bad", example(dim=4))])
+    line = fails(run, "nnet3-train", "--use-gpu=no", "0.raw", "ark:a", "out")
+    assert "ark:a: example 'bad'" in line
+    assert "dimension 4: the network expects 3" in line
+    assert not Path("out").exists()
+
+
+def test_too_little_context(run):
+    write_nnet(network(), "0.raw")
+    write_table("ark:a", EXAMPLE, [("short", example(context=0))])
+    line = fails(run, "nnet3-train", "--use-gpu=no", "0.raw", "ark:a", "out")
+    assert "example 'short'" in line
+    assert "output" in line
+
+
+def test_features_with_nan(run):
+    write_data()
+    items = list(SequentialTableReader("ark:feats.ark", GENERAL_MATRIX))
+    items[2][1][4, 1] = np.nan
+    write_table("ark:feats.ark", GENERAL_MATRIX, items)
+    line = fails(run, "nnet3-get-egs", "--num-pdfs=5", "ark:feats.ark", "ark:post.ark", "ark:out")
+    assert "utterance 'u2' hold nan in row 4, column 1" in line
+    assert not Path("out").exists()
+
+
+def test_posteriors_with_too_many_pdfs(run):
+    write_data()
+    line = fails(run, "nnet3-get-egs", "--num-pdfs=2", "ark:feats.ark", "ark:post.ark", "ark:out")
+    assert "(--num-pdfs=2)" in line
+    assert not Path("out").exists()
+
+
+def test_missing_posteriors_and_wrong_lengths_are_counted(run):
+    write_data()
+    posts = list(SequentialTableReader("ark:post.ark", POSTERIOR))
+    short = Posterior.from_counts([1] * 9, [0] * 9, [1] * 9)
+    write_table("ark:post.ark", POSTERIOR, [posts[0], ("u1", short), posts[3]])
+    log = get_egs(run)
+    assert "No pdf-level posterior for key u2" in log
+    assert "expected length for utterance u1: expected length = 18, got 9" in log
+    assert "2 utterances had errors" in log
+    assert {key.split("-")[0] for key in keys("a.egs")} == {"u0", "u3"}
+
+
+def test_options_that_make_no_sense(run):
+    for words in (
+        ("nnet3-get-egs", "ark:a", "ark:b", "ark:out"),
+        ("nnet3-get-egs", "--num-pdfs=5", "--num-frames=x", "ark:a", "ark:b", "ark:out"),
+        ("nnet3-merge-egs", "--minibatch-size=x", "ark:a", "ark:out"),
+        ("nnet3-copy-egs", "--frame=middle", "ark:a", "ark:out"),
+        ("nnet3-subset-egs", "--n=0", "ark:a", "ark:out"),
+        ("nnet3-shuffle-egs", "--buffer-size=-1", "ark:a", "ark:out"),
+    ):
+        write_table("ark:a", EXAMPLE, [("e", example())])
+        assert "--" in fails(run, *words), words
+        assert not Path("out").exists(), words
+
+
+def test_gpu_is_asked_for_in_vain(run, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    write_nnet(network(), "0.raw")
+    assert "--use-gpu=yes" in fails(run, "nnet3-train", "--use-gpu=yes", "0.raw", "ark:a", "out")
+
+
+def test_text_models(run):
+    write_table("ark:c.egs", EXAMPLE, [("m", minibatch())])
+    write_nnet(network(), "0.txt", binary=False)
+    run("nnet3-train", "--use-gpu=no", "--binary=false", "0.txt", "ark:c.egs", "1.txt")
+    assert Path("1.txt").read_text().startswith("<Nnet3>")
