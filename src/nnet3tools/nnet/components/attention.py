@@ -232,15 +232,14 @@ class RestrictedAttentionComponent(Component):
     # -- statistics
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Sum the attention weights and their entropy by head, for every minibatch.
-
-        Kaldi skips a random third of the minibatches to save time; the averages are the same.
-        """
+        """Sum the attention weights and their entropy by head, for two in three minibatches."""
         c: Array = memo
         shape = (self.options.num_heads, self.options.context_dim)
         if self.entropy_stats.shape != shape[:1]:
             self.entropy_stats, self.posterior_stats = np.zeros(shape[0]), np.zeros(shape)
             self.stats_count = 0.0
+        if tensor.random.rand_int(0, 2) == 0:
+            return
         sums = tensor.empty((2, c.shape[1]), like=c, dtype=np.float64)
         _sum_rows(sums[0], c)
         _entropy_of_rows(sums[1], c)

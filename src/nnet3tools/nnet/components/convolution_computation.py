@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.common import read_field, require, write_field
 from nnet3tools.nnet.components.convolution_model import ConvolutionModel
@@ -190,6 +191,7 @@ def compile_convolution(
     Raises RequestError if the rows cannot be brought into that order.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
+    _draw_spot_checks(grid)
     _pad_times(model, grid)
     _append_frames(grid)
     ratio = grid.reorder_t_in
@@ -209,6 +211,15 @@ def compile_convolution(
     if (problem := computation.problem()) is not None:
         raise _cannot(grid, problem)
     return computation, *indexes_on_grid(_NAME, grid, input_indexes, output_indexes)
+
+
+def _draw_spot_checks(grid: TimeGrid) -> None:
+    """Draw what Kaldi draws here: the output times that it spot-checks, four times over.
+
+    Later decisions (which minibatches store statistics) come from the same stream.
+    """
+    for _ in range(4 * min(5, grid.num_t_out)):
+        tensor.random.rand_int(0, grid.num_t_out - 1)
 
 
 def _cannot(grid: TimeGrid, reason: str) -> RequestError:

@@ -356,6 +356,8 @@ class TdnnComponent(UpdatableComponent):
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TdnnIndexes:
         """First input row of each time offset; the rows must be as `reorder_indexes` left them."""
+        # Kaldi draws here whether to check the rows; later decisions come from the same stream.
+        tensor.random.rand_int(0, 10)
         grid = self._grid(input_indexes, output_indexes)
         ahead = grid.start_t_out + np.array(self.time_offsets, np.int64) - grid.start_t_in
         steps, remainder = np.divmod(ahead, grid.t_step_in)
