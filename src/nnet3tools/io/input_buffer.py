@@ -48,10 +48,11 @@ class InputBuffer:
 
     def error(self, message: str, offset: int | None = None) -> DataError:
         """An error to raise: stream, key, byte offset, and the message."""
-        key = f" key '{self.key}':" if self.key else ""
-        return DataError(
-            f"{self.name}:{key} byte {self.offset if offset is None else offset}: {message}"
-        )
+        word = self.key if len(self.key) <= 60 else self.key[:57] + "..."
+        key = f" key '{word}':" if word else ""
+        at = self.offset if offset is None else offset
+        text = f"{self.name}:{key} byte {at}: {message}"
+        return DataError(text if text.isprintable() else repr(text)[1:-1])
 
     def seek(self, offset: int) -> None:
         """Go to a byte offset of a seekable file."""

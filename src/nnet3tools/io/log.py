@@ -94,4 +94,4 @@ def _who() -> str:
 
 
 def _one_line(message: str) -> str:
-    return " ".join(message.split("\n"))
+    return " ".join(message.splitlines())

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.sparse import SparseMatrix
-from nnet3tools.io.text import format_float, parse_lines
+from nnet3tools.io.text import cast, format_float, parse_lines
 from nnet3tools.io.writer import Writer
 
 __all__ = ["Posterior", "read_posterior", "write_posterior"]
@@ -30,7 +30,7 @@ class Posterior:
         """Of the number of entries of each frame and, frame after frame, the entries."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         ids = np.ascontiguousarray(pdfs, np.int32)
-        return cls(offsets, ids, np.ascontiguousarray(weights, np.float32))
+        return cls(offsets, ids, np.ascontiguousarray(cast(weights, np.float32)))
 
     @property
     def num_frames(self) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.io.compressed import read_compressed
 from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer, shorten
-from nnet3tools.io.text import parse_numbers, parse_rows
+from nnet3tools.io.text import cast, parse_numbers, parse_rows
 
 __all__ = ["Reader"]
 
@@ -111,7 +111,7 @@ class Reader(InputBuffer):
 
     def read_float(self) -> float:
         """A number with float32 precision; in binary it may be stored as float or double."""
-        return float(np.float32(self.read_double()))
+        return float(cast(self.read_double(), np.float32))
 
     def read_double(self) -> float:
         """A number with the precision it is stored in."""
@@ -158,7 +158,7 @@ class Reader(InputBuffer):
         size = self.read_int32()
         if size < 0:
             raise self.error(f"expected a vector, found one of {size} elements")
-        return self.read_array(size, stored, f"a vector of {size}").astype(dtype, copy=False)
+        return cast(self.read_array(size, stored, f"a vector of {size}"), dtype)
 
     def read_matrix(self, dtype: DTypeLike = np.float32) -> NDArray:
         """A full or compressed matrix as a dense one, C-contiguous, shape (rows, columns)."""
@@ -175,7 +175,7 @@ class Reader(InputBuffer):
         if rows < 0 or cols < 0:
             raise self.error(f"expected a matrix, found one of {rows} x {cols}")
         flat = self.read_array(rows * cols, stored, f"a matrix of {rows} x {cols}")
-        return flat.reshape(rows, cols).astype(dtype, copy=False)
+        return cast(flat.reshape(rows, cols), dtype)
 
     def _open_bracket(self, what: str) -> bytes:
         """The inside of a text vector or matrix; its newline is consumed with it, as in Kaldi."""

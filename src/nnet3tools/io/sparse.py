@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.text import format_float, parse_lines
+from nnet3tools.io.text import cast, format_float, parse_lines
 
 if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
@@ -51,7 +51,7 @@ class SparseMatrix:
         """Of the number of elements in each row and, row after row, their columns and values."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         columns = np.ascontiguousarray(indices, np.int32)
-        return cls(offsets, columns, np.ascontiguousarray(values, np.float32), num_cols)
+        return cls(offsets, columns, np.ascontiguousarray(cast(values, np.float32)), num_cols)
 
     @classmethod
     def from_dense(cls, matrix: NDArray) -> SparseMatrix:
@@ -184,12 +184,14 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
     lengths = np.array(list(map(len, rows)))
     at = np.cumsum(lengths) - lengths
     counts = _ints_at(raw, at + 9)
+    if (counts < 0).any():
+        raise reader.error("a row of a sparse matrix has a negative number of elements")
     size = 14 if any(row[_ROW_HEAD + 5 : _ROW_HEAD + 6] == b"\x08" for row in rows[:50]) else 10
     expected = _ROW_HEAD + size * counts.astype(np.int64)
     if lengths[-1] > expected[-1]:  # it ran on into what follows the matrix
         lengths[-1] = expected[-1]
     elif lengths[-1] < expected[-1]:  # its rest is not here yet
-        if (counts[-1] < 0) or len(piece) > len(joined) + 14:
+        if len(piece) > len(joined) + 14:
             raise reader.error("expected the elements of a row of a sparse matrix")
         lengths, at, counts = lengths[:-1], at[:-1], counts[:-1]
     if not len(lengths):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "format_float",
@@ -15,6 +15,12 @@ __all__ = [
 ]
 
 _ROWS_AT_ONCE = 1024
+
+
+def cast(values: ArrayLike, dtype: DTypeLike) -> NDArray:
+    """As this type; doubles too big for float32 become infinite, quietly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(values).astype(dtype, copy=False)
 
 
 def format_float(value: float) -> str:
@@ -54,7 +60,7 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
     """The white-space separated numbers of `body`; ValueError names the first that is none."""
     words = body.split()
     if np.dtype(dtype).kind == "f":
-        return np.array(words, dtype) if words else np.empty(0, dtype)
+        return cast(np.array(words, np.float64) if words else [], dtype)
     values = np.array(list(map(int, words)), np.int64)
     info = np.iinfo(np.dtype(dtype))
     if values.size and (values.min() < info.min or values.max() > info.max):
