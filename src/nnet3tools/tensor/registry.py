@@ -117,6 +117,9 @@ class Operator(Generic[P, R]):
         for key in (element_type, "*"):
             if (found := table.get((self.name, device, key))) is not None:
                 return cast(Callable[..., Any], found)
+        if table is _table:
+            binder = self._find(first, cast(Any, _binders))
+            return lambda *args, **kwargs: binder(*args, **kwargs)()
         raise UnsupportedOperator(self.name, element_type, device)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
@@ -124,12 +127,11 @@ class Operator(Generic[P, R]):
 
         Operands are captured: arrays by reference, numbers and index arrays by value.
         """
-        found = self._find(args[0], _table)
         try:
             binder = self._find(args[0], _binders)
         except UnsupportedOperator:
-            return functools.partial(found, *args, **kwargs)
-        return binder(*args, **kwargs)
+            return functools.partial(self._find(args[0], _table), *args, **kwargs)
+        return cast(Callable[[], R], binder(*args, **kwargs))
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"
@@ -155,7 +157,8 @@ def implements(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register an implementation of an operator for a device and some element types.
 
-    With `binder`, the function does not run the operator but returns a callable that will.
+    With `binder`, the function does not run the operator but returns a callable that will. One of the
+    two forms is enough.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
@@ -170,9 +173,10 @@ def implements(
 def gaps(device: str) -> list[tuple[str, str]]:
     """Declared operators without an implementation on a device: (name, element type), sorted."""
     load_device(device)
+    tables: list[dict] = [_table, _binders]
     return sorted(
         (name, t)
         for name, op in OPERATORS.items()
         for t in op.types
-        if (name, device, t) not in _table and (name, device, "*") not in _table
+        if not any((name, device, key) in table for key in (t, "*") for table in tables)
     )

@@ -1,104 +1,254 @@
-"""Row and column operations on NumPy."""
+"""Row and column operations on NumPy.
+
+Programs move rows in regular patterns (a shift by a few frames in every sequence), so that index
+arrays are analysed when an operator is bound: two nested arithmetic progressions become one copy
+between strided views, without indexes. Anything else is gathered by blocks of rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
 
-Indexes = np.ndarray
+Run = Callable[[], None]
+
+_BLOCK = 1 << 15
+_add_scaled = element("_1 += _2 * _3")
 
 
-@implements("copy_rows", "numpy")
-def copy_rows(out: np.ndarray, src: np.ndarray, indexes: Indexes) -> None:
-    """One gather."""
-    missing = indexes < 0
-    if not len(src) or missing.all():
-        out.fill(0.0)
-        return
-    out[...] = src[indexes]
-    out[missing] = 0.0
+def _block_length(rows: np.ndarray) -> int:
+    """Length of the arithmetic progression at the start."""
+    steps = np.diff(rows)
+    breaks = np.flatnonzero(steps != steps[:1])
+    return int(breaks[0]) + 1 if len(breaks) else len(rows)
 
 
-@implements("add_rows", "numpy")
-def add_rows(out: np.ndarray, src: np.ndarray, indexes: Indexes, alpha: float = 1.0) -> None:
-    """One gather and an addition."""
-    rows = np.flatnonzero(indexes >= 0)
-    out[rows] += out.dtype.type(alpha) * src[indexes[rows]]
+def _pattern(rows: np.ndarray, length: int) -> tuple[int, int] | None:
+    """(step between blocks, step within) if rows are blocks of `length` in regular steps."""
+    blocks = rows.reshape(-1, length)
+    outer = int(blocks[1, 0] - blocks[0, 0]) if len(blocks) > 1 else 0
+    inner = int(blocks[0, 1] - blocks[0, 0]) if length > 1 else 0
+    starts = blocks[0, 0] + outer * np.arange(len(blocks))
+    regular = starts[:, None] + inner * np.arange(length)
+    return (outer, inner) if np.array_equal(regular, blocks) else None
 
 
-@implements("copy_rows_multi", "numpy")
-def copy_rows_multi(
-    out: np.ndarray, sources: Sequence[np.ndarray], source_index: Indexes, row_index: Indexes
+def _view(
+    array: np.ndarray, first: int, steps: tuple[int, int], shape: tuple[int, int]
+) -> np.ndarray:
+    down = array.strides[0]
+    strides = (steps[0] * down, steps[1] * down, *array.strides[1:])
+    return as_strided(array[first:], (*shape, *array.shape[1:]), strides)
+
+
+def _regular_views(
+    out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Views of the two with equal shapes such that one assignment moves all rows, if there are any."""
+    length = min(_block_length(out_rows), _block_length(src_rows))
+    if len(out_rows) % length:
+        return None
+    to, of = _pattern(out_rows, length), _pattern(src_rows, length)
+    if to is None or of is None:
+        return None
+    shape = (len(out_rows) // length, length)
+    return (
+        _view(out, int(out_rows[0]), to, shape),
+        _view(src, int(src_rows[0]), of, shape),
+    )
+
+
+def _check_rows(array: np.ndarray, rows: np.ndarray, what: str) -> None:
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(array)):
+        raise ProgramError(
+            f"{what}: row {rows.min() if rows.min() < 0 else rows.max()} of a matrix with "
+            f"{len(array)} rows"
+        )
+
+
+def _transfer(
+    out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray,
+    alpha: float | None,
+) -> list[Run]:  # fmt: skip
+    """out[out_rows] = src[src_rows], or += alpha * src[src_rows] unless alpha is None."""
+    _check_rows(out, out_rows, "output of a row operation")
+    _check_rows(src, src_rows, "input of a row operation")
+    if not len(out_rows) or not out[0].size:
+        return []
+    views = _regular_views(out, out_rows, src, src_rows)
+    if views is not None:
+        to, of = views
+        if alpha is None:
+            return [functools.partial(np.copyto, to, of, casting="unsafe")]
+        if alpha == 1.0:
+            return [functools.partial(np.add, to, of, to, casting="unsafe")]
+        return [_add_scaled.bind(to, of, float(alpha))]
+    block: Callable[..., None] = _copy_block if alpha is None else _add_block
+    if alpha is not None and len(np.unique(out_rows)) < len(out_rows):
+        block = _add_repeated
+    size = max(1, _BLOCK // out[0].size)
+    parts = [slice(at, at + size) for at in range(0, len(out_rows), size)]
+    return [
+        functools.partial(block, out, _as_slice(out_rows[p]), src, src_rows[p], alpha)
+        for p in parts
+    ]
+
+
+def _as_slice(rows: np.ndarray) -> np.ndarray | slice:
+    """Consecutive rows as a slice, other rows as they are."""
+    first, last = int(rows[0]), int(rows[-1])
+    consecutive = last - first == len(rows) - 1 and bool((np.diff(rows) == 1).all())
+    return slice(first, last + 1) if consecutive else rows
+
+
+def _copy_block(
+    out: np.ndarray, to: np.ndarray | slice, src: np.ndarray, of: np.ndarray, alpha: None
 ) -> None:
+    whole = isinstance(to, slice) and src.flags.c_contiguous and out.flags.c_contiguous
+    if whole and out.dtype == src.dtype:
+        # "clip" spares take a buffer; the indexes were checked when this was bound
+        np.take(src, of, 0, out[to], "clip")
+    else:
+        out[to] = src[of]
+
+
+def _add_block(
+    out: np.ndarray, to: np.ndarray | slice, src: np.ndarray, of: np.ndarray, alpha: float
+) -> None:
+    block = src[of]
+    if alpha != 1.0:
+        np.multiply(block, block.dtype.type(alpha), out=block)
+    out[to] += block
+
+
+def _add_repeated(
+    out: np.ndarray, to: np.ndarray, src: np.ndarray, of: np.ndarray, alpha: float
+) -> None:
+    np.add.at(out, to, src.dtype.type(alpha) * src[of])
+
+
+def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
+    if len(rows) == len(out):
+        return [functools.partial(out.fill, 0.0)]
+    return [functools.partial(out.__setitem__, rows, 0.0)] if len(rows) else []
+
+
+def _run_all(steps: Sequence[Run]) -> Run:
+    if len(steps) == 1:
+        return steps[0]
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def _host(indexes: object) -> np.ndarray:
+    return np.asarray(indexes, dtype=np.intp)
+
+
+@implements("copy_rows", "numpy", binder=True)
+def bind_copy_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
+    """Gather."""
+    source = np.where(_host(indexes) >= 0, 0, -1)
+    return bind_copy_rows_multi(out, [src], source, indexes)
+
+
+@implements("add_rows", "numpy", binder=True)
+def bind_add_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
+    """Gather and add."""
+    source = np.where(_host(indexes) >= 0, 0, -1)
+    return bind_add_rows_multi(out, [src], source, indexes, alpha)
+
+
+def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """(part, positions where it is asked for) for each part, without -1."""
+    order = np.argsort(part_index, kind="stable")
+    parts, starts = np.unique(part_index[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    return [(int(p), g) for p, g in zip(parts, groups, strict=False) if p >= 0]
+
+
+@implements("copy_rows_multi", "numpy", binder=True)
+def bind_copy_rows_multi(
+    out: np.ndarray, sources: Sequence[np.ndarray], source_index: np.ndarray, row_index: np.ndarray
+) -> Run:
     """One gather a source."""
-    out[source_index < 0] = 0.0
-    for source in np.unique(source_index[source_index >= 0]):
-        rows = np.flatnonzero(source_index == source)
-        out[rows] = sources[source][row_index[rows]]
+    which, rows = _host(source_index), _host(row_index)
+    _check_length(out, which)
+    steps = _set_zero(out, np.flatnonzero(which < 0))
+    for source, at in _by_part(which):
+        steps += _transfer(out, at, sources[source], rows[at], None)
+    return _run_all(steps)
 
 
-@implements("add_rows_multi", "numpy")
-def add_rows_multi(
+@implements("add_rows_multi", "numpy", binder=True)
+def bind_add_rows_multi(
     out: np.ndarray,
     sources: Sequence[np.ndarray],
-    source_index: Indexes,
-    row_index: Indexes,
+    source_index: np.ndarray,
+    row_index: np.ndarray,
     alpha: float = 1.0,
-) -> None:
+) -> Run:
     """One gather and addition a source."""
-    for source in np.unique(source_index[source_index >= 0]):
-        rows = np.flatnonzero(source_index == source)
-        out[rows] += out.dtype.type(alpha) * sources[source][row_index[rows]]
+    which, rows = _host(source_index), _host(row_index)
+    _check_length(out, which)
+    steps: list[Run] = []
+    for source, at in _by_part(which):
+        steps += _transfer(out, at, sources[source], rows[at], alpha)
+    return _run_all(steps)
 
 
-@implements("copy_to_rows_multi", "numpy")
-def copy_to_rows_multi(
-    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: Indexes, row_index: Indexes
-) -> None:
+@implements("copy_to_rows_multi", "numpy", binder=True)
+def bind_copy_to_rows_multi(
+    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
+) -> Run:
     """One scatter a destination."""
-    for dest in np.unique(dest_index[dest_index >= 0]):
-        rows = np.flatnonzero(dest_index == dest)
-        dests[dest][row_index[rows]] = src[rows]
+    which, rows = _host(dest_index), _host(row_index)
+    _check_length(src, which)
+    steps: list[Run] = []
+    for dest, at in _by_part(which):
+        steps += _transfer(dests[dest], rows[at], src, at, None)
+    return _run_all(steps)
 
 
-@implements("add_to_rows_multi", "numpy")
-def add_to_rows_multi(
+@implements("add_to_rows_multi", "numpy", binder=True)
+def bind_add_to_rows_multi(
     src: np.ndarray,
     dests: Sequence[np.ndarray],
-    dest_index: Indexes,
-    row_index: Indexes,
+    dest_index: np.ndarray,
+    row_index: np.ndarray,
     alpha: float = 1.0,
-) -> None:
-    """One scatter-add a destination."""
-    for dest in np.unique(dest_index[dest_index >= 0]):
-        rows = np.flatnonzero(dest_index == dest)
-        np.add.at(dests[dest], row_index[rows], src.dtype.type(alpha) * src[rows])
+) -> Run:
+    """One scatter and addition a destination."""
+    which, rows = _host(dest_index), _host(row_index)
+    _check_length(src, which)
+    steps: list[Run] = []
+    for dest, at in _by_part(which):
+        steps += _transfer(dests[dest], rows[at], src, at, alpha)
+    return _run_all(steps)
 
 
-@implements("add_row_ranges", "numpy")
-def add_row_ranges(out: np.ndarray, src: np.ndarray, ranges: Indexes, alpha: float = 1.0) -> None:
-    """One gather for the k-th rows of all ranges."""
-    begin, length = ranges[:, 0], ranges[:, 1] - ranges[:, 0]
-    for k in range(int(length.max(initial=0))):
-        rows = np.flatnonzero(length > k)
-        out[rows] += out.dtype.type(alpha) * src[begin[rows] + k]
+def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
+    if len(array) != len(indexes):
+        raise ProgramError(f"a matrix of {len(array)} rows was given {len(indexes)} indexes")
 
 
-@implements("copy_cols", "numpy")
-def copy_cols(out: np.ndarray, src: np.ndarray, indexes: Indexes) -> None:
-    """One gather of columns."""
-    if not src.shape[1]:
-        out.fill(0.0)
-        return
-    out[...] = src[:, indexes]
-    out[:, indexes < 0] = 0.0
+@implements("copy_cols", "numpy", binder=True)
+def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
+    """Rows of the transposes."""
+    return bind_copy_rows(out.T, src.T, indexes)
 
 
-@implements("add_cols", "numpy")
-def add_cols(out: np.ndarray, src: np.ndarray, indexes: Indexes, alpha: float = 1.0) -> None:
-    """One gather of columns and an addition."""
-    columns = np.flatnonzero(indexes >= 0)
-    out[:, columns] += out.dtype.type(alpha) * src[:, indexes[columns]]
+@implements("add_cols", "numpy", binder=True)
+def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
+    """Rows of the transposes."""
+    return bind_add_rows(out.T, src.T, indexes, alpha)
