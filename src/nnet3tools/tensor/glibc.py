@@ -37,3 +37,11 @@ class GlibcRand:
     def rand(self) -> int:
         """The next number in [0, RAND_MAX]."""
         return self._step() >> 1
+
+    def state(self) -> tuple[int, ...]:
+        """All that the next numbers depend on, for `set_state`."""
+        return (self._at, *self._state)
+
+    def set_state(self, state: tuple[int, ...]) -> None:
+        """Go back to what `state` gave."""
+        self._at, self._state = state[0], list(state[1:])

@@ -1,7 +1,6 @@
-"""The global random generator: single decisions by glibc's rand() as in Kaldi, arrays by Philox.
+"""The global random generator, Kaldi's: glibc's rand() and what kaldi-math.cc makes of it.
 
-`rand_int` and `with_prob` follow kaldi-math.cc, so that shuffles and samples repeat Kaldi's for an
-equal --srand. `uniform` and `normal` fill arrays; they draw from their own stream of the same seed.
+For an equal --srand, shuffles, samples and (on the CPU) initial parameters repeat Kaldi's.
 """
 
 from __future__ import annotations
@@ -18,26 +17,22 @@ from nnet3tools.tensor.registry import operator
 __all__ = ["get_state", "normal", "rand", "rand_int", "seed", "set_state", "uniform", "with_prob"]
 
 _glibc = GlibcRand(1)
-_seed, _drawn = 1, 0
-"""Philox's key is the seed; its counter's high word is how many arrays were drawn since."""
 
 
 def seed(value: int) -> None:
     """Start again, like C's srand(value)."""
-    global _glibc, _seed, _drawn
-    _glibc, _seed, _drawn = GlibcRand(value), value, 0
+    global _glibc
+    _glibc = GlibcRand(value)
 
 
 def get_state() -> tuple[Any, ...]:
     """The whole state, for `set_state`."""
-    return tuple(_glibc._state), _glibc._at, _seed, _drawn
+    return _glibc.state()
 
 
 def set_state(state: tuple[Any, ...]) -> None:
     """Go back to a state that `get_state` gave."""
-    global _seed, _drawn
-    words, _glibc._at, _seed, _drawn = state
-    _glibc._state = list(words)
+    _glibc.set_state(state)
 
 
 def rand() -> int:
@@ -64,20 +59,13 @@ def with_prob(probability: float) -> bool:
     return bool(np.float32(_glibc.rand()) < np.float32(RAND_MAX + 1.0) * p)
 
 
-def philox_key() -> tuple[int, int]:
-    """(seed, number of this array) for a backend's counter-based generator; advances the stream."""
-    global _drawn
-    _drawn += 1
-    return _seed, _drawn
-
-
 @operator()
 def uniform(out: Array) -> None:
-    """Fill with numbers uniform in (0, 1)."""
-    out[...] = np.random.default_rng(philox_key()).uniform(size=out.shape)
+    """Fill with numbers uniform in (0, 1], row by row; one `rand` starts the array's own stream."""
+    out[...] = np.random.default_rng(rand()).uniform(size=out.shape)
 
 
 @operator()
 def normal(out: Array) -> None:
-    """Fill with standard normal numbers."""
-    out[...] = np.random.default_rng(philox_key()).normal(size=out.shape)
+    """Fill with standard normal numbers; one `rand` starts the array's own stream."""
+    out[...] = np.random.default_rng(rand()).normal(size=out.shape)

@@ -10,6 +10,7 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     normalize,
     patches,
     products,
+    random,
     ranges,
     rows,
     softmax,

@@ -1,11 +1,10 @@
-"""Copies, fills, inner product and random numbers on NumPy."""
+"""Copies, fills, sums and the inner product on NumPy."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.random import philox_key
 from nnet3tools.tensor.registry import implements
 
 _BLOCK = 1 << 15
@@ -65,24 +64,3 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
         part = flat_a[start : start + rows], flat_b[start : start + rows]
         total += float(np.vdot(*part))
     return total
-
-
-@implements("uniform", "numpy")
-def uniform(out: np.ndarray) -> None:
-    """Philox, keyed by seed and number of the draw; 0 never occurs, so that log is safe."""
-    generator = np.random.Generator(np.random.Philox(key=philox_key()))
-    dtype = np.float64 if out.dtype == np.float64 else np.float32
-    np.subtract(1.0, generator.random(out.shape, dtype=dtype), out=out, casting="unsafe")
-    if dtype is np.float32:
-        np.minimum(out, np.float32(1.0 - 2.0**-24), out=out)
-
-
-@implements("normal", "numpy")
-def normal(out: np.ndarray) -> None:
-    """Philox, keyed by seed and number of the draw."""
-    generator = np.random.Generator(np.random.Philox(key=philox_key()))
-    dtype = np.float64 if out.dtype == np.float64 else np.float32
-    if out.flags.c_contiguous and out.dtype == dtype:
-        generator.standard_normal(out=out, dtype=dtype)
-    else:
-        out[...] = generator.standard_normal(out.shape, dtype=dtype)

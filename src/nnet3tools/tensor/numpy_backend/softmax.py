@@ -1,40 +1,75 @@
-"""Softmax and its kin on NumPy."""
+"""Softmax and its kin on NumPy, block of rows by block of rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from nnet3tools.tensor.numpy_backend.row_blocks import bind_rows, block_register
 from nnet3tools.tensor.registry import implements
 
 
-@implements("softmax", "numpy")
-def softmax(out: np.ndarray, x: np.ndarray) -> None:
-    """Shifted by the row's maximum."""
-    np.subtract(x, x.max(axis=-1, keepdims=True, initial=-np.inf), out=out)
-    np.exp(out, out=out)
-    np.divide(out, out.sum(axis=-1, keepdims=True), out=out)
+def _softmax(group: int, out: np.ndarray, x: np.ndarray) -> None:
+    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out)
+    np.exp(out, out)
+    total = np.add.reduce(out, axis=1, keepdims=True)
+    np.multiply(out, np.reciprocal(total, total), out)
 
 
-@implements("log_softmax", "numpy")
-def log_softmax(out: np.ndarray, x: np.ndarray) -> None:
-    """Shifted by the row's maximum."""
-    np.subtract(x, x.max(axis=-1, keepdims=True, initial=-np.inf), out=out)
-    total = np.exp(out).sum(axis=-1, keepdims=True)
-    np.subtract(out, np.log(total), out=out)
+def _log_softmax(group: int, out: np.ndarray, x: np.ndarray) -> None:
+    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out)
+    powers = block_register(group, 0, out)
+    np.exp(out, powers)
+    total = np.add.reduce(powers, axis=1, keepdims=True)
+    np.subtract(out, np.log(total, total), out)
 
 
-@implements("softmax_backprop", "numpy")
-def softmax_backprop(in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray) -> None:
-    """y * (e - sum(y * e))."""
-    total = np.vecdot(out_value, out_deriv)[..., None]
-    np.subtract(out_deriv, total, out=in_deriv)
-    np.multiply(in_deriv, out_value, out=in_deriv)
-
-
-@implements("log_softmax_backprop", "numpy")
-def log_softmax_backprop(
-    in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
+def _softmax_backprop(
+    group: int, in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
 ) -> None:
-    """e - exp(y) * sum(e)."""
-    total = out_deriv.sum(axis=-1, keepdims=True)
-    np.subtract(out_deriv, np.exp(out_value) * total, out=in_deriv)
+    product = block_register(group, 0, in_deriv)
+    np.multiply(out_value, out_deriv, product)
+    total = np.add.reduce(product, axis=1, keepdims=True)
+    # y e - y sum(y e): in_deriv may be either operand, so that nothing is read after it is written
+    scaled = block_register(group, 1, in_deriv)
+    np.multiply(out_value, total, scaled)
+    np.subtract(product, scaled, in_deriv)
+
+
+def _log_softmax_backprop(
+    group: int, in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
+) -> None:
+    total = np.add.reduce(out_deriv, axis=1, keepdims=True)
+    powers = block_register(group, 0, in_deriv)
+    np.exp(out_value, powers)
+    np.multiply(powers, total, powers)
+    np.subtract(out_deriv, powers, in_deriv)
+
+
+@implements("softmax", "numpy", binder=True)
+def bind_softmax(out: np.ndarray, x: np.ndarray) -> Callable[[], None]:
+    """Shifted by the row's maximum."""
+    return bind_rows(_softmax, 8, out, x)
+
+
+@implements("log_softmax", "numpy", binder=True)
+def bind_log_softmax(out: np.ndarray, x: np.ndarray) -> Callable[[], None]:
+    """Shifted by the row's maximum."""
+    return bind_rows(_log_softmax, 8, out, x)
+
+
+@implements("softmax_backprop", "numpy", binder=True)
+def bind_softmax_backprop(
+    in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
+) -> Callable[[], None]:
+    """y e - y sum(y e)."""
+    return bind_rows(_softmax_backprop, 4, in_deriv, out_value, out_deriv)
+
+
+@implements("log_softmax_backprop", "numpy", binder=True)
+def bind_log_softmax_backprop(
+    in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
+) -> Callable[[], None]:
+    """e - exp(y) sum(e)."""
+    return bind_rows(_log_softmax_backprop, 8, in_deriv, out_value, out_deriv)
