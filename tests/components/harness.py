@@ -83,6 +83,8 @@ def in_float64(component: Component) -> Component:
     for name, value in vars(copy).items():
         if isinstance(value, np.ndarray) and value.dtype == np.float32:
             setattr(copy, name, value.astype(np.float64))
+    if hasattr(copy, "components"):  # a composite
+        copy.components = [in_float64(part) for part in copy.components]
     return copy
 
 

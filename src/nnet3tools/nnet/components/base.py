@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "Component",
+    "InputlessComponent",
     "MiscComputationInfo",
     "PrecomputedIndexes",
     "Properties",
@@ -204,6 +205,23 @@ class Component:
     ) -> PrecomputedIndexes | None:
         """What propagate and backprop need to know of the rows; None for simple components."""
         return None
+
+
+class InputlessComponent(Component):
+    """A component whose output needs no input, whatever the indexes (not a simple one)."""
+
+    def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
+        none = np.zeros(len(output_indexes) + 1, np.int32)
+        return np.empty((0, 3), np.int32), none
+
+    def computable(
+        self,
+        output_indexes: IndexArray,
+        inputs: IndexArray,
+        offsets: IntArray,
+        available: BoolArray,
+    ) -> tuple[BoolArray, BoolArray]:
+        return np.ones(len(output_indexes), np.bool_), np.zeros(0, np.bool_)
 
 
 class RandomComponent(Component):

@@ -1,0 +1,274 @@
+"""Several simple components run one after the other as one, without keeping what is in between.
+
+Kaldi's CompositeComponent (nnet-simple-component.cc): backprop repeats the forward pass, so memory
+is needed for one part of the rows at a time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from nnet3tools import tensor
+from nnet3tools.errors import UserError
+from nnet3tools.nnet.components.base import (
+    Array,
+    Component,
+    PrecomputedIndexes,
+    Properties,
+    UpdatableComponent,
+)
+from nnet3tools.nnet.components.common import get_positive, read_field, require
+from nnet3tools.nnet.components.registry import component_class, read_component, register
+from nnet3tools.nnet.config import ConfigLine
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["CompositeComponent"]
+
+_MAX_COMPONENTS = 100000
+
+
+@register
+class CompositeComponent(UpdatableComponent):
+    """`components` in a row; at most `max_rows_process` rows are worked on at a time (0: all)."""
+
+    def __init__(self, components: list[Component], max_rows_process: int) -> None:
+        self.components = components
+        self.max_rows_process = max_rows_process
+
+    @property
+    def input_dim(self) -> int:
+        return self.components[0].input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.components[-1].output_dim
+
+    @property
+    def updatable(self) -> list[UpdatableComponent]:
+        """The components that have parameters."""
+        return [
+            c
+            for c in self.components
+            if isinstance(c, UpdatableComponent) and Properties.UPDATABLE in c.properties
+        ]
+
+    @property
+    def properties(self) -> Properties:
+        first, last = self.components[0].properties, self.components[-1].properties
+        flags = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+        flags |= last & (
+            Properties.PROPAGATE_ADDS
+            | Properties.BACKPROP_NEEDS_OUTPUT
+            | Properties.OUTPUT_CONTIGUOUS
+        )
+        flags |= first & (Properties.BACKPROP_ADDS | Properties.INPUT_CONTIGUOUS)
+        if self.updatable:
+            flags |= Properties.UPDATABLE
+        if Properties.STORES_STATS in last:  # they are stored in backprop
+            flags |= Properties.BACKPROP_NEEDS_OUTPUT
+        return flags
+
+    def parameters(self) -> dict[str, Array]:
+        return {
+            f"{k}.{name}": value
+            for k, component in enumerate(self.updatable)
+            for name, value in component.parameters().items()
+        }
+
+    # -- creation and files
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> Self:
+        max_rows = line.get_int("max-rows-process", 4096)
+        components = [
+            _component_from_config(line, f"component{i}")
+            for i in range(1, get_positive(line, "num-components") + 1)
+        ]
+        composite = cls(components, max_rows)
+        if problem := composite._problem():
+            raise line.error(problem)
+        return composite
+
+    def _problem(self) -> str | None:
+        for k, component in enumerate(self.components):
+            flags = component.properties
+            if Properties.SIMPLE not in flags or Properties.RANDOM in flags:
+                return f"a CompositeComponent cannot contain a {component.type_name}"
+            if isinstance(component, CompositeComponent):
+                return "a CompositeComponent cannot contain another one"
+            if k > 0 and component.input_dim != self.components[k - 1].output_dim:
+                return (
+                    f"component{k} has output-dim={self.components[k - 1].output_dim} but "
+                    f"component{k + 1} has input-dim={component.input_dim}"
+                )
+        return None
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        composite = cls([], 0)
+        composite.read_updatable_common(reader)
+        composite.max_rows_process = read_field(reader, "<MaxRowsProcess>", reader.read_int32)
+        number = read_field(reader, "<NumComponents>", reader.read_int32)
+        require(reader, 0 < number <= _MAX_COMPONENTS, f"<NumComponents> {number} is impossible")
+        composite.components = [read_component(reader) for _ in range(number)]
+        require(reader, composite._problem() is None, composite._problem() or "")
+        reader.expect_token(f"</{cls.type_name}>")
+        return composite
+
+    def write(self, writer: Writer) -> None:
+        self.write_updatable_common(writer)
+        writer.write_token("<MaxRowsProcess>")
+        writer.write_int32(self.max_rows_process)
+        writer.write_token("<NumComponents>")
+        writer.write_int32(len(self.components))
+        for component in self.components:
+            component.write(writer)
+        writer.write_token(f"</{self.type_name}>")
+
+    def info(self) -> str:
+        parts = (
+            f"sub-component{k} = {{ {component.info()} }}"
+            for k, component in enumerate(self.components, start=1)
+        )
+        return f"{self.type_name} {', '.join(parts)}"
+
+    # -- running
+
+    def _parts(self, num_rows: int) -> Iterator[slice]:
+        """The rows in parts of at most max_rows_process."""
+        size = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
+        for start in range(0, num_rows, size):
+            yield slice(start, min(start + size, num_rows))
+
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        for rows in self._parts(in_value.shape[0]):
+            with ExitStack() as stack:
+                value = in_value[rows]
+                for component in self.components[:-1]:
+                    value, _ = _propagated(component, value, stack)
+                self.components[-1].propagate(None, value, out_value[rows])
+        return None
+
+    def backprop(
+        self,
+        debug_info: str,
+        indexes: PrecomputedIndexes | None,
+        in_value: Array | None,
+        out_value: Array | None,
+        out_deriv: Array,
+        memo: object,
+        to_update: Component | None,
+        in_deriv: Array | None,
+    ) -> None:
+        assert in_value is not None
+        assert to_update is None or isinstance(to_update, CompositeComponent)
+        for rows in self._parts(out_deriv.shape[0]):
+            self._backprop_part(
+                debug_info,
+                in_value[rows],
+                None if out_value is None else out_value[rows],
+                out_deriv[rows],
+                to_update,
+                None if in_deriv is None else in_deriv[rows],
+            )
+
+    def _backprop_part(
+        self,
+        debug_info: str,
+        in_value: Array,
+        out_value: Array | None,
+        out_deriv: Array,
+        to_update: CompositeComponent | None,
+        in_deriv: Array | None,
+    ) -> None:
+        last = len(self.components) - 1
+        with ExitStack() as stack:
+            values, memos = [in_value], []
+            for k, component in enumerate(self.components):
+                memo = None
+                if k < last or Properties.USES_MEMO in component.properties:
+                    value, memo = _propagated(component, values[-1], stack)
+                    values.append(value)
+                memos.append(memo)
+            # The last value is the one that was given, if any was.
+            values = [*values[: last + 1], out_value]
+            deriv = out_deriv
+            for k in range(last, -1, -1):
+                component = self.components[k]
+                updated = None if to_update is None else to_update.components[k]
+                if updated is not None and Properties.STORES_STATS in component.properties:
+                    updated.store_stats(values[k], values[k + 1], memos[k])
+                if k > 0:
+                    target = _matrix_for(component.input_dim, values[k], stack)
+                    if Properties.BACKPROP_ADDS in component.properties:
+                        tensor.fill(target, 0.0)
+                else:
+                    target = in_deriv
+                if target is not None or Properties.UPDATABLE in component.properties:
+                    component.backprop(
+                        debug_info, None, values[k], values[k + 1], deriv, memos[k], updated, target
+                    )
+                deriv = target
+
+    # -- training: what is asked of the whole is asked of its parts
+
+    def set_as_gradient(self) -> None:
+        super().set_as_gradient()
+        for component in self.updatable:
+            component.set_as_gradient()
+
+    def set_underlying_learning_rate(self, rate: float) -> None:
+        super().set_underlying_learning_rate(rate)
+        for component in self.updatable:
+            component.set_underlying_learning_rate(self.learning_rate)
+
+    def freeze_natural_gradient(self, freeze: bool) -> None:
+        for component in self.updatable:
+            component.freeze_natural_gradient(freeze)
+
+    def zero_stats(self) -> None:
+        for component in self.components:
+            component.zero_stats()
+
+    def scale(self, scale: float) -> None:
+        for component in self.components:
+            component.scale(scale)
+
+    def add(self, alpha: float, other: Component) -> None:
+        assert isinstance(other, CompositeComponent)
+        for mine, theirs in zip(self.components, other.components, strict=True):
+            mine.add(alpha, theirs)
+
+
+def _component_from_config(line: ConfigLine, key: str) -> Component:
+    """The component of a nested config line such as component1='type=... dim=...'."""
+    nested = ConfigLine(line.get_string(key), line.file, line.line_number)
+    if nested.first_token:
+        raise line.error(f"{key} must hold key=value pairs only")
+    try:
+        component = component_class(nested.get_string("type")).from_config(nested)
+    except UserError as error:
+        raise line.error(f"{key}: {error}") from None
+    if nested.has_unused():
+        raise line.error(f"{key}: unused keys {nested.unused_keys()}")
+    return component
+
+
+def _matrix_for(dim: int, like: Array, stack: ExitStack) -> Array:
+    """Scratch of as many rows as `like` that lasts until the stack is closed."""
+    matrix: Array = stack.enter_context(tensor.scratch((like.shape[0], dim), like=like))
+    return matrix
+
+
+def _propagated(component: Component, value: Array, stack: ExitStack) -> tuple[Array, object]:
+    """(output in scratch, memo) of one component."""
+    out = _matrix_for(component.output_dim, value, stack)
+    if Properties.PROPAGATE_ADDS in component.properties:
+        tensor.fill(out, 0.0)
+    return out, component.propagate(None, value, out)
