@@ -93,8 +93,10 @@ def scalar_compress(matrix: np.ndarray, method: int) -> bytes:
             i, first, steps = (0, 0, 64) if value < p[1] else (1, 64, 128)
             if value >= p[1] and not value < p[2]:
                 i, first, steps = 2, 192, 63
-            f = f32(f32(value - p[i]) / f32(p[i + 1] - p[i]))
-            data += bytes([first + min(max(int(float(f32(f * f32(steps))) + 0.5), 0), steps)])
+            with np.errstate(all="ignore"):
+                f = f32(f32(value - p[i]) / f32(p[i + 1] - p[i]))
+            step = int(float(f32(f * f32(steps))) + 0.5) if np.isfinite(f) else -(1 << 31)
+            data += bytes([first + min(max(step, 0), steps)])
     return out + heads + data
 
 
@@ -107,6 +109,7 @@ def awkward_matrices() -> list[np.ndarray]:
     mixed[:, 1] = 0.25
     mixed[:, 2] = mixed.max()
     mixed[:, 3] = mixed.min()
+    matrices += [1e6 + rng.uniform(0, 0.2, (15, 3)), 1e8 + rng.integers(0, 3, (15, 2)) * 8.0]
     matrices += [mixed, np.round(rng.uniform(0, 255, (30, 4))), rng.uniform(0, 1, (11, 3))]
     return [matrix.astype(np.float32) for matrix in matrices]
 

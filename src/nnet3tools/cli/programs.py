@@ -5,6 +5,10 @@ from __future__ import annotations
 __all__ = ["PROGRAMS", "module_of"]
 
 PROGRAMS = (
+    "nnet3-am-adjust-priors",
+    "nnet3-am-copy",
+    "nnet3-am-info",
+    "nnet3-am-init",
     "nnet3-average",
     "nnet3-compile",
     "nnet3-compute",

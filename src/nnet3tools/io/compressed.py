@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,8 +160,9 @@ def _quantize(
     values: NDArray, low: np.float32, extent: np.float32, steps: int
 ) -> NDArray[np.int32]:
     """FloatToUint16 / FloatToUint8: 0.499 instead of 0.5 is Kaldi's."""
-    f = ((values - low) / extent).clip(_F(0.0), _F(1.0))
-    return ((f * _F(steps)).astype(np.float64) + 0.499).astype(np.int32)
+    with np.errstate(all="ignore"):
+        f = ((values - low) / extent).clip(_F(0.0), _F(1.0))
+        return ((f * _F(steps)).astype(np.float64) + 0.499).astype(np.int32)
 
 
 def _column_percentiles(
@@ -193,17 +194,19 @@ def _encode_columns(matrix: NDArray[np.float32], values: NDArray[np.float32]) ->
     """FloatToChar for whole columns, (columns, rows): 64, 128 and 63 steps between percentiles."""
     columns = np.ascontiguousarray(matrix.T)
     p = [values[:, i : i + 1] for i in range(4)]
-    out = np.empty(columns.shape, np.uint8)
     middle, top = columns >= p[1], columns >= p[2]
-    for where, i, first, steps in (
-        (~middle, 0, 0, 64),
-        (middle & ~top, 1, 64, 128),
-        (top & middle, 2, 192, 63),
-    ):
-        f = (columns - p[i]) / (p[i + 1] - p[i])
-        code = ((f * _F(steps)).astype(np.float64) + 0.5).clip(0, steps).astype(np.uint8) + first
-        np.copyto(out, code.astype(np.uint8), where=where)
-    return out
+
+    def pick(low: Any, between: Any, high: Any) -> NDArray:
+        return np.where(top, high, np.where(middle, between, low))
+
+    steps = pick(_F(64), _F(128), _F(63))
+    # Percentiles that are equal as floats give 0 / 0 and 1 / 0, which C++ on x86 turns into the
+    # smallest integer; so does astype.
+    with np.errstate(all="ignore"):
+        f = (columns - pick(*p[:3])) / pick(p[1] - p[0], p[2] - p[1], p[3] - p[2])
+        code = ((f * steps).astype(np.float64) + 0.5).astype(np.int32)
+    code = code.clip(0, steps.astype(np.int32)) + pick(0, 64, 192)
+    return code.astype(np.uint8)
 
 
 def _decode_columns(data: NDArray[np.uint8], values: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -218,7 +221,7 @@ def _decode_columns(data: NDArray[np.uint8], values: NDArray[np.float32]) -> NDA
     ):
         steps = (p[i + 1] - p[i]) * (codes[:, begin:end] - _F(first))
         table[:, begin:end] = p[i] + steps.astype(np.float64) * scale
-    return np.take_along_axis(table, data.astype(np.intp), axis=1)
+    return table.ravel()[data + 256 * np.arange(len(table), dtype=np.int32)[:, None]]
 
 
 def read_compressed(reader: Reader) -> CompressedMatrix:
