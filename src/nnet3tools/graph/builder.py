@@ -33,7 +33,8 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, unpack
 
 __all__ = ["GraphBuilder"]
 
-_MAX_ROUNDS = 10000
+_SPARE_ROUNDS = 500
+"""Rounds that building may take beyond what the frames of the request explain."""
 
 
 class GraphBuilder:
@@ -65,15 +66,24 @@ class GraphBuilder:
             ids = self._add_requested(node, pack(spec.indexes), UNKNOWN)
             self.store.usable[ids] = 1
             self._queue[node] = [ids]
-        for _ in range(_MAX_ROUNDS):
+        max_rounds = self._max_rounds(request)
+        for _ in range(max_rounds):
             if not self._queue and not self._dirty:
                 return
             self._explore()
             self._decide()
         raise RequestError(
             "cannot compile: the outputs depend on an endless chain of earlier or later frames "
-            f"(given up after {_MAX_ROUNDS} steps)"
+            f"(given up after {max_rounds} steps)"
         )
+
+    def _max_rounds(self, request: ComputationRequest) -> int:
+        """A recurrence takes at most a round for each frame and dependency that closes a circle."""
+        times = [
+            spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
+        ]
+        span = max(int(t.max()) for t in times) - min(int(t.min()) for t in times)
+        return _SPARE_ROUNDS + (span + 1) * (1 + self.plan.num_back_edges)
 
     def computable_outputs(self, request: ComputationRequest) -> list[BoolArray]:
         """For each output which of its rows can be computed; after compute(), before prune()."""

@@ -25,4 +25,9 @@ class NetworkPlan:
         inputs = [list(rule.sources) for rule in self.rules]
         self.from_outputs = visit_order(inputs, nnet.output_nodes())
         """Nodes that outputs need, each before what it takes its value from (recurrences apart)."""
+        position = {node: i for i, node in enumerate(self.from_outputs)}
+        self.num_back_edges = sum(
+            position[source] < position[node] for node in position for source in inputs[node]
+        )
+        """How many dependencies go against that order: what recurrences are closed by."""
         self.input_nodes = frozenset(nnet.input_nodes())
