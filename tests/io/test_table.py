@@ -392,3 +392,20 @@ def test_text_lines() -> None:
     Path("x").write_bytes(b"one\r\ntwo\n\nthree")
     assert read_text_lines("x") == ["one", "two", "", "three"]
     assert read_text_lines("cat x |") == ["one", "two", "", "three"]
+
+
+def test_big_objects_from_a_redirected_file() -> None:
+    big = np.arange(300_000, dtype="f4").reshape(3, -1)
+    write("ark:x", {"a": big, "b": big})
+    code = (
+        "from nnet3tools.io.table import *; from nnet3tools.io.holders import *\n"
+        "for k, v in SequentialTableReader('ark:-', MATRIX): print(k, v.shape, float(v[-1, -1]))\n"
+    )
+    for command in (f'{sys.executable} -c "{code}" < x', f'cat x | {sys.executable} -c "{code}"'):
+        done = subprocess.run(command, shell=True, capture_output=True, text=True)
+        assert done.stdout == "a (3, 100000) 299999.0\nb (3, 100000) 299999.0\n"
+    cut = f'head -c 900000 x | {sys.executable} -c "{code}"'
+    assert (
+        "key 'a': byte 900000"
+        in subprocess.run(cut, shell=True, capture_output=True, text=True).stderr
+    )

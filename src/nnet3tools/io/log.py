@@ -94,4 +94,5 @@ def _who() -> str:
 
 
 def _one_line(message: str) -> str:
-    return " ".join(message.splitlines())
+    text = " ".join(message.splitlines())
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -1,0 +1,30 @@
+"""Progress lines: rewritten at a terminal, rare in a log, none where the work is short."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnet3tools.cli.progress import Progress
+
+
+def test_lines_in_a_log(capsys: pytest.CaptureFixture) -> None:
+    with Progress("egs", total=3) as progress:
+        progress.step(3)
+    assert capsys.readouterr().err == ""
+    with Progress("egs", total=3, log_interval=0.0) as progress:
+        progress.step()
+        progress.step(2)
+    lines = capsys.readouterr().err.splitlines()
+    assert ["egs: 1 of 3" in lines[0], "egs: 3 of 3" in lines[1]] == [True, True]
+
+
+def test_one_line_at_a_terminal(capsys: pytest.CaptureFixture, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("nnet3tools.cli.progress.time.monotonic", iter(range(9)).__next__)
+    with Progress("egs") as progress:
+        progress.step()
+        progress.step()
+    err = capsys.readouterr().err
+    assert "\n" not in err
+    assert err.endswith("\r\033[K")
+    assert "egs: 2, 1 a second" in err
