@@ -74,10 +74,11 @@ def normal(out: np.ndarray) -> None:
     """MatrixBase::SetRandn: pairs along each row, one by itself at the end of an odd row."""
     columns = out.shape[-1] if out.ndim else 1
     rows = out.size // max(1, columns)
-    uniforms = _uniform(rows * (columns + columns % 2)).reshape(rows, -1, 2)
+    width = columns + columns % 2
+    uniforms = _uniform(rows * width).reshape(rows, width // 2, 2)
     radius = np.sqrt(np.float32(-2.0) * np.log(uniforms[..., 0]))
     angle = np.float32(2.0 * math.pi) * uniforms[..., 1]
     pairs = np.empty(uniforms.shape, np.float32)
     np.multiply(radius, np.cos(angle), out=pairs[..., 0])
     np.multiply(radius, np.sin(angle), out=pairs[..., 1])
-    out[...] = pairs.reshape(rows, -1)[:, :columns].reshape(out.shape)
+    out[...] = pairs.reshape(rows, width)[:, :columns].reshape(out.shape)
