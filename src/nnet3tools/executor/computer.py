@@ -163,9 +163,7 @@ class NnetComputer:
             name = self.nnet.node_names[min(self._missing)]
             raise DataError(f"cannot run the computation: there is no input for node '{name}'")
         self._execute(segment)
-        self._at += 1
-        if self._at == len(self.program.segments) and self.program.loop_to is not None:
-            self._at = self.program.loop_to
+        self._at = segment.next
         self._wait()
 
     def _execute_plain(self, segment: Segment) -> None:

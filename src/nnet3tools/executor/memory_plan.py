@@ -24,7 +24,6 @@ from nnet3tools.program.commands import (
     CompressMatrix,
     DecompressMatrix,
     GotoLabel,
-    NoOperationMarker,
     ProvideOutput,
     SwapMatrix,
 )
@@ -134,8 +133,8 @@ def _best_gap(begins: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> 
 def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
     """Ranges [begin, end) of commands at which the program waits for its user.
 
-    A range begins and ends with AcceptInput or ProvideOutput; markers and commands that only give
-    or take memory may stand in between, as nothing is done there.
+    A range begins and ends with AcceptInput or ProvideOutput; markers, labels and commands that
+    only give or take memory may stand in between, as nothing is done there.
     """
     blocks: list[tuple[int, int]] = []
     idle_since = 0  # first of the commands before c that do nothing
@@ -151,8 +150,7 @@ def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
 
 
 def _idle(command: Command) -> bool:
-    moves_memory = command.ALLOCATES is not None or command.FREES is not None
-    return moves_memory or isinstance(command, NoOperationMarker)
+    return command.ALLOCATES is not None or command.FREES is not None or not command.OPERANDS
 
 
 class _Walk:
@@ -271,6 +269,12 @@ def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
             plan.blocks[block].touch(0, end)
         if now != at_label:
             plan.moves.append(Move(matrix, now, at_label))
+    # The next round's inputs may be handed over while the last outputs are still looked at.
+    entry = next((wait for wait in io_blocks(commands) if wait[1] > goto.label), (0, 0))
+    for command in commands[slice(*entry)]:
+        if isinstance(command, AcceptInput):
+            matrix = computation.matrix_of(command.submatrix)
+            plan.blocks[plan.after(entry[1] - 1, matrix)].touch(entry[0], end)
 
 
 def _live_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
 from nnet3tools.executor.lowering import Binding, Step, lower_command, lower_moves
 from nnet3tools.executor.memory_plan import ALIGNMENT, MemoryPlan, io_blocks, plan_memory
 from nnet3tools.nnet.components.base import Array
@@ -46,18 +47,19 @@ class Segment:
     """Node -> matrix to look at before this segment runs."""
     steps: list[tuple[int, Step]]
     """(command, work) in order."""
+    next: int
+    """The segment after this one; the number of segments at the end."""
 
 
 @dataclass
 class BoundProgram:
-    """A lowered program; `segments` run one after the other, from `loop_to` again if it loops."""
+    """A lowered program; it begins with the first of its segments."""
 
     computation: Computation
     nnet: Nnet
     plan: MemoryPlan
     binding: Binding
     segments: list[Segment]
-    loop_to: int | None
 
 
 def bind_program(
@@ -70,39 +72,66 @@ def bind_program(
     compress_lossy: bool = False,
 ) -> BoundProgram:
     """Plan the memory of a program and bind all its commands. ProgramError if it is broken."""
-    analysis = Analysis(computation, nnet)
+    analysis = Analysis(computation, nnet, lifetimes=False)
     plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy)
     memory = (arena or Arena()).take(plan.num_bytes)
     binding = Binding(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
-    segments, loop_to = _segments(binding)
-    return BoundProgram(computation, nnet, plan, binding, segments, loop_to)
+    return BoundProgram(computation, nnet, plan, binding, _segments(binding))
 
 
-def _segments(binding: Binding) -> tuple[list[Segment], int | None]:
+def _segments(binding: Binding) -> list[Segment]:
     commands = binding.computation.commands
     waits = io_blocks(commands)
     if not waits or _steps(binding, 0, waits[0][0]):
         waits = [(0, 0), *waits]
     ends = [begin for begin, _ in waits[1:]] + [len(commands)]
-    segments = []
-    for (begin, first), end in zip(waits, ends, strict=True):
-        segment = Segment({}, {}, _steps(binding, first, end))
-        for c in range(begin, first):
-            command = commands[c]
-            if isinstance(command, AcceptInput):
-                segment.accepts[command.node] = binding.view(c, command.submatrix)
-            elif isinstance(command, ProvideOutput):
-                segment.provides[command.node] = binding.view(c, command.submatrix)
-        segments.append(segment)
-    if not commands or not isinstance(goto := commands[-1], GotoLabel):
-        return segments, None
-    # The goto carries matrices over and runs what stands between the label and the next wait.
-    label = goto.label
-    loop_to = next((i for i, (begin, _) in enumerate(waits) if begin > label), None)
-    end = len(commands) if loop_to is None else waits[loop_to][0]
-    goto_steps = [(len(commands) - 1, step) for step in lower_moves(binding)]
-    segments[-1].steps += goto_steps + _steps(binding, label, end)
-    return segments, loop_to
+    segments = [
+        Segment(*_exchange(binding, begin, first), _steps(binding, first, end), i + 1)
+        for i, ((begin, first), end) in enumerate(zip(waits, ends, strict=True))
+    ]
+    if commands and isinstance(goto := commands[-1], GotoLabel):
+        _close_loop(binding, waits, segments, goto.label)
+    return segments
+
+
+def _close_loop(
+    binding: Binding, waits: list[tuple[int, int]], segments: list[Segment], label: int
+) -> None:
+    """Let the last segment go on after the label: carry matrices over, then up to the next wait."""
+    entry = next((i for i, (_, end) in enumerate(waits) if end > label), None)
+    if entry is None:
+        raise ProgramError("a looped program takes and gives nothing in its loop")
+    begin, first = waits[entry]
+    last = segments[-1]
+    end = len(binding.computation.commands) - 1
+    before_wait = _steps(binding, label, begin)
+    carry = [(end, step) for step in lower_moves(binding)]
+    accepts, provides = _exchange(binding, max(begin, label), first)
+    if not last.steps and not before_wait:
+        # Nothing is done between the last wait and the entry's: they are one.
+        last.accepts.update(accepts)
+        last.provides.update(provides)
+        last.steps, last.next = carry + segments[entry].steps, entry + 1
+        return
+    last.steps += carry + before_wait
+    if begin > label:
+        last.next = entry
+    else:
+        last.next = len(segments)
+        segments.append(Segment(accepts, provides, segments[entry].steps, entry + 1))
+
+
+def _exchange(binding: Binding, begin: int, end: int) -> tuple[dict[int, Array], dict[int, Array]]:
+    """What the commands [begin, end) accept and provide, by node."""
+    accepts: dict[int, Array] = {}
+    provides: dict[int, Array] = {}
+    for c in range(begin, end):
+        command = binding.computation.commands[c]
+        if isinstance(command, AcceptInput):
+            accepts[command.node] = binding.view(c, command.submatrix)
+        elif isinstance(command, ProvideOutput):
+            provides[command.node] = binding.view(c, command.submatrix)
+    return accepts, provides
 
 
 def _steps(binding: Binding, begin: int, end: int) -> list[tuple[int, Step]]:

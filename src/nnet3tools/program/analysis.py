@@ -184,9 +184,13 @@ def _access_table(
 
 
 class Analysis:
-    """Everything that checker and passes ask about one program; changes to it need a new one."""
+    """Everything that checker and passes ask about one program; changes to it need a new one.
 
-    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+    `lifetimes=False` leaves out when matrices are allocated, which in looped programs, where swaps
+    do it again for the next round, has no one answer.
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet, lifetimes: bool = True) -> None:
         self.computation = computation
         self.variables = Variables(computation)
         self.accesses: list[list[Access]] = [
@@ -213,7 +217,8 @@ class Analysis:
             len(computation.matrices),
             num_commands,
         )
-        self._find_lifetimes()
+        if lifetimes:
+            self._find_lifetimes()
 
     def _find_lifetimes(self) -> None:
         """Fill allocate / deallocate commands and input / output marks; ProgramError if double."""
