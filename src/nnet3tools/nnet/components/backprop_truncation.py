@@ -222,6 +222,5 @@ class BackpropTruncationComponent(Component):
         time = output_indexes[:, 1].astype(np.int64) - output_indexes[:, 0]
         interval = self.zeroing_interval
         crosses = time // interval != (time - self.recurrence_interval) // interval
-        return TruncationIndexes(
-            np.where(crosses, -1.0, 0.0).astype(np.float32), float(crosses.sum())
-        )
+        zeroing = np.where(crosses, -1.0, 0.0).astype(np.float32)
+        return TruncationIndexes(zeroing, -float(zeroing.sum()))  # may be -0.0, as in Kaldi
