@@ -284,6 +284,50 @@ def test_looped_program_carries_its_state():
         np.testing.assert_allclose(computer.get_output("input"), total, rtol=1e-5, atol=1e-5)
 
 
+def looped_in_mid_segment():
+    """As Kaldi forms loops: the label stands in the midst of work, and state is kept twice over."""
+    p = Program(NNET)
+    names = ("in", "state", "old", "out", "next")
+    x, state, old, out, following = (p.matrix(n, 5, 4) for n in names)
+    node = p.node("input")
+    p.add(
+        AcceptInput(x, node),
+        AllocMatrix(state),
+        MatrixCopy(state, x),
+        DeallocMatrix(x),
+        AllocMatrix(old),
+        SetConst(old, 1.0),
+        NoOperationLabel(),
+        AllocMatrix(out),
+        MatrixCopy(out, state),
+        MatrixAdd(out, old),
+        ProvideOutput(out, node),
+        NoOperationMarker(),
+        AcceptInput(following, node),
+        MatrixAdd(following, state),
+        DeallocMatrix(out),
+        DeallocMatrix(old),
+        SwapMatrix(old, state),
+        SwapMatrix(state, following),
+        GotoLabel(6),
+    )
+    return p.computation
+
+
+def test_loop_entered_in_mid_segment():
+    c = looped_in_mid_segment()
+    check_computation(c, NNET)
+    computer = NnetComputer(ComputeOptions(), c, NNET)
+    dirty(computer)
+    state, old = np.zeros((5, 4), np.float32), np.ones((5, 4), np.float32)
+    for i in range(7):
+        x = RNG.normal(size=(5, 4)).astype(np.float32)
+        computer.accept_input("input", x)
+        computer.run()
+        old, state = (state, state + x) if i else (old, x)
+        np.testing.assert_allclose(computer.get_output("input"), state + old, rtol=1e-5, atol=1e-5)
+
+
 # -- protocol
 
 

@@ -108,7 +108,8 @@ class Backprop(Command):
             return "the component needs its input for backprop"
         if properties & Properties.BACKPROP_NEEDS_OUTPUT and not self.out_value:
             return "the component needs its output for backprop"
-        if not self.in_deriv and not (self.UPDATES and properties & Properties.UPDATABLE):
+        # Kaldi's joining of model updates leaves such behind where a component is updatable.
+        if not self.in_deriv and not properties & Properties.UPDATABLE:
             return "this backprop has no effect"
         operands = (
             (self.in_value, component.input_dim, "input"),

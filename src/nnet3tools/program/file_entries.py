@@ -1,0 +1,209 @@
+"""The entries of a program file's tables: matrices, debug information, commands..."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools.io.index_vector import (
+    read_cindex_vector,
+    read_index_vector,
+    write_cindex_vector,
+    write_index_vector,
+)
+from nnet3tools.nnet.components.registry import read_precomputed_indexes
+from nnet3tools.program.commands import COMMANDS, Command
+from nnet3tools.program.computation import (
+    MatrixDebugInfo,
+    MatrixInfo,
+    PrecomputedInfo,
+    StrideType,
+    SubMatrixInfo,
+)
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+
+__all__ = [
+    "choose",
+    "read_command",
+    "read_debug_info",
+    "read_matrix",
+    "read_precomputed_list",
+    "read_submatrix",
+    "write_command",
+    "write_debug_info",
+    "write_matrix",
+    "write_precomputed",
+    "write_submatrix",
+]
+
+_BY_NAME = {cls.NAME: cls for cls in COMMANDS.values()}
+
+
+def choose(reader: Reader, *tokens: str) -> str:
+    """Consume and return the next token, which must be one of these."""
+    found = reader.peek_token()
+    if found not in tokens:
+        raise reader.error(f"expected {' or '.join(tokens)}, found '{found}'")
+    return reader.read_token()
+
+
+# -- matrices
+
+
+def read_matrix(reader: Reader) -> MatrixInfo:
+    """Read <MatrixInfo>."""
+    reader.expect_token("<MatrixInfo>")
+    reader.expect_token("<NumRows>")
+    num_rows = reader.read_int32()
+    reader.expect_token("<NumCols>")
+    num_cols = reader.read_int32()
+    stride = StrideType.DEFAULT
+    if choose(reader, "</MatrixInfo>", "<StrideEqualNumCols>") == "<StrideEqualNumCols>":
+        stride = StrideType.EQUAL_NUM_COLS
+        reader.expect_token("</MatrixInfo>")
+    return MatrixInfo(num_rows, num_cols, stride)
+
+
+def write_matrix(writer: Writer, info: MatrixInfo) -> None:
+    """Write <MatrixInfo>."""
+    writer.write_token("<MatrixInfo>")
+    writer.write_newline()
+    writer.write_token("<NumRows>")
+    writer.write_int32(info.num_rows)
+    writer.write_token("<NumCols>")
+    writer.write_int32(info.num_cols)
+    if info.stride_type != StrideType.DEFAULT:
+        writer.write_token("<StrideEqualNumCols>")
+    writer.write_newline()
+    writer.write_token("</MatrixInfo>")
+    writer.write_newline()
+
+
+def read_debug_info(reader: Reader) -> MatrixDebugInfo:
+    """Read <MatrixDebugInfo>."""
+    reader.expect_token("<MatrixDebugInfo>")
+    reader.expect_token("<IsDeriv>")
+    is_deriv = reader.read_bool()
+    reader.expect_token("<Cindexes>")
+    nodes, indexes = read_cindex_vector(reader)
+    reader.expect_token("</MatrixDebugInfo>")
+    return MatrixDebugInfo(is_deriv, nodes, indexes)
+
+
+def write_debug_info(writer: Writer, info: MatrixDebugInfo) -> None:
+    """Write <MatrixDebugInfo>."""
+    writer.write_token("<MatrixDebugInfo>")
+    writer.write_newline()
+    writer.write_token("<IsDeriv>")
+    writer.write_bool(info.is_deriv)
+    writer.write_newline()
+    writer.write_token("<Cindexes>")
+    write_cindex_vector(writer, info.nodes, info.indexes)
+    writer.write_newline()
+    writer.write_token("</MatrixDebugInfo>")
+    writer.write_newline()
+
+
+_SUBMATRIX_TOKENS = ("<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>", "<NumCols>")
+
+
+def read_submatrix(reader: Reader) -> SubMatrixInfo:
+    """Read <SubMatrixInfo>."""
+    reader.expect_token("<SubMatrixInfo>")
+    values = []
+    for token in _SUBMATRIX_TOKENS:
+        reader.expect_token(token)
+        values.append(reader.read_int32())
+    reader.expect_token("</SubMatrixInfo>")
+    return SubMatrixInfo(*values)
+
+
+def write_submatrix(writer: Writer, info: SubMatrixInfo) -> None:
+    """Write <SubMatrixInfo>."""
+    writer.write_token("<SubMatrixInfo>")
+    writer.write_newline()
+    for token, value in zip(_SUBMATRIX_TOKENS, info, strict=True):
+        writer.write_token(token)
+        writer.write_int32(value)
+    writer.write_newline()
+    writer.write_token("</SubMatrixInfo>")
+    writer.write_newline()
+
+
+# -- precomputed indexes
+
+
+def _no_indexes() -> np.ndarray:
+    return np.empty((0, 3), np.int32)
+
+
+def read_precomputed_list(reader: Reader) -> list[PrecomputedInfo]:
+    """Read the whole table of precomputed indexes, its count included."""
+    reader.expect_token("<NumComponentPrecomputedIndexes>")
+    size = reader.read_size()
+    none = PrecomputedInfo(None, _no_indexes(), _no_indexes())
+    token = choose(reader, "<PrecomputedIndexesInfo>", "<ComponentPrecomputedIndexes>")
+    if token == "<ComponentPrecomputedIndexes>":  # Kaldi before shortcut compilation
+        return [
+            none
+            if reader.read_bool()
+            else PrecomputedInfo(read_precomputed_indexes(reader), _no_indexes(), _no_indexes())
+            for _ in range(size)
+        ]
+    infos = [none]
+    for _ in range(size - 1):
+        data = read_precomputed_indexes(reader)
+        infos.append(PrecomputedInfo(data, read_index_vector(reader), read_index_vector(reader)))
+    return infos
+
+
+def write_precomputed(writer: Writer, info: PrecomputedInfo) -> None:
+    """Write one entry of the table of precomputed indexes."""
+    assert info.data is not None
+    info.data.write(writer)
+    write_index_vector(writer, info.input_indexes)
+    write_index_vector(writer, info.output_indexes)
+
+
+# -- commands
+
+
+def read_command(reader: Reader) -> Command:
+    """Read <Cmd>."""
+    reader.expect_token("<Cmd>")
+    cls: type[Command] | None
+    if reader.binary:
+        kind = reader.read_int32()
+        cls, found = COMMANDS.get(kind), f"number {kind}"
+        alpha = reader.read_float()
+        args = reader.read_int32_vector().tolist()
+    else:
+        found = reader.read_token()
+        cls = _BY_NAME.get(found)
+        reader.expect_token("<Alpha>")
+        alpha = reader.read_float()
+        reader.expect_token("<Args>")
+        args = [reader.read_int32() for _ in range(7)]
+    if cls is None:
+        raise reader.error(f"unknown command {found} in a program")
+    reader.expect_token("</Cmd>")
+    return cls.from_args(alpha, args)
+
+
+def write_command(writer: Writer, command: Command) -> None:
+    """Write <Cmd>."""
+    writer.write_token("<Cmd>")
+    alpha, args = command.to_args()
+    if writer.binary:
+        writer.write_int32(command.KIND)
+        writer.write_float(alpha)
+        while args and args[-1] == -1:
+            args.pop()
+        writer.write_int32_vector(np.array(args, np.int32))
+    else:
+        numbers = " ".join(map(str, args))
+        writer.write_text(f"{command.NAME}\n<Alpha> {alpha:.7g} <Args> {numbers} ")
+    writer.write_token("</Cmd>")

@@ -1,0 +1,87 @@
+"""The checks of single commands: operand ranges, sizes, aliasing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.program.command import Command
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.printing import command_text
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["OperandChecker"]
+
+
+class OperandChecker:
+    """A program whose commands are looked at one by one; ProgramError at the first fault."""
+
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+        self.computation, self.nnet = computation, nnet
+        self._limits = {
+            "Submatrix": (0, len(computation.submatrices)),
+            "Indexes": (0, len(computation.indexes)),
+            "IndexesMulti": (0, len(computation.indexes_multi)),
+            "IndexesRanges": (0, len(computation.indexes_ranges)),
+            "Precomputed": (0, len(computation.component_precomputed_indexes)),
+            "Component": (0, len(nnet.component_names)),
+            "Node": (0, len(nnet.node_names)),
+        }
+
+    def fail(self, message: str, command: int | None = None) -> NoReturn:
+        """Raise the error, naming the command if there is one."""
+        if command is None:
+            raise ProgramError(f"broken program: {message}")
+        try:
+            text = command_text(self.computation, self.nnet, command)
+        except (IndexError, TypeError):  # an operand is out of range: there are no names for it
+            text = f"c{command}: {self.computation.commands[command]}"
+        raise ProgramError(f"broken program: {message} in command {text}")
+
+    # -- what commands' `problem` asks (the protocol Tables)
+
+    def rows(self, submatrix: int) -> int:
+        """Rows of a submatrix."""
+        return self.computation.submatrices[submatrix].num_rows
+
+    def cols(self, submatrix: int) -> int:
+        """Columns of a submatrix."""
+        return self.computation.submatrices[submatrix].num_cols
+
+    def same(self, a: int, b: int) -> bool:
+        """Whether two submatrices are the same block of the same matrix."""
+        return self.computation.submatrices[a] == self.computation.submatrices[b]
+
+    def overlap(self, a: int, b: int) -> bool:
+        """Whether two submatrices share elements."""
+        x, y = self.computation.submatrices[a], self.computation.submatrices[b]
+        return (
+            x.matrix_index == y.matrix_index
+            and x.row_offset < y.row_offset + y.num_rows
+            and y.row_offset < x.row_offset + x.num_rows
+            and x.col_offset < y.col_offset + y.num_cols
+            and y.col_offset < x.col_offset + x.num_cols
+        )
+
+    # -- each command by itself
+
+    def check_operands(self) -> None:
+        """Ranges of all operands, whole matrices where needed, then sizes and aliasing."""
+        for c, command in enumerate(self.computation.commands):
+            self._check_ranges(c, command)
+            if problem := command.problem(self):
+                self.fail(problem, c)
+
+    def _check_ranges(self, c: int, command: Command) -> None:
+        for name, kind in command.OPERANDS.items():
+            if (limit := self._limits.get(kind)) is None:
+                continue
+            value = getattr(command, name)
+            low = 1 if kind == "Submatrix" and name not in command.OPTIONAL else limit[0]
+            if not low <= value < limit[1]:
+                self.fail(f"{name} {value} is not in {low}..{limit[1] - 1}", c)
+        for name in command.WHOLE:
+            if not self.computation.is_whole_matrix(getattr(command, name)):
+                self.fail(f"{name} is not the whole of a matrix", c)
