@@ -18,7 +18,7 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table import SequentialTableReader
-from nnet3tools.nnet.indexes import IndexArray, make_indexes
+from nnet3tools.nnet.indexes import IndexArray
 
 __all__ = [
     "EXAMPLE",
@@ -136,8 +136,9 @@ def for_each_example(rspecifier: str, work: Callable[[str, NnetExample], None]) 
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:
     """Rows of one sequence (n = x = 0) at t_begin, t_begin + t_stride, ..."""
-    num_rows = features.shape[0]
-    return NnetIo(name, make_indexes(0, t_begin + t_stride * np.arange(num_rows)), features)
+    indexes = np.zeros((features.shape[0], 3), np.int32)
+    indexes[:, 1] = np.arange(t_begin, t_begin + t_stride * len(indexes), t_stride)
+    return NnetIo(name, indexes, features)
 
 
 # -- structure: what must agree for examples to be merged into one minibatch

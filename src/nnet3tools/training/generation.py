@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -73,31 +73,22 @@ class PosteriorTargets:
                 f"posterior of utterance '{utterance}' has pdf {wrong[0]}: expected "
                 f"0 to {num_pdfs - 1} (--num-pdfs={num_pdfs})"
             )
-        self._posterior, self._num_pdfs = posterior, num_pdfs
+        self._num_frames = posterior.num_frames
+        sparse = posterior.to_sparse(num_pdfs)
+        # An empty row at the end stands for all frames that there are not.
+        offsets = np.append(sparse.row_offsets, sparse.row_offsets[-1:])
+        self._rows = replace(sparse, row_offsets=offsets)
 
     def __len__(self) -> int:
         """Number of frames."""
-        return self._posterior.num_frames
+        return self._num_frames
 
     def labels(self, chunk: Chunk, factor: int) -> NnetIo:
         """Sparse rows for every `factor`-th frame; empty past the end of the posterior."""
         frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
-        part = _frames(self._posterior, frames * factor, chunk.output_weights)
-        return frames_io("output", 0, part.to_sparse(self._num_pdfs), factor)
-
-
-def _frames(posterior: Posterior, frames: np.ndarray, weights: np.ndarray) -> Posterior:
-    """These frames (empty where there is none of that number), each times its weight."""
-    if posterior.num_frames == 0:
-        return Posterior.from_counts(np.zeros(len(frames), np.int32), [], [])
-    exists = frames < posterior.num_frames
-    starts = np.where(exists, posterior.offsets[:-1].take(frames, mode="clip"), 0)
-    counts = np.where(exists, np.diff(posterior.offsets).take(frames, mode="clip"), 0)
-    rows = np.repeat(np.arange(len(frames)), counts)
-    entries = np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
-    return Posterior.from_counts(
-        counts, posterior.pdfs[entries], posterior.weights[entries] * weights[rows]
-    )
+        rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
+        weights = chunk.output_weights[rows.row_numbers]
+        return frames_io("output", 0, replace(rows, values=rows.values * weights), factor)
 
 
 class MatrixTargets:

@@ -115,7 +115,11 @@ class NnetTrainer:
             zero_stats(nnet)
         self._delta = nnet.copy()
         scale_nnet(self._delta, 0.0)
-        self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
+        # Which minibatches store statistics or self-repair is decided by the random numbers that
+        # Kaldi's compiler leaves.
+        self.compiler = CachingOptimizingCompiler(
+            nnet, options.optimization, options.compiler, draw_spot_checks=True
+        )
         self._runner = ExampleRunner(
             nnet,
             self.compiler,
