@@ -9,6 +9,7 @@ from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.expand import expand_computation
@@ -33,8 +34,11 @@ class CachingOptimizingCompiler:
         nnet: Nnet,
         optimize_options: OptimizeOptions | None = None,
         compiler_options: CompilerOptions | None = None,
+        draw_spot_checks: bool = False,
     ) -> None:
+        """`draw_spot_checks`: spend random numbers as Kaldi's compiler does (graph.spot_checks)."""
         self.nnet = nnet
+        self.draw_spot_checks = draw_spot_checks
         self.optimize_options = optimize_options or OptimizeOptions()
         self.options = compiler_options or CompilerOptions()
         self.cache: OrderedDict[ComputationRequest, Computation] = OrderedDict()
@@ -94,6 +98,8 @@ class CachingOptimizingCompiler:
         began = time.perf_counter()
         if self._compiler is None:
             self._compiler = Compiler(self.nnet)
+        if self.draw_spot_checks:
+            draw_graph_checks(self._compiler.plan, request)
         computation = self._compiler.compile([request], self.options)
         self.seconds["compilation"] += time.perf_counter() - began
         self._check(computation, request, check_rewrite=True)

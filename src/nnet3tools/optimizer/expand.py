@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.indexes import BoolArray, IntArray
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.shortcut import find_n_stride, with_num_sequences
 from nnet3tools.program.commands import (
@@ -144,13 +145,19 @@ class _Expander:
         for p, info in enumerate(self.old.component_precomputed_indexes):
             if p in component:
                 inputs, outputs = (
-                    with_num_sequences(indexes, find_n_stride(indexes), self.n)
+                    self._expanded_indexes(indexes)
                     for indexes in (info.input_indexes, info.output_indexes)
                 )
                 data = self.nnet.component(component[p]).precompute_indexes(
                     inputs, outputs, p in backprop
                 )
                 self.new.component_precomputed_indexes[p] = PrecomputedInfo(data, none, none)
+
+    def _expanded_indexes(self, indexes: IndexArray) -> IndexArray:
+        size = len(indexes)
+        for _ in range(min(5, size)):  # Kaldi's spot check of the stride spends these
+            tensor.random.rand_int(0, size - 1)
+        return with_num_sequences(indexes, find_n_stride(indexes), self.n)
 
     # -- commands
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.analysis import Analysis
@@ -76,6 +77,7 @@ def _compression(
 
 
 def _inserted(computation: Computation, found: list[_Compression]) -> Computation:
+    tensor.random.rand_int(0, 3)  # Kaldi's InsertCommands spends this on checking its argument
     whole = computation.whole_submatrices()
     before: dict[int, list[Command]] = {}
     for c in found:

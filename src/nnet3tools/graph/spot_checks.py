@@ -1,0 +1,224 @@
+"""The random numbers that Kaldi's graph builder spends on checking itself.
+
+Kaldi decides with one stream of rand() which minibatches store statistics, self-repair or are
+constrained, and its ComputationGraphBuilder (nnet-computation-graph.cc) draws from that stream to
+choose when and what to check. Training repeats Kaldi's decisions only if the same numbers go. How
+many go depends on how many cindexes there are after each hop of Kaldi's breadth-first search, so
+this module replays its queues, one cindex at a time: it is run for the small request that shortcut
+compilation compiles, once a training run, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import ComponentRule, DescriptorRule
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
+from nnet3tools.nnet.indexes import KeyArray
+
+__all__ = ["draw_graph_checks"]
+
+_MAX_HOPS = 10000
+
+
+def draw_graph_checks(plan: NetworkPlan, request: ComputationRequest) -> None:
+    """Draw as many numbers from `tensor.random` as building this request's graph costs Kaldi."""
+    replay = _Replay(plan, request)
+    for hop in range(1, _MAX_HOPS):
+        replay.hop()
+        if tensor.random.rand_int(1, hop + 1) == 1:
+            _draw_check(replay.num_cindexes)
+        if not replay.queue:
+            break
+    if tensor.random.rand_int(1, 2) == 1:
+        _draw_check(replay.num_cindexes)
+
+
+def _draw_check(num_cindexes: int) -> None:
+    """ComputationGraphBuilder::Check: a number for each cindex looked at, one for the next step."""
+    cindex, largest_step = 0, num_cindexes // 100
+    while cindex < num_cindexes:
+        tensor.random.rand_int(0, cindex)
+        cindex += 1 + tensor.random.rand_int(0, largest_step)
+
+
+class _Replay:
+    """Kaldi's queues over the cindexes, by the ids that our own builder gives them."""
+
+    def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:
+        builder = GraphBuilder(plan)
+        builder.compute(request)
+        store, size = builder.store, builder.store.size
+        self.plan = plan
+        self.nodes: list[int] = store.nodes[:size].tolist()
+        self.keys: list[int] = store.keys[:size].tolist()
+        self.rows = _explored(builder)
+        """By cindex its dependencies as its node's rule gives them, -1 for none."""
+        self.answers: dict[tuple[int, tuple[bool, ...]], bool] = {}
+        self.is_input: list[bool] = store.is_input[:size].tolist()
+        self.status = [COMPUTABLE if given else UNKNOWN for given in self.is_input]
+        self.usable = [0] * size
+        self.queued = [False] * size
+        self.dependencies: list[list[int] | None] = [None] * size
+        self.dependents: list[list[int]] = [[] for _ in range(size)]
+        self.known = list(self.is_input)
+        self.ids: dict[tuple[int, int], int] = {}
+        self.num_cindexes = sum(self.is_input)
+        self.queue: list[int] = []
+        self.next: list[int] = []
+        for spec in request.outputs:
+            node = plan.nnet.node_index(spec.name)
+            for cindex in builder.graph.find(node, spec.indexes).tolist():
+                self.usable[cindex] = 1
+                self._discover(cindex)
+        self.queue, self.next = self.next, []
+
+    def hop(self) -> None:
+        """BuildGraphOneIter: the whole queue, last in first out; what it queues is for later."""
+        for cindex in reversed(self.queue):
+            self.queued[cindex] = False
+            if self.dependencies[cindex] is None and self.usable[cindex] != 0:
+                self._explore(cindex)
+            elif self.status[cindex] == UNKNOWN and self.usable[cindex] != 0:
+                self._decide(cindex)
+        self.queue, self.next = self.next, []
+
+    def _push(self, cindex: int) -> None:
+        if not self.queued[cindex]:
+            self.queued[cindex] = True
+            self.next.append(cindex)
+
+    def _discover(self, cindex: int) -> None:
+        self.known[cindex] = True
+        self.num_cindexes += 1
+        self._push(cindex)
+
+    def _explore(self, cindex: int) -> None:
+        if cindex not in self.rows:
+            self._ask(cindex)
+        found = [dependency for dependency in dict.fromkeys(self.rows[cindex]) if dependency >= 0]
+        for dependency in found:
+            if not self.known[dependency]:
+                self._discover(dependency)
+        self.dependencies[cindex] = found
+        for dependency in found:
+            self.dependents[dependency].append(cindex)
+            self._count_up(dependency)
+        self._push(cindex)
+
+    def _decide(self, cindex: int) -> None:
+        self.status[cindex] = status = self._judge(cindex)
+        if status == UNKNOWN:
+            return
+        for dependent in self.dependents[cindex]:
+            if self.status[dependent] == UNKNOWN:
+                self._push(dependent)
+        if status == NOT_COMPUTABLE:
+            for dependency in self.dependencies[cindex] or ():
+                self._count_down(dependency)
+
+    def _judge(self, cindex: int) -> int:
+        node = self.nodes[cindex]
+        if node in self.plan.input_nodes:
+            return COMPUTABLE if self.is_input[cindex] else NOT_COMPUTABLE
+        found = self.dependencies[cindex] or []
+        states = {self.status[dependency] for dependency in found}
+        if states <= {COMPUTABLE}:
+            return COMPUTABLE
+        rule = self.plan.rules[node]
+        if rule.needs_all:
+            return NOT_COMPUTABLE if NOT_COMPUTABLE in states else UNKNOWN
+        if states == {UNKNOWN} and isinstance(rule, ComponentRule):
+            return UNKNOWN  # no component can do without any input
+        statuses = [self.status[d] if d >= 0 else NOT_COMPUTABLE for d in self.rows[cindex]]
+        if self._can(cindex, tuple(status == COMPUTABLE for status in statuses)):
+            return COMPUTABLE
+        if self._can(cindex, tuple(status != NOT_COMPUTABLE for status in statuses)):
+            return UNKNOWN
+        return NOT_COMPUTABLE
+
+    def _can(self, cindex: int, available: tuple[bool, ...]) -> bool:
+        """Whether a cindex can be computed from those of its dependencies that are available."""
+        node = self.nodes[cindex]
+        rule, at = self.plan.rules[node], (node, available)
+        if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(at)) is not None:
+            return remembered  # for descriptors the Index does not matter
+        row = np.array([self.rows[cindex]], np.int32)
+        row_keys = np.array([[self.keys[d] for d in self.rows[cindex]]], np.int64)
+        keys = np.array([self.keys[cindex]], np.int64)
+        self.answers[at] = answer = bool(
+            rule.used(keys, row, row_keys, np.array([available]))[0][0]
+        )
+        return answer
+
+    # -- usable counts; explicit stacks, for recurrences are deep
+
+    def _count_up(self, cindex: int) -> None:
+        stack: list[tuple[int, Iterator[int]]] = []
+        self._enter_up(cindex, stack)
+        while stack:
+            at, rest = stack[-1]
+            if (dependency := next(rest, None)) is not None:
+                self._enter_up(dependency, stack)
+                continue
+            stack.pop()
+            if self.status[at] == UNKNOWN:
+                self._push(at)
+
+    def _enter_up(self, cindex: int, stack: list[tuple[int, Iterator[int]]]) -> None:
+        self.usable[cindex] += 1
+        if self.usable[cindex] == 1 and self.status[cindex] != NOT_COMPUTABLE:
+            stack.append((cindex, iter(self.dependencies[cindex] or ())))
+
+    def _count_down(self, cindex: int) -> None:
+        stack = [cindex]
+        while stack:
+            at = stack.pop()
+            self.usable[at] -= 1
+            if self.usable[at] == 0 and self.status[at] != NOT_COMPUTABLE:
+                stack += self.dependencies[at] or ()
+
+    # -- cindexes that our builder had no need to look at
+
+    def _ask(self, cindex: int) -> None:
+        """Find the dependencies of a cindex by its node's rule."""
+        if not self.ids:
+            self.ids = {at: i for i, at in enumerate(zip(self.nodes, self.keys, strict=True))}
+        key = np.array([self.keys[cindex]], np.int64)
+        rows = self.plan.rules[self.nodes[cindex]].dependencies(key, self._ids)
+        self.rows[cindex] = rows[0].tolist()
+
+    def _ids(self, node: int, keys: KeyArray) -> np.ndarray:
+        return np.array([self._id(node, key) for key in keys.tolist()], np.int32)
+
+    def _id(self, node: int, key: int) -> int:
+        if (found := self.ids.get((node, key))) is not None:
+            return found
+        self.ids[node, key] = made = len(self.nodes)
+        self.nodes.append(node)
+        self.keys.append(key)
+        self.is_input.append(False)
+        self.status.append(UNKNOWN)
+        self.usable.append(0)
+        self.queued.append(False)
+        self.known.append(False)
+        self.dependencies.append(None)
+        self.dependents.append([])
+        return made
+
+
+def _explored(builder: GraphBuilder) -> dict[int, list[int]]:
+    """The dependencies of all cindexes that the builder has explored."""
+    store = builder.store
+    found: dict[int, list[int]] = {}
+    for node, rows in enumerate(builder.dependency_rows):
+        ids = np.flatnonzero((store.nodes[: store.size] == node) & (store.slots[: store.size] >= 0))
+        if len(ids):
+            found.update(zip(ids.tolist(), rows.take(store.slots[ids]).tolist(), strict=True))
+    return found
