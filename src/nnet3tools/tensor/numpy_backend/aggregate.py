@@ -16,7 +16,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type, simplify
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
-from nnet3tools.tensor.numpy_backend.element import used_values
+from nnet3tools.tensor.numpy_backend.element import MAX_PLANS, used_values
 from nnet3tools.tensor.numpy_backend.lowering import Lowering
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
@@ -41,7 +41,7 @@ class _Plan:
     ) -> None:  # fmt: skip
         shapes = {i: o.shape for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         self.full = broadcast_shape(list(shapes.values()))
-        self.axes, self._root = axes, root
+        self.axes = axes
         self.out_shape = tuple(1 if i in axes else n for i, n in enumerate(self.full))
         self._ufunc, self._start = _REDUCE[reduce]
         self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
@@ -62,9 +62,7 @@ class _Plan:
             for slices in tiles:
                 tile = self._tile_calls.tile(slices, group, operands, numbers)
                 calls.extend(tile.calls)
-                root = self._root
-                value = root.constant if root.kind == "constant" else tile.arrays[root]
-                part = np.broadcast_to(value, tuple(s.stop - s.start for s in slices))
+                part = np.broadcast_to(tile.kept[0], tuple(s.stop - s.start for s in slices))
                 at = tuple(s if i not in self.axes else slice(0, 1) for i, s in enumerate(slices))
                 calls.append((self._add_tile, (part, self.sums[group][at])))
             groups.append(calls)
@@ -103,6 +101,8 @@ class _NumpyAggregate:
             lowered = self._lowered[types] = lowering, lowering.lower(self._expr)
         key = types, tuple(getattr(o, "shape", None) for o in operands), wide
         if (plan := self._plans.get(key)) is None:
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
             plan = self._plans[key] = _Plan(*lowered, self._reduce, axes, operands, wide)
         return plan
 

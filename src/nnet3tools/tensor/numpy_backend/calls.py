@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,26 +36,33 @@ def split_groups(tiles: Sequence[Slices], work: int) -> list[Sequence[Slices]]:
     return [tiles[:middle], tiles[middle:]]
 
 
-@dataclass
-class _Frame:
-    """What all tiles of one shape in one group share."""
+_Reference = Any
+"""Where an argument of a step comes from: an int is an operand's number, a Value a plain number known
+at bind, anything else the array itself."""
 
-    arrays: dict[Value, np.ndarray]
-    """Registers and constants."""
-    calls: list[Call | None]
-    """Calls of the steps that touch registers and constants only; None for the others."""
+_Template = tuple[Callable[..., Any], np.dtype | None, list[_Reference]]
+"""A step's function, the type its arguments are viewed as, and its arguments, the output last."""
 
 
 @dataclass
 class Tile:
     """One tile of bound operands."""
 
-    parts: list[Any]
+    parts: Sequence[Any]
     """The operands' parts (plain numbers as they are)."""
-    arrays: dict[Value, Any]
-    """Where each value is."""
     calls: list[Call]
     """What computes the values, in order."""
+    kept: list[Any]
+    """Where the layout's `keep` values are."""
+
+
+@dataclass
+class _Frame:
+    """What all tiles of one shape in one group share."""
+
+    steps: list[Call | _Template]
+    """Finished calls of steps that touch only registers and constants; templates of the others."""
+    kept: list[_Reference]
 
 
 class TileCalls:
@@ -66,6 +73,10 @@ class TileCalls:
         self._frames: dict[tuple[Shape, int], _Frame] = {}
         self._outside = self._find_outside()
         self._single = len(layout.tiles) == 1
+        self._broadcast = {
+            number: [n == 1 for n in shape] if 1 in shape else None
+            for number, shape in layout.shapes.items()
+        }
 
     def _find_outside(self) -> set[Value]:
         """Values that arrays or numbers of the caller stand behind: not the same at every bind."""
@@ -110,59 +121,79 @@ class TileCalls:
         size = math.prod(shape) * value.dtype.itemsize
         return buffer[:size].view(value.dtype).reshape(shape)
 
-    def _frame(self, tile: Slices, group: int) -> _Frame:
-        key = (tuple(s.stop - s.start for s in tile), group)
-        if (frame := self._frames.get(key)) is None:
-            frame = self._frames[key] = self._make_frame(tile, group)
-        return frame
-
     def _make_frame(self, tile: Slices, group: int) -> _Frame:
         layout = self.layout
-        frame = _Frame({}, [])
+        found: dict[Value, _Reference] = {v: v for v in self._outside}
+        found.update((v, v.number) for v in self._outside if v.kind == "operand")
         for value in layout.once:
-            frame.arrays[value] = self._register(value, layout.shape(value), 0)
+            found[value] = self._register(value, layout.shape(value), 0)
         for value in (*layout.each, *layout.keep):
-            if value in layout.registers and value not in frame.arrays:
-                shape = layout.tile_shape(value, tile)
-                frame.arrays[value] = self._register(value, shape, group)
+            if value in layout.registers and value not in found:
+                found[value] = self._register(value, layout.tile_shape(value, tile), group)
             for v in (*value.inputs, value):
                 if v.kind == "constant":
-                    frame.arrays[v] = v.constant
-        for value in layout.each:
-            fixed = value not in self._outside and self._outside.isdisjoint(value.inputs)
-            frame.calls.append(self._step_call(value, frame.arrays, tile) if fixed else None)
-        return frame
+                    found[v] = v.constant
+                elif v.kind == "operand":
+                    found[v] = v.number
+        found.update(layout.direct)
+        steps = [self._template(value, found, tile) for value in layout.each]
+        return _Frame(steps, [found[v] for v in layout.keep])
 
-    def _step_call(self, value: Value, env: Mapping[Value, Any], tile: Slices) -> Call:
-        inputs = [env[v] for v in value.inputs]
+    def _template(
+        self, value: Value, found: Mapping[Value, _Reference], tile: Slices
+    ) -> Call | _Template:
+        references = [found[v] for v in value.inputs]
         if value.function in (maximum, minimum) and value.inputs[-1].kind == "constant":
             shape = self.layout.tile_shape(value, tile)
             if (size := math.prod(shape)) >= _SPLAT_AT:
                 constant = value.inputs[-1].constant
-                inputs[-1] = splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)
-        return _call(value, inputs, env[value])
+                references[-1] = splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)
+        references.append(found[value])
+        if all(isinstance(r, np.ndarray) for r in references):
+            return _call(value, references[:-1], references[-1])
+        return value.function or convert, value.view, references
 
     def tile(
         self, tile: Slices, group: int, operands: Sequence[Any], numbers: Mapping[Value, Any]
     ) -> Tile:
-        """Where every value of a tile is, and the calls that compute them."""
-        layout, frame = self.layout, self._frame(tile, group)
-        parts = list(operands)
-        if not self._single:
-            for number, shape in layout.shapes.items():
-                sizes = zip(tile, shape, strict=True)
-                parts[number] = parts[number][tuple(s if n != 1 else slice(None) for s, n in sizes)]
-        arrays = frame.arrays | numbers
-        for value in (*self._outside, *layout.keep):
-            if value.kind == "operand":
-                arrays[value] = parts[value.number]
-        for value, number in layout.direct.items():
-            arrays[value] = parts[number]
+        """The calls that compute every value of a tile."""
+        key = (tuple([s.stop - s.start for s in tile]), group)
+        if (frame := self._frames.get(key)) is None:
+            frame = self._frames[key] = self._make_frame(tile, group)
+        parts = operands if self._single else self._cut(tile, operands)
         calls = [
-            ready if ready is not None else self._step_call(value, arrays, tile)
-            for value, ready in zip(layout.each, frame.calls, strict=True)
+            step if len(step) == 2 else _fill(step, parts, numbers)  # type: ignore[arg-type]
+            for step in frame.steps
         ]
-        return Tile(parts, arrays, calls)
+        return Tile(parts, calls, [_resolve(r, parts, numbers) for r in frame.kept])
+
+    def _cut(self, tile: Slices, operands: Sequence[Any]) -> list[Any]:
+        """The operands' parts within a tile."""
+        parts = list(operands)
+        for number, broadcast in self._broadcast.items():
+            if broadcast is None:
+                parts[number] = parts[number][tile]
+            else:
+                at = [slice(None) if one else s for s, one in zip(tile, broadcast, strict=True)]
+                parts[number] = parts[number][tuple(at)]
+        return parts
+
+
+def _resolve(reference: _Reference, parts: Sequence[Any], numbers: Mapping[Value, Any]) -> Any:
+    if reference.__class__ is int:
+        return parts[reference]
+    return numbers[reference] if reference.__class__ is Value else reference
+
+
+def _fill(template: _Template, parts: Sequence[Any], numbers: Mapping[Value, Any]) -> Call:
+    function, view, references = template
+    arguments = [
+        parts[r] if r.__class__ is int else numbers[r] if r.__class__ is Value else r
+        for r in references
+    ]
+    if view is not None:
+        arguments = [a.view(view) for a in arguments]
+    return function, tuple(arguments)
 
 
 def _call(value: Value, inputs: Sequence[Any], out: np.ndarray) -> Call:

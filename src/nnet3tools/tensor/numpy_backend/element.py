@@ -18,6 +18,9 @@ from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, ov
 from nnet3tools.tensor.numpy_backend.threads import Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, broadcast_shape
 
+MAX_PLANS = 512
+"""Kinds of operands remembered a formula; when there are more, all are forgotten."""
+
 Aliases = frozenset[tuple[int, int]]
 """(target, other operand) that share memory element for element."""
 
@@ -41,6 +44,8 @@ class _Lowered:
         """The plan for operands of these shapes (equal numbers of axes)."""
         shapes = tuple(getattr(o, "shape", None) for o in operands)
         if (found := self._plans.get((shapes, aliases))) is None:
+            if len(self._plans) >= MAX_PLANS:
+                self._plans.clear()
             found = self._plans[shapes, aliases] = _Plan(self, operands, aliases)
         return found
 
@@ -70,12 +75,10 @@ class _Plan:
             )
         dtypes = {i: a.dtype for i, a in arrays.items()}
         direct = self._direct(shapes, dtypes, aliases)
-        self._stores = [
-            (root, target)
-            for root, target in zip(lowered.roots, lowered.targets, strict=True)
-            if direct.get(root) != target
-        ]
-        keep = [root for root, _ in self._stores]
+        pairs = zip(lowered.roots, lowered.targets, strict=True)
+        stored = [(root, target) for root, target in pairs if direct.get(root) != target]
+        self._stores = [target for _, target in stored]
+        keep = [root for root, _ in stored]
         self._layout = Layout(lowered.values, shapes, full, direct, keep)
         self._tile_calls = TileCalls(self._layout)
         self._empty = 0 in full
@@ -115,11 +118,40 @@ class _Plan:
             for slices in tiles:
                 tile = tile_calls.tile(slices, group, operands, numbers)
                 calls.extend(tile.calls)
-                for root, target in self._stores:
-                    value = root.constant if root.kind == "constant" else tile.arrays[root]
+                for value, target in zip(tile.kept, self._stores, strict=True):
                     calls.append((convert, (value, tile.parts[target])))
             groups.append(calls)
         return tile_calls.once(operands, numbers), groups
+
+
+class _Signature:
+    """How operands of given types, shapes and strides are prepared, and the plans for them."""
+
+    def __init__(self, lowered: _Lowered, operands: Sequence[Any]) -> None:
+        self._lowered = lowered
+        self.targets = lowered.targets
+        self._arrays = [i for i, o in enumerate(operands) if isinstance(o, np.ndarray)]
+        full = operands[self.targets[0]].shape
+        self._flat = collapse(operands, full) is not None
+        self._axes = len(full)
+        self._plans: dict[Aliases, _Plan] = {}
+
+    def bind(self, given: tuple[Any, ...]) -> Callable[[], None]:
+        """What runs the formula on these operands."""
+        operands, copies, aliases = list(given), list[Call](), frozenset[tuple[int, int]]()
+        for target in self.targets:
+            for i in self._arrays:
+                if i != target and np.may_share_memory(operands[target], operands[i]):
+                    copies, aliases = _resolve_overlaps(operands, self.targets)
+        for i in self._arrays:
+            if self._flat:
+                operands[i] = operands[i].reshape(-1)
+            elif operands[i].ndim < self._axes:
+                operands[i] = with_axes(operands[i], self._axes)
+        if (plan := self._plans.get(aliases)) is None:
+            plan = self._plans[aliases] = self._lowered.plan(operands, aliases)
+        first, groups = plan.bind(operands)
+        return functools.partial(run_calls, [*copies, *first], groups)
 
 
 class _NumpyElement:
@@ -128,21 +160,27 @@ class _NumpyElement:
     def __init__(self, assignments: Assignments) -> None:
         self._assignments = assignments
         self._lowered: dict[tuple[Type, ...], _Lowered] = {}
+        self._signatures: dict[tuple[Any, ...], _Signature] = {}
 
     def __call__(self, *operands: Any) -> Callable[[], None]:
+        key = tuple(
+            [
+                (o.dtype, o.shape, o.strides) if o.__class__ is np.ndarray else o.__class__
+                for o in operands
+            ]
+        )
+        if (signature := self._signatures.get(key)) is None:
+            signature = self._signatures[key] = self._sign(operands)
+        return signature.bind(operands)
+
+    def _sign(self, operands: tuple[Any, ...]) -> _Signature:
         types = operand_types(operands)
         lowered = self._lowered.get(types)
         if lowered is None:
             lowered = self._lowered[types] = _Lowered(self._assignments, types)
-        given = list(operands)
-        copies, aliases = _resolve_overlaps(given, lowered.targets)
-        full = given[lowered.targets[0]].shape
-        prepared = collapse(given, full)
-        if prepared is None:
-            axes = len(full)
-            prepared = [with_axes(o, axes) if isinstance(o, np.ndarray) else o for o in given]
-        first, groups = lowered.plan(prepared, aliases).bind(prepared)
-        return functools.partial(run_calls, [*copies, *first], groups)
+        if len(self._signatures) >= MAX_PLANS:
+            self._signatures.clear()
+        return _Signature(lowered, operands)
 
 
 def _resolve_overlaps(operands: list[Any], targets: Sequence[int]) -> tuple[list[Call], Aliases]:
