@@ -1,0 +1,72 @@
+"""The draws of Kaldi's graph checks, for a network whose search can be followed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.spot_checks import draw_graph_checks
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.nnet import Nnet
+
+CHAIN = """
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component-node name=a component=a input=input
+output-node name=output input=a
+"""
+
+RECURRENCE = """
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component-node name=a component=a input=Sum(input, IfDefined(Offset(a, -1)))
+output-node name=output input=a
+"""
+
+
+def drawn(config: str, num_frames: int, monkeypatch: pytest.MonkeyPatch, lowest: bool) -> list:
+    """All (low, high) that are drawn from if every draw gives its lowest or highest number."""
+    calls = []
+
+    def rand_int(low: int, high: int) -> int:
+        calls.append((low, high))
+        return low if lowest else high
+
+    nnet = Nnet.from_config(parse_config_lines(config, "test"))
+    indexes = make_indexes(0, list(range(num_frames)))
+    request = ComputationRequest(
+        [IoSpecification("input", indexes)], [IoSpecification("output", indexes)]
+    )
+    monkeypatch.setattr(tensor.random, "rand_int", rand_int)
+    draw_graph_checks(NetworkPlan(nnet), request)
+    return calls
+
+
+def test_one_draw_a_hop_of_the_search_and_one_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Hops 1-3 find a, its descriptor and the input; hops 4-6 find these and the output computable.
+    calls = drawn(CHAIN, 1, monkeypatch, lowest=False)
+    assert calls == [(1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 2)]
+
+
+def test_a_check_draws_for_each_cindex_that_there_is_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = drawn(CHAIN, 1, monkeypatch, lowest=True)
+    expected = []
+    for hop, num_cindexes in enumerate([3, 4, 4, 4, 4, 4], 1):
+        expected.append((1, hop + 1))
+        expected += [draw for c in range(num_cindexes) for draw in ((0, c), (0, 0))]
+    expected.append((1, 2))
+    expected += [draw for c in range(4) for draw in ((0, c), (0, 0))]
+    assert calls == expected
+
+
+def test_search_back_in_time_ends_where_nothing_can_be_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = drawn(RECURRENCE, 3, monkeypatch, lowest=False)
+    assert calls[:-1] == [(1, hop + 1) for hop in range(1, len(calls))]
+    assert 8 <= len(calls) <= 40
