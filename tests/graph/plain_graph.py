@@ -151,8 +151,7 @@ def uses(part: SumDescriptor, index: Index, available: set[Cindex]) -> list[Cind
 
 
 class PlainGraph:
-    """All cindexes that the outputs could want within a horizon, which of them can be computed,
-    and which are needed."""
+    """What the outputs could want within a horizon, what of it can be computed, what is needed."""
 
     def __init__(self, nnet: Nnet, request: ComputationRequest, horizon: int = 60) -> None:
         self.nnet = nnet

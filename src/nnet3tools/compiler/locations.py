@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.graph.tables import all_true, is_increasing
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 __all__ = ["Column", "push_left", "row_runs", "split_backward", "split_locations"]
@@ -33,7 +34,7 @@ class Column(NamedTuple):
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     """Move the -1 padding to the end of each row, and drop columns that are padding only."""
     present = submatrices >= 0
-    if not present.all():
+    if not all_true(present):
         order = np.argsort(~present, axis=1, kind="stable")
         submatrices = np.take_along_axis(submatrices, order, axis=1)
         rows = np.take_along_axis(rows, order, axis=1)
@@ -85,7 +86,7 @@ def _frequent_submatrices(submatrices: IntArray, cutoff: int) -> list[int]:
 
 def _column(submatrices: IntArray, rows: IntArray) -> Column:
     largest = int(submatrices.max(initial=-1))
-    single = bool(((submatrices == largest) | (submatrices == -1)).all())
+    single = all_true((submatrices == largest) | (submatrices == -1))
     return Column(largest if single else 0, submatrices, rows)
 
 
@@ -129,7 +130,7 @@ def row_runs(rows: IntArray) -> tuple[IntArray, NDArray[np.intp], NDArray[np.int
     begins = np.concatenate([[0], change])
     ends = np.concatenate([change, [len(rows)]])
     values = rows[begins]
-    if (values < 0).any():
+    if int(values.min()) < 0:
         present = values >= 0
         values, begins, ends = values[present], begins[present], ends[present]
     return values, begins, ends
@@ -162,9 +163,9 @@ def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
 
 def _no_repeats(values: NDArray[np.integer], present: BoolArray) -> bool:
     """Whether no value but negative ones occurs twice."""
-    if not present.all():
+    if not all_true(present):
         values = values[present]
-    if (values[1:] > values[:-1]).all():
+    if is_increasing(values):
         return True
     ordered = np.sort(values)
-    return bool((ordered[1:] != ordered[:-1]).all())
+    return is_increasing(ordered)

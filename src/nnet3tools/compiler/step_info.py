@@ -16,7 +16,7 @@ from nnet3tools.compiler.node_facts import NodeFacts
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
-from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Properties, UpdatableComponent
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.nnet.nodes import DimRangeNode
@@ -98,7 +98,7 @@ def _in_order(terms: IntArray) -> IntArray:
         return terms
     # Mostly one order is right for all rows.
     terms = terms[:, np.argsort(terms[0])]
-    if terms[:, 0].min() >= 0 and (terms[:, 1:] >= terms[:, :-1]).all():
+    if terms[:, 0].min() >= 0 and all_true(terms[:, 1:] >= terms[:, :-1]):
         return terms
     terms = np.sort(np.where(terms < 0, _NO_ID, terms), axis=1)
     return np.where(terms == _NO_ID, np.int32(-1), terms)

@@ -26,6 +26,7 @@ from nnet3tools.graph.tables import (
     DependencyRows,
     KeyTable,
     add_counts,
+    all_true,
     is_increasing,
     sorted_unique,
 )
@@ -136,7 +137,7 @@ class GraphBuilder:
                 continue
             ids = batches[0] if len(batches) == 1 else sorted_unique(np.concatenate(batches))
             wanted = (store.usable[ids] > 0) & (store.slots[ids] < 0)
-            if not wanted.all():
+            if not all_true(wanted):
                 ids = ids[wanted]
             if len(ids) == 0:
                 continue
@@ -192,7 +193,10 @@ class GraphBuilder:
     def _by_node(self, ids: IntArray) -> Iterator[tuple[int, IntArray]]:
         """Split ids by their node."""
         nodes = self.store.nodes[ids]
-        for node in np.unique(nodes).tolist():
+        if len(ids) and all_true(nodes == nodes[0]):
+            yield int(nodes[0]), ids
+            return
+        for node in sorted_unique(nodes).tolist():
             yield node, ids[nodes == node]
 
     # -- deciding: which cindexes can be computed
@@ -210,19 +214,19 @@ class GraphBuilder:
             return
         ids, rows = batches[0] if len(batches) == 1 else _join(batches)
         usable = store.usable[ids] > 0
-        if not usable.all():
+        if not all_true(usable):
             self._waiting.setdefault(node, []).append((ids[~usable], rows[~usable]))
             ids, rows = ids[usable], rows[usable]
         computable, hopeless = self._judge(node, ids, rows)
         store.status[ids[computable]] = COMPUTABLE
         decided = computable
-        if hopeless.any():
+        if np.count_nonzero(hopeless):
             store.status[ids[hopeless]] = NOT_COMPUTABLE
             self._unwant(rows[hopeless])
             decided = computable | hopeless
-        if not decided.all():
+        if not all_true(decided):
             self._waiting.setdefault(node, []).append((ids[~decided], rows[~decided]))
-        if decided.any():
+        if np.count_nonzero(decided):
             self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
@@ -231,12 +235,12 @@ class GraphBuilder:
         status = store.status[rows]
         if rule.needs_all:
             computable = (status == COMPUTABLE).all(axis=1)
-            if computable.all():
+            if all_true(computable):
                 return computable, ~computable
             return computable, (status == NOT_COMPUTABLE).any(axis=1)
         keys, row_keys = store.keys[ids], store.keys[rows]
         computable, _ = rule.used(keys, rows, row_keys, status == COMPUTABLE)
-        if computable.all():
+        if all_true(computable):
             return computable, ~computable
         possible, _ = rule.used(keys, rows, row_keys, status != NOT_COMPUTABLE)
         return computable, ~possible
@@ -305,7 +309,7 @@ class GraphBuilder:
             if len(table.ids) == 0:
                 continue
             kept = keep[table.ids]
-            ids = table.ids if kept.all() else table.ids[kept]
+            ids = table.ids if all_true(kept) else table.ids[kept]
             fresh = ids if start == 0 else ids[ids >= start]
             first, end = end, end + len(fresh)
             new_of[fresh] = np.arange(first, end)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.graph.tables import KeyTable
+from nnet3tools.graph.tables import KeyTable, is_increasing
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, pack, unpack
 
 __all__ = ["ComputationGraph"]
@@ -57,7 +57,7 @@ class ComputationGraph:
         if len(ids) == 0:
             return np.empty((0, 0), np.int32)
         first, last = int(ids[0]), int(ids[-1])
-        if first >= 0 and last - first + 1 == len(ids) and (ids[1:] > ids[:-1]).all():
+        if first >= 0 and last - first + 1 == len(ids) and is_increasing(ids):
             return self.terms[self.offsets[first] : self.offsets[last + 1]].reshape(len(ids), -1)
         some = int(ids.max())
         if some < 0:

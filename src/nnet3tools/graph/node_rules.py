@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Binary, Descriptor, Leaf, SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset
@@ -136,7 +137,7 @@ class DescriptorRule(NodeRule):
             else:
                 nodes, wanted = leaf.map_to_input(indexes)
                 mapped = pack(wanted)
-                if (several := nodes[:1].tolist()) and not (nodes == several[0]).all():
+                if (several := nodes[:1].tolist()) and not all_true(nodes == several[0]):
                     self._add_switched(rows, column, nodes, mapped, add)
                     continue
                 node = several[0] if several else self.sources[0]
@@ -155,7 +156,7 @@ class DescriptorRule(NodeRule):
     def _add_switched(
         rows: IntArray, column: int, nodes: IntArray, keys: KeyArray, add: AddCindexes
     ) -> None:
-        for node in np.unique(nodes).tolist():
+        for node in sorted_unique(nodes).tolist():
             chosen = nodes == node
             rows[chosen, column] = add(node, keys[chosen])
 

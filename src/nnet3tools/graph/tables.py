@@ -17,6 +17,7 @@ __all__ = [
     "DependencyRows",
     "KeyTable",
     "add_counts",
+    "all_true",
     "is_increasing",
     "sorted_unique",
 ]
@@ -26,9 +27,14 @@ UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2
 that is unknown and not usable when building ends.)"""
 
 
+def all_true(mask: BoolArray) -> bool:
+    """Whether all of a mask is set (several times faster than mask.all() on short ones)."""
+    return int(np.count_nonzero(mask)) == mask.size
+
+
 def is_increasing(values: NDArray[Any]) -> bool:
     """Whether each value is larger than the one before."""
-    return bool((values[1:] > values[:-1]).all())
+    return all_true(values[1:] > values[:-1])
 
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
@@ -44,14 +50,8 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
 
 def add_counts(target: IntArray, at: IntArray, amount: int) -> None:
     """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
-    if len(at) == 0:
-        return
-    first, last = int(at.min()), int(at.max())
-    if last - first < 8 * len(at):  # several times faster than ufunc.at if they lie close together
-        counts = np.bincount(at - first)
-        target[first : last + 1] += (amount * counts).astype(target.dtype)
-    else:
-        np.add.at(target, at, amount)
+    # With a scalar of another dtype ufunc.at is more than ten times slower.
+    np.add.at(target, at, target.dtype.type(amount))
 
 
 class KeyTable:
@@ -66,7 +66,7 @@ class KeyTable:
     def find(self, keys: KeyArray) -> IntArray:
         """The id of each key, -1 where it is absent."""
         mine = self.keys
-        if len(keys) == len(mine) and (keys == mine).all():
+        if len(keys) == len(mine) and all_true(keys == mine):
             return self.ids
         if len(mine) == 0:
             return np.full(len(keys), -1, np.int32)
@@ -74,7 +74,7 @@ class KeyTable:
         at[at == len(mine)] = 0
         found = mine[at] == keys
         ids = self.ids[at]
-        if not found.all():
+        if not all_true(found):
             ids[~found] = -1
         return ids
 
@@ -88,9 +88,18 @@ class KeyTable:
             self.keys = np.concatenate([self.keys, keys])
             self.ids = np.concatenate([self.ids, ids])
             return
-        at = np.searchsorted(self.keys, keys)
-        self.keys = np.insert(self.keys, at, keys)
-        self.ids = np.insert(self.ids, at, ids)
+        if keys[-1] < self.keys[0]:
+            self.keys = np.concatenate([keys, self.keys])
+            self.ids = np.concatenate([ids, self.ids])
+            return
+        size = len(self.keys) + len(keys)
+        at = np.searchsorted(self.keys, keys) + np.arange(len(keys))
+        old = np.ones(size, bool)
+        old[at] = False
+        merged_keys, merged_ids = np.empty(size, np.int64), np.empty(size, np.int32)
+        merged_keys[at], merged_keys[old] = keys, self.keys
+        merged_ids[at], merged_ids[old] = ids, self.ids
+        self.keys, self.ids = merged_keys, merged_ids
 
     def select(self, keep: BoolArray, new_ids: IntArray) -> None:
         """Keep the entries (in key order) for which `keep` is set, under new ids."""

@@ -1,0 +1,163 @@
+"""Epochs, phases and steps: the order of computation, and the properties the compiler builds on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+from plain_graph import RandomNetwork, parse, random_request
+
+from nnet3tools.errors import RequestError
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.computation_graph import ComputationGraph
+from nnet3tools.graph.epochs import find_sccs, node_epochs, top_sort
+from nnet3tools.graph.explain import explain_uncomputable
+from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.phases import sub_phases
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.steps import Steps, compute_steps
+from nnet3tools.nnet.indexes import pack
+from nnet3tools.nnet.nnet import Nnet
+
+
+def random_graph(rng: random.Random) -> list[list[int]]:
+    size = rng.randint(1, 9)
+    return [sorted(rng.sample(range(size), rng.randint(0, min(2, size)))) for _ in range(size)]
+
+
+def reachable(graph: list[list[int]]) -> list[set[int]]:
+    """Where each node leads to in one or more edges."""
+    to = [set(edges) for edges in graph]
+    for _ in graph:
+        to = [t.union(*(to[n] for n in t)) for t in to]
+    return to
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sccs_are_the_classes_of_nodes_that_reach_each_other(seed: int) -> None:
+    graph = random_graph(random.Random(seed))
+    to = reachable(graph)
+    sccs = find_sccs(graph)
+    assert sorted(itertools.chain(*sccs)) == list(range(len(graph)))
+    for i, scc in enumerate(sccs):
+        for a, b in itertools.product(scc, range(len(graph))):
+            assert (b in scc) == (a == b or (b in to[a] and a in to[b]))
+        assert not any(set(earlier) & to[scc[0]] - set(scc) for earlier in sccs[i + 1 :])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_epochs_put_each_node_after_its_sources(seed: int) -> None:
+    graph = random_graph(random.Random(seed))
+    to, epochs = reachable(graph), node_epochs(graph)
+    for node, targets in enumerate(to):
+        for target in targets:
+            assert epochs[node] <= epochs[target]
+            assert (epochs[node] == epochs[target]) == (node == target or node in to[target])
+
+
+def test_epochs_without_order_are_numbered_as_kaldi_does() -> None:
+    # 0 -> 2, 1 -> 2: Kaldi's topological order takes the node with the larger number first.
+    assert top_sort([[2], [2], []]) == [1, 0, 2]
+
+
+def compiled(nnet: Nnet, request: ComputationRequest) -> tuple[ComputationGraph, Steps] | None:
+    """Graph and steps, or None for a request that cannot be computed."""
+    plan = NetworkPlan(nnet)
+    builder = GraphBuilder(plan)
+    builder.compute(request)
+    if explain_uncomputable(builder, request):
+        return None
+    builder.prune()
+    return builder.graph, compute_steps(plan, builder.graph, [request])
+
+
+@pytest.mark.parametrize("seed", range(0, 80))
+def test_steps_of_random_networks_keep_what_the_compiler_relies_on(seed: int) -> None:
+    rng = random.Random(seed)
+    nnet = parse(RandomNetwork(rng, recurrent=True).text)
+    request = random_request(rng, nnet)
+    try:
+        found = compiled(nnet, request)
+    except RequestError as error:
+        if "no order of computation" not in str(error):
+            raise
+        return
+    if found is None:
+        return
+    graph, steps = found
+    seen = np.zeros(graph.num_cindexes, bool)
+    for number, step in enumerate(steps.steps):
+        assert len(step.ids) == len(step.indexes)
+        ids = step.ids[step.ids >= 0]
+        assert (graph.nodes[ids] == step.node).all()
+        assert (graph.keys[ids] == pack(step.indexes)[step.ids >= 0]).all()
+        terms = graph.dependencies(step.ids)
+        assert (steps.step_of[terms[terms >= 0]] < number).all()
+        seen[ids] = True
+        name = nnet.node_names[step.node]
+        if nnet.is_output(step.node):
+            assert step.indexes.tolist() == request.find_output(name).indexes.tolist()
+        elif step.is_input:
+            assert step.indexes.tolist() == request.find_input(name).indexes.tolist()
+        elif nnet.is_component(step.node):
+            before = steps.steps[number - 1]
+            assert before.node == step.node - 1
+            assert before.indexes.tolist() == step.indexes.tolist()
+        elif nnet.is_dim_range(step.node):
+            source = steps.steps[step.source]
+            assert step.source < number
+            assert source.indexes.tolist() == step.indexes.tolist()
+    assert seen.all()
+    everything = np.arange(graph.num_cindexes)
+    for cindex, s, row in zip(everything, steps.step_of, steps.row_of, strict=False):
+        assert steps.steps[s].ids[row] == cindex
+
+
+def test_rows_of_steps_are_in_order_of_time_then_sequence() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ncomponent name=a type=NoOpComponent dim=1\n"
+        "component-node name=a component=a input=input\noutput-node name=output input=a\n"
+    )
+    rows = np.array([[1, 5, 0], [0, 5, 0], [1, 2, 0], [0, 3, 0]], np.int32)
+    request = ComputationRequest(
+        [IoSpecification("input", rows)], [IoSpecification("output", rows)]
+    )
+    found = compiled(nnet, request)
+    assert found is not None
+    of_component = next(s for s in found[1].steps if nnet.is_component(s.node))
+    assert of_component.indexes.tolist() == [[1, 2, 0], [0, 3, 0], [0, 5, 0], [1, 5, 0]]
+
+
+def test_a_recurrence_that_needs_past_and_future_has_no_order() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ncomponent name=a type=NoOpComponent dim=1\n"
+        "component-node name=a component=a input="
+        "Sum(input, Sum(IfDefined(Offset(a, -1)), IfDefined(Offset(a, 1))))\n"
+        "output-node name=output input=a\n"
+    )
+    spec = IoSpecification.from_range("input", 0, 4)
+    request = ComputationRequest([spec], [IoSpecification.from_range("output", 0, 4)])
+    with pytest.raises(RequestError, match=r"no order of computation works .* through a "):
+        compiled(nnet, request)
+
+
+def test_phases_of_a_recurrence_follow_time() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ncomponent name=a type=NoOpComponent dim=2\n"
+        "component-node name=a component=a input=Append(input, IfDefined(Offset(b, -2)))\n"
+        "dim-range-node name=b input-node=a dim-offset=0 dim=1\noutput-node name=output input=b\n"
+    )
+    plan = NetworkPlan(nnet)
+    builder = GraphBuilder(plan)
+    spec = IoSpecification.from_range("input", 0, 6)
+    builder.compute(ComputationRequest([spec], [IoSpecification.from_range("output", 0, 6)]))
+    builder.prune()
+    a = nnet.node_index("a")
+    phases = [
+        builder.graph.indexes(ids)[:, 1].tolist()
+        for node, ids in sub_phases(plan, builder.graph, 0)
+        if node == a
+    ]
+    assert phases == [[0, 1], [2, 3], [4, 5]]
