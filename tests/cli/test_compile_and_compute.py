@@ -1,0 +1,217 @@
+"""nnet3-compile and nnet3-compute --computation: results, and one line for each error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnet3tools.cli.nnet3_compile import main as compile_main
+from nnet3tools.cli.nnet3_compute import main as compute_main
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.io.files import open_output
+from nnet3tools.io.holders import MATRIX
+from nnet3tools.io.table import SequentialTableReader, TableWriter
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.model_file import read_nnet, write_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.files import load_computation
+
+CONFIG = """
+input-node name=input dim=3
+component name=affine type=AffineComponent input-dim=9 output-dim=4
+component name=tanh type=TanhComponent dim=4
+component name=last type=AffineComponent input-dim=4 output-dim=2
+component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=tanh component=tanh input=affine
+component-node name=last component=last input=tanh
+output-node name=output input=last
+"""
+FRAMES = 6
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(FRAMES + 2, 3)).astype(np.float32)
+DERIV = RNG.normal(size=(FRAMES, 2)).astype(np.float32)
+
+
+@pytest.fixture
+def where(tmp_path, monkeypatch):
+    """A directory with a model, requests, and tables of inputs and derivatives."""
+    monkeypatch.chdir(tmp_path)
+    write_nnet(Nnet.from_config(parse_config_lines(CONFIG, "config")), "final.raw")
+    for name, backward in (("forward", False), ("backward", True)):
+        request = ComputationRequest(
+            [IoSpecification("input", make_indexes(0, np.arange(-1, FRAMES + 1)), backward)],
+            [IoSpecification("output", make_indexes(0, np.arange(FRAMES)), backward)],
+            need_model_derivative=backward,
+        )
+        with open_output(f"{name}.request", binary=backward) as writer:
+            request.write(writer)
+    write_table("inputs.ark", {"input": X})
+    write_table("derivs.ark", {"output": DERIV})
+    return tmp_path
+
+
+def write_table(path, matrices):
+    with TableWriter(f"ark:{path}", MATRIX) as writer:
+        for name, matrix in matrices.items():
+            writer.write(name, matrix)
+
+
+def read_table(path):
+    with SequentialTableReader(f"ark:{path}", MATRIX) as reader:
+        return dict(reader)
+
+
+def compute(*options, inputs="ark:inputs.ark", model="final.raw"):
+    return compute_main(["--use-gpu=no", *options, model, inputs, "ark:out.ark"])
+
+
+def by_hand():
+    """Output, input derivative and gradients, with NumPy alone."""
+    nnet = read_nnet("final.raw")
+    affine, last = nnet.component(0), nnet.component(2)
+    w1, b1 = affine.parameters().values()
+    w2, b2 = last.parameters().values()
+    spliced = np.hstack([X[i : i + FRAMES] for i in range(3)])
+    hidden = np.tanh(spliced @ w1.T + b1)
+    dh = (DERIV @ w2) * (1 - hidden**2)
+    ds = dh @ w1
+    dx = np.zeros_like(X)
+    for i in range(3):
+        dx[i : i + FRAMES] += ds[:, 3 * i : 3 * i + 3]
+    gradients = {"affine": dh.T @ spliced, "last": DERIV.T @ hidden}
+    return hidden @ w2.T + b2, dx, gradients
+
+
+@pytest.mark.parametrize("optimize", ["true", "false"])
+@pytest.mark.parametrize("binary", ["true", "false"])
+def test_forward_and_backward(where, optimize, binary):
+    options = [f"--optimization.optimize={optimize}", f"--binary={binary}"]
+    assert compile_main([*options, "final.raw", "backward.request", "p"]) == 0
+    status = compute(
+        "--computation=p",
+        "--output-derivs=ark:derivs.ark",
+        "--input-derivs=ark:dx.ark",
+        "--model-derivative=gradient.raw",
+    )
+    assert status == 0
+    output, dx, gradients = by_hand()
+    np.testing.assert_allclose(read_table("out.ark")["output"], output, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(read_table("dx.ark")["input"], dx, rtol=1e-4, atol=1e-5)
+    gradient = read_nnet("gradient.raw")
+    for name, expected in gradients.items():
+        component = gradient.component(gradient.component_index(name))
+        linear = next(iter(component.parameters().values()))
+        np.testing.assert_allclose(linear, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_forward_part_alone_needs_no_derivatives(where):
+    assert compile_main(["final.raw", "backward.request", "p"]) == 0
+    assert compute("--computation=p") == 0
+    np.testing.assert_allclose(read_table("out.ark")["output"], by_hand()[0], rtol=1e-4, atol=1e-5)
+
+
+def test_program_is_printed(where, capsys):
+    assert compile_main(["--print=true", "final.raw", "forward.request", "p"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("matrix m1(8, 3), ")
+    assert "# begin forward commands\nc0: " in text
+    assert text.count("\nc") == len(load_computation("p").commands)
+
+
+def test_debug_and_profile(where, capsys):
+    compile_main(["final.raw", "forward.request", "p"])
+    assert compute("--computation=p", "--computation.debug=true") == 0
+    assert "secs" in capsys.readouterr().err
+    assert compute("--computation=p", "--computation.profile=true") == 0
+    assert "time of commands" in capsys.readouterr().err
+
+
+def one_error(capsys, status, *words, path="out.ark"):
+    """The program failed with one ERROR line that has these words, and wrote nothing."""
+    lines = capsys.readouterr().err.splitlines()
+    errors = [line for line in lines if line.startswith("ERROR")]
+    assert status not in (0, None)
+    assert len(errors) == 1, lines
+    assert not any("Traceback" in line for line in lines)
+    for word in words:
+        assert word in errors[0]
+    from pathlib import Path
+
+    assert not Path(path).exists()
+
+
+def test_compile_errors(where, capsys):
+    one_error(capsys, compile_main(["no.raw", "forward.request", "p"]), "no.raw", path="p")
+    one_error(capsys, compile_main(["final.raw", "inputs.ark", "p"]), "inputs.ark", path="p")
+    text = (where / "forward.request").read_text()
+    (where / "other").write_text(text.replace("\ninput ", "\ninptu "))
+    one_error(capsys, compile_main(["final.raw", "other", "p"]), "inptu", path="p")
+    (where / "cut").write_text(text[: len(text) // 2])
+    one_error(capsys, compile_main(["final.raw", "cut", "p"]), "cut", path="p")
+
+
+def test_output_that_cannot_be_computed(where, capsys):
+    request = ComputationRequest(
+        [IoSpecification("input", make_indexes(0, np.arange(0, 3)))],
+        [IoSpecification("output", make_indexes(0, np.arange(0, 3)))],
+    )
+    with open_output("short") as writer:
+        request.write(writer)
+    one_error(capsys, compile_main(["final.raw", "short", "p"]), "output", path="p")
+
+
+def test_compute_errors(where, capsys):
+    compile_main(["final.raw", "forward.request", "forward"])
+    compile_main(["final.raw", "backward.request", "backward"])
+    capsys.readouterr()
+    data = (where / "backward").read_bytes()
+    (where / "cut").write_bytes(data[: len(data) // 2])
+    (where / "noise").write_bytes(bytes(range(256)))
+    bad = {"nan": X * np.nan, "rows": X[:-1], "wide": np.hstack([X, X])}
+    for name, matrix in bad.items():
+        write_table(f"{name}.ark", {"input": matrix})
+    write_table("node.ark", {"inptu": X})
+    write_table("empty.ark", {})
+
+    def fails(*words, options=("--computation=backward",), **kwargs):
+        one_error(capsys, compute(*options, **kwargs), *words)
+
+    fails("cut", options=["--computation=cut"])
+    fails("noise", options=["--computation=noise"])
+    fails("gone", options=["--computation=gone"])
+    fails("input", "not a finite number", inputs="ark:nan.ark")
+    fails("input", "8 x 3", "7 x 3", inputs="ark:rows.ark")
+    fails("input", "8 x 3", "8 x 6", inputs="ark:wide.ark")
+    fails("inptu", inputs="ark:node.ark")
+    fails("no matrices", inputs="ark:empty.ark")
+    fails("gone.ark", inputs="ark:gone.ark")
+    fails("no backward part", options=["--computation=forward", "--output-derivs=ark:derivs.ark"])
+    fails(
+        "no model derivative",
+        options=[
+            "--computation=forward",
+            "--output-derivs=ark:derivs.ark",
+            "--model-derivative=gradient.raw",
+        ],
+    )
+
+
+def test_program_of_another_network(where, capsys):
+    compile_main(["final.raw", "forward.request", "p"])
+    capsys.readouterr()
+    other = CONFIG.replace("input dim=3", "input dim=2").replace("input-dim=9", "input-dim=6")
+    write_nnet(Nnet.from_config(parse_config_lines(other, "config")), "other.raw")
+    status = compute("--computation=p", model="other.raw")
+    one_error(capsys, status, "p: does not fit the network")
+
+
+def test_options_that_need_others(where, capsys):
+    compile_main(["final.raw", "backward.request", "p"])
+    for options in (
+        ["--computation=p", "--input-derivs=ark:x"],
+        ["--computation=p", "--model-derivative=x"],
+        ["--output-derivs=ark:derivs.ark"],
+    ):
+        assert compute(*options) not in (0, None)
+        assert "needs --" in capsys.readouterr().err
