@@ -1,4 +1,70 @@
-"""Device-neutral operators over arrays. (Manual to follow in this docstring.)"""
+"""Operators over arrays of any device: the manual for those who write components.
+
+Nothing above this package calls numpy or cupy for maths on matrices. Views, slices and `reshape` are
+fine (`x[:, :d]`, `x.T`, `x.reshape(n, groups, size)` of something contiguous); strided views are
+worked on in place, without copies. Operators write their results into their first operand.
+
+**Elementwise maths** is a formula over placeholders, `_1` being the output (which may be read too).
+Make it once, where the module is loaded, and call it often:
+
+    _swish = tensor.element("_1 = _2 * sigmoid(_2)")
+    _swish(out, x)                                   # or run = _swish.bind(out, x); run(); run()
+    _add_deriv = tensor.element("_1 += _2 * (_3 > 0)")
+    _affine = tensor.element("_1 = _2 * _3 + _4")    # _3, _4 may be (N, D), (D,), (1, D), (N, 1)
+    _affine(out, x, scale_row, 0.5)                  # or plain numbers
+    _cell = tensor.element("s = sigmoid(_3); _1 = s * _4; _2 = tanh(_1) * s")   # names, two outputs
+
+A later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be an
+output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
+`or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
+where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
+relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.functional for the
+same in Python form, for derivatives and for types. A formula is one pass over memory: put as much
+into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
+
+**Reductions** take a formula of the inputs `_1`, `_2`, ... without assignment:
+
+    _column_sums = tensor.aggregate("_1", "sum", axis=0)
+    _column_sums(out, x, alpha=1.0, beta=1.0)        # out = beta * out + alpha * sum; out (D,)
+    _sum_squares = tensor.aggregate("sqr(_1 - _2)", "mean", axis=0)        # (x, mean_row)
+    _row_dots = tensor.aggregate("_1 * _2", "sum", axis=1)                 # out (N,) or (N, 1)
+    _count_active = tensor.aggregate("_1 > 0", "sum", axis=None)           # returns a float
+
+sum, mean, max, min, prod, logsumexp. Give a float64 `out` for statistics: sums are float64 then.
+
+**Products**: `prod(out, a, b, trans_a=, trans_b=, alpha=, beta=)` is BLAS straight into a view, also
+for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms:
+
+    AddMat, AddVecToRows           add(out, x, alpha)                      # x (N, D) or (D,)
+    AddMatDiagVec, MulColsVec      element("_1 += _2 * _3")(out, x, vector)            # (D,)
+    MulRowsVec, AddDiagVecMat      element("_1 *= _2")(out, vector[:, None])           # (N, 1)
+    AddDiagMat2, AddDiagMatMat     aggregate("_1 * _2", "sum", axis=1 or 0)(out, a, b, beta=1.0)
+    AddRowSumMat, AddColSumMat     aggregate("_1", "sum", axis=0 or 1)(out, x, alpha=, beta=)
+    TraceMatMat(a, b, kTrans)      dot(a, b)
+    SymAddMat2, X^T X              prod(out, x, x, trans_a=True, beta=)
+    AddToDiag                      element("_1 += _2")(out.reshape(-1)[:: n + 1], value)
+    AddVecVec (outer product)      prod(out, a[:, None], b[None, :], alpha=, beta=1.0)
+    ApplyFloor, Heaviside          element("_1 = max(_1, _2)"), element("_1 = _2 > 0")
+    SumColumns of groups           aggregate("_1", "sum", axis=2)(out, x.reshape(n, g, size))
+    AddMatBlocks, group broadcast  element over x.reshape(n, blocks, d) with (n, 1, d) or (1, b, 1)
+    GroupPnorm(p)                  aggregate("abs(_1) ** _2", "sum", axis=2), then "_1 = _1 ** _2"
+    batch of small products        prod on arrays with three axes
+    batch normalisation            mean and mean square by aggregate axis=0, then
+                                   element("_1 = (_2 - _3) / sqrt(max(_4 - _3 * _3, 0) + _5)")
+
+**Rows**: copy_rows, add_rows, add_row_ranges and the _multi forms move rows by index arrays (-1: no
+row); copy_cols, add_cols likewise. Bind them if they run often: regular index patterns become plain
+strided copies. **Special operators** exist where fusing pays: softmax, log_softmax,
+normalize_per_row and their derivatives, and what other modules of this package declare.
+
+**Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
+`to_host` at the borders. **Random numbers**: tensor.random, Kaldi's generator.
+
+**A new special operator** is a plain function under `@operator` in a module here (signature =
+operands, body = reference implementation that tests compare with) plus an implementation a backend,
+registered with `@implements` in numpy_backend/. `gaps(device)` lists what a backend lacks; asking for
+it is an UnsupportedOperator error at `bind` already.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["REDUCTIONS", "Aggregate", "aggregate"]
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., Any]]] = {}
-"""Device -> what makes run(out or None, ins, alpha, beta) of an expression, a reduction, an axis."""
+"""Device -> what makes of expression, reduction, axis a binder (out or None, ins, alpha, beta)."""
 
 
 class Aggregate:
@@ -62,5 +62,5 @@ class Aggregate:
 
 
 def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:
-    """A reducing operator: axis 0 sums rows to (D,), axis 1 columns to (N,) or (N, 1), None to a float."""
+    """A reducing operator: axis 0 gives (D,), axis 1 (N,) or (N, 1), None a float."""
     return Aggregate(formula, reduce, axis)

@@ -50,7 +50,7 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
 
 
 def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
-    """A host array (or nested list) on the device of `like`, of its own type unless `dtype` is given.
+    """A host array (or nested list) on the device of `like`; of its own type if none is given.
 
     No copy is made where none is needed.
     """

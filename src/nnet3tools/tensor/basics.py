@@ -60,5 +60,5 @@ def prod(
     """
     left = np.swapaxes(a, -1, -2) if trans_a else a
     right = np.swapaxes(b, -1, -2) if trans_b else b
-    value = alpha * (np.float64(left) @ np.float64(right))
+    value = alpha * (np.asarray(left, np.float64) @ np.asarray(right, np.float64))
     out[...] = value if beta == 0.0 else value + beta * np.float64(out)

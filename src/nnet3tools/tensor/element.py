@@ -70,5 +70,5 @@ class Element:
 
 
 def element(formula: str | Expr | Assignments) -> Element:
-    """An elementwise operator from formula text, a Python expression (assigned to `_1`) or assignments."""
+    """An elementwise operator from text, an expression (for `_1`) or assignments."""
     return Element(formula)

@@ -22,7 +22,7 @@ def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: b
     columns may be x.
     """
     dim = x.shape[1]
-    mean_square = np.sum(np.float64(x) ** 2, axis=1) / (dim * target_rms**2)
+    mean_square = np.sum(np.asarray(x, np.float64) ** 2, axis=1) / (dim * target_rms**2)
     scale = np.maximum(mean_square, SQUARED_NORM_FLOOR) ** -0.5
     out[:, :dim] = x * scale[:, None]
     if add_log_stddev:
@@ -35,11 +35,11 @@ def diff_normalize_per_row(
 ) -> None:
     """Add the derivative of normalize_per_row to in_deriv (N, D) (cu-math.cc, DiffNormalizePerRow).
 
-    If in_deriv is (the first D columns of) out_deriv itself, the result replaces it. Rows whose mean
-    square was floored get the scaled derivative only.
+    If in_deriv is (the first D columns of) out_deriv itself, the result replaces it. Rows whose
+    mean square was floored get the scaled derivative only.
     """
     dim = in_value.shape[1]
-    x, e = np.float64(in_value), np.float64(out_deriv)
+    x, e = np.asarray(in_value, np.float64), np.asarray(out_deriv, np.float64)
     square = np.sum(x * x, axis=1)
     inner = np.sum(x * e[:, :dim], axis=1)
     d_scaled = dim * target_rms**2

@@ -1,9 +1,9 @@
 """Operators, each declared once, and the one table of who implements them.
 
-`@operator(...)` turns a plain function into an Operator: its signature gives the operands, its body is
-the reference implementation that tests compare with. A backend registers with `@implements`; an
-operator that it lacks for a type is an UnsupportedOperator error when it is looked up: at `bind`, that
-is when a program is lowered, or at a direct call.
+`@operator(...)` turns a plain function into an Operator: its signature gives the operands, its body
+is the reference implementation that tests compare with. A backend registers with `@implements`; an
+operator that it lacks for a type is an UnsupportedOperator error when it is looked up: at `bind`,
+that is when a program is lowered, or at a direct call.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ def implements(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register an implementation of an operator for a device and some element types.
 
-    With `binder`, the function does not run the operator but returns a callable that will. One of the
-    two forms is enough.
+    With `binder`, the function does not run the operator but returns a callable that will. One of
+    the two forms is enough.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:

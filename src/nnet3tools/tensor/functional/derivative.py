@@ -24,7 +24,7 @@ def partials(node: Apply) -> Sequence[Expr]:
 
 
 def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
-    """d expr / d w for each w (placeholders or other nodes), simplified; 0 where it does not occur."""
+    """d expr / d w for each w (placeholders or other nodes), simplified; 0 if it does not occur."""
     nodes = list(expr.walk())
     relevant: set[Expr] = set(wanted)
     for node in nodes:

@@ -1,7 +1,7 @@
 """The table of functions an expression may apply: types, derivative, meaning, each in one place.
 
-A primitive has a kernel in every backend. A composite has a `definition` in terms of others, which a
-backend uses unless it has a kernel of its own. `derivative(value, *arguments)` gives one partial
+A primitive has a kernel in every backend. A composite has a `definition` in terms of others, which
+a backend uses unless it has a kernel of its own. `derivative(value, *arguments)` gives one partial
 derivative an argument, `value` being the function's own node (tanh' is 1 - value * value).
 """
 
@@ -88,7 +88,7 @@ mul = _add("mul", 2, _A, "a * b", lambda v, a, b: [b, a])
 div = _add("div", 2, _F, "a / b, never an integer division", lambda v, a, b: [1 / b, -v / b])
 neg = _add("neg", 1, _A, "-a", lambda v, a: [Constant(-1)])
 abs_ = _add("abs", 1, _A, "absolute value", lambda v, a: [sgn(a)])
-sgn = _add("sgn", 1, _A, "-1, 0 or 1, the sign", _flat)
+sgn: Function = _add("sgn", 1, _A, "-1, 0 or 1, the sign", _flat)
 sqr = _add("sqr", 1, _A, "a * a", lambda v, a: [2 * a])
 max_ = _add("max", 2, _A, "the larger (nan if either is)", lambda v, a, b: [a >= b, a < b])
 min_ = _add("min", 2, _A, "the smaller (nan if either is)", lambda v, a, b: [a <= b, a > b])
@@ -118,14 +118,14 @@ where = _add(
 # -- powers, exponentials, trigonometry
 
 sqrt = _add("sqrt", 1, _F, "square root", lambda v, a: [0.5 / v])
-exp = _add("exp", 1, _F, "e to the power a", lambda v, a: [v])
-log = _add("log", 1, _F, "natural logarithm", lambda v, a: [1 / a])
-sin = _add("sin", 1, _F, "sine", lambda v, a: [cos(a)])
-cos = _add("cos", 1, _F, "cosine", lambda v, a: [-sin(a)])
+exp: Function = _add("exp", 1, _F, "e to the power a", lambda v, a: [v])
+log: Function = _add("log", 1, _F, "natural logarithm", lambda v, a: [1 / a])
+sin: Function = _add("sin", 1, _F, "sine", lambda v, a: [cos(a)])
+cos: Function = _add("cos", 1, _F, "cosine", lambda v, a: [-sin(a)])
 tan = _add("tan", 1, _F, "tangent", lambda v, a: [1 + sqr(v)], lambda a: sin(a) / cos(a))
 tanh = _add("tanh", 1, _F, "hyperbolic tangent", lambda v, a: [1 - sqr(v)])
 erf = _add("erf", 1, _F, "error function", lambda v, a: [2 / math.sqrt(math.pi) * exp(-sqr(a))])
-pow_ = _add(
+pow_: Function = _add(
     "pow",
     2,
     _F,
@@ -148,7 +148,7 @@ clip = _add(
     lambda x, low, high: min_(max_(x, low), high),
 )
 bump = _add("bump", 2, _C, "bump(x, a): 1 where |x| <= a, else 0", _flat, lambda x, a: abs_(x) <= a)
-sigmoid = _add("sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)])
+sigmoid: Function = _add("sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)])
 logaddexp = _add(
     "logaddexp",
     2,
@@ -169,7 +169,7 @@ leaky_relu = _add(
     lambda v, x: [leaky_relu_back(x)],
     lambda x: max_(x, 0.01 * x),
 )
-leaky_relu_back = _add(
+leaky_relu_back: Function = _add(
     "leaky_relu_back",
     1,
     _F,
@@ -185,7 +185,7 @@ prelu = _add(
     lambda v, x, a: [prelu_back(x, a), min_(x, 0)],
     lambda x, a: max_(x, 0) + a * min_(x, 0),
 )
-prelu_back = _add(
+prelu_back: Function = _add(
     "prelu_back",
     2,
     _F,

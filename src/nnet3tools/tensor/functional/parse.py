@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyparsing as pp
 
@@ -83,8 +84,9 @@ def _apply(text: str, position: int, tokens: pp.ParseResults) -> Build:
         target = ALIASES.get(name, name)
         if target == "clip" and len(arguments) == 2:
             arguments = [arguments[0], -arguments[1], arguments[1]]
+        make: Callable[..., Expr]
         if target in CASTS:
-            arity, make = 1, lambda *a: Cast(a[0], CASTS[target])
+            arity, make = 1, functools.partial(Cast, to=CASTS[target])
         elif target in FUNCTIONS:
             arity, make = FUNCTIONS[target].arity, FUNCTIONS[target]
         else:
@@ -125,7 +127,7 @@ def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
             elif sign == "-":
                 # -2 is the number, so that what is printed reads back to the same tree
                 number = isinstance(value, Constant) and not isinstance(value.value, bool)
-                value = Constant(-value.value) if number else -value  # type: ignore[union-attr]
+                value = Constant(-value.value) if number else -value
         return value
 
     return build
@@ -134,7 +136,7 @@ def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
 @functools.cache
 def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
     """The grammar of one expression, and of statements."""
-    expr = pp.Forward().set_name("expression")
+    expr: Any = pp.Forward().set_name("expression")
     identifier = pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
     number = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
     lpar, rpar = pp.Suppress("("), pp.Suppress(")")
@@ -145,7 +147,7 @@ def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
         | identifier.copy().set_parse_action(_name)
         | lpar + expr - rpar
     ).set_name("operand")
-    unary = pp.Forward()
+    unary: Any = pp.Forward()
     power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(_fold_left)
     signs = pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)"))
     unary <<= (signs + power).set_parse_action(_prefix)
@@ -192,7 +194,7 @@ def parse_statements(text: str, names: Mapping[str, Expr] | None = None) -> Assi
     for position, name, symbol, build in _run(_grammar()[1], text):
         value = build(known).substitute(done.values())
         target = known.get(name) if name in known else None
-        is_operand = name[0] == "_" and name[1:].isdigit() or isinstance(target, Placeholder)
+        is_operand = (name[0] == "_" and name[1:].isdigit()) or isinstance(target, Placeholder)
         if is_operand:
             operand = target if isinstance(target, Placeholder) else Placeholder(int(name[1:]))
             if symbol != "=":

@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Number
 from nnet3tools.tensor.functional.functions import FUNCTIONS
+from nnet3tools.tensor.functional.types import Rule
 
 __all__ = ["simplify"]
 
 
-def _erf_like(function: Callable[[float], float]) -> Callable[[float], float]:
+def _real(function: Callable[[float], float]) -> Callable[[Number], float]:
     return lambda a: function(float(a))
 
 
@@ -38,13 +39,13 @@ _FOLD: dict[str, Callable[..., Number]] = {
     "and": lambda a, b: bool(a) and bool(b),
     "or": lambda a, b: bool(a) or bool(b),
     "not": lambda a: not a,
-    "sqrt": _erf_like(math.sqrt),
-    "exp": _erf_like(math.exp),
-    "log": _erf_like(math.log),
-    "sin": _erf_like(math.sin),
-    "cos": _erf_like(math.cos),
-    "tanh": _erf_like(math.tanh),
-    "erf": _erf_like(math.erf),
+    "sqrt": _real(math.sqrt),
+    "exp": _real(math.exp),
+    "log": _real(math.log),
+    "sin": _real(math.sin),
+    "cos": _real(math.cos),
+    "tanh": _real(math.tanh),
+    "erf": _real(math.erf),
     "pow": lambda a, b: float(a) ** b,
 }
 
@@ -103,9 +104,9 @@ def _mul(a: Expr, b: Expr) -> Expr | None:
 
 def _is_bool(node: Expr) -> bool:
     """Whether it surely is or might be a truth value, whose arithmetic changes the type."""
-    return isinstance(node, Constant) and isinstance(node.value, bool) or (
-        isinstance(node, Apply) and node.function.rule.name in ("COMPARE", "LOGIC")
-    )
+    if isinstance(node, Constant):
+        return isinstance(node.value, bool)
+    return isinstance(node, Apply) and node.function.rule in (Rule.COMPARE, Rule.LOGIC)
 
 
 def _div(a: Expr, b: Expr) -> Expr | None:

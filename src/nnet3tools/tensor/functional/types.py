@@ -1,8 +1,9 @@
 """The element types of expressions and how they promote.
 
-Strong types belong to arrays, weak ones to plain numbers (constants, Python scalars), which take the
-type of what they meet. Promotion goes up bool, int32 / uint32, float16, float32, float64; int32 with
-uint32 gives float64, the smallest type here that holds both; an integer with a float gives that float.
+Strong types belong to arrays, weak ones to plain numbers (constants, Python scalars), which take
+the type of what they meet. Promotion goes up bool, int32 / uint32, float16, float32, float64; int32
+with uint32 gives float64, the smallest type here that holds both; an integer with a float gives
+that float.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Aggregate on NumPy: a formula computed tile by tile, each tile reduced while it is in cache.
 
-Tiles are summed by NumPy (pairwise along rows, row after row along columns; in float64 if the output
-is that or a number) and the tiles' sums in float64, in an order that depends on shapes only.
+Tiles are summed by NumPy (pairwise along rows, row after row along columns; in float64 if the
+output is that or a number) and the tiles' sums in float64, in an order that depends on shapes only.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class _NumpyAggregate:
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= MAX_PLANS:
                 self._plans.clear()
-            plan = self._plans[key] = _Plan(*lowered, self._reduce, axes, operands, wide)
+            plan = self._plans[key] = _Plan(
+                lowered[0], lowered[1], self._reduce, axes, operands, wide
+            )
         return plan
 
     def __call__(

@@ -1,9 +1,9 @@
 """gemm with alpha, beta and row strides, from the BLAS that NumPy itself brings.
 
-NumPy's matmul has no beta: accumulating a product (every gradient is one) would cost a temporary and
-two more passes over the output. NumPy's wheels carry OpenBLAS as a shared library, already loaded;
-its cblas functions are called through ctypes. Where that is not found, or does not compute what it
-should, `gemm` says so and the caller falls back on matmul.
+NumPy's matmul has no beta: accumulating a product (every gradient is one) would cost a temporary
+and two more passes over the output. NumPy's wheels carry OpenBLAS as a shared library, already
+loaded; its cblas functions are called through ctypes. Where that is not found, or does not compute
+what it should, `gemm` says so and the caller falls back on matmul.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ _NAMES = (
     ("cblas_{}gemm", ctypes.c_int32),
 )
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def _find(library: ctypes.CDLL, letter: str) -> Callable[..., None] | None:
@@ -58,7 +62,7 @@ def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
         expected[:, :5] = 0.5 * (a @ b.T) + 3.0 * expected[:, :5]
         function(
             _ROW_MAJOR, _NO_TRANS, _TRANS, 3, 5, 4, 0.5,
-            a.__array_interface__["data"][0], 7, b.__array_interface__["data"][0], 4, 3.0, out.__array_interface__["data"][0], 6,
+            _address(a), 7, _address(b), 4, 3.0, _address(out), 6,
         )  # fmt: skip
         if not np.array_equal(out, expected):
             return False
@@ -74,7 +78,7 @@ def _functions() -> dict[np.dtype, Callable[..., None]]:
         except OSError:
             continue
         found = {dtype: _find(library, letter) for dtype, letter in _LETTERS.items()}
-        functions = {dtype: f for dtype, f in found.items() if f is not None}
+        functions: dict[Any, Any] = {dtype: f for dtype, f in found.items() if f is not None}
         if len(functions) == len(_LETTERS) and _works(functions):
             return functions
     return {}
@@ -119,8 +123,8 @@ def gemm(
     inner = a.shape[0] if trans_a else a.shape[1]
     arguments = (
         _ROW_MAJOR, _TRANS if flip_a else _NO_TRANS, _TRANS if flip_b else _NO_TRANS,
-        out.shape[0], out.shape[1], inner, alpha, a.__array_interface__["data"][0], stride_a,
-        b.__array_interface__["data"][0], stride_b, beta, out.__array_interface__["data"][0], stride,
+        out.shape[0], out.shape[1], inner, alpha, _address(a), stride_a,
+        _address(b), stride_b, beta, _address(out), stride,
     )  # fmt: skip
     # the partial keeps the arrays alive: BLAS sees only addresses
     return functools.partial(_call, function, arguments, (out, a, b))

@@ -16,8 +16,8 @@ from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 __all__ = ["Tile", "TileCalls", "convert", "split_groups"]
 
 _SPLAT_AT = 2048
-"""From this many elements on, max and min take a constant as an array: NumPy's loops over a
-repeated scalar are three times slower for these two."""
+"""From this many elements on, max and min take a constant as an array: for these two, NumPy's loops
+over a repeated scalar are three times slower."""
 
 _THREAD_AT = 1 << 20
 """Work (elements times steps) from which a second thread pays."""
@@ -37,8 +37,8 @@ def split_groups(tiles: Sequence[Slices], work: int) -> list[Sequence[Slices]]:
 
 
 _Reference = Any
-"""Where an argument of a step comes from: an int is an operand's number, a Value a plain number known
-at bind, anything else the array itself."""
+"""Where an argument of a step comes from: an int is an operand's number, a Value a plain number
+known at bind, anything else the array itself."""
 
 _Template = tuple[Callable[..., Any], np.dtype | None, list[_Reference]]
 """A step's function, the type its arguments are viewed as, and its arguments, the output last."""
@@ -66,7 +66,7 @@ class _Frame:
 
 
 class TileCalls:
-    """Makes the calls of a layout for arrays; frames are kept from one set of arrays to the next."""
+    """Makes the calls of a layout for arrays; frames are kept from one bind to the next."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -161,10 +161,7 @@ class TileCalls:
         if (frame := self._frames.get(key)) is None:
             frame = self._frames[key] = self._make_frame(tile, group)
         parts = operands if self._single else self._cut(tile, operands)
-        calls = [
-            step if len(step) == 2 else _fill(step, parts, numbers)  # type: ignore[arg-type]
-            for step in frame.steps
-        ]
+        calls = [step if len(step) == 2 else _fill(step, parts, numbers) for step in frame.steps]
         return Tile(parts, calls, [_resolve(r, parts, numbers) for r in frame.kept])
 
     def _cut(self, tile: Slices, operands: Sequence[Any]) -> list[Any]:

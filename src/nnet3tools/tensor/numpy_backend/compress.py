@@ -12,6 +12,9 @@ from nnet3tools.tensor.registry import implements
 def compress(out: np.ndarray, src: np.ndarray, value_range: float, truncate: bool = True) -> None:
     """Scale, round, cut off, convert."""
     info = np.iinfo(out.dtype)
+    if value_range == 0.0 and out.dtype == np.uint8:  # the common case, in one pass
+        np.greater(src, 0.0, out=out.view(np.bool_))
+        return
     with scratch(src.shape, like=src) as work:
         if value_range == 0.0:
             np.sign(src, out=work)
@@ -27,5 +30,8 @@ def compress(out: np.ndarray, src: np.ndarray, value_range: float, truncate: boo
 @implements("decompress", "numpy")
 def decompress(out: np.ndarray, src: np.ndarray, value_range: float) -> None:
     """Convert and scale."""
-    scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
+    if value_range == 0.0:
+        np.copyto(out, src)
+        return
+    scale = value_range / np.iinfo(src.dtype).max
     np.multiply(src, out.dtype.type(scale), out=out, casting="unsafe")

@@ -1,7 +1,8 @@
 """Expressions to a list of ufunc steps: typed, casts explicit, common subexpressions shared.
 
-A value is an operand, a plain number given at the call, a constant, or the result of a step. float16
-is computed in float32 and rounded where it is stored: NumPy's half arithmetic is 40 times slower.
+A value is an operand, a plain number given at the call, a constant, or the result of a step.
+float16 is computed in float32 and rounded where it is stored: NumPy's half arithmetic is 40 times
+slower.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
     "tanh": np.tanh, "pow": np.power, "logaddexp": np.logaddexp,
 }  # fmt: skip
 
-_MASKS = {1: np.dtype(np.int8), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
+_MASKS: dict[int, np.dtype] = {1: np.dtype(np.int8), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 _COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
 
 
@@ -152,7 +153,7 @@ class Lowering:
         if replacement is not None:
             return self._expand(replacement, compute, node, done)
         if function.name == "where":
-            return self._select(*(done[a] for a in node.arguments), dtype=dtype_wide(compute))
+            return self._select([done[a] for a in node.arguments], dtype_wide(compute))
         if function.name not in _UFUNCS:
             raise UnsupportedOperator(function.name, compute.value, "numpy")
         inputs = [done[a] for a in node.arguments]
@@ -182,9 +183,9 @@ class Lowering:
         inner = _Inner(types, self, inputs)
         return inner.lower(replacement(*holders))
 
-    def _select(self, condition: Value, a: Value, b: Value, dtype: np.dtype) -> Value:
+    def _select(self, arguments: Sequence[Value], dtype: np.dtype) -> Value:
         """where() by bit masks: numpy's own branches, and is 4 to 7 times slower."""
-        a, b = self.convert(a, dtype), self.convert(b, dtype)
+        condition, (a, b) = arguments[0], [self.convert(v, dtype) for v in arguments[1:]]
         mask_type = _MASKS[dtype.itemsize]
         flag = self.convert(self.convert(condition, np.dtype(bool)), mask_type)
         mask = self.step(np.negative, [flag], mask_type)

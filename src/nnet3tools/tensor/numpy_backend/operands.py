@@ -46,6 +46,10 @@ def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None
     return [o.reshape(-1) if isinstance(o, np.ndarray) else o for o in operands]
 
 
+_MAX_WORK: Any = 10000
+"""Bound on the search for common elements of two strided arrays."""
+
+
 def overlap(target: np.ndarray, other: np.ndarray) -> str:
     """How two arrays share memory: "", "same" (the same elements), or "partial"."""
     if target is other:
@@ -56,6 +60,6 @@ def overlap(target: np.ndarray, other: np.ndarray) -> str:
     if alike and target.shape == other.shape and target.dtype == other.dtype:
         return "same"
     try:
-        return "partial" if np.shares_memory(target, other, max_work=10000) else ""
+        return "partial" if np.shares_memory(target, other, max_work=_MAX_WORK) else ""
     except np.exceptions.TooHardError:
         return "partial"

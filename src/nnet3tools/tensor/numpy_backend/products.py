@@ -1,4 +1,4 @@
-"""Matrix products on NumPy: BLAS without copies, alpha and beta without temporaries where it can."""
+"""Matrix products on NumPy: BLAS without copies; alpha and beta without temporaries."""
 
 from __future__ import annotations
 

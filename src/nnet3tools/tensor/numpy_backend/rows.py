@@ -51,7 +51,7 @@ def _view(
 def _regular_views(
     out: np.ndarray, out_rows: np.ndarray, src: np.ndarray, src_rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Views of the two with equal shapes such that one assignment moves all rows, if there are any."""
+    """Views of the two with equal shapes such that one assignment moves all rows, if any are."""
     length = min(_block_length(out_rows), _block_length(src_rows))
     if len(out_rows) % length:
         return None

@@ -1,7 +1,7 @@
 """Running lists of calls on one or two threads, and the scratch memory they work in.
 
-A call is (function, arguments): a ufunc with its output last. Tiles are split over threads in a fixed
-way that depends on sizes only, so that results do not depend on the number of threads.
+A call is (function, arguments): a ufunc with its output last. Tiles are split over threads in a
+fixed way that depends on sizes only, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["LOCK", "TILE_BYTES", "Call", "num_threads", "register", "run_calls",
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 TILE_BYTES = 1 << 17
-"""Size of a scratch register: a few of them, with their operands, fit a core's second-level cache."""
+"""Size of a scratch register: a few of them, with their operands, fit a second-level cache."""
 
 _MAX_THREADS = 2
 
