@@ -32,12 +32,12 @@ class Column(NamedTuple):
 
 
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Move the -1 padding to the end of each row, and drop columns that are padding only."""
+    """Move what has submatrix -1 to the end of each row as padding; drop columns of padding."""
     present = submatrices >= 0
     if not all_true(present):
         order = np.argsort(~present, axis=1, kind="stable")
         submatrices = np.take_along_axis(submatrices, order, axis=1)
-        rows = np.take_along_axis(rows, order, axis=1)
+        rows = np.take_along_axis(np.where(present, rows, np.int32(-1)), order, axis=1)
         width = int(present.sum(axis=1).max(initial=0))
         submatrices, rows = submatrices[:, :width], rows[:, :width]
     return submatrices, rows
@@ -115,10 +115,9 @@ def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:
     if number is None:
         return [column]
     return [
-        Column(
-            column.submatrix,
-            np.where(number == i, column.submatrices, -1),
-            np.where(number == i, column.rows, -1),
+        _column(
+            np.where(number == i, column.submatrices, np.int32(-1)),
+            np.where(number == i, column.rows, np.int32(-1)),
         )
         for i in range(int(number.max()) + 1)
     ]

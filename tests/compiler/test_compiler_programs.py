@@ -1,0 +1,307 @@
+"""Compiled programs compute what the network says, forward and backward."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import numpy as np
+import pytest
+from interpreter import Interpreter
+from plain_graph import Cindex, Index, PlainGraph, RandomNetwork, leaf_cindex, parse, random_request
+
+from nnet3tools.compiler.compiler import compile_computation
+from nnet3tools.errors import RequestError
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3tools.program import commands as c
+from nnet3tools.program.checker import check_computation
+
+
+class PlainEvaluation:
+    """Values of single rows, by recursion."""
+
+    def __init__(
+        self, nnet: Nnet, request: ComputationRequest, given: dict[str, np.ndarray]
+    ) -> None:
+        self.nnet, self.graph = nnet, PlainGraph(nnet, request)
+        self.given = {
+            (nnet.node_index(spec.name), tuple(index)): row.astype(np.float64)
+            for spec in request.inputs
+            for index, row in zip(spec.indexes.tolist(), given[spec.name], strict=True)
+        }
+        self.value = functools.cache(self._value)
+
+    def output(self, spec: IoSpecification) -> np.ndarray:
+        node = self.nnet.node_index(spec.name)
+        return np.stack([self.value((node, tuple(index))) for index in spec.indexes.tolist()])
+
+    def _value(self, cindex: Cindex) -> np.ndarray:
+        node, index = cindex
+        if cindex in self.given:
+            return self.given[cindex]
+        match self.nnet.nodes[node]:
+            case DescriptorNode(descriptor):
+                return np.concatenate([self._part(part, index) for part in descriptor.parts])
+            case DimRangeNode(source, offset, dim):
+                return self.value((source, index))[offset : offset + dim]
+            case ComponentNode(component_index):
+                component = self.nnet.component(component_index)
+                out = np.zeros((1, component.output_dim), np.float32)
+                row = self.value((node - 1, index)).astype(np.float32)
+                component.propagate(None, row[None, :], out)
+                return out[0].astype(np.float64)
+        raise AssertionError(cindex)
+
+    def _part(self, part: SumDescriptor, index: Index) -> np.ndarray:
+        assert self._can(part, index)
+        match part:
+            case Leaf(source):
+                cindex = leaf_cindex(source, index)
+                return dict(source.node_scales())[cindex[0]] * self.value(cindex)
+            case Const(value, dim):
+                return np.full(dim, value)
+            case IfDefined(source):
+                if self._can(source, index):
+                    return self._part(source, index)
+                return np.zeros(part.dim(self.nnet))
+            case Binary("Sum", first, second):
+                return self._part(first, index) + self._part(second, index)
+            case Binary(_, first, second):
+                return self._part(first if self._can(first, index) else second, index)
+        raise AssertionError(part)
+
+    def _can(self, part: SumDescriptor, index: Index) -> bool:
+        match part:
+            case Leaf(source):
+                return leaf_cindex(source, index) in self.graph.computable
+            case Const() | IfDefined():
+                return True
+            case Binary("Sum", first, second):
+                return self._can(first, index) and self._can(second, index)
+            case Binary(_, first, second):
+                return self._can(first, index) or self._can(second, index)
+        raise AssertionError(part)
+
+
+def random_case(seed: int, backprop: bool) -> tuple[Nnet, ComputationRequest] | None:
+    rng = random.Random(seed)
+    nnet = parse(RandomNetwork(rng, recurrent=seed % 2 == 1, backprop=backprop).text)
+    request = random_request(rng, nnet, times=5)
+    if backprop:
+        for spec in request.inputs + request.outputs:
+            spec.has_deriv = True
+        request.need_model_derivative = rng.random() < 0.5
+    try:
+        compile_computation(nnet, request)
+    except RequestError:
+        return None
+    return nnet, request
+
+
+def random_inputs(nnet: Nnet, specs: list[IoSpecification], seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        spec.name: rng.normal(
+            size=(len(spec.indexes), nnet.dim(nnet.node_index(spec.name)))
+        ).astype(np.float32)
+        for spec in specs
+    }
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_programs_compute_what_a_plain_evaluation_does(seed: int) -> None:
+    case = random_case(seed, backprop=False)
+    if case is None:
+        return
+    nnet, request = case
+    given = random_inputs(nnet, request.inputs, seed)
+    computation = compile_computation(nnet, request)
+    check_computation(computation, nnet, request, check_rewrite=True)
+    outputs = Interpreter(nnet, computation).run(given)
+    plain = PlainEvaluation(nnet, request, given)
+    for spec in request.outputs:
+        expected = plain.output(spec)
+        np.testing.assert_allclose(outputs[spec.name], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_random_programs_derivatives_are_the_transpose_of_the_forward_map(seed: int) -> None:
+    # The networks are affine: <d, f(x + v) - f(x)> must be <f'(d), v> for any x, v, d.
+    case = random_case(1000 + seed, backprop=True)
+    if case is None:
+        return
+    nnet, request = case
+    x, v = random_inputs(nnet, request.inputs, seed), random_inputs(nnet, request.inputs, seed + 1)
+    derivs = random_inputs(nnet, request.outputs, seed + 2)
+    computation = compile_computation(nnet, request)
+    check_computation(computation, nnet, request, check_rewrite=True)
+    at_x = Interpreter(nnet, computation).run(x | derivs)
+    moved = {name: x[name] + v[name] for name in x}
+    at_moved = Interpreter(nnet, computation).run(moved | derivs)
+    change = {name: at_moved[name] - at_x[name] for name in derivs}
+    forward = sum(float((derivs[name] * change[name]).sum()) for name in derivs)
+    backward = sum(float((at_x[name] * v[name]).sum()) for name in x)
+    size = sum(float(np.abs(derivs[name] * change[name]).sum()) for name in derivs)
+    assert forward == pytest.approx(backward, abs=1e-3 + 1e-3 * size)
+
+
+def test_enough_of_the_random_cases_can_be_compiled() -> None:
+    assert sum(random_case(seed, backprop=False) is not None for seed in range(60)) > 20
+    assert sum(random_case(1000 + seed, backprop=True) is not None for seed in range(60)) > 20
+
+
+# -- particular programs
+
+
+def request_of(
+    inputs: dict[str, range], outputs: dict[str, range], backward: bool = False
+) -> ComputationRequest:
+    return ComputationRequest(
+        [IoSpecification.from_range(n, r.start, r.stop, backward) for n, r in inputs.items()],
+        [IoSpecification.from_range(n, r.start, r.stop, backward) for n, r in outputs.items()],
+    )
+
+
+def test_scales_split_a_sum_by_factor_smallest_first() -> None:
+    nnet = parse(
+        "input-node name=input dim=2\ncomponent name=a type=NoOpComponent dim=2\n"
+        "component-node name=a component=a input=input\n"
+        "component name=b type=NoOpComponent dim=2\ncomponent-node name=b component=b input=a\n"
+        "output-node name=output input=Sum(Scale(3, a), Sum(Scale(-1, b), Const(0.5, 2)))\n"
+    )
+    request = request_of({"input": range(4)}, {"output": range(4)})
+    computation = compile_computation(nnet, request)
+    forward = computation.commands
+    scaled = [x.alpha for x in forward if isinstance(x, c.MatrixAdd) and x.alpha != 1.0]
+    assert scaled == [-1.0, 3.0]
+    assert [x.value for x in forward if isinstance(x, c.SetConst) and x.value] == [0.5]
+    given = random_inputs(nnet, request.inputs, 0)
+    output = Interpreter(nnet, computation).run(given)["output"]
+    np.testing.assert_allclose(output, 2 * given["input"] + 0.5, rtol=1e-6)
+
+
+def test_a_row_used_by_many_sums_its_derivatives_in_ranges() -> None:
+    nnet = parse("input-node name=input dim=2\noutput-node name=output input=Round(input, 3)\n")
+    request = request_of({"input": range(0, 9)}, {"output": range(0, 9)}, backward=True)
+    computation = compile_computation(nnet, request)
+    ranges = [x for x in computation.commands if isinstance(x, c.AddRowRanges)]
+    assert len(ranges) == 1
+    assert computation.indexes_ranges[ranges[0].indexes_ranges].tolist() == [
+        [0, 3], [-1, -1], [-1, -1], [3, 6], [-1, -1], [-1, -1], [6, 9], [-1, -1], [-1, -1],
+    ]  # fmt: skip
+
+
+def test_inputs_come_first_and_outputs_last_on_both_sides_of_the_marker() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ninput-node name=other dim=1\n"
+        "output-node name=o1 input=Append(input, other)\noutput-node name=o2 input=input\n"
+    )
+    request = request_of(
+        {"other": range(2), "input": range(2)}, {"o1": range(2), "o2": range(2)}, backward=True
+    )
+    commands = compile_computation(nnet, request).commands
+    mark = next(i for i, x in enumerate(commands) if isinstance(x, c.NoOperationMarker))
+
+    def places(part: list[c.Command], kind: type[c.Command]) -> list[int]:
+        return [i for i, x in enumerate(part) if isinstance(x, kind)]
+
+    forward, backward = commands[:mark], commands[mark + 1 :]
+    for part in (forward, backward):
+        assert places(part, c.AcceptInput) == [0, 1]
+        assert places(part, c.ProvideOutput) == [len(part) - 2, len(part) - 1]
+
+
+def test_an_unused_input_is_still_accepted() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ninput-node name=other dim=3\n"
+        "output-node name=output input=input\noutput-node name=o2 input=other\n"
+    )
+    request = request_of({"input": range(2), "other": range(2)}, {"output": range(2)})
+    computation = compile_computation(nnet, request)
+    accepted = [x.node for x in computation.commands if isinstance(x, c.AcceptInput)]
+    assert accepted == [nnet.node_index("input"), nnet.node_index("other")]
+
+
+def test_values_of_a_component_node_can_be_given() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ncomponent name=a type=NoOpComponent dim=1\n"
+        "component-node name=a component=a input=Sum(input, Offset(a, -1))\n"
+        "output-node name=output input=a\n"
+    )
+    request = request_of({"input": range(0, 4), "a": range(-1, 0)}, {"output": range(0, 4)})
+    computation = compile_computation(nnet, request)
+    ones = np.ones((4, 1), np.float32)
+    given = {"input": ones, "a": np.array([[10.0]], np.float32)}
+    output = Interpreter(nnet, computation).run(given)["output"]
+    assert output[:, 0].tolist() == [11, 12, 13, 14]
+
+
+def test_segments_are_separated_by_markers_and_share_state() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\ncomponent name=a type=NoOpComponent dim=1\n"
+        "component-node name=a component=a input=Sum(input, IfDefined(Offset(a, -1)))\n"
+        "output-node name=output input=a\n"
+    )
+    requests = [request_of({"input": r}, {"output": r}) for r in (range(0, 3), range(3, 6))]
+    commands = compile_computation(nnet, requests).commands
+    kinds = [type(x) for x in commands]
+    assert kinds.count(c.NoOperationMarker) == 2
+    middle = kinds.index(c.NoOperationMarker)
+    assert kinds[middle - 1] is c.ProvideOutput
+    assert kinds[middle + 1] is c.AcceptInput
+    assert kinds[:middle].count(c.Propagate) == 3
+
+
+def test_learning_rate_zero_stops_the_backward_part() -> None:
+    text = (
+        "input-node name=input dim=1\ncomponent name=a type=AffineComponent input-dim=1 "
+        "output-dim=1 learning-rate={}\ncomponent-node name=a component=a input=input\n"
+        "component name=b type=AffineComponent input-dim=1 output-dim=1\n"
+        "component-node name=b component=b input=a\noutput-node name=output input=b\n"
+    )
+    request = request_of({"input": range(2)}, {"output": range(2)}, backward=True)
+    request.inputs[0].has_deriv = False
+    request.need_model_derivative = True
+    counts = []
+    for rate in (0.1, 0.0):
+        commands = compile_computation(parse(text.format(rate)), request).commands
+        counts.append(sum(isinstance(x, c.Backprop) for x in commands))
+    assert counts == [2, 1]
+
+
+def test_debug_information_names_rows_of_values_and_derivatives() -> None:
+    nnet = parse("input-node name=input dim=1\noutput-node name=output input=Offset(input, 1)\n")
+    request = request_of({"input": range(1, 4)}, {"output": range(0, 3)}, backward=True)
+    computation = compile_computation(nnet, request)
+    found = [
+        (info.is_deriv, nnet.node_names[info.nodes[0]], info.indexes[:, 1].tolist())
+        for info in computation.matrix_debug_info[1:]
+    ]
+    assert found == [
+        (False, "input", [1, 2, 3]),
+        (True, "input", [1, 2, 3]),
+        (False, "output", [0, 1, 2]),
+        (True, "output", [0, 1, 2]),
+    ]
+
+
+def test_an_uncomputable_output_is_an_error_of_one_line() -> None:
+    nnet = parse("input-node name=input dim=1\noutput-node name=output input=Offset(input, 1)\n")
+    with pytest.raises(RequestError, match=r"output\(n=0, t=2\) needs input\(n=0, t=3\)") as info:
+        compile_computation(nnet, request_of({"input": range(0, 3)}, {"output": range(0, 3)}))
+    assert "\n" not in str(info.value)
+
+
+def test_irregular_rows_keep_the_order_of_the_request() -> None:
+    nnet = parse("input-node name=input dim=1\noutput-node name=output input=input\n")
+    rows = make_indexes([1, 0, 1, 0], [9, 9, 3, 5])
+    request = ComputationRequest(
+        [IoSpecification("input", rows)], [IoSpecification("output", rows[[2, 0]])]
+    )
+    given = np.arange(4, dtype=np.float32)[:, None]
+    output = Interpreter(nnet, compile_computation(nnet, request)).run({"input": given})
+    assert output["output"][:, 0].tolist() == [2, 0]
