@@ -14,6 +14,7 @@ from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
 
@@ -169,6 +170,49 @@ def test_training_twice_gives_the_same_bytes(run):
         run("nnet3-train", "--use-gpu=no", "--srand=4", "0.raw", "ark:c.egs", out)
     assert Path("1.raw").read_bytes() == Path("2.raw").read_bytes()
     assert (vectorize(read_nnet("1.raw")) != vectorize(read_nnet("0.raw"))).any()
+
+
+@pytest.mark.parametrize("binary", ["true", "false"])
+def test_computation_cache(run, binary):
+    """A program from the cache trains just as a new one does."""
+    write_table("ark:c.egs", EXAMPLE, [(f"m{i}", minibatch(seed=i)) for i in range(3)])
+    write_nnet(network(), "0.raw")
+    train = ("nnet3-train", "--use-gpu=no", "--read-cache=cache", "--write-cache=cache")
+    first = run(*train, f"--binary-write-cache={binary}", "0.raw", "ark:c.egs", "1.raw")
+    assert "Could not open cached computation." in first
+    assert "Wrote computation cache to cache" in first
+    cache = Path("cache").read_bytes()
+    assert cache.startswith(b"\0B" if binary == "true" else b"<NnetOptimizeOptions>")
+    second = run(*train, f"--binary-write-cache={binary}", "0.raw", "ark:c.egs", "2.raw")
+    assert "Read computation cache from cache" in second
+    assert Path("cache").read_bytes() == cache
+    one, two = (vectorize(read_nnet(name)) for name in ("1.raw", "2.raw"))
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+    other = run(*train, "--optimization.optimize=false", "0.raw", "ark:c.egs", "2.raw")
+    assert "Read computation cache" not in other
+
+
+def test_computation_caches_that_do_not_fit(run):
+    write_table("ark:c.egs", EXAMPLE, [("m", minibatch())])
+    write_nnet(network(), "0.raw")
+    run("nnet3-train", "--use-gpu=no", "--write-cache=cache", "0.raw", "ark:c.egs", "1.raw")
+    whole = Path("cache").read_bytes()
+    Path("cache").write_bytes(whole[: len(whole) // 2])
+    words = ("nnet3-train", "--use-gpu=no", "--read-cache=cache", "0.raw", "ark:c.egs", "out")
+    assert "cache" in fails(run, *words)
+    assert not Path("out").exists()
+    Path("cache").write_bytes(whole)
+    nnet = network()
+    nnet.read_config(
+        parse_config_lines(
+            "component name=a1 type=AffineComponent input-dim=9 output-dim=8\n"
+            "component name=r1 type=RectifiedLinearComponent dim=8\n"
+            "component name=b1 type=BatchNormComponent dim=8\n"
+            "component name=a2 type=AffineComponent input-dim=8 output-dim=5\n"
+        )
+    )
+    write_nnet(nnet, "0.raw")
+    assert "cached computation does not fit the network" in fails(run, *words)
 
 
 # -- what users get wrong: one line, no output

@@ -55,4 +55,5 @@ def main(options: Options, args: list[str]) -> int:
     ok = trainer.print_total_stats()
     write_nnet(nnet, model_out, options.binary)
     log.log(f"Wrote model to {model_out}")
+    trainer.finish()
     return 0 if ok else 1

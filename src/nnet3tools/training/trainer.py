@@ -19,6 +19,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.training.computation_cache import load_cache, save_cache
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.options import option
@@ -120,6 +121,8 @@ class NnetTrainer:
         self.compiler = CachingOptimizingCompiler(
             nnet, options.optimization, options.compiler, draw_spot_checks=True
         )
+        if options.read_cache:
+            load_cache(options.read_cache, self.compiler)
         self._runner = ExampleRunner(
             nnet,
             self.compiler,
@@ -148,6 +151,11 @@ class NnetTrainer:
         results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
         self._max_change_stats.print(self.nnet)
         return any(results)
+
+    def finish(self) -> None:
+        """Write the computation cache, if asked to."""
+        if self.options.write_cache:
+            save_cache(self.options.write_cache, self.compiler, self.options.binary_write_cache)
 
     # -- one minibatch
 
