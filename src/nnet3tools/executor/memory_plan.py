@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.analysis import AccessTable
@@ -33,6 +33,8 @@ __all__ = ["ALIGNMENT", "Block", "MemoryPlan", "assign_offsets", "io_blocks", "p
 
 ALIGNMENT = 64
 """Bytes: a cache line, and what vector loads want."""
+
+Ints = NDArray[np.int64]
 
 COMPRESSED_DTYPES: dict[int, str] = {
     CompressionType.INT8: "int8",
@@ -96,28 +98,40 @@ class MemoryPlan:
 
 
 def assign_offsets(
-    sizes: Sequence[int], first: Sequence[int], last: Sequence[int], alignment: int = ALIGNMENT
+    sizes: ArrayLike, first: ArrayLike, last: ArrayLike, alignment: int = ALIGNMENT
 ) -> tuple[list[int], int]:
     """Offsets such that intervals [first, last] that intersect get disjoint bytes; and the total.
 
-    Largest first, each into the tightest gap left by those it meets in time (Pisarchyk & Lee 2020,
-    "Efficient Memory Management for Deep Neural Net Inference", greedy by size).
+    One block after the other goes into the tightest gap left by those it meets in time (Pisarchyk &
+    Lee 2020, "Efficient Memory Management for Deep Neural Net Inference"). Longest-lived first,
+    which suits training programs, and largest first are tried, and the smaller result is taken.
     """
     size = np.asarray(sizes, np.int64)
     size = (size + alignment - 1) // alignment * alignment
     begin, end = np.asarray(first, np.int64), np.asarray(last, np.int64)
+    bound = _live_bytes(size, begin, end)
+    best, best_total = np.zeros(len(size), np.int64), -1
+    for order in (np.lexsort((-size, begin - end)), np.argsort(-size, kind="stable")):
+        offsets = _place(order.tolist(), size, begin, end)
+        total = int((offsets + size).max(initial=0))
+        if best_total < 0 or total < best_total:
+            best, best_total = offsets, total
+        if best_total == bound:
+            break
+    return best.tolist(), best_total
+
+
+def _place(order: list[int], size: Ints, begin: Ints, end: Ints) -> Ints:
     offsets = np.zeros(len(size), np.int64)
-    # Placed blocks, kept in the order of their offsets.
-    placed = np.empty(0, np.int64)
-    for i in np.argsort(-size, kind="stable").tolist():
+    placed = np.empty(0, np.int64)  # kept in the order of their offsets
+    for i in order:
         meets = placed[(begin[placed] <= end[i]) & (end[placed] >= begin[i])]
         offsets[i] = _best_gap(offsets[meets], offsets[meets] + size[meets], int(size[i]))
-        at = np.searchsorted(offsets[placed], offsets[i])
-        placed = np.insert(placed, at, i)
-    return offsets.tolist(), int((offsets + size).max(initial=0))
+        placed = np.insert(placed, np.searchsorted(offsets[placed], offsets[i]), i)
+    return offsets
 
 
-def _best_gap(begins: NDArray[np.int64], ends: NDArray[np.int64], size: int) -> int:
+def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
     """Start of the smallest gap of at least `size` between occupied ranges sorted by begin."""
     if not len(begins):
         return 0
@@ -246,8 +260,8 @@ def plan_memory(
         for block in plan.blocks
     ]
     plan.blocks = used
-    first, last = [b.first for b in used], [b.last for b in used]
-    sizes = [b.num_bytes for b in used]
+    first, last = np.array([b.first for b in used], int), np.array([b.last for b in used], int)
+    sizes = np.array([b.num_bytes for b in used], int)
     plan.offsets, plan.num_bytes = assign_offsets(sizes, first, last)
     plan.live_bytes = _live_bytes(sizes, first, last)
     return plan
@@ -277,10 +291,10 @@ def _carry_over(computation: Computation, plan: MemoryPlan) -> None:
             plan.blocks[plan.after(entry[1] - 1, matrix)].touch(entry[0], end)
 
 
-def _live_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int]) -> int:
-    if not sizes:
+def _live_bytes(size: Ints, begin: Ints, end: Ints) -> int:
+    if not len(size):
         return 0
-    change = np.zeros(max(last) + 2, np.int64)
-    np.add.at(change, np.asarray(first), np.asarray(sizes))
-    np.add.at(change, np.asarray(last) + 1, -np.asarray(sizes))
+    change = np.zeros(int(end.max()) + 2, np.int64)
+    np.add.at(change, begin, size)
+    np.add.at(change, end + 1, -size)
     return int(np.cumsum(change).max())

@@ -15,6 +15,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -69,12 +70,19 @@ def bind_program(
     nnet_to_store_stats: Nnet | None = None,
     *,
     arena: Arena | None = None,
-    compress_lossy: bool = False,
+    compress_lossy: bool | None = None,
 ) -> BoundProgram:
-    """Plan the memory of a program and bind all its commands. ProgramError if it is broken."""
+    """Plan the memory of a program and bind all its commands. ProgramError if it is broken.
+
+    Compression that loses precision is by default done where memory is dear, on a GPU; the host
+    ignores it, as Kaldi does there, and obeys only what loses nothing.
+    """
+    arena = arena or Arena()
+    if compress_lossy is None:
+        compress_lossy = device_of(arena.take(0)) != "numpy"
     analysis = Analysis(computation, nnet, lifetimes=False)
     plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy)
-    memory = (arena or Arena()).take(plan.num_bytes)
+    memory = arena.take(plan.num_bytes)
     binding = Binding(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
     return BoundProgram(computation, nnet, plan, binding, _segments(binding))
 
