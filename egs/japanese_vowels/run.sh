@@ -38,7 +38,7 @@ if [ "$stage" -le 2 ]; then
   $train_cmd "$dir/log/init.log" nnet3-init --srand=$srand conf/network.config "$dir/0.raw"
   $train_cmd "$dir/log/info.log" nnet3-info "$dir/0.raw"
   context=$(sed -n 's/^left-context: //p; s/^right-context: //p' "$dir/log/info.log" | xargs)
-  $train_cmd "$dir/log/get_egs.log" nnet3-get-egs --num-pdfs=9 --srand=$srand \
+  $train_cmd "$dir/log/get_egs.log" nnet3-get-egs --num-pdfs=9 \
     --left-context="${context% *}" --right-context="${context#* }" --num-frames=7 \
     ark:data/train/feats.ark ark:data/train/post.ark "ark:$dir/egs.ark"
 fi

@@ -41,7 +41,8 @@ def main(source: str, target: str) -> None:
             name = f"speaker{speaker + 1}-utt{i:03d}"
             names.append(f"{name} {speaker}\n")
             feats_writer.write(name, feats)
-            post_writer.write(name, Posterior.from_labels(np.full(len(feats), speaker)))
+            once, labels = np.ones(len(feats)), np.full(len(feats), speaker)
+            post_writer.write(name, Posterior.from_counts(once, labels, once))
     (folder / "utt2spk").write_text("".join(names))
 
 
