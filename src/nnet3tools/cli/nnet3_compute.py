@@ -9,7 +9,7 @@ import numpy as np
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.run_computation import check_fits, run_computation
 from nnet3tools.io import log
@@ -83,7 +83,12 @@ def run_program_once(options: Options, args: list[str]) -> None:
     derivs = _read_by_node(options.output_derivs) if options.output_derivs else None
     if options.model_derivative and not computation.need_model_derivative:
         raise DataError(f"{options.computation}: the program computes no model derivative")
-    result = run_computation(options.compute, computation, nnet, inputs, derivs, like=device)
+    try:
+        result = run_computation(options.compute, computation, nnet, inputs, derivs, like=device)
+    except ProgramError as error:  # what the checker does not look into: precomputed indexes
+        lines = [str(error), *getattr(error, "__notes__", [])]
+        reason = " ".join(line.partition("\n")[0] for line in lines)
+        raise DataError(f"{options.computation}: the program cannot be run: {reason}") from error
     _write_by_node(outputs_wspecifier, result.outputs)
     if options.input_derivs:
         _write_by_node(options.input_derivs, result.input_derivs)
