@@ -34,12 +34,17 @@ class Column(NamedTuple):
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
     """Move what has submatrix -1 to the end of each row as padding; drop columns of padding."""
     present = submatrices >= 0
-    if not all_true(present):
-        order = np.argsort(~present, axis=1, kind="stable")
-        submatrices = np.take_along_axis(submatrices, order, axis=1)
-        rows = np.take_along_axis(np.where(present, rows, np.int32(-1)), order, axis=1)
-        width = int(present.sum(axis=1).max(initial=0))
-        submatrices, rows = submatrices[:, :width], rows[:, :width]
+    if all_true(present):
+        return submatrices, rows
+    rows = np.where(present, rows, np.int32(-1))
+    gaps = np.flatnonzero((present[:, 1:] > present[:, :-1]).any(axis=1))
+    if len(gaps):
+        order = np.argsort(~present[gaps], axis=1, kind="stable")
+        submatrices = submatrices.copy()
+        submatrices[gaps] = np.take_along_axis(submatrices[gaps], order, axis=1)
+        rows[gaps] = np.take_along_axis(rows[gaps], order, axis=1)
+    width = int(np.count_nonzero(present, axis=1).max(initial=0))
+    submatrices, rows = submatrices[:, :width], rows[:, :width]
     return submatrices, rows
 
 

@@ -10,13 +10,12 @@ ends a recurrence over an unbounded past.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.pruning import prune_segment
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.tables import (
     COMPUTABLE,
@@ -27,7 +26,9 @@ from nnet3tools.graph.tables import (
     KeyTable,
     add_counts,
     all_true,
-    is_increasing,
+    as_slice,
+    join_rows,
+    present_ids,
     sorted_unique,
 )
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, unpack
@@ -136,15 +137,17 @@ class GraphBuilder:
             if (batches := self._queue.pop(node, None)) is None:
                 continue
             ids = batches[0] if len(batches) == 1 else sorted_unique(np.concatenate(batches))
-            wanted = (store.usable[ids] > 0) & (store.slots[ids] < 0)
+            at = as_slice(ids)
+            wanted = (store.usable[at] > 0) & (store.slots[at] < 0)
             if not all_true(wanted):
                 ids = ids[wanted]
+                at = as_slice(ids)
             if len(ids) == 0:
                 continue
             num_before = store.size
-            rows = self.plan.rules[node].dependencies(store.keys[ids], self._add)
+            rows = self.plan.rules[node].dependencies(store.keys[at].copy(), self._add)
             of_node = self.dependency_rows[node]
-            store.slots[ids] = np.arange(of_node.size, of_node.size + len(ids))
+            store.slots[at] = np.arange(of_node.size, of_node.size + len(ids))
             of_node.append(rows)
             self._want(rows, num_before)
             self._waiting.setdefault(node, []).append((ids, rows))
@@ -160,10 +163,10 @@ class GraphBuilder:
         store = self.store
         pending = [rows]
         while pending:
-            ids = _present(pending.pop())
+            ids = present_ids(pending.pop())
             if self._some_unusable:
                 again = sorted_unique(ids[(store.usable[ids] == 0) & (ids < num_before)])
-                for node, of_node in self._by_node(again[store.status[again] == UNKNOWN]):
+                for node, of_node in self.store.by_node(again[store.status[again] == UNKNOWN]):
                     self._queue.setdefault(node, []).append(of_node)
                 pending += self._rows_of_explored(again)
             add_counts(store.usable, ids, 1)
@@ -173,7 +176,7 @@ class GraphBuilder:
         store = self.store
         pending = [rows]
         while pending:
-            ids = _present(pending.pop())
+            ids = present_ids(pending.pop())
             add_counts(store.usable, ids, -1)
             unusable = sorted_unique(ids[store.usable[ids] == 0])
             self._some_unusable |= len(unusable) > 0
@@ -184,20 +187,11 @@ class GraphBuilder:
         store = self.store
         ids = ids[(store.slots[ids] >= 0) & (store.status[ids] != NOT_COMPUTABLE)]
         rows = []
-        for node, of_node in self._by_node(ids):
+        for node, of_node in self.store.by_node(ids):
             rows.append(self.dependency_rows[node].take(store.slots[of_node]))
             if node in self._waiting:
                 self._dirty.add(node)
         return rows
-
-    def _by_node(self, ids: IntArray) -> Iterator[tuple[int, IntArray]]:
-        """Split ids by their node."""
-        nodes = self.store.nodes[ids]
-        if len(ids) and all_true(nodes == nodes[0]):
-            yield int(nodes[0]), ids
-            return
-        for node in sorted_unique(nodes).tolist():
-            yield node, ids[nodes == node]
 
     # -- deciding: which cindexes can be computed
 
@@ -212,7 +206,7 @@ class GraphBuilder:
         store = self.store
         if (batches := self._waiting.pop(node, None)) is None:
             return
-        ids, rows = batches[0] if len(batches) == 1 else _join(batches)
+        ids, rows = batches[0] if len(batches) == 1 else join_rows(batches)
         usable = store.usable[ids] > 0
         if not all_true(usable):
             self._waiting.setdefault(node, []).append((ids[~usable], rows[~usable]))
@@ -245,125 +239,6 @@ class GraphBuilder:
         possible, _ = rule.used(keys, rows, row_keys, status != NOT_COMPUTABLE)
         return computable, ~possible
 
-    # -- pruning: what the outputs really use
-
     def prune(self) -> None:
-        """Keep the inputs and what the outputs use; number these and append them to the graph.
-
-        All outputs must be computable.
-        """
-        used_rows, required = self._find_required()
-        self._renumber(used_rows, required | self.store.is_input[: self.store.size])
-
-    def _find_required(self) -> tuple[dict[int, list[tuple[IntArray, IntArray]]], BoolArray]:
-        """Cindexes required of each node, with the dependencies they use; and a flag for each."""
-        store = self.store
-        required = np.zeros(store.size, bool)
-        required[: self.segment_start] = True
-        pending: dict[int, list[IntArray]] = {}
-        for node in self.plan.nnet.output_nodes():
-            ids = self.graph.tables[node].ids
-            if len(ids := ids[ids >= self.segment_start]):
-                required[ids] = True
-                pending[node] = [ids]
-        used_rows: dict[int, list[tuple[IntArray, IntArray]]] = {}
-        while pending:
-            for node in self.plan.from_outputs:
-                if (batches := pending.pop(node, None)) is None:
-                    continue
-                ids = batches[0] if len(batches) == 1 else np.concatenate(batches)
-                rows = self._used(node, ids)
-                used_rows.setdefault(node, []).append((ids, rows))
-                new = _present(rows)
-                new = new[~required[new]]
-                required[new] = True
-                new = sorted_unique(new[~store.is_input[new]])
-                source = self.plan.rules[node].single_source
-                groups = self._by_node(new) if source is None else [(source, new)]
-                for of_node, of_group in groups:
-                    if len(of_group):
-                        pending.setdefault(of_node, []).append(of_group)
-        return used_rows, required
-
-    def _used(self, node: int, ids: IntArray) -> IntArray:
-        """The dependencies that computable cindexes of a node use, -1 for those they do not."""
-        store, rule = self.store, self.plan.rules[node]
-        rows = self.dependency_rows[node].take(store.slots[ids])
-        if rule.needs_all:
-            return rows
-        available = store.status[rows] == COMPUTABLE
-        _, used = rule.used(store.keys[ids], rows, store.keys[rows], available)
-        return np.where(used, rows, -1)
-
-    def _renumber(
-        self, used_rows: dict[int, list[tuple[IntArray, IntArray]]], keep: BoolArray
-    ) -> None:
-        start, graph, store = self.segment_start, self.graph, self.store
-        # One more entry than there are ids, so that -1 stays -1.
-        new_of = np.full(store.size + 1, -1, np.int32)
-        new_of[:start] = np.arange(start)
-        ranges: list[tuple[int, int, int]] = []
-        end = start
-        kept_ids = [np.empty(0, np.int32)]
-        for node, table in enumerate(graph.tables):
-            if len(table.ids) == 0:
-                continue
-            kept = keep[table.ids]
-            ids = table.ids if all_true(kept) else table.ids[kept]
-            fresh = ids if start == 0 else ids[ids >= start]
-            first, end = end, end + len(fresh)
-            new_of[fresh] = np.arange(first, end)
-            kept_ids.append(fresh)
-            if len(fresh):
-                ranges.append((node, first, end))
-            table.select(kept, new_of[ids])
-        old_ids = np.concatenate(kept_ids)
-        keys, nodes, is_input = store.keys[old_ids], store.nodes[old_ids], store.is_input[old_ids]
-        terms, widths = [], []
-        for node, first, last in ranges:
-            rows = _renumbered_rows(used_rows.get(node, []), new_of, first, last)
-            terms.append(rows.ravel())
-            widths.append(np.full(last - first, rows.shape[1]))
-        offsets = np.cumsum(np.concatenate(widths)) + graph.offsets[-1]
-        graph.nodes = np.concatenate([graph.nodes, nodes])
-        graph.keys = np.concatenate([graph.keys, keys])
-        graph.is_input = np.concatenate([graph.is_input, is_input])
-        graph.offsets = np.concatenate([graph.offsets, offsets])
-        graph.terms = np.concatenate([graph.terms, *terms])
-        graph.segment_ends.append(end)
-        graph.node_ranges.append(ranges)
-        store.restart(start, keys, nodes, is_input)
-
-
-def _present(rows: IntArray) -> IntArray:
-    """The ids in rows of dependencies, without the -1 of padding."""
-    ids = rows.ravel()
-    return ids if len(ids) == 0 or ids.min() >= 0 else ids[ids >= 0]
-
-
-def _padded(rows: IntArray, width: int) -> IntArray:
-    if rows.shape[1] == width:
-        return rows
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1)
-
-
-def _join(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    width = max(rows.shape[1] for _, rows in batches)
-    ids = np.concatenate([ids for ids, _ in batches])
-    return ids, np.concatenate([_padded(rows, width) for _, rows in batches])
-
-
-def _renumbered_rows(
-    batches: list[tuple[IntArray, IntArray]], new_of: IntArray, first: int, end: int
-) -> IntArray:
-    """Dependencies of cindexes first ... end - 1 of a node, in that order, under new ids."""
-    if not batches:
-        return np.empty((end - first, 0), np.int32)
-    ids, rows = _join(batches) if len(batches) > 1 else batches[0]
-    at = new_of[ids]
-    rows = new_of[rows]
-    if len(ids) == end - first and is_increasing(at):
-        return rows
-    ordered = np.full((end - first, rows.shape[1]), -1, np.int32)
-    ordered[at - first] = rows
-    return ordered
+        """Append inputs and what the outputs use to the graph; all outputs must be computable."""
+        prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)

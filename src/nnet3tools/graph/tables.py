@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ __all__ = [
     "KeyTable",
     "add_counts",
     "all_true",
+    "as_slice",
     "is_increasing",
+    "join_rows",
+    "present_ids",
     "sorted_unique",
 ]
 
@@ -52,6 +56,32 @@ def add_counts(target: IntArray, at: IntArray, amount: int) -> None:
     """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
     # With a scalar of another dtype ufunc.at is more than ten times slower.
     np.add.at(target, at, target.dtype.type(amount))
+
+
+def as_slice(ids: IntArray) -> slice | IntArray:
+    """The same ids as a slice, if they follow each other (copying is then several times faster)."""
+    if len(ids) and int(ids[-1]) - int(ids[0]) + 1 == len(ids) and is_increasing(ids):
+        return slice(int(ids[0]), int(ids[-1]) + 1)
+    return ids
+
+
+def present_ids(rows: IntArray) -> IntArray:
+    """The ids in rows of dependencies, without the -1 of padding."""
+    ids = rows.ravel()
+    return ids if len(ids) == 0 or ids.min() >= 0 else ids[ids >= 0]
+
+
+def join_rows(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    """One pair of (ids, rows of dependencies) from several, whose rows may differ in width."""
+    width = max(rows.shape[1] for _, rows in batches)
+    ids = np.concatenate([ids for ids, _ in batches])
+    padded = [
+        rows
+        if rows.shape[1] == width
+        else np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1)
+        for _, rows in batches
+    ]
+    return ids, np.concatenate(padded)
 
 
 class KeyTable:
@@ -101,10 +131,6 @@ class KeyTable:
         merged_ids[at], merged_ids[old] = ids, self.ids
         self.keys, self.ids = merged_keys, merged_ids
 
-    def select(self, keep: BoolArray, new_ids: IntArray) -> None:
-        """Keep the entries (in key order) for which `keep` is set, under new ids."""
-        self.keys, self.ids = self.keys[keep], new_ids
-
 
 class CindexStore:
     """What the builder knows of each cindex id, as arrays that grow by doubling."""
@@ -134,6 +160,15 @@ class CindexStore:
         self.is_input[first:end] = False
         self.size = end
         return first
+
+    def by_node(self, ids: IntArray) -> Iterator[tuple[int, IntArray]]:
+        """Split ids by their node."""
+        nodes = self.nodes[ids]
+        if len(ids) and all_true(nodes == nodes[0]):
+            yield int(nodes[0]), ids
+            return
+        for node in sorted_unique(nodes).tolist():
+            yield node, ids[nodes == node]
 
     def restart(self, first: int, keys: KeyArray, nodes: IntArray, is_input: BoolArray) -> None:
         """Forget the cindexes from `first` on, and put these in their place, known computable."""
