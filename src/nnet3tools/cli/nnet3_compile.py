@@ -7,15 +7,8 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
-from nnet3tools.io.files import open_input
-from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.program.files import save_computation
-from nnet3tools.program.memory import max_memory_use
-from nnet3tools.program.printing import program_text
 
 USAGE = """Compiles a computation request (which rows of which inputs are given, which rows of
 which outputs and which derivatives are wanted) into a program for a network, which
@@ -46,6 +39,14 @@ class Options:
 @program("nnet3-compile", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Compile and write."""
+    from nnet3tools.graph.request import ComputationRequest
+    from nnet3tools.io.files import open_input
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.program.files import save_computation
+    from nnet3tools.program.memory import max_memory_use
+    from nnet3tools.program.printing import program_text
+
     nnet_in, request_in, computation_out = args
     nnet = read_nnet(nnet_in)
     with open_input(request_in) as reader:

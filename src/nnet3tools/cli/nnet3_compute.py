@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.run_computation import check_fits, run_computation
 from nnet3tools.io import log
-from nnet3tools.io.holders import MATRIX
-from nnet3tools.io.table import SequentialTableReader, TableWriter
-from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.program.files import load_computation
+
+if TYPE_CHECKING:
+    import numpy as np
 
 USAGE = """Propagate the features through raw neural network model and write the output.
 If --apply-exp=true, apply the Exp() function to the output before writing it out.
@@ -62,7 +59,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int | None:
     """Run the mode that the options ask for."""
     if options.computation:
-        return run_program_once(options, args)
+        run_program_once(options, args)
+        return None
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
@@ -71,6 +69,10 @@ def main(options: Options, args: list[str]) -> int | None:
 
 def run_program_once(options: Options, args: list[str]) -> None:
     """The --computation mode: read everything, run, then write everything."""
+    from nnet3tools.executor.run_computation import check_fits, run_computation
+    from nnet3tools.nnet.model_file import read_nnet, write_nnet
+    from nnet3tools.program.files import load_computation
+
     nnet_in, inputs_rspecifier, outputs_wspecifier = args
     for name in ("input_derivs", "model_derivative"):
         if getattr(options, name) and not options.output_derivs:
@@ -99,6 +101,9 @@ def run_program_once(options: Options, args: list[str]) -> None:
 
 
 def _read_by_node(rspecifier: str) -> dict[str, np.ndarray]:
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import SequentialTableReader
+
     matrices: dict[str, np.ndarray] = {}
     with SequentialTableReader(rspecifier, MATRIX) as reader:
         for name, matrix in reader:
@@ -111,6 +116,9 @@ def _read_by_node(rspecifier: str) -> dict[str, np.ndarray]:
 
 
 def _write_by_node(wspecifier: str, matrices: dict[str, np.ndarray]) -> None:
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+
     with TableWriter(wspecifier, MATRIX) as writer:
         for name, matrix in matrices.items():
             writer.write(name, matrix)
