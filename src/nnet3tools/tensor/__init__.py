@@ -1,8 +1,8 @@
 """Operators over arrays of any device: the manual for those who write components.
 
-Nothing above this package calls numpy or cupy for maths on matrices. Views, slices and `reshape` are
-fine (`x[:, :d]`, `x.T`, `x.reshape(n, groups, size)` of something contiguous); strided views are
-worked on in place, without copies. Operators write their results into their first operand.
+Nothing above this package calls numpy or cupy for maths on matrices. Views, slices and `reshape`
+are fine (`x[:, :d]`, `x.T`, `x.reshape(n, groups, size)` of something contiguous); strided views
+are worked on in place, without copies. Operators write their results into their first operand.
 
 **Elementwise maths** is a formula over placeholders, `_1` being the output (which may be read too).
 Make it once, where the module is loaded, and call it often:
@@ -14,8 +14,8 @@ Make it once, where the module is loaded, and call it often:
     _affine(out, x, scale_row, 0.5)                  # or plain numbers
     _cell = tensor.element("s = sigmoid(_3); _1 = s * _4; _2 = tanh(_1) * s")   # names, two outputs
 
-A later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be an
-output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
+A later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be
+an output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
 `or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
 where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
 relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.functional for the
@@ -32,8 +32,8 @@ into one as belongs together. What depends on a (D,) operand alone is computed o
 
 sum, mean, max, min, prod, logsumexp. Give a float64 `out` for statistics: sums are float64 then.
 
-**Products**: `prod(out, a, b, trans_a=, trans_b=, alpha=, beta=)` is BLAS straight into a view, also
-for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms:
+**Products**: `prod(out, a, b, trans_a=, trans_b=, alpha=, beta=)` is BLAS straight into a view,
+also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms:
 
     AddMat, AddVecToRows           add(out, x, alpha)                      # x (N, D) or (D,)
     AddMatDiagVec, MulColsVec      element("_1 += _2 * _3")(out, x, vector)            # (D,)
@@ -62,8 +62,8 @@ normalize_per_row and their derivatives, and what other modules of this package 
 
 **A new special operator** is a plain function under `@operator` in a module here (signature =
 operands, body = reference implementation that tests compare with) plus an implementation a backend,
-registered with `@implements` in numpy_backend/. `gaps(device)` lists what a backend lacks; asking for
-it is an UnsupportedOperator error at `bind` already.
+registered with `@implements` in numpy_backend/. `gaps(device)` lists what a backend lacks; asking
+for it is an UnsupportedOperator error at `bind` already.
 """
 
 from __future__ import annotations

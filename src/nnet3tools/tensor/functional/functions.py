@@ -78,6 +78,12 @@ def _flat(*arguments: Expr) -> Partials:
     return [_ZERO] * (len(arguments) - 1)
 
 
+def _truth(condition: Expr) -> Expr:
+    """The condition as 0 or 1, whatever number it is."""
+    is_truth = isinstance(condition, Apply) and condition.function.rule in (_C, _L)
+    return condition if is_truth else ne(condition, 0)
+
+
 _A, _F, _C, _L = Rule.ARITHMETIC, Rule.FLOAT, Rule.COMPARE, Rule.LOGIC
 
 # -- arithmetic
@@ -103,7 +109,7 @@ le = _add("le", 2, _C, "a <= b", _flat)
 gt = _add("gt", 2, _C, "a > b", _flat)
 ge = _add("ge", 2, _C, "a >= b", _flat)
 eq = _add("eq", 2, _C, "a == b", _flat)
-ne = _add("ne", 2, _C, "a != b", _flat)
+ne: Function = _add("ne", 2, _C, "a != b", _flat)
 and_ = _add("and", 2, _L, "both are non-zero", _flat)
 or_ = _add("or", 2, _L, "either is non-zero", _flat)
 not_ = _add("not", 1, _L, "is zero", _flat)
@@ -112,7 +118,7 @@ where = _add(
     3,
     Rule.CHOOSE,
     "a where the condition is non-zero, else b",
-    lambda v, c, a, b: [_ZERO, c, not_(c)],
+    lambda v, c, a, b: [_ZERO, _truth(c), not_(c)],
 )
 
 # -- powers, exponentials, trigonometry

@@ -37,6 +37,11 @@ class _Lowered:
                 )
         lowering = Lowering(types)
         self.roots = [lowering.lower(simplify(value)) for _, value in assignments.items]
+        if len(self.roots) > 1:
+            # the operand might be overwritten by another assignment before it is stored
+            self.roots = [
+                lowering.step(None, [r], r.dtype) if r.kind == "operand" else r for r in self.roots
+            ]
         self.values = used_values(lowering.values, self.roots)
         self._plans: dict[tuple[tuple[Shape | None, ...], Aliases], _Plan] = {}
 
@@ -101,7 +106,6 @@ class _Plan:
                 continue
             later = lowered.values[lowered.values.index(root) + 1 :]
             read_later = {v.number for s in later for v in s.inputs if v.kind == "operand"}
-            read_later.update(r.number for r in lowered.roots if r.kind == "operand")
             if not any(n == target or (target, n) in aliases for n in read_later):
                 direct[root] = target
         return direct

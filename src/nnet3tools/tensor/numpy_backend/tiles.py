@@ -33,6 +33,8 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 
 def tile_slices(shape: Shape, max_elements: int) -> list[Slices]:
     """Cut a shape into tiles of at most `max_elements`, as one slice an axis, in memory order."""
+    if 0 in shape:
+        return []
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= max_elements:
         inner *= shape[axis]
