@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.components.base import (
     Component,
@@ -105,14 +106,29 @@ def add_nnet_components(nnet: Nnet, source: Nnet, alphas: Sequence[float], scale
 
 
 def component_dot_products(first: Nnet, second: Nnet) -> NDArray[np.float32]:
-    """Inner product of the parameters of each updatable component, in order."""
+    """Inner product of the parameters of each updatable component, in order.
+
+    For logs: summed as Kaldi sums on the CPU, in single precision one row of a matrix after the
+    other, so that the last digits printed are Kaldi's.
+    """
     pairs = zip(_updatable(first), _updatable(second), strict=True)
-    return np.array([a.dot_product(b) for a, b in pairs], np.float32)
+    return np.array([_single_precision_dot(a, b) for a, b in pairs], np.float32)
+
+
+def _single_precision_dot(first: UpdatableComponent, second: UpdatableComponent) -> np.float32:
+    others, total = second.parameters(), np.float32(0.0)
+    for name, mine in first.parameters().items():
+        a, b = (np.atleast_2d(tensor.to_host(array)) for array in (mine, others[name]))
+        a, b = (array.reshape(len(array), -1) for array in (a, b))
+        rows = np.matmul(a[:, None, :], b[:, :, None]).ravel()
+        total = np.float32(total + np.add.accumulate(rows, dtype=np.float32)[-1:].sum())
+    return total
 
 
 def dot_product(first: Nnet, second: Nnet) -> float:
     """Inner product of all parameters."""
-    return float(component_dot_products(first, second).sum(dtype=np.float64))
+    pairs = zip(_updatable(first), _updatable(second), strict=True)
+    return sum(a.dot_product(b) for a, b in pairs)
 
 
 def num_parameters(nnet: Nnet) -> int:

@@ -1,0 +1,22 @@
+"""What the nnet3-am programs share."""
+
+from __future__ import annotations
+
+from nnet3tools.graph.context import compute_simple_nnet_context
+from nnet3tools.nnet.am_nnet import AmNnet
+
+__all__ = ["load_am_nnet", "set_context"]
+
+
+def load_am_nnet(rxfilename: str) -> AmNnet:
+    """Read an acoustic model; its context is computed anew, since some stored ones are wrong."""
+    model = AmNnet.load(rxfilename)
+    set_context(model)
+    return model
+
+
+def set_context(model: AmNnet) -> None:
+    """Compute the context of a model whose network is new or has been changed."""
+    model.check_simple("the network")
+    context = compute_simple_nnet_context(model.nnet)
+    model.left_context, model.right_context = context.left, context.right

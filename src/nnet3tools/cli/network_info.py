@@ -1,0 +1,17 @@
+"""What nnet3-info prints: context, found by trial computations, then nodes and components."""
+
+from __future__ import annotations
+
+from nnet3tools.graph.context import compute_simple_nnet_context
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["network_info"]
+
+
+def network_info(nnet: Nnet) -> str:
+    """Lines about context (of networks with the usual inputs and outputs), nodes, components."""
+    text = ""
+    if nnet.is_simple():
+        context = compute_simple_nnet_context(nnet)
+        text = f"left-context: {context.left}\nright-context: {context.right}\n"
+    return text + nnet.info()

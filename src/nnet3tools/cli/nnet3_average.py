@@ -1,0 +1,90 @@
+"""nnet3-average: the weighted average of several networks."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
+from nnet3tools.nnet.config import parse_float
+from nnet3tools.nnet.model_file import read_nnet, write_nnet
+from nnet3tools.nnet.nnet import Nnet
+
+USAGE = """Average the parameters of a number of 'raw' nnet3 networks of the same structure.
+
+Usage:  nnet3-average [options] <model1> <model2> ... <modelN> <model-out>
+
+e.g.:
+ nnet3-average 1.1.nnet 1.2.nnet 1.3.nnet 2.nnet
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-average."""
+
+    binary: bool = option(True, "Write output in binary mode")
+    weights: str = option(
+        "",
+        "Colon-separated list of weights, one for each input model. These will be normalized to "
+        "sum to one.",
+    )
+    num_threads: int = option(
+        -1, "Number of threads to read the models (will be set automatically if not set.)"
+    )
+
+
+@program("nnet3-average", USAGE, Options, num_args=(2, None))
+def main(options: Options, args: list[str]) -> None:
+    """Average the models; the order of additions is Kaldi's, with as many threads."""
+    *models, nnet_out = args
+    weights = _weights(options.weights, len(models))
+    num_threads = options.num_threads
+    if num_threads <= 0:
+        num_threads = 3 if len(models) > 10 else 2 if len(models) > 5 else 1
+    num_threads = max(1, min(num_threads, len(models) // 2))
+    parts = [
+        list(zip(models[i::num_threads], weights[i::num_threads], strict=True))
+        for i in range(num_threads)
+    ]
+    with ThreadPoolExecutor(num_threads) as pool:
+        nnet, *others = pool.map(_weighted_sum, parts)
+    for other in others:
+        add_nnet(nnet, other)
+    write_nnet(nnet, nnet_out, options.binary)
+    log.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {nnet_out}")
+
+
+def _weights(text: str, num_models: int) -> list[float]:
+    """The weights of the models, float32, normalized."""
+    if not text:
+        values: list[float | None] = [1.0 / num_models] * num_models
+    else:
+        values = [parse_float(part) for part in text.split(":") if part]
+    known = np.array([value for value in values if value is not None], np.float32)
+    if len(known) != len(values) or len(known) != num_models:
+        raise OptionError(
+            f"--weights={text}: expected {num_models} numbers separated by colons, one a model"
+        )
+    total = known.sum(dtype=np.float32)
+    if not np.isfinite(total) or total == 0.0:
+        raise OptionError(f"--weights={text}: the weights sum to {total:g}")
+    if abs(total - 1.0) > 0.01:
+        log.warning(f"Normalizing weights to sum to one, sum was {total:g}")
+    return [float(weight) for weight in known / total]
+
+
+def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
+    """The sum of weight times model."""
+    (first, weight), *others = models
+    total = read_nnet(first)
+    scale_nnet(total, weight)
+    for rxfilename, weight in others:
+        nnet = read_nnet(rxfilename)
+        add_nnet(total, nnet, weight)
+    return total

@@ -1,0 +1,103 @@
+"""nnet3-show-progress: what changed between two networks, and how much it helped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+from nnet3tools.nnet.arithmetic import (
+    add_nnet,
+    component_dot_products,
+    format_per_component,
+    num_parameters,
+    scale_nnet,
+)
+from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.example import NnetExample, for_each_example
+
+USAGE = """Given an old and a new 'raw' nnet3 network and perhaps some training examples, show
+the average objective function of networks between the two, and how much the
+change of each component contributed to it (from derivatives). Also show the
+parameter differences of each component; without examples only these.
+
+Usage:  nnet3-show-progress [options] <old-net-in> <new-net-in> [<training-examples-in>]
+e.g.: nnet3-show-progress 1.nnet 2.nnet ark:valid.egs
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-show-progress."""
+
+    num_segments: int = option(1, "Number of line segments used for computing derivatives")
+    use_gpu: str = use_gpu_option("no")
+    compute_prob: ComputeProbOptions = option_group("", ComputeProbOptions)
+
+
+@program("nnet3-show-progress", USAGE, Options, num_args=(2, 3))
+def main(options: Options, args: list[str]) -> None:
+    """Log the changes."""
+    choose_device(options.use_gpu)
+    if options.num_segments < 1:
+        raise OptionError("--num-segments must be at least 1")
+    old, new = read_nnet(args[0]), read_nnet(args[1])
+    if num_parameters(old) != num_parameters(new):
+        log.warning("Parameter-dim mismatch, cannot show progress.")
+        return
+    if len(args) == 3 and args[2] and old.is_simple():
+        examples: list[NnetExample] = []
+        if not for_each_example(args[2], lambda key, example: examples.append(example)):
+            raise DataError(f"{args[2]}: no examples")
+        _show_objective_changes(options, old, new, examples)
+    _show_parameter_changes(old, new)
+
+
+def _show_objective_changes(
+    options: Options, old: Nnet, new: Nnet, examples: list[NnetExample]
+) -> None:
+    """Log the objective on the line from old to new, and each component's share of its change."""
+    num_segments = options.num_segments
+    change = np.zeros(len(old.updatable_components()))
+    for segment in range(num_segments):
+        middle = (segment + 0.5) / num_segments
+        between = new.copy()
+        scale_nnet(between, middle)
+        add_nnet(between, old, 1.0 - middle)
+        computer = NnetComputeProb(options.compute_prob, between, compute_deriv=True)
+        for example in examples:
+            computer.compute(example)
+        totals, gradient = computer.totals.get("output"), computer.deriv_nnet
+        if totals is None or gradient is None or not totals.weight > 0.0:
+            raise DataError("the examples have no supervision for 'output'")
+        computer.print_total_stats()
+        log.log(f"At position {middle:g}, objf per frame is {totals.objective / totals.weight:g}")
+        slope = component_dot_products(gradient, new).astype(np.float64)
+        slope -= component_dot_products(gradient, old)
+        change += slope / (totals.weight * num_segments)
+        shown = format_per_component(old, change)
+        log.vlog(1, f"By segment {segment}, objf change is {shown}")
+    log.log(f"Total objf change per component is {format_per_component(old, change)}")
+
+
+def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
+    """Log the l2 norms of the components' changes, absolute and relative."""
+    difference = old.copy()
+    add_nnet(difference, new, -1.0)
+    log.vlog(1, f"Printing info for the difference between the neural nets: {difference.info()}")
+    norms = np.sqrt(component_dot_products(difference, difference))
+    old_norms = np.sqrt(component_dot_products(old, old))
+    new_norms = np.sqrt(component_dot_products(new, new))
+    log.log(f"Parameter differences per layer are {format_per_component(old, norms)}")
+    log.log(
+        f"Norms of parameter matrices from <new-nnet-in> are {format_per_component(new, new_norms)}"
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = norms / old_norms
+    log.log(f"Relative parameter differences per layer are {format_per_component(old, relative)}")
