@@ -36,6 +36,12 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
     present = submatrices >= 0
     if all_true(present):
         return submatrices, rows
+    # Often whole columns are padding: the terms of another scale, or those without a derivative.
+    columns = np.count_nonzero(present, axis=0) > 0
+    if not all_true(columns):
+        present, submatrices, rows = present[:, columns], submatrices[:, columns], rows[:, columns]
+        if all_true(present):
+            return submatrices, rows
     rows = np.where(present, rows, np.int32(-1))
     gaps = np.flatnonzero((present[:, 1:] > present[:, :-1]).any(axis=1))
     if len(gaps):

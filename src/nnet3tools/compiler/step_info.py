@@ -73,9 +73,12 @@ def create_step_infos(
         if len(step.ids):
             info.locations = _locations(graph, steps, info)
             request = requests[step.segment]
-            need_deriv = any(
-                infos[i].deriv for i in _dependencies(number, info)
-            ) or _asks_for_deriv(nnet, request, info)
+            # Of an output whose derivative nobody gives nothing follows (Kaldi's compiler would
+            # demand that derivative all the same where the output depends on parameters).
+            need_deriv = _asks_for_deriv(nnet, request, info) or (
+                not nnet.is_output(step.node)
+                and any(infos[i].deriv for i in _dependencies(number, info))
+            )
             _declare_matrices(nnet, infos, info, need_deriv, computation)
         infos.append(info)
     return infos

@@ -207,32 +207,36 @@ class GraphBuilder:
         if (batches := self._waiting.pop(node, None)) is None:
             return
         ids, rows = batches[0] if len(batches) == 1 else join_rows(batches)
-        usable = store.usable[ids] > 0
+        usable = store.usable[as_slice(ids)] > 0
         if not all_true(usable):
             self._waiting.setdefault(node, []).append((ids[~usable], rows[~usable]))
             ids, rows = ids[usable], rows[usable]
+        if len(ids) == 0:
+            return
         computable, hopeless = self._judge(node, ids, rows)
-        store.status[ids[computable]] = COMPUTABLE
-        decided = computable
-        if np.count_nonzero(hopeless):
+        if all_true(computable):
+            store.status[as_slice(ids)] = COMPUTABLE
+        else:
+            store.status[ids[computable]] = COMPUTABLE
             store.status[ids[hopeless]] = NOT_COMPUTABLE
             self._unwant(rows[hopeless])
             decided = computable | hopeless
-        if not all_true(decided):
-            self._waiting.setdefault(node, []).append((ids[~decided], rows[~decided]))
-        if np.count_nonzero(decided):
-            self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
+            if not all_true(decided):
+                self._waiting.setdefault(node, []).append((ids[~decided], rows[~decided]))
+            if not np.count_nonzero(decided):
+                return
+        self._dirty.update(n for n in self.plan.consumers[node] if n in self._waiting)
 
     def _judge(self, node: int, ids: IntArray, rows: IntArray) -> tuple[BoolArray, BoolArray]:
         """Which are computable by what is known to be, and which are not whatever is still open."""
         store, rule = self.store, self.plan.rules[node]
+        if rule.needs_all and rows.shape[1] == 1:
+            status = store.status[as_slice(rows[:, 0])]
+            return status == COMPUTABLE, status == NOT_COMPUTABLE
         status = store.status[rows]
         if rule.needs_all:
-            computable = (status == COMPUTABLE).all(axis=1)
-            if all_true(computable):
-                return computable, ~computable
-            return computable, (status == NOT_COMPUTABLE).any(axis=1)
-        keys, row_keys = store.keys[ids], store.keys[rows]
+            return (status == COMPUTABLE).all(axis=1), (status == NOT_COMPUTABLE).any(axis=1)
+        keys, row_keys = store.keys[as_slice(ids)], store.keys[rows]
         computable, _ = rule.used(keys, rows, row_keys, status == COMPUTABLE)
         if all_true(computable):
             return computable, ~computable

@@ -125,6 +125,18 @@ class ComputationRequest:
         """The output of this name."""
         return next((spec for spec in self.outputs if spec.name == name), None)
 
+    def summary(self) -> str:
+        """One line for logs, such as "input 20 rows, output 10 rows + derivative, model"."""
+        parts = [
+            f"{spec.name} {len(spec.indexes)} rows{' + derivative' if spec.has_deriv else ''}"
+            for _, spec in self._specs()
+        ]
+        if self.need_model_derivative:
+            parts.append("model derivative")
+        if self.store_component_stats:
+            parts.append("statistics")
+        return ", ".join(parts)
+
     def validate(self, nnet: Nnet) -> None:
         """Raise RequestError, in one line, if this cannot be asked of `nnet`."""
         for kind, spec in self._specs():
