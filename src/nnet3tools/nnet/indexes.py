@@ -7,7 +7,7 @@ whose integer order is Kaldi's order of Indexes: t first, then x, then n.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import RequestError
 
@@ -41,7 +41,7 @@ _T_BITS, _X_BITS, _N_BITS = 28, 15, 20
 _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
 
 
-def make_indexes(n: object, t: object, x: object = 0) -> IndexArray:
+def make_indexes(n: ArrayLike, t: ArrayLike, x: ArrayLike = 0) -> IndexArray:
     """Broadcast n, t and x (numbers or arrays) to one index array of shape (N, 3)."""
     columns = np.broadcast_arrays(n, t, x)
     return np.stack([np.ravel(c) for c in columns], axis=1).astype(np.int32)
@@ -89,9 +89,16 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
     first, last = int(keys.min()) >> shift, int(keys.max()) >> shift
     if first > 0 and 0 < first + offset and last + offset < 1 << _T_BITS:
         return keys + (offset << shift)
-    indexes = unpack(keys).astype(np.int64)
-    indexes[indexes[:, 1] != NO_TIME, 1] += offset
+    indexes = unpack(keys)
+    moved = indexes[:, 1] != NO_TIME
+    indexes[moved, 1] = _within_int32(indexes[moved, 1].astype(np.int64) + offset)
     return pack(indexes)
+
+
+def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The times, those that int32 cannot hold moved to where `pack` refuses them."""
+    limits = np.iinfo(np.int32)
+    return np.clip(times, limits.min + 1, limits.max)
 
 
 def sort_order(indexes: IndexArray) -> NDArray[np.intp]:

@@ -185,7 +185,7 @@ class _GruNonlinearity(UpdatableComponent):
             return
         with tensor.scratch((self.cell_dim,), like=h) as repaired:
             _needs_repair(repaired, self.deriv_sum, self.self_repair_threshold * self.count)
-            self.self_repair_total += _total(repaired)
+            self.self_repair_total += _total(repaired) or 0.0
             _repair(h_deriv, h, repaired, self.self_repair_scale / _REPAIR_PROBABILITY)
 
     @abstractmethod
