@@ -1,0 +1,35 @@
+"""Every command of the README's tour works as it stands, and its table names every program."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from nnet3tools.cli.programs import PROGRAMS
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_tour_runs_as_written(tmp_path: Path) -> None:
+    tour = re.search(r"these commands -->\n```sh\n(.*?)```", README, re.S)
+    assert tour is not None
+    commands = tour.group(1).strip().splitlines()
+    assert len(commands) == 5
+    for name in ("bin", "egs", "docs"):
+        os.symlink(ROOT / name, tmp_path / name)
+    for command in commands:
+        done = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stderr[-2000:]}"
+    for made in ("0.raw", "0.comp", "0.html", "1.txt"):
+        assert (tmp_path / made).stat().st_size > 0
+
+
+def test_the_table_names_every_program() -> None:
+    table = README[README.index("| programs | for |") : README.index("Every program prints")]
+    named = {name for name in re.findall(r"(?:nnet3)?(-[a-z-]+)", table)}
+    assert {program.removeprefix("nnet3") for program in PROGRAMS} <= named
