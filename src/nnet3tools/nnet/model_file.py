@@ -24,7 +24,8 @@ def load_nnet(reader: Reader) -> Nnet:
     if token == "<TransitionModel>":
         TransitionModel.read(reader)
     elif token != "<Nnet3>":
-        raise DataError(f"{reader.name}: expected a network (<Nnet3>), found '{token[:40]}'")
+        found = f"'{token[:40]}'" if token else "the end of the file"
+        raise DataError(f"{reader.name}: expected a network (<Nnet3>), found {found}")
     return Nnet.read(reader)
 
 
