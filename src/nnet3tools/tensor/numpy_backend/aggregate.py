@@ -32,6 +32,10 @@ _REDUCE: dict[str, tuple[Any, float]] = {
 """Reduction -> its ufunc and the value of nothing."""
 
 
+_MAX_ADDED = 512
+"""How many float32 numbers may be added one after another; rounding grows with their number."""
+
+
 class _Plan:
     """One reduction for operands of given shapes (equal numbers of axes)."""
 
@@ -78,11 +82,20 @@ class _Plan:
 
         return run
 
+    def _long(self, part: np.ndarray) -> bool:
+        """Whether float32 sums of a tile would be inaccurate: many rows, added one after another."""
+        last = part.ndim - 1
+        added = math.prod(part.shape[axis] for axis in self.axes if axis != last)
+        return added > _MAX_ADDED and part.dtype == np.float32
+
     def _add_tile(self, part: np.ndarray, sums: np.ndarray) -> None:
         """sums = sums (+) the tile reduced."""
         if part.dtype == bool and self._ufunc in (np.add, np.multiply):
             part = part.view(np.int8)
-        reduced = self._ufunc.reduce(part, axis=self.axes, dtype=self._dtype, keepdims=True)
+        dtype = self._dtype
+        if dtype is None and self._long(part):
+            dtype = np.dtype(np.float64)
+        reduced = self._ufunc.reduce(part, axis=self.axes, dtype=dtype, keepdims=True)
         self._ufunc(sums, reduced, out=sums)
 
 
