@@ -16,8 +16,8 @@ Make it once, where the module is loaded, and call it often:
 
 A later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be
 an output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or
-`and`, `or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
-where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
+`and`, `or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor
+ceil, where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
 relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.functional for the
 same in Python form, for derivatives and for types. A formula is one pass over memory: put as much
 into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.

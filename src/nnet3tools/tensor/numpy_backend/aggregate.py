@@ -83,7 +83,7 @@ class _Plan:
         return run
 
     def _long(self, part: np.ndarray) -> bool:
-        """Whether float32 sums of a tile would be inaccurate: many rows, added one after another."""
+        """Whether float32 sums of a tile would be inaccurate: many rows added one by one."""
         last = part.ndim - 1
         added = math.prod(part.shape[axis] for axis in self.axes if axis != last)
         return added > _MAX_ADDED and part.dtype == np.float32
