@@ -39,7 +39,6 @@ __all__ = [
     "set_dropout_proportion",
     "set_dropout_test_mode",
     "set_learning_rate",
-    "set_require_direct_input",
     "unvectorize",
     "vectorize",
     "zero_stats",
@@ -224,10 +223,3 @@ def set_dropout_proportion(components: Sequence[Component], proportion: float) -
     for component in chosen:
         component.dropout_proportion = proportion  # type: ignore[attr-defined]
     return len(chosen)
-
-
-def set_require_direct_input(nnet: Nnet, require: bool) -> None:
-    """Let statistics pooling insist on the input at its own time (RequireDirectInput)."""
-    for component in nnet.components:
-        if component.type_name == "StatisticsPoolingComponent":
-            component.require_direct_input = require  # type: ignore[attr-defined]
