@@ -13,8 +13,9 @@ from plain_graph import Cindex, Index, PlainGraph, RandomNetwork, leaf_cindex, p
 from nnet3tools.compiler.compiler import compile_computation
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
-from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.indexes import IndexArray, IntArray, make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 from nnet3tools.program import commands as c
@@ -182,6 +183,36 @@ def test_scales_split_a_sum_by_factor_smallest_first() -> None:
     given = random_inputs(nnet, request.inputs, 0)
     output = Interpreter(nnet, computation).run(given)["output"]
     np.testing.assert_allclose(output, 2 * given["input"] + 0.5, rtol=1e-6)
+
+
+class Three(Component):
+    """Gives 3 in both its columns, from nothing."""
+
+    input_dim, output_dim, properties = 1, 2, Properties(0)
+
+    def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
+        return output_indexes[:0], np.zeros(len(output_indexes) + 1, np.int32)
+
+    def propagate(self, indexes: object, in_value: object, out_value: np.ndarray) -> None:
+        assert in_value is None
+        out_value[:] = 3
+
+
+def test_outputs_that_need_no_input() -> None:
+    nnet = parse(
+        "input-node name=input dim=1\n"
+        "component name=a type=AffineComponent input-dim=1 output-dim=2\n"
+        "component-node name=a component=a input=input\n"
+        "output-node name=output input=Append(a, Const(2, 1))\n"
+        "output-node name=constant input=Const(-1, 2)\n"
+    )
+    nnet.components[0] = Three()
+    request = request_of({"input": range(1)}, {"output": range(5, 8), "constant": range(2)})
+    computation = compile_computation(nnet, request)
+    check_computation(computation, nnet, request, check_rewrite=True)
+    outputs = Interpreter(nnet, computation).run({"input": np.zeros((1, 1), np.float32)})
+    assert outputs["output"].tolist() == [[3, 3, 2]] * 3
+    assert outputs["constant"].tolist() == [[-1, -1]] * 2
 
 
 def test_a_row_used_by_many_sums_its_derivatives_in_ranges() -> None:

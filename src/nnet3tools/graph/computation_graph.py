@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.graph.tables import KeyTable, is_increasing
+from nnet3tools.graph.tables import KeyTable, as_slice
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, pack, unpack
 
 __all__ = ["ComputationGraph"]
@@ -56,13 +56,14 @@ class ComputationGraph:
         """The terms of cindexes of one node and segment, (N, width); rows of -1 for id -1."""
         if len(ids) == 0:
             return np.empty((0, 0), np.int32)
-        first, last = int(ids[0]), int(ids[-1])
-        if first >= 0 and last - first + 1 == len(ids) and is_increasing(ids):
-            return self.terms[self.offsets[first] : self.offsets[last + 1]].reshape(len(ids), -1)
         some = int(ids.max())
         if some < 0:
             return np.empty((len(ids), 0), np.int32)
         width = int(self.offsets[some + 1] - self.offsets[some])
+        at = as_slice(ids)
+        if isinstance(at, slice) and at.start >= 0:
+            start = int(self.offsets[at.start])
+            return self.terms[start : start + width * len(ids)].reshape(len(ids), width)
         absent = ids < 0
         starts = np.where(absent, 0, self.offsets[ids])
         rows = self.terms[starts[:, None] + np.arange(width)]
