@@ -131,6 +131,7 @@ def test_the_reason_names_the_output_row_and_the_missing_input() -> None:
     assert "output 'output' is not computable in 2 of 9 rows" in problem
     assert "output(n=0, t=8) needs input(n=0, t=10)" in problem
     assert "through a(n=0, t=8)" in problem
+    assert "10 rows with t=0 to 9 are given for n=0" in problem
     assert "\n" not in problem
 
 

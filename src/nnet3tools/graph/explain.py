@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools.graph.tables import COMPUTABLE
-from nnet3tools.nnet.indexes import IntArray, pack
+from nnet3tools.nnet.indexes import IntArray, pack, unpack
 
 if TYPE_CHECKING:
     from nnet3tools.graph.builder import GraphBuilder
@@ -48,7 +48,8 @@ def _reason(builder: GraphBuilder, start: int) -> str:
         found = pending.pop()
         node = int(store.nodes[found])
         if node in builder.plan.input_nodes:
-            return f"needs {_path(builder, came_from, found)}, which is not given"
+            path = _path(builder, came_from, found)
+            return f"needs {path}, which is not given ({_given(builder, found)})"
         if store.slots[found] < 0:
             continue
         terms = builder.dependency_rows[node].take(store.slots[found : found + 1])[0]
@@ -57,6 +58,17 @@ def _reason(builder: GraphBuilder, start: int) -> str:
                 came_from[term] = found
                 pending.append(term)
     return f"depends on {_path(builder, came_from, found)} in a circle or without any input"
+
+
+def _given(builder: GraphBuilder, cindex: int) -> str:
+    """Which times of the same node, n and x are given."""
+    n, _, x = builder.graph_index(cindex)
+    table = builder.graph.tables[int(builder.store.nodes[cindex])]
+    indexes = unpack(table.keys[builder.store.is_input[table.ids]])
+    times = indexes[(indexes[:, 0] == n) & (indexes[:, 2] == x), 1]
+    if len(times) == 0:
+        return f"no row is given for n={n}"
+    return f"{len(times)} rows with t={times.min()} to {times.max()} are given for n={n}"
 
 
 def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
