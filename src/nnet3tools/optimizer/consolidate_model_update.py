@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -65,6 +66,7 @@ def consolidate_model_update(
         commands += before.get(position, ())
         commands.append(command)
     out.commands = commands + updates + deallocations
+    consolidate_io(out)
     return remove_no_operations(out)
 
 

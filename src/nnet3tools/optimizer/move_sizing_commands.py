@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import is_zeroing
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -44,4 +45,6 @@ def move_sizing_commands(
         out.commands.append(commands[c])
         if zeroed_by_next[c]:
             out.commands.append(commands[c + 1])
+    # A matrix of zeros that is handed out is now made just before that, after other outputs.
+    consolidate_io(out)
     return out

@@ -1,0 +1,116 @@
+"""Run programs on poisoned memory and compare what they give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from random_networks import Case
+
+from nnet3tools import tensor
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.program import Arena
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.computation import Computation
+
+__all__ = ["ALL_OFF", "PASS_OPTIONS", "Results", "describe", "difference", "run", "variants"]
+
+PASS_OPTIONS = (
+    "consolidate_model_update",
+    "convert_addition",
+    "snip_row_ops",
+    "split_row_ops",
+    "optimize_row_ops",
+    "extend_matrices",
+    "remove_assignments",
+    "propagate_in_place",
+    "backprop_in_place",
+    "initialize_undefined",
+    "move_sizing_commands",
+    "allocate_from_other",
+    "memory_compression_level",
+)
+"""Options that switch a pass each."""
+_MERGE_SIDES = ("allow_left_merge", "allow_right_merge")
+
+ALL_OFF = OptimizeOptions(**dict.fromkeys(PASS_OPTIONS, False))
+
+Results = dict[str, np.ndarray]
+
+
+def variants() -> Iterator[tuple[str, OptimizeOptions]]:
+    """All passes, each alone, all but each."""
+    yield "all", OptimizeOptions()
+    for name in PASS_OPTIONS:
+        yield f"only {name}", dataclasses.replace(ALL_OFF, **{name: True})
+    for name in (*PASS_OPTIONS, *_MERGE_SIDES):
+        yield f"all but {name}", dataclasses.replace(OptimizeOptions(), **{name: False})
+
+
+def run(
+    case: Case, computation: Computation, request: ComputationRequest | None = None
+) -> Results:
+    """Outputs ("output"), input derivatives ("d input") and parameter gradients ("grad name").
+
+    The memory is full of NaN at first, so that whatever reads what nobody wrote shows.
+    """
+    request = request or case.request
+    gradient = case.nnet.copy()
+    scale_nnet(gradient, 0.0)
+    set_as_gradient(gradient)
+    arena = Arena()
+    arena.take(1 << 18)[:] = 0xFF
+    tensor.random.seed(case.seed)
+    computer = NnetComputer(ComputeOptions(), computation, case.nnet, gradient, arena=arena)
+    rng = np.random.default_rng(case.seed)
+    _accept(computer, rng, request.inputs, case.nnet)
+    computer.run()
+    results = {name: computer.get_output(name).copy() for name in computer.available_outputs()}
+    if request.needs_derivatives:
+        _accept(computer, rng, [io for io in request.outputs if io.has_deriv], case.nnet)
+        computer.run()
+        for name in computer.available_outputs():
+            results[f"d {name}"] = computer.get_output(name).copy()
+    if request.need_model_derivative:
+        results |= _gradients(gradient)
+    return results
+
+
+def _accept(computer: NnetComputer, rng: np.random.Generator, ios: list, nnet: Nnet) -> None:
+    for io in ios:
+        shape = (len(io.indexes), nnet.dim(nnet.node_index(io.name)))
+        computer.accept_input(io.name, rng.standard_normal(shape).astype(np.float32))
+
+
+def _gradients(gradient: Nnet) -> Results:
+    return {
+        f"grad {name}.{parameter}": np.array(value)
+        for name, component in gradient.updatable_components()
+        for parameter, value in component.parameters().items()
+    }
+
+
+def difference(expected: Results, got: Results, tolerance: float = 2e-4) -> str:
+    """What differs, in words; "" if nothing does."""
+    if expected.keys() != got.keys():
+        return f"it gives {sorted(got)} instead of {sorted(expected)}"
+    for name, value in expected.items():
+        scale = max(1.0, float(np.abs(value).max(initial=0.0)))
+        error = float(np.abs(got[name] - value).max(initial=0.0))
+        if not error <= tolerance * scale:
+            return f"{name} differs by {error:.3g} of {scale:.3g}"
+    return ""
+
+
+def describe(case: Case) -> str:
+    """Config and request, to see what a failure is about."""
+    request = case.request
+    lines = [str(case), case.config]
+    for kind, ios in (("input", request.inputs), ("output", request.outputs)):
+        lines += [f"{kind} {io.name} deriv={io.has_deriv}: {io.indexes.tolist()}" for io in ios]
+    lines.append(f"model derivative: {request.need_model_derivative}")
+    return "\n".join(lines)

@@ -1,0 +1,191 @@
+"""Cache files: there and back, and nothing of a stale or damaged one is ever run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.structure import structure_digest
+from nnet3tools.optimizer.cache_files import load_cache, save_cache
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.options import OptimizeOptions
+
+CONFIG = """
+input-node name=input dim=3
+component name=a1 type=AffineComponent input-dim=9 output-dim=4
+component name=r1 type=RectifiedLinearComponent dim=4
+component name=t2 type=TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,1
+component name=a3 type=AffineComponent input-dim=4 output-dim=2
+component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 2))
+component-node name=r1 component=r1 input=a1
+component-node name=t2 component=t2 input=r1
+component-node name=a3 component=a3 input=Sum(Scale(0.5, t2), r1)
+output-node name=output input=a3
+"""
+
+
+def network(*changes: tuple[str, str]) -> Nnet:
+    tensor.random.seed(0)
+    text = CONFIG
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return Nnet.from_config(parse_config_lines(text, "test"))
+
+
+def request(num_sequences: int = 4, frames: int = 6, train: bool = True) -> ComputationRequest:
+    n, t = np.arange(num_sequences), np.arange(-2, frames + 3)
+    inputs = make_indexes(np.tile(n, len(t)), np.repeat(t, len(n)))
+    outputs = make_indexes(np.tile(n, frames), np.repeat(np.arange(frames), len(n)))
+    return ComputationRequest(
+        [IoSpecification("input", inputs)],
+        [IoSpecification("output", outputs, train)],
+        need_model_derivative=train,
+        store_component_stats=train,
+    )
+
+
+def filled(nnet: Nnet | None = None) -> CachingOptimizingCompiler:
+    compiler = CachingOptimizingCompiler(nnet or network())
+    compiler.compile(request())
+    compiler.compile(request(num_sequences=1, train=False))
+    return compiler
+
+
+def loaded(path: object, nnet: Nnet | None = None, **options: object) -> CachingOptimizingCompiler:
+    compiler = CachingOptimizingCompiler(nnet or network(), **options)
+    used = load_cache(str(path), compiler)
+    assert used == bool(compiler.cache)
+    return compiler
+
+
+@pytest.fixture(params=[True, False], ids=["binary", "text"])
+def cache(request: pytest.FixtureRequest, tmp_path):
+    path = tmp_path / "cache"
+    save_cache(str(path), filled(), request.param)
+    return path
+
+
+@pytest.fixture
+def unsealed(cache):
+    """As Kaldi writes it."""
+    data = cache.read_bytes()
+    cache.write_bytes(data[: data.index(b"<NetworkStructure>")])
+    return cache
+
+
+def test_nothing_is_compiled_again_and_the_file_stays_the_same(cache):
+    compiler = loaded(cache)
+    compiler.compile(request())
+    compiler.compile(request(num_sequences=1, train=False))
+    assert compiler.num_compiled == 0
+    again = cache.with_name("again")
+    load_cache(str(cache), compiler := CachingOptimizingCompiler(network()))
+    save_cache(str(again), compiler, cache.read_bytes()[:1] == b"\0")
+    assert again.read_bytes() == cache.read_bytes()
+
+
+def test_kaldis_file_is_used_and_written_back_byte_for_byte(unsealed):
+    compiler = loaded(unsealed)
+    assert len(compiler.cache) == 3
+    again = unsealed.with_name("again")
+    save_cache(str(again), compiler, unsealed.read_bytes()[:1] == b"\0")
+    assert again.read_bytes() == unsealed.read_bytes()
+
+
+def test_other_minibatch_sizes_use_the_cached_program_for_two_sequences(cache):
+    compiler = loaded(cache)
+    compiler.compile(request(num_sequences=7))
+    assert compiler.num_compiled == 1
+    assert compiler.seconds["compilation"] == 0.0
+
+
+def test_order_is_last_use(tmp_path):
+    compiler = filled()
+    compiler.compile(request())
+    save_cache(str(tmp_path / "c"), compiler)
+    assert list(loaded(tmp_path / "c").cache)[-1] == request()
+
+
+STALE = [
+    ("offset", ("Offset(input, -1)", "Offset(input, -2)")),
+    ("scale", ("Scale(0.5", "Scale(0.25")),
+    ("objective", ("input=a3", "input=a3 objective=quadratic")),
+    ("time offsets", ("time-offsets=-1,1", "time-offsets=0,1")),
+    ("type", ("RectifiedLinearComponent", "SigmoidComponent")),
+    ("component", ("input=Sum(Scale(0.5, t2), r1)", "input=t2")),
+]
+
+
+@pytest.mark.parametrize(("what", "change"), STALE)
+def test_cache_of_another_network_is_left_alone(tmp_path, capsys, what, change):
+    path = tmp_path / "cache"
+    save_cache(str(path), filled())
+    assert not loaded(path, network(change)).cache
+    assert "WARNING" in capsys.readouterr().err
+
+
+def test_trained_network_has_the_same_structure():
+    nnet = network()
+    before = structure_digest(nnet)
+    for _, component in nnet.updatable_components():
+        component.perturb_params(1.0)
+        component.set_underlying_learning_rate(0.5)
+    assert structure_digest(nnet) == before
+    assert structure_digest(nnet.copy()) == before
+
+
+def test_other_options_are_not_mixed(cache, capsys):
+    options = OptimizeOptions(propagate_in_place=False)
+    assert not loaded(cache, optimize_options=options).cache
+    assert "other optimization options" in capsys.readouterr().err
+
+
+def test_missing_file_is_a_warning(tmp_path, capsys):
+    assert not loaded(tmp_path / "none").cache
+    assert "Probably this is the first training iteration" in capsys.readouterr().err
+
+
+def test_truncated_file_is_left_alone(cache, capsys):
+    data = cache.read_bytes()
+    for size in range(0, len(data) - 10, len(data) // 23):
+        cache.write_bytes(data[:size])
+        assert not loaded(cache).cache
+        assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_damaged_content_is_noticed(cache):
+    data = bytearray(cache.read_bytes())
+    programs = list(filled().cache.values())
+    rng = np.random.default_rng(1)
+    for at in rng.integers(0, len(data), 60).tolist():
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << int(rng.integers(0, 7))
+        cache.write_bytes(damaged)
+        for found, expected in zip(loaded(cache).cache.values(), programs, strict=False):
+            assert found.commands == expected.commands
+            assert found.matrices == expected.matrices
+
+
+def test_damage_without_a_seal_never_raises(unsealed):
+    data = unsealed.read_bytes()
+    rng = np.random.default_rng(2)
+    for at in rng.integers(0, len(data), 60).tolist():
+        damaged = bytearray(data)
+        damaged[at] = int(rng.integers(0, 256))
+        unsealed.write_bytes(damaged)
+        loaded(unsealed)
+
+
+def test_program_that_does_not_fit_its_request_is_refused(tmp_path, capsys):
+    compiler = filled()
+    requests, programs = list(compiler.cache), list(compiler.cache.values())
+    compiler.cache[requests[0]], compiler.cache[requests[1]] = programs[1], programs[0]
+    save_cache(str(tmp_path / "c"), compiler)
+    assert not loaded(tmp_path / "c").cache
+    assert "rows were asked for" in capsys.readouterr().err
