@@ -1,4 +1,4 @@
-"""nnet3-compile: compile one ComputationRequest into a program of matrix commands."""
+"""nnet3-compile: compile a ComputationRequest into a program, or all that training will ask for."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 
 USAGE = """Compiles a computation request (which rows of which inputs are given, which rows of
 which outputs and which derivatives are wanted) into a program for a network, which
 nnet3-compute --computation=... runs.
+With --egs=<egs-rspecifier>, compiles every distinct request that nnet3-train would make of these
+(merged) examples, and writes a computation cache for its option --read-cache.
 
 Usage:  nnet3-compile [options] <raw-nnet-in> <request-rxfilename> <computation-wxfilename>
+ or:    nnet3-compile --egs=<egs-rspecifier> [options] <raw-nnet-in> <cache-wxfilename>
 e.g.:
  nnet3-compile final.raw request.txt forward.comp
  nnet3-compile --print=true --optimization.optimize=false final.raw request.txt /dev/null
-See also: nnet3-compute
+ nnet3-compile --egs='ark:nnet3-merge-egs ark:1.egs ark:-|' 0.raw 0.cache
+ nnet3-train --read-cache=0.cache 0.raw 'ark:nnet3-merge-egs ark:1.egs ark:-|' 1.raw
+See also: nnet3-compute, nnet3-computation-info
 """
 
 
@@ -32,13 +38,31 @@ class Options:
         "If true, print the program in readable form to the standard output (to the standard "
         "error if the program itself goes to the standard output).",
     )
+    egs: str = option(
+        "", "If supplied, an rspecifier of the examples to compile a cache for; see above."
+    )
+    need_model_derivative: bool = option(
+        True, "With --egs: false for programs that only compute outputs (nnet3-compute-prob)."
+    )
+    store_component_stats: bool = option(
+        True, "With --egs: must be as nnet3-train is called with --store-component-stats."
+    )
     optimization: OptimizeOptions = option_group("optimization", OptimizeOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
 
 
-@program("nnet3-compile", USAGE, Options, num_args=3)
+@program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
     """Compile and write."""
+    wanted = 2 if options.egs else 3
+    if len(args) != wanted:
+        mode = "with" if options.egs else "without"
+        raise OptionError(f"expected {wanted} arguments {mode} --egs, found {len(args)}")
+    compile_cache(options, *args) if options.egs else compile_request(options, *args)
+
+
+def compile_request(options: Options, nnet_in: str, request_in: str, computation_out: str) -> None:
+    """One request into one program."""
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.model_file import read_nnet
@@ -47,7 +71,6 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.program.memory import max_memory_use
     from nnet3tools.program.printing import program_text
 
-    nnet_in, request_in, computation_out = args
     nnet = read_nnet(nnet_in)
     with open_input(request_in) as reader:
         request = ComputationRequest.read(reader)
@@ -62,3 +85,30 @@ def main(options: Options, args: list[str]) -> None:
         f"{len(computation.matrices) - 1} matrices, {max_memory_use(computation)} bytes at most; "
         f"{compiler.time_report()}"
     )
+
+
+def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
+    """All requests of a table of examples into a cache."""
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.optimizer.cache_files import save_cache
+    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.training.example import NnetExample, for_each_example
+    from nnet3tools.training.running import computation_request
+
+    nnet = read_nnet(nnet_in)
+    compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
+    flags = options.need_model_derivative, options.store_component_stats
+
+    def compile_for(key: str, example: NnetExample) -> None:
+        compiler.compile(computation_request(nnet, example, *flags))
+
+    if (count := for_each_example(options.egs, compile_for)) == 0:
+        raise DataError(f"{options.egs}: no examples")
+    if compiler.num_compiled > len(compiler.cache):
+        log.warning(
+            f"{compiler.num_compiled - len(compiler.cache)} programs do not fit in the cache; give "
+            "a larger --compiler.cache-capacity, here and to nnet3-train"
+        )
+    save_cache(cache_out, compiler, options.binary)
+    log.log(f"Compiled {compiler.num_compiled} programs for {count} examples")
+    compiler.log_time()

@@ -18,9 +18,19 @@ from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.optimizer.shortcut import mini_request
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.memory import max_memory_use
 from nnet3tools.program.printing import program_text
 
 __all__ = ["CachingOptimizingCompiler"]
+
+_KINDS_OF_WORK = (
+    "compilation",
+    "optimization",
+    "shortcut expansion",
+    "checking",
+    # What Kaldi's command list precomputes for a GPU; ours is part of lowering, and takes nothing.
+    "computing indexes",
+)
 
 
 class CachingOptimizingCompiler:
@@ -43,8 +53,13 @@ class CachingOptimizingCompiler:
         self.options = compiler_options or CompilerOptions()
         self.cache: OrderedDict[ComputationRequest, Computation] = OrderedDict()
         """Most recently used last."""
-        self.seconds = {"compilation": 0.0, "optimization": 0.0, "expansion": 0.0, "checking": 0.0}
-        """Time spent so far, by kind of work."""
+        self.seconds = dict.fromkeys(("total", *_KINDS_OF_WORK, "I/O"), 0.0)
+        """Time spent so far, in all (without I/O) and by kind of work."""
+        self.num_compiled = 0
+        """How many requests had no program in the cache, those for two sequences included."""
+        self.vouched = True
+        """Whether every program in the cache was compiled for this very network structure; cache
+        files of Kaldi's do not say what they were made for."""
         self._compiler: Compiler | None = None
 
     def compile(self, request: ComputationRequest) -> Computation:
@@ -55,11 +70,25 @@ class CachingOptimizingCompiler:
         if (found := self.cache.get(request)) is not None:
             self.cache.move_to_end(request)
             return found
+        began = time.perf_counter()
+        try:
+            computation = self._compile(request)
+        finally:
+            self.seconds["total"] += time.perf_counter() - began
+        return computation
+
+    def _compile(self, request: ComputationRequest) -> Computation:
+        if (found := self.cache.get(request)) is not None:
+            self.cache.move_to_end(request)
+            return found
+        self.num_compiled += 1
+        began = time.perf_counter()
         request.validate(self.nnet)
         computation = self._compile_via_shortcut(request) if self.options.use_shortcut else None
         if computation is None:
             computation = self._compile_whole(request)
         self.insert(request, computation)
+        _log_size(f"total for {request.summary()}", computation, began)
         return computation
 
     def insert(self, request: ComputationRequest, computation: Computation) -> None:
@@ -71,9 +100,18 @@ class CachingOptimizingCompiler:
 
     def time_report(self) -> str:
         """Time spent, as Kaldi logs it at the end of a program."""
-        parts = ", ".join(f"{value:.3g} {kind}" for kind, value in self.seconds.items())
-        total = sum(self.seconds.values())
-        return f"{total:.3g} seconds taken in nnet3 compilation total (breakdown: {parts})"
+        total, io = self.seconds["total"], self.seconds["I/O"]
+        parts = [f"{self.seconds[kind]:.3g} {kind}" for kind in _KINDS_OF_WORK]
+        misc = max(0.0, total - sum(self.seconds[kind] for kind in _KINDS_OF_WORK))
+        return (
+            f"{total:.3g} seconds taken in nnet3 compilation total (breakdown: {', '.join(parts)}, "
+            f"{misc:.3g} misc.) + {io:.3g} I/O."
+        )
+
+    def log_time(self) -> None:
+        """Log the time report, if there is any time to report."""
+        if self.seconds["total"] > 0.0 or self.seconds["I/O"] > 0.0:
+            log.log(self.time_report())
 
     def _compile_via_shortcut(self, request: ComputationRequest) -> Computation | None:
         """Compile for two sequences and expand; None where the request does not lend itself."""
@@ -81,7 +119,7 @@ class CachingOptimizingCompiler:
             return None
         small, num_sequences = mini
         # The small program goes through the cache, too: minibatches of other sizes share it.
-        computation = self.compile(small)
+        computation = self._compile(small)
         began = time.perf_counter()
         try:
             expanded = expand_computation(computation, self.nnet, num_sequences)
@@ -89,7 +127,8 @@ class CachingOptimizingCompiler:
             log.vlog(1, f"shortcut compilation did not work, compiling in full: {error}")
             return None
         finally:
-            self.seconds["expansion"] += time.perf_counter() - began
+            self.seconds["shortcut expansion"] += time.perf_counter() - began
+        _log_size(f"expansion to {num_sequences} sequences", expanded, began)
         if log.get_verbose() >= 3:
             self._check(expanded, request)
         return expanded
@@ -102,11 +141,13 @@ class CachingOptimizingCompiler:
             draw_graph_checks(self._compiler.plan, request)
         computation = self._compiler.compile([request], self.options)
         self.seconds["compilation"] += time.perf_counter() - began
+        _log_size(f"compilation of {request.summary()}", computation, began)
         self._check(computation, request, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
         optimized = optimize(computation, self.nnet, self.optimize_options, request.max_output_time)
         self.seconds["optimization"] += time.perf_counter() - began
+        _log_size("optimization", optimized, began)
         self._check(optimized, request)
         self._log_program("Optimized", optimized)
         return optimized
@@ -121,3 +162,14 @@ class CachingOptimizingCompiler:
         began = time.perf_counter()
         check_computation(computation, self.nnet, request, check_rewrite=check_rewrite)
         self.seconds["checking"] += time.perf_counter() - began
+
+
+def _log_size(what: str, computation: Computation, began: float) -> None:
+    """At verbose 2: the time since `began`, and what came out."""
+    if log.get_verbose() >= 2:
+        log.vlog(
+            2,
+            f"{what}: {1000 * (time.perf_counter() - began):.1f} ms, "
+            f"{len(computation.commands)} commands, {len(computation.matrices) - 1} matrices, "
+            f"peak bytes {max_memory_use(computation)}",
+        )

@@ -132,7 +132,10 @@ def optimize(
     check = check or log.get_verbose() >= 3
     if check:
         check_computation(computation, nnet, check_rewrite=True)
+    began = time.perf_counter()
     start = limit_derivative_times(computation, nnet, options, max_output_time)
+    if log.get_verbose() >= 2 and start is not computation:
+        _log_step("limit-derivative-times", computation, start, time.perf_counter() - began)
     computation = _checked("limit-derivative-times", start, nnet) if check else start
     for step in PASSES:
         if step.wanted(options, looped):

@@ -19,6 +19,7 @@ from nnet3tools.program.command import (
 )
 
 if TYPE_CHECKING:
+    from nnet3tools.nnet.components.base import Component as NetworkComponent
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
@@ -44,7 +45,7 @@ class Propagate(Command):
         component = tables.nnet.component(self.component)
         properties = component.properties
         simple = bool(properties & Properties.SIMPLE)
-        if found := _precomputed_problem(tables, self.precomputed, simple):
+        if found := _precomputed_problem(tables, self.precomputed, component, simple):
             return found
         if self.input == 0:
             if simple:
@@ -102,7 +103,7 @@ class Backprop(Command):
         component = tables.nnet.component(self.component)
         properties = component.properties
         simple = bool(properties & Properties.SIMPLE)
-        if found := _precomputed_problem(tables, self.precomputed, simple):
+        if found := _precomputed_problem(tables, self.precomputed, component, simple):
             return found
         if properties & Properties.BACKPROP_NEEDS_INPUT and not self.in_value:
             return "the component needs its input for backprop"
@@ -180,11 +181,19 @@ def _precomputed(index: int) -> str:
     return f"precomputed_indexes[{index}]" if index else "NULL"
 
 
-def _precomputed_problem(tables: Tables, precomputed: int, simple: bool) -> str:
-    if precomputed and simple:
+def _precomputed_problem(
+    tables: Tables, precomputed: int, component: NetworkComponent, simple: bool
+) -> str:
+    if not precomputed:
+        return ""
+    if simple:
         return "a simple component has no precomputed indexes"
-    if precomputed and tables.computation.component_precomputed_indexes[precomputed].data is None:
+    data = tables.computation.component_precomputed_indexes[precomputed].data
+    if data is None:
         return f"precomputed indexes {precomputed} are empty"
+    # Kaldi's names: what a component of type T precomputes is of type TPrecomputedIndexes.
+    if data.type_name != f"{component.type_name}PrecomputedIndexes":
+        return f"precomputed indexes {precomputed} are of type {data.type_name}"
     return ""
 
 

@@ -17,9 +17,9 @@ from nnet3tools.nnet.arithmetic import (
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal
+from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.training.computation_cache import load_cache, save_cache
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.options import option
@@ -153,9 +153,10 @@ class NnetTrainer:
         return any(results)
 
     def finish(self) -> None:
-        """Write the computation cache, if asked to."""
+        """Write the computation cache, if asked to; log how long compiling took."""
         if self.options.write_cache:
             save_cache(self.options.write_cache, self.compiler, self.options.binary_write_cache)
+        self.compiler.log_time()
 
     # -- one minibatch
 
