@@ -1,11 +1,20 @@
-"""The part of nnet3-compute that takes utterances apart into chunks (to be filled in)."""
+"""The part of nnet3-compute that takes utterances apart into chunks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from nnet3tools.errors import OptionError
-from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.cli.option_specs import option_group
+from nnet3tools.cli.utterance_inputs import (
+    InputOptions,
+    NothingDoneError,
+    UtteranceCounts,
+    naming,
+    read_model,
+    utterances,
+)
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.executor.simple_options import SimpleComputationOptions
 
 __all__ = ["UtteranceOptions", "compute_utterances"]
 
@@ -14,9 +23,42 @@ __all__ = ["UtteranceOptions", "compute_utterances"]
 class UtteranceOptions:
     """Options of nnet3-compute for utterances."""
 
+    simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
+    inputs: InputOptions = option_group("", InputOptions)
+    compiler: CompilerOptions = option_group("compiler", CompilerOptions)
 
-def compute_utterances(
-    options: UtteranceOptions, compute: ComputeOptions, use_gpu: str, args: list[str]
-) -> int | None:
-    """Read features, write outputs."""
-    raise OptionError("nnet3-compute needs --computation so far")
+
+def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str]) -> int:
+    """Read features, write outputs; the exit status."""
+    import numpy as np
+
+    from nnet3tools.cli.gpu import choose_device
+    from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+
+    nnet_in, features_rspecifier, outputs_wspecifier = args
+    options.inputs.check()
+    simple = replace(options.simple, compiler=options.compiler)
+    simple.check()
+    device = choose_device(use_gpu)
+    counts = UtteranceCounts()
+    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
+    with naming(nnet_in):
+        computer = UtteranceComputer(nnet, simple, priors, like=device)
+    # Kaldi's program cache (--read-cache, --write-cache) would go into and out of computer.compiler
+    # here and after the loop.
+    try:
+        with TableWriter(outputs_wspecifier, MATRIX) as writer:
+            for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
+                with naming(f"utterance {key}"):
+                    output = computer.compute(features, ivectors)
+                writer.write(
+                    key, np.exp(output, out=output) if options.inputs.apply_exp else output
+                )
+                counts.done += 1
+            counts.check()
+    except NothingDoneError:
+        pass
+    computer.close()
+    return counts.report()

@@ -64,7 +64,7 @@ def main(options: Options, args: list[str]) -> int | None:
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
-    return compute_utterances(options.utterances, options.compute, options.use_gpu, args)
+    return compute_utterances(options.utterances, options.use_gpu, args)
 
 
 def run_program_once(options: Options, args: list[str]) -> None:

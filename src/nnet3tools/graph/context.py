@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.indexes import BoolArray, make_indexes
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["NnetContext", "compute_simple_nnet_context"]
+__all__ = ["NnetContext", "compute_simple_nnet_context", "draw_context_checks"]
 
 
 class NnetContext(NamedTuple):
@@ -70,7 +72,7 @@ def _context_in_window(
     parts = []
     for first in range(0, modulus + 1, _MAX_SHIFTS):
         shifts = np.arange(first, min(first + _MAX_SHIFTS, modulus + 1))
-        computable = _computable(plan, shifts, modulus, window)
+        computable = _computable(plan, shifts, window)
         left = computable.argmax(axis=1)
         at = np.arange(window)
         after = (at > left[:, None]) & ~computable
@@ -81,17 +83,39 @@ def _context_in_window(
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
 
 
-def _computable(plan: NetworkPlan, shifts: np.ndarray, modulus: int, window: int) -> BoolArray:
-    """Which outputs t = shift ... shift + window - 1 can be computed, (shifts, window)."""
+def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationRequest:
+    """Inputs and outputs t = shift ... shift + window - 1, a sequence for each shift."""
     n = np.arange(len(shifts))[:, None]
     t = shifts[:, None] + np.arange(window)
     rows = make_indexes(n, t)
     inputs = [IoSpecification("input", rows)]
     if plan.nnet.node_index("ivector") >= 0:
         # Wide enough for descriptors that round t down.
-        t_of_ivector = shifts[:, None] + np.arange(-modulus, window)
+        t_of_ivector = shifts[:, None] + np.arange(-plan.nnet.modulus(), window)
         inputs.append(IoSpecification("ivector", make_indexes(n, t_of_ivector)))
-    request = ComputationRequest(inputs, [IoSpecification("output", rows)])
+    return ComputationRequest(inputs, [IoSpecification("output", rows)])
+
+
+def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray:
+    """Which of those outputs can be computed, (shifts, window)."""
+    request = _request(plan, shifts, window)
     builder = GraphBuilder(plan)
     builder.compute(request)
     return builder.computable_outputs(request)[0].reshape(len(shifts), window)
+
+
+def draw_context_checks(nnet: Nnet) -> None:
+    """Draw as many numbers from `tensor.random` as finding the context costs Kaldi.
+
+    See spot_checks. Kaldi does it when it reads an acoustic model, so that what it draws next
+    (the statistics it makes up for batch norm that has none) depends on it.
+    """
+    plan = NetworkPlan(nnet)
+    window, shift = _FIRST_WINDOW, 0
+    while window < _WINDOW_LIMIT and shift <= nnet.modulus():
+        tensor.random.rand()  # Kaldi picks an n
+        draw_graph_checks(plan, _request(plan, np.array([shift]), window))
+        if _computable(plan, np.array([shift]), window).any():
+            shift += 1
+        else:
+            window, shift = 2 * window, 0

@@ -1,0 +1,178 @@
+"""What the programs that compute utterances share: tables of features and i-vectors, and models."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.option_specs import option
+from nnet3tools.errors import DataError, OptionError, UserError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = [
+    "InputOptions",
+    "NothingDoneError",
+    "UtteranceCounts",
+    "naming",
+    "read_model",
+    "utterances",
+]
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Options of nnet3-compute and nnet3-compute-batch about model, i-vectors and outputs."""
+
+    ivectors: str = option(
+        "",
+        "Rspecifier for iVectors as vectors (i.e. not estimated online); per utterance by default, "
+        "or per speaker if you provide the --utt2spk option.",
+    )
+    utt2spk: str = option("", "Rspecifier for utt2spk option used to get ivectors per speaker")
+    online_ivectors: str = option(
+        "",
+        "Rspecifier for iVectors estimated online, as matrices. If you supply this, you must set "
+        "the --online-ivector-period option.",
+    )
+    online_ivector_period: int = option(
+        0, "Number of frames between iVectors in matrices supplied to the --online-ivectors option"
+    )
+    apply_exp: bool = option(False, "If true, apply exp function to output")
+    use_priors: bool = option(
+        False,
+        "If true, subtract the logs of the priors stored with the model (in this case, a .mdl "
+        "file is expected as input).",
+    )
+
+    def check(self) -> None:
+        """OptionError for options that do not go together."""
+        if self.ivectors and self.online_ivectors:
+            raise OptionError("--ivectors and --online-ivectors cannot both be given")
+        if self.online_ivectors and self.online_ivector_period <= 0:
+            raise OptionError("--online-ivectors needs --online-ivector-period, greater than 0")
+
+
+class NothingDoneError(Exception):
+    """No utterance could be computed: output tables must not appear."""
+
+
+@dataclass
+class UtteranceCounts:
+    """What became of the utterances, and when it all began."""
+
+    done: int = 0
+    failed: int = 0
+    frames: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    def check(self) -> None:
+        """NothingDoneError if nothing was computed."""
+        if self.done == 0:
+            raise NothingDoneError
+
+    def report(self) -> int:
+        """Log times and counts as Kaldi does; the program's exit status."""
+        seconds = time.perf_counter() - self.began
+        factor = 100.0 * seconds / self.frames if self.frames else 0.0
+        log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
+        log.log(f"Done {self.done} utterances, failed for {self.failed}")
+        return 0 if self.done else 1
+
+
+def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
+    """A network prepared for test, and its priors if they are wanted."""
+    from nnet3tools.cli.model_changes import prepare_for_test
+    from nnet3tools.graph.context import draw_context_checks
+    from nnet3tools.nnet.am_nnet import AmNnet
+    from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+    from nnet3tools.nnet.model_file import read_nnet
+
+    priors = None
+    if use_priors:
+        model = AmNnet.load(rxfilename)
+        nnet, priors = model.nnet, model.priors
+        if any(isinstance(c, BatchNormComponent) and c.count == 0.0 for c in nnet.components):
+            draw_context_checks(nnet)  # the statistics that are made up will be Kaldi's
+    else:
+        nnet = read_nnet(rxfilename)
+    prepare_for_test(nnet)
+    return nnet, priors
+
+
+def utterances(
+    rspecifier: str, options: InputOptions, counts: UtteranceCounts
+) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
+    """(key, features, i-vectors) of each utterance that has what it needs.
+
+    Others are warned about and counted. DataError if there are no utterances.
+    """
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import SequentialTableReader
+
+    with contextlib.ExitStack() as stack:
+        ivectors_of = _ivector_source(options, stack)
+        reader = stack.enter_context(SequentialTableReader(rspecifier, MATRIX))
+        num_seen = 0
+        for key, features in reader:
+            num_seen += 1
+            if len(features) == 0:
+                log.warning(f"Zero-length utterance: {key}")
+                counts.failed += 1
+                continue
+            with naming(f"utterance {key}"):
+                found, ivectors = ivectors_of(key)
+            if not found:
+                kind = "online iVector" if options.online_ivectors else "iVector"
+                log.warning(f"No {kind} available for utterance {key}")
+                counts.failed += 1
+                continue
+            yield key, features, ivectors
+            counts.frames += len(features)
+        if num_seen == 0:
+            raise DataError(f"{rspecifier}: no utterances")
+
+
+@contextlib.contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Users' errors within begin with a name."""
+    try:
+        yield
+    except UserError as error:
+        raise DataError(f"{name}: {error}") from None
+
+
+def _ivector_source(
+    options: InputOptions, stack: contextlib.ExitStack
+) -> Callable[[str], tuple[bool, Ivectors | None]]:
+    """A function from an utterance's name to (whether all is there, its i-vectors or None)."""
+    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.io.holders import MATRIX, VECTOR
+    from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader
+
+    if options.ivectors:
+        vectors = stack.enter_context(MappedTableReader(options.ivectors, VECTOR, options.utt2spk))
+
+        def from_vectors(key: str) -> tuple[bool, Ivectors | None]:
+            vector = vectors.get(key)
+            return vector is not None, None if vector is None else Ivectors(vector)
+
+        return from_vectors
+    if options.online_ivectors:
+        matrices = stack.enter_context(RandomAccessTableReader(options.online_ivectors, MATRIX))
+        period = options.online_ivector_period
+
+        def from_matrices(key: str) -> tuple[bool, Ivectors | None]:
+            matrix = matrices.get(key)
+            return matrix is not None, None if matrix is None else Ivectors(matrix, period)
+
+        return from_matrices
+    return lambda key: (True, None)

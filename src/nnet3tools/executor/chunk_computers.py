@@ -1,0 +1,90 @@
+"""Programs for chunks: compiled and lowered once for each shape, all in one arena."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError
+from nnet3tools.executor.chunks import ChunkShape
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.program import Arena
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io import log
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+
+__all__ = ["ChunkComputers", "check_finite"]
+
+
+class ChunkComputers:
+    """Lowered programs by shape; the least recently used go when the compiler's cache is full.
+
+    `like` is any array of the device to run on. A compiler that already holds programs (from
+    --read-cache and its like) may be passed.
+    """
+
+    def __init__(
+        self,
+        nnet: Nnet,
+        options: SimpleComputationOptions,
+        like: Array | None = None,
+        compiler: CachingOptimizingCompiler | None = None,
+    ) -> None:
+        self.nnet = nnet
+        self.compiler = compiler or CachingOptimizingCompiler(
+            nnet, options.optimization, options.compiler
+        )
+        compute = options.computation
+        debug = compute.debug or options.debug_computation
+        self._options = ComputeOptions(debug=debug, profile=compute.profile)
+        self._like = like
+        self._arena = Arena(like)
+        self._computers: OrderedDict[ChunkShape, NnetComputer] = OrderedDict()
+
+    def computer(self, shape: ChunkShape) -> NnetComputer:
+        """A computer that waits for the inputs of a chunk; only one is in use at a time."""
+        computer = self._computers.get(shape)
+        if computer is not None:
+            self._computers.move_to_end(shape)
+            computer.reset()
+            return computer
+        program = self.compiler.compile(shape.request())
+        computer = NnetComputer(
+            self._options, program, self.nnet, arena=self._arena, like=self._like
+        )
+        self._computers[shape] = computer
+        while len(self._computers) > max(1, self.compiler.options.cache_capacity):
+            self._report(*self._computers.popitem(last=False))
+        return computer
+
+    def close(self) -> None:
+        """Log how long compilation took, and with --computation.profile what each program took."""
+        log.vlog(1, self.compiler.time_report())
+        while self._computers:
+            self._report(*self._computers.popitem(last=False))
+
+    def _report(self, shape: ChunkShape, computer: NnetComputer) -> None:
+        if self._options.profile and (report := computer.time_report()):
+            frames = f"{shape.num_inputs} frames in, {shape.num_outputs} out"
+            log.log(f"time of commands, {shape.num_sequences} x {frames}:\n{report}")
+
+
+def check_finite(what: str, values: np.ndarray) -> None:
+    """DataError if something in a vector or matrix is not a finite number."""
+    # The sum is finite unless an element is not, or the values are absurd.
+    if not np.isfinite(values.sum(dtype=np.float64)) and not np.isfinite(values).all():
+        at = np.argwhere(~np.isfinite(values))[0]
+        where = ", ".join(f"{n} {i}" for n, i in zip(("row", "column"), at, strict=False))
+        raise DataError(f"{what}: {values[tuple(at)]} in {where}: expected finite numbers")
+
+
+def fill_rows(buffer: Array, features: Array, rows: slice | np.ndarray) -> None:
+    """Copy rows of the features into a program's input."""
+    if isinstance(rows, slice):
+        tensor.copy(buffer, features[rows])
+    else:
+        tensor.copy_rows(buffer, features, rows)
