@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nnet3tools.cli.option_specs import option_group
+from nnet3tools.cli.options import option_group
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
     NothingDoneError,

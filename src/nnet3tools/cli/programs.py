@@ -12,6 +12,7 @@ PROGRAMS = (
     "nnet3-average",
     "nnet3-compile",
     "nnet3-compute",
+    "nnet3-compute-batch",
     "nnet3-compute-from-egs",
     "nnet3-compute-prob",
     "nnet3-copy",
@@ -25,6 +26,8 @@ PROGRAMS = (
     "nnet3-shuffle-egs",
     "nnet3-subset-egs",
     "nnet3-train",
+    "nnet3-xvector-compute",
+    "nnet3-xvector-get-egs",
 )
 
 

@@ -119,9 +119,10 @@ class BatchComputationOptions(SimpleComputationOptions):
     )
     partial_minibatch_factor: float = _option(
         0.5,
-        "Factor that controls how small partial minibatches will be they become necessary. We will "
-        "potentially do the computation for sizes: int(partial_minibatch_factor^n * minibatch_size, "
-        "for n = 0, 1, 2.... Set it to 0.0 if you want to use only the specified minibatch sizes.",
+        "Factor that controls how small partial minibatches will be when they become necessary. We "
+        "will potentially do the computation for sizes int(partial_minibatch_factor^n * "
+        "minibatch_size), for n = 0, 1, 2.... Set it to 0.0 if you want to use only the specified "
+        "minibatch sizes.",
     )
 
     def check(self) -> None:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.chunk_computers import ChunkComputers, check_finite, fill_rows
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
@@ -30,6 +31,11 @@ class XvectorOptions:
     min_chunk_size: int = 100
     pad_input: bool = True
     """Repeat the first and last frame of shorter pieces; without it they are left out."""
+
+    def check(self) -> None:
+        """OptionError for lengths that no piece can have."""
+        if self.chunk_size != -1 and self.chunk_size < 1:
+            raise OptionError("--chunk-size must be > 0, or -1 for whole utterances")
 
 
 class XvectorComputer:
@@ -63,7 +69,9 @@ class XvectorComputer:
         check_finite("features", features)
         num_frames, shortest = len(features), self.options.min_chunk_size
         size = num_frames if self.options.chunk_size == -1 else self.options.chunk_size
-        size = min(size, num_frames)
+        if num_frames < size:
+            log.log(f"Using a chunk size of {num_frames}, the number of frames, instead of {size}")
+            size = num_frames
         device_features = tensor.asarray(features, like=self._like)
         total = tensor.zeros((1, self._output_dim), like=self._like)
         weight = 0
@@ -78,6 +86,11 @@ class XvectorComputer:
             raise DataError(f"no piece has the minimum chunk size of {shortest} frames")
         tensor.scale(total, 1.0 / weight)
         return tensor.to_host(total)[0]
+
+    @property
+    def compiler(self) -> CachingOptimizingCompiler:
+        """Whose cache holds the programs."""
+        return self._computers.compiler
 
     def _output_of(self, features: Array, rows: slice | np.ndarray) -> Array:
         num_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)

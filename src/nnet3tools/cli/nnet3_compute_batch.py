@@ -1,0 +1,84 @@
+"""nnet3-compute-batch: network outputs for utterances, chunks of many computed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.utterance_inputs import (
+    InputOptions,
+    NothingDoneError,
+    UtteranceCounts,
+    naming,
+    read_model,
+    utterances,
+)
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.executor.simple_options import BatchComputationOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.executor.batch_compute import BatchComputer
+
+USAGE = """Propagate the features through raw neural network model and write the output. This
+version computes chunks of several utterances together, which is faster where matrices are small,
+and on a GPU. If --apply-exp=true, apply the Exp() function to the output before writing it out.
+
+Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
+e.g.:
+ nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
+See also: nnet3-compute
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-compute-batch."""
+
+    batch: BatchComputationOptions = option_group("", BatchComputationOptions)
+    inputs: InputOptions = option_group("", InputOptions)
+    compiler: CompilerOptions = option_group("compiler", CompilerOptions)
+    use_gpu: str = use_gpu_option("yes")
+
+
+@program("nnet3-compute-batch", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Read features, write outputs."""
+    from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+
+    nnet_in, features_rspecifier, outputs_wspecifier = args
+    options.inputs.check()
+    batch = replace(options.batch, compiler=options.compiler)
+    batch.check()
+    device = choose_device(options.use_gpu)
+    counts = UtteranceCounts()
+    nnet, priors = read_model(nnet_in, options.inputs.use_priors)
+    with naming(nnet_in):
+        computer = BatchComputer(nnet, batch, priors, like=device)
+    try:
+        with TableWriter(outputs_wspecifier, MATRIX) as writer:
+            for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
+                with naming(f"utterance {key}"):
+                    computer.accept(key, features, ivectors)
+                counts.done += _write(computer, options.inputs.apply_exp, writer.write)
+            computer.finish()
+            counts.done += _write(computer, options.inputs.apply_exp, writer.write)
+            counts.check()
+    except NothingDoneError:
+        pass
+    return counts.report()
+
+
+def _write(computer: BatchComputer, apply_exp: bool, write: Callable[[str, object], None]) -> int:
+    """Write what is complete; how many that were."""
+    import numpy as np
+
+    count = 0
+    for key, output in computer.ready():
+        write(key, np.exp(output, out=output) if apply_exp else output)
+        count += 1
+    return count

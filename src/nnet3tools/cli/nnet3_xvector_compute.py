@@ -1,0 +1,92 @@
+"""nnet3-xvector-compute: one vector for an utterance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.utterance_inputs import (
+    InputOptions,
+    NothingDoneError,
+    UtteranceCounts,
+    naming,
+    read_model,
+    utterances,
+)
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io import log
+
+USAGE = """Propagate features through an xvector neural network model and write the output vectors.
+"Xvector" is our term for a vector or embedding which is the output of a particular type of neural
+network architecture found in speaker recognition. This architecture consists of several layers
+that operate on frames, a statistics pooling layer that aggregates over the frame-level
+representations and possibly additional layers that operate on segment-level representations. The
+xvectors are generally extracted from an output layer after the statistics pooling layer. By
+default, one xvector is extracted directly from the set of features for each utterance.
+Optionally, xvectors are extracted from chunks of input features and averaged, to produce a single
+vector.
+
+Usage: nnet3-xvector-compute [options] <raw-nnet-in> <features-rspecifier> <vector-wspecifier>
+e.g.:
+ nnet3-xvector-compute final.raw scp:feats.scp ark:nnet_prediction.ark
+See also: nnet3-compute
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-xvector-compute."""
+
+    simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
+    compiler: CompilerOptions = option_group("", CompilerOptions)
+    use_gpu: str = use_gpu_option("no")
+    chunk_size: int = option(
+        -1,
+        "If set, extracts xvectors from specified chunk-size, and averages. If not set, extracts "
+        "an xvector from all available features.",
+    )
+    min_chunk_size: int = option(100, "Minimum chunk-size allowed when extracting xvectors.")
+    pad_input: bool = option(
+        True,
+        "If true, duplicate the first and last frames of the input features as required to equal "
+        "min-chunk-size.",
+    )
+
+
+@program("nnet3-xvector-compute", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Read features, write vectors."""
+    from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
+    from nnet3tools.io.holders import VECTOR
+    from nnet3tools.io.table import TableWriter
+
+    nnet_in, features_rspecifier, vectors_wspecifier = args
+    xvector = XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input)
+    xvector.check()
+    device = choose_device(options.use_gpu)
+    counts = UtteranceCounts()
+    nnet, _ = read_model(nnet_in, use_priors=False)
+    simple = replace(options.simple, compiler=options.compiler)
+    with naming(nnet_in):
+        computer = XvectorComputer(nnet, simple, xvector, like=device)
+    # --cached-compiler-in and --cached-compiler-out would go into and out of computer.compiler.
+    try:
+        with TableWriter(vectors_wspecifier, VECTOR) as writer:
+            for key, features, _ in utterances(features_rspecifier, InputOptions(), counts):
+                if len(features) < xvector.min_chunk_size and not xvector.pad_input:
+                    log.warning(
+                        f"Minimum chunk size of {xvector.min_chunk_size} is greater than the "
+                        f"number of rows in utterance: {key}"
+                    )
+                    counts.failed += 1
+                    continue
+                with naming(f"utterance {key}"):
+                    writer.write(key, computer.compute(features))
+                counts.done += 1
+            counts.check()
+    except NothingDoneError:
+        pass
+    computer.close()
+    return counts.report()

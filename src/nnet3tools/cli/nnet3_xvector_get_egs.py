@@ -1,0 +1,77 @@
+"""nnet3-xvector-get-egs: training examples of speakers."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.cli.utterance_inputs import NothingDoneError
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+
+USAGE = """Get examples for training an nnet3 neural network for the xvector system. Each output
+example contains a chunk of features from some utterance along with a speaker label. The location
+and length of the feature chunks are specified in the 'ranges' file. Each line is interpreted as
+follows:
+  <source-utterance> <relative-output-archive-index> <absolute-archive-index> <start-frame-index>
+      <num-frames> <speaker-label>
+where <relative-output-archive-index> is interpreted as a zero-based index into the wspecifiers
+provided on the command line (<egs-0-out> and so on), and <absolute-archive-index> is ignored by
+this program. For example:
+  utt1  3  13  65  300  3
+  utt1  0  10  50  400  3
+  utt2  ...
+
+Usage:  nnet3-xvector-get-egs [options] <ranges-filename> <features-rspecifier> <egs-0-out>
+    <egs-1-out> ... <egs-N-1-out>
+For example:
+ nnet3-xvector-get-egs --num-pdfs=100 ranges.1 scp:feats.scp ark:egs_temp.1.ark ark:egs_temp.2.ark
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-xvector-get-egs."""
+
+    compress: bool = option(True, "If true, write egs in compressed format.")
+    num_pdfs: int = option(-1, "Number of speakers in the training list.")
+
+
+@program("nnet3-xvector-get-egs", USAGE, Options, num_args=(3, None))
+def main(options: Options, args: list[str]) -> int:
+    """Cut out chunks and write them."""
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.xvector_egs import examples_of_utterance, read_ranges
+
+    ranges_rxfilename, features_rspecifier, *wspecifiers = args
+    if options.num_pdfs <= 0:
+        raise OptionError("--num-pdfs is required, and must be positive")
+    ranges = read_ranges(ranges_rxfilename, len(wspecifiers), options.num_pdfs)
+    num_done = num_failed = num_examples = 0
+    with contextlib.suppress(NothingDoneError), contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(TableWriter(w, EXAMPLE)) for w in wspecifiers]
+        reader = stack.enter_context(SequentialTableReader(features_rspecifier, MATRIX))
+        for key, features in reader:
+            if key not in ranges:
+                log.warning(
+                    f"Could not create examples from utterance {key} because it has no entry in "
+                    "the ranges input file."
+                )
+                num_failed += 1
+                continue
+            found = examples_of_utterance(key, features, ranges[key], options.num_pdfs)
+            for chunk, example in found:
+                output = example.compressed() if options.compress else example
+                writers[chunk.archive].write(chunk.key, output)
+                num_examples += 1
+            num_done += 1
+        if num_examples == 0:
+            raise NothingDoneError
+    log.log(
+        f"Finished generating examples, successfully processed {num_done} feature files, wrote "
+        f"{num_examples} examples; {num_failed} files had errors."
+    )
+    return 1 if num_examples == 0 or num_failed > num_done else 0

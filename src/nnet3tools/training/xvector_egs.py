@@ -1,0 +1,83 @@
+"""Examples of speakers: chunks of features, each with the label of who speaks.
+
+As Kaldi's nnet3-xvector-get-egs. A ranges file says which chunks; a line of it is
+`<utterance> <archive> <absolute-archive> <first-frame> <num-frames> <label>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.files import read_text_lines
+from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.training.example import NnetExample, frames_io
+
+__all__ = ["ChunkInfo", "examples_of_utterance", "read_ranges"]
+
+_NUM_FIELDS = 6
+
+
+@dataclass(frozen=True)
+class ChunkInfo:
+    """A chunk that becomes an example."""
+
+    key: str
+    archive: int
+    """Which of the output archives it goes to, from 0."""
+    first_frame: int
+    num_frames: int
+    label: int
+
+
+def read_ranges(rxfilename: str, num_archives: int, num_labels: int) -> dict[str, list[ChunkInfo]]:
+    """The chunks of each utterance; DataError, naming the line, for what is no such file."""
+    chunks: dict[str, list[ChunkInfo]] = {}
+    for number, line in enumerate(read_text_lines(rxfilename), start=1):
+        fields = line.split()
+        where = f"{rxfilename}: line {number}"
+        if len(fields) != _NUM_FIELDS:
+            raise DataError(f"{where}: expected {_NUM_FIELDS} fields, found {len(fields)}")
+        utterance, archive, _, first, length, label = fields
+        try:
+            numbers = [int(field) for field in (archive, first, length, label)]
+        except ValueError:
+            raise DataError(f"{where}: expected integers after the utterance: '{line}'") from None
+        chunk = ChunkInfo(f"{utterance}-{first}-{length}-{label}", *numbers)
+        if not 0 <= chunk.archive < num_archives:
+            raise DataError(
+                f"{where}: archive {chunk.archive}, but there are {num_archives} outputs (from 0)"
+            )
+        if not 0 <= chunk.label < num_labels:
+            raise DataError(f"{where}: label {chunk.label} is not below --num-pdfs={num_labels}")
+        if chunk.first_frame < 0 or chunk.num_frames < 1:
+            raise DataError(f"{where}: expected a first frame >= 0 and at least one frame")
+        chunks.setdefault(utterance, []).append(chunk)
+    return chunks
+
+
+def examples_of_utterance(
+    utterance: str, features: np.ndarray, chunks: list[ChunkInfo], num_labels: int
+) -> Iterator[tuple[ChunkInfo, NnetExample]]:
+    """The example of each chunk.
+
+    Chunks that reach beyond the utterance are shifted back; those longer than it are left out, with
+    a warning.
+    """
+    for chunk in chunks:
+        if len(features) < chunk.num_frames:
+            log.warning(
+                f"Unable to create examples for utterance {utterance}. Requested chunk size of "
+                f"{chunk.num_frames} but utterance has only {len(features)} frames."
+            )
+            continue
+        first = min(chunk.first_frame, len(features) - chunk.num_frames)
+        label = SparseMatrix.from_counts(
+            np.array([1]), np.array([chunk.label]), np.ones(1, np.float32), num_labels
+        )
+        part = features[first : first + chunk.num_frames]
+        yield chunk, NnetExample([frames_io("input", 0, part), frames_io("output", 0, label)])
