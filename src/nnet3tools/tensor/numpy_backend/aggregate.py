@@ -68,7 +68,11 @@ class _Plan:
                 calls.extend(tile.calls)
                 part = np.broadcast_to(tile.kept[0], tuple(s.stop - s.start for s in slices))
                 at = tuple(s if i not in self.axes else slice(0, 1) for i, s in enumerate(slices))
-                calls.append((self._add_tile, (part, self.sums[group][at])))
+                if part.dtype == bool:
+                    part = part.view(np.int8)
+                sums = self.sums[group][at]
+                dtype = self._sum_dtype(part)
+                calls.append((_add_tile, (self._ufunc, self.axes, dtype, part, sums)))
             groups.append(calls)
         first = self._tile_calls.once(operands, numbers)
 
@@ -82,21 +86,20 @@ class _Plan:
 
         return run
 
-    def _long(self, part: np.ndarray) -> bool:
-        """Whether float32 sums of a tile would be inaccurate: many rows added one by one."""
+    def _sum_dtype(self, part: np.ndarray) -> np.dtype | None:
+        """The type to reduce a tile in: float64 if many float32 rows would be added one by one."""
         last = part.ndim - 1
         added = math.prod(part.shape[axis] for axis in self.axes if axis != last)
-        return added > _MAX_ADDED and part.dtype == np.float32
+        if added > _MAX_ADDED and part.dtype == np.float32:
+            return np.dtype(np.float64)
+        return self._dtype
 
-    def _add_tile(self, part: np.ndarray, sums: np.ndarray) -> None:
-        """sums = sums (+) the tile reduced."""
-        if part.dtype == bool and self._ufunc in (np.add, np.multiply):
-            part = part.view(np.int8)
-        dtype = self._dtype
-        if dtype is None and self._long(part):
-            dtype = np.dtype(np.float64)
-        reduced = self._ufunc.reduce(part, axis=self.axes, dtype=dtype, keepdims=True)
-        self._ufunc(sums, reduced, out=sums)
+
+def _add_tile(
+    ufunc: Any, axes: tuple[int, ...], dtype: np.dtype | None, part: np.ndarray, sums: np.ndarray
+) -> None:
+    """sums = sums (+) the tile reduced."""
+    ufunc(sums, ufunc.reduce(part, axes, dtype, None, True), out=sums)
 
 
 class _NumpyAggregate:

@@ -1,0 +1,241 @@
+"""Tensor operators against NumPy with preallocated outputs, numexpr and PyTorch, side by side.
+
+    python benchmarks/tensor_ops.py [--threads 1 2] [--rounds 15]
+
+Contestants that cannot be imported are left out. Each round runs every contestant once, in turn,
+so that a slow moment of the machine hits all of them; the best round counts. Results are compared,
+too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+Contestants = dict[str, Callable[[], np.ndarray]]
+
+
+def _optional(name: str):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+def chain() -> Contestants:
+    """Six elementwise operations on 4096 x 1024 float32."""
+    from nnet3tools import tensor
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 4096, 1024)).astype(np.float32)
+    out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    run = tensor.element("_1 = max(_2 * _3 + 0.5, 0) * exp(-abs(_3))").bind(mine, x, y)
+
+    def ours() -> np.ndarray:
+        run()
+        return mine
+
+    def plain() -> np.ndarray:
+        np.multiply(x, y, out=out)
+        np.add(out, np.float32(0.5), out=out)
+        np.maximum(out, np.float32(0), out=out)
+        np.abs(y, out=t)
+        np.negative(t, out=t)
+        np.exp(t, out=t)
+        np.multiply(out, t, out=out)
+        return out
+
+    contestants = {"ours": ours, "numpy": plain}
+    if (numexpr := _optional("numexpr")) is not None:
+        ne_out, zero, half = np.empty_like(x), np.float32(0), np.float32(0.5)
+        formula = "where(x * y + half > zero, x * y + half, zero) * exp(-abs(y))"
+        contestants["numexpr"] = lambda: numexpr.evaluate(
+            formula, {"x": x, "y": y, "zero": zero, "half": half}, out=ne_out
+        )
+    if (torch := _optional("torch")) is not None:
+        tx, ty = torch.from_numpy(x), torch.from_numpy(y)
+        ta, tb = torch.empty_like(tx), torch.empty_like(tx)
+
+        def pytorch() -> np.ndarray:
+            torch.mul(tx, ty, out=ta)
+            ta.add_(0.5).relu_()
+            torch.abs(ty, out=tb)
+            tb.neg_().exp_()
+            return ta.mul_(tb).numpy()
+
+        contestants["torch"] = pytorch
+    return contestants
+
+
+def log_softmax() -> Contestants:
+    """Log-softmax of 2048 x 6000."""
+    from nnet3tools import tensor
+
+    x = np.random.default_rng(0).normal(size=(2048, 6000)).astype(np.float32)
+    out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    run = tensor.log_softmax.bind(mine, x)
+
+    def ours() -> np.ndarray:
+        run()
+        return mine
+
+    def plain() -> np.ndarray:
+        np.subtract(x, x.max(axis=1, keepdims=True), out=out)
+        np.exp(out, out=t)
+        return np.subtract(out, np.log(t.sum(axis=1, keepdims=True)), out=out)
+
+    contestants = {"ours": ours, "numpy": plain}
+    if (torch := _optional("torch")) is not None:
+        tx, ty = torch.from_numpy(x), torch.empty(x.shape)
+        contestants["torch"] = lambda: torch.log_softmax(tx, 1, out=ty).numpy()
+    return contestants
+
+
+def batch_norm() -> Contestants:
+    """Batch normalisation, in training, of 8192 x 512."""
+    from nnet3tools import tensor
+
+    x = np.random.default_rng(0).normal(size=(8192, 512)).astype(np.float32)
+    out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    mean, var = np.empty(512, np.float32), np.empty(512, np.float32)
+    steps = [
+        tensor.aggregate("_1", "mean", axis=0).bind(mean, x),
+        tensor.aggregate("sqr(_1 - _2)", "mean", axis=0).bind(var, x, mean),
+        tensor.element("_1 = (_2 - _3) * (1 / sqrt(_4 + 0.001))").bind(mine, x, mean, var),
+    ]
+
+    def ours() -> np.ndarray:
+        for step in steps:
+            step()
+        return mine
+
+    def plain() -> np.ndarray:
+        centre = x.mean(axis=0)
+        np.subtract(x, centre, out=out)
+        np.multiply(out, out, out=t)
+        return np.multiply(out, 1 / np.sqrt(t.mean(axis=0) + np.float32(0.001)), out=out)
+
+    contestants = {"ours": ours, "numpy": plain}
+    if (torch := _optional("torch")) is not None:
+        tx = torch.from_numpy(x)
+        contestants["torch"] = lambda: torch.nn.functional.batch_norm(
+            tx, None, None, training=True, eps=0.001
+        ).numpy()
+    return contestants
+
+
+def _sigmoid(x: np.ndarray, out: np.ndarray) -> None:
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(out, np.float32(1), out=out)
+    np.reciprocal(out, out=out)
+
+
+def lstm() -> Contestants:
+    """The LSTM non-linearity (with peepholes) of 960 rows and 1024 cells."""
+    from nnet3tools import tensor
+
+    rng = np.random.default_rng(0)
+    dim = 1024
+    x = rng.normal(size=(960, 5 * dim)).astype(np.float32)
+    params = rng.normal(size=(3, dim)).astype(np.float32)
+    mine, out = np.empty((2, 960, 2 * dim), np.float32)
+    i, f, t = np.empty((3, 960, dim), np.float32)
+    parts = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
+
+    def ours() -> np.ndarray:
+        tensor.lstm_nonlinearity(mine, x, params)
+        return mine
+
+    def plain() -> np.ndarray:
+        xi, xf, xc, xo, previous = parts
+        c, m = out[:, :dim], out[:, dim:]
+        for gate, part, weight in ((i, xi, params[0]), (f, xf, params[1])):
+            np.multiply(previous, weight, out=gate)
+            np.add(gate, part, out=gate)
+            _sigmoid(gate, gate)
+        np.tanh(xc, out=t)
+        np.multiply(t, i, out=t)
+        np.multiply(f, previous, out=c)
+        np.add(c, t, out=c)
+        np.multiply(c, params[2], out=i)
+        np.add(i, xo, out=i)
+        _sigmoid(i, i)
+        np.tanh(c, out=t)
+        np.multiply(i, t, out=m)
+        return out
+
+    contestants = {"ours": ours, "numpy": plain}
+    if (torch := _optional("torch")) is not None:
+        tx, tp = torch.from_numpy(x), torch.from_numpy(params)
+
+        def pytorch() -> np.ndarray:
+            with torch.no_grad():
+                xi, xf, xc, xo, previous = tx.split(dim, 1)
+                gate = torch.sigmoid(torch.addcmul(xi, previous, tp[0]))
+                forget = torch.sigmoid(torch.addcmul(xf, previous, tp[1]))
+                c = forget.mul_(previous).addcmul_(gate, torch.tanh(xc))
+                o = torch.sigmoid(torch.addcmul(xo, c, tp[2]))
+                return torch.cat([c, o.mul_(torch.tanh(c))], 1).numpy()
+
+        contestants["torch"] = pytorch
+    return contestants
+
+
+BENCHMARKS = (chain, log_softmax, batch_norm, lstm)
+
+
+def measure(contestants: Contestants, rounds: int) -> dict[str, float]:
+    """Best time of each contestant in ms; the contestants' results must agree."""
+    expected = contestants["numpy"]().astype(float)
+    for name, run in contestants.items():
+        np.testing.assert_allclose(run(), expected, rtol=1e-3, atol=1e-4, err_msg=name)
+    best = dict.fromkeys(contestants, float("inf"))
+    for _ in range(rounds):
+        for name, run in contestants.items():
+            start = time.perf_counter()
+            run()
+            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+    return best
+
+
+def run_here(threads: int, rounds: int) -> None:
+    """All benchmarks with this number of threads, one line each."""
+    if (torch := _optional("torch")) is not None:
+        torch.set_num_threads(threads)
+    if (numexpr := _optional("numexpr")) is not None:
+        numexpr.set_num_threads(threads)
+    for benchmark in BENCHMARKS:
+        times = measure(benchmark(), rounds)
+        ratio = times["ours"] / min(t for name, t in times.items() if name != "ours")
+        figures = "  ".join(f"{name} {t:7.2f}" for name, t in times.items())
+        label = f"{benchmark.__name__} ({threads} thread{'s' * (threads > 1)})"
+        print(f"{label:24s} ms: {figures}   ours / best other {ratio:.2f}", flush=True)
+
+
+def main() -> int:
+    """Measure each number of threads in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--here", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        run_here(options.here, options.rounds)
+        return 0
+    for threads in options.threads:
+        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), NNET3_NUM_THREADS=str(threads))
+        command = [sys.executable, __file__, "--here", str(threads)]
+        command += ["--rounds", str(options.rounds)]
+        subprocess.run(command, env=environment, check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
