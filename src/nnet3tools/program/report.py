@@ -1,0 +1,189 @@
+"""What can be told of a program without running it: commands by kind, memory, operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.commands import NoOperationMarker
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.flops import program_flops
+from nnet3tools.program.lifetimes import Life, matrix_lives, matrix_subject
+from nnet3tools.program.memory import memory_use
+from nnet3tools.program.printing import command_text
+
+__all__ = ["KindTotals", "ProgramReport", "bytes_text", "flops_text"]
+
+
+class KindTotals(NamedTuple):
+    """All commands of one kind."""
+
+    kind: str
+    """Kaldi's name without the k."""
+    count: int
+    flops: int
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """One program for one network; what costs something is computed once, when asked for."""
+
+    computation: Computation
+    nnet: Nnet
+
+    @cached_property
+    def memory(self) -> NDArray[np.int64]:
+        """Bytes of matrices alive after each command."""
+        return memory_use(self.computation)
+
+    @cached_property
+    def lives(self) -> list[Life]:
+        """When each matrix is alive."""
+        return matrix_lives(self.computation)
+
+    @cached_property
+    def flops(self) -> NDArray[np.int64]:
+        """Floating-point operations of each command."""
+        return program_flops(self.computation, self.nnet)
+
+    @cached_property
+    def peak_command(self) -> int:
+        """The first command after which most bytes are alive; -1 if there are no commands."""
+        return int(self.memory.argmax()) if len(self.memory) else -1
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of matrices that are alive at once."""
+        return int(self.memory.max(initial=0))
+
+    @cached_property
+    def segment_ends(self) -> list[int]:
+        """The markers that end the forward part (and others), then the number of commands."""
+        commands = self.computation.commands
+        markers = [c for c, cmd in enumerate(commands) if isinstance(cmd, NoOperationMarker)]
+        return [*markers, len(commands)]
+
+    def kinds(self) -> list[KindTotals]:
+        """Totals by kind of command, those with most operations first, then by number."""
+        names = [command.NAME.removeprefix("k") for command in self.computation.commands]
+        totals: dict[str, list[int]] = {}
+        for name, flops in zip(names, self.flops.tolist(), strict=True):
+            entry = totals.setdefault(name, [0, 0])
+            entry[0] += 1
+            entry[1] += flops
+        rows = [KindTotals(name, *entry) for name, entry in totals.items()]
+        return sorted(rows, key=lambda row: (-row.flops, -row.count, row.kind))
+
+    def alive_at(self, command: int) -> list[Life]:
+        """What is alive after a command, largest first."""
+        alive = [life for life in self.lives if life.first <= command <= life.last]
+        return sorted(alive, key=lambda life: (-life.num_bytes, life.matrix))
+
+    def text(self, arena_bytes: int | None = None, max_matrices: int = 20) -> str:
+        """The report in lines; `arena_bytes` is what the executor's memory plan needs.
+
+        Of the matrices alive at the peak at most `max_matrices` are listed.
+        """
+        lines = [*self._size_lines(), "", *self._kind_lines(), ""]
+        lines += [*self._memory_lines(arena_bytes), *self._peak_lines(max_matrices)]
+        return "".join(f"{line}\n" for line in lines)
+
+    def _size_lines(self) -> list[str]:
+        c = self.computation
+        ends = self.segment_ends
+        parts = np.diff([0, *ends]).tolist()
+        flops = [int(part.sum()) for part in np.split(self.flops, ends[:-1])]
+        lines = [
+            f"commands: {len(c.commands)}"
+            + (f" (in {len(parts)} segments: {', '.join(map(str, parts))})" if parts[1:] else ""),
+            f"matrices: {len(c.matrices) - 1}",
+            f"submatrices: {len(c.submatrices) - 1}",
+            f"need-model-derivative: {'true' if c.need_model_derivative else 'false'}",
+            f"flops: {sum(flops)} ({flops_text(sum(flops))})"
+            + (f", by segment {', '.join(map(flops_text, flops))}" if flops[1:] else ""),
+        ]
+        return lines
+
+    def _kind_lines(self) -> list[str]:
+        total = max(1, int(self.flops.sum()))
+        rows = [
+            (row.kind, str(row.count), flops_text(row.flops), f"{100 * row.flops / total:.1f}%")
+            for row in self.kinds()
+        ]
+        return _table(("command", "number", "operations", "share"), rows, left=1)
+
+    def _memory_lines(self, arena_bytes: int | None) -> list[str]:
+        c = self.peak_command
+        if c < 0:
+            return ["peak-bytes: 0"]
+        lines = [
+            f"peak-bytes: {self.peak_bytes} ({bytes_text(self.peak_bytes)})",
+            f"peak-at: {command_text(self.computation, self.nnet, c)}",
+        ]
+        if arena_bytes is not None:
+            lines.append(f"arena-bytes: {arena_bytes} ({bytes_text(arena_bytes)})")
+        return lines
+
+    def _peak_lines(self, max_matrices: int) -> list[str]:
+        alive = self.alive_at(self.peak_command)
+        rows = []
+        for life in alive[:max_matrices]:
+            num_rows, num_cols, _ = self.computation.matrices[life.matrix]
+            rows.append(
+                (
+                    f"m{life.matrix}",
+                    f"{num_rows}x{num_cols}",
+                    str(life.num_bytes),
+                    f"{100 * life.num_bytes / max(1, self.peak_bytes):.1f}%",
+                    f"  {matrix_subject(self.computation, self.nnet, life.matrix)}",
+                )
+            )
+        if not rows:
+            return []
+        lines = [f"held by {len(alive)} matrices:"]
+        lines += _table(("matrix", "size", "bytes", "share", "  what"), rows, left=1)
+        if len(alive) > max_matrices:
+            rest = alive[max_matrices:]
+            lines.append(f"... and {len(rest)} more of {sum(x.num_bytes for x in rest)} bytes")
+        return lines
+
+
+def bytes_text(number: int) -> str:
+    """Such as "28.0 MiB"."""
+    value, unit = float(number), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+
+
+def flops_text(number: int) -> str:
+    """Such as "1.52 GFLOP"."""
+    value, unit = float(number), ""
+    for larger in "kMGTP":
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.3g} {unit}FLOP"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Lines of columns: the first `left` and the last one flush left, numbers flush right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    last = len(head) - 1
+
+    def line(cells: Sequence[str]) -> str:
+        parts = [
+            cell.ljust(width) if i < left or (i == last and cell[:1] == " ") else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return "  " + "  ".join(parts).rstrip()
+
+    return [line(head), *map(line, rows)]
