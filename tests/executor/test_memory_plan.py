@@ -15,6 +15,7 @@ from nnet3tools.executor.memory_plan import (
 )
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import CompressMatrix, DecompressMatrix
+from nnet3tools.program.component_facts import ComponentTable
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 500), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=25
@@ -68,7 +69,7 @@ def lives(computation, nnet):
             continue
         if command.ALLOCATES or type(command).__name__ == "AcceptInput":
             where[computation.matrix_of(command.submatrix)] = next(fresh)
-        for access in command.accesses(computation, nnet):
+        for access in command.accesses(computation, ComponentTable(nnet)):
             m = computation.matrix_of(access.submatrix)
             info = computation.matrices[m]
             touched.setdefault(where[m], set()).add(c)

@@ -34,6 +34,7 @@ from nnet3tools.program.commands import (
     SetConst,
     SwapMatrix,
 )
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 
 NNET = small_nnet()
@@ -458,7 +459,7 @@ def is_addition(p, what):
     verb, _, which = what.partition(" c")
     if verb not in ("drop", "double"):
         return False
-    accesses = p.computation.commands[int(which)].accesses(p.computation, NNET)
+    accesses = p.computation.commands[int(which)].accesses(p.computation, ComponentTable(NNET))
     return any(access.type == AccessType.READ_WRITE for access in accesses)
 
 

@@ -11,6 +11,7 @@ from nnet3tools.io.log import log
 from nnet3tools.nnet.components.base import Array, UpdatableComponent
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Backprop
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.printing import ProgramNames, command_texts, preamble_text
 
 __all__ = ["Debugger", "Magnitudes"]
@@ -33,9 +34,10 @@ class Debugger:
         computation, nnet = program.computation, program.nnet
         self._texts = command_texts(computation, nnet)
         self._names = ProgramNames(computation, nnet)
+        components = ComponentTable(nnet)
         self._written = [
-            [a.submatrix for a in command.accesses(computation, nnet) if a.type & AccessType.WRITE]
-            for command in computation.commands
+            [a.submatrix for a in c.accesses(computation, components) if a.type & AccessType.WRITE]
+            for c in computation.commands
         ]
         log(preamble_text(computation, nnet))
 

@@ -17,6 +17,7 @@ from nnet3tools.program.commands import (
     MatrixAdd,
     MatrixCopy,
 )
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 
 __all__ = ["convert_addition"]
@@ -32,6 +33,7 @@ _COPYING: dict[type[Command], type[Command]] = {
 def convert_addition(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
     """Replace each Add command by its Copy where nothing but zeros was there before."""
     times = AccessTimes(computation, nnet)
+    components = ComponentTable(nnet)
     out = computation.copy()
     for position, command in enumerate(out.commands):
         copying = _COPYING.get(type(command))
@@ -39,7 +41,7 @@ def convert_addition(computation: Computation, nnet: Nnet, options: OptimizeOpti
             continue
         written = (
             access.submatrix
-            for access in times.analysis.accesses[position]
+            for access in command.accesses(out, components)
             if access.type & AccessType.WRITE
         )
         if all(times.first_nontrivial_access(s) == position for s in written):

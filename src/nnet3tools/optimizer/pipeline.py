@@ -142,7 +142,7 @@ def optimize(
             before, began = computation, time.perf_counter()
             computation = step.transform(computation, nnet, options)
             elapsed = time.perf_counter() - began
-            if check:
+            if check and computation is not before:
                 _checked(step.name, computation, nnet)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
-from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation
 
-__all__ = ["operands", "remove_no_operations", "renumber"]
+__all__ = ["remove_no_operations", "renumber"]
 
 
-def operands(commands: Iterable[Command], kind: str) -> set[int]:
-    """The distinct values of all operands of one kind, such as "Submatrix" or "Indexes"."""
-    return {
-        getattr(command, name)
-        for command in commands
-        for name in operand_names(type(command), kind)
-    }
+_TABLES = ("Submatrix", "Indexes", "IndexesMulti", "IndexesRanges", "Memo")
+"""The kinds of operands that are renumbered."""
+
+
+@functools.cache
+def _renumbered_operands(cls: type[Command]) -> tuple[tuple[str, str], ...]:
+    """(name, kind) of a command's operands that are renumbered."""
+    return tuple((name, kind) for name, kind in cls.OPERANDS.items() if kind in _TABLES)
+
+
+def _used_operands(commands: Iterable[Command]) -> dict[str, list[int]]:
+    """For each kind of operand the values that occur, as often as they do, in order."""
+    used: dict[str, list[int]] = {kind: [] for kind in _TABLES}
+    for command in commands:
+        for name, kind in _renumbered_operands(type(command)):
+            used[kind].append(getattr(command, name))
+    return used
 
 
 def remove_no_operations(computation: Computation) -> Computation:
@@ -39,8 +50,10 @@ def renumber(computation: Computation) -> Computation:
     """
     out = computation.copy()
     tables: dict[str, Sequence[int]] = {}
-    multi_used = operands(out.commands, "IndexesMulti")
-    tables["Submatrix"] = _renumber_matrices(out, _used_submatrices(out, multi_used))
+    operands = _used_operands(out.commands)
+    multi_used = set(operands["IndexesMulti"])
+    used_submatrices = _used_submatrices(out, operands["Submatrix"], multi_used)
+    tables["Submatrix"] = _renumber_matrices(out, used_submatrices)
     to_new = np.asarray(tables["Submatrix"], np.int32)
     for i in multi_used:
         pairs = out.indexes_multi[i].copy()
@@ -48,11 +61,11 @@ def renumber(computation: Computation) -> Computation:
         pairs[named, 0] = to_new[pairs[named, 0]]
         out.indexes_multi[i] = pairs
     for kind, field in _INDEX_TABLES.items():
-        used = multi_used if kind == "IndexesMulti" else operands(out.commands, kind)
         old = getattr(out, field)
+        used = set(operands[kind])
         tables[kind], kept = _compacted(range(len(old)), used, _content_of(old))
         setattr(out, field, [old[i] for i in kept])
-    tables["Memo"] = _memo_table(out.commands)
+    tables["Memo"] = _memo_table(operands["Memo"])
     out.commands = [_renumbered(command, tables) for command in out.commands]
     return out
 
@@ -68,8 +81,10 @@ _INDEX_TABLES = {
 }
 
 
-def _used_submatrices(computation: Computation, multi_used: Iterable[int]) -> set[int]:
-    used = operands(computation.commands, "Submatrix")
+def _used_submatrices(
+    computation: Computation, operands: Iterable[int], multi_used: Iterable[int]
+) -> set[int]:
+    used = set(operands)
     columns = [computation.indexes_multi[i][:, 0] for i in multi_used]
     if columns:
         used.update(np.unique(np.concatenate(columns)).tolist())
@@ -112,13 +127,9 @@ def _compacted(
     return to_new, kept
 
 
-def _memo_table(commands: Iterable[Command]) -> list[int]:
+def _memo_table(memos: Iterable[int]) -> list[int]:
     """Old memo -> new, numbered by first use; a memo must be both made and used."""
-    uses: dict[int, int] = {}
-    for command in commands:
-        memo = getattr(command, "memo", 0)
-        if memo > 0:
-            uses[memo] = uses.get(memo, 0) + 1
+    uses = Counter(memo for memo in memos if memo > 0)
     wrong = [memo for memo, count in uses.items() if count != 2]
     if wrong:
         raise ProgramError(f"memo {wrong[0]} is not made once and used once")
@@ -131,9 +142,8 @@ def _memo_table(commands: Iterable[Command]) -> list[int]:
 
 def _renumbered(command: Command, tables: Mapping[str, Sequence[int]]) -> Command:
     changes = {}
-    for kind, table in tables.items():
-        for name in operand_names(type(command), kind):
-            old = getattr(command, name)
-            if table[old] != old:
-                changes[name] = table[old]
+    for name, kind in _renumbered_operands(type(command)):
+        old = getattr(command, name)
+        if (new := tables[kind][old]) != old:
+            changes[name] = new
     return command.replace(**changes) if changes else command

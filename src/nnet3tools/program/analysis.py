@@ -6,14 +6,16 @@ submatrix can be put together. Everything is arrays in CSR form, built once for 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.program.command import Access, AccessType
-from nnet3tools.program.commands import AcceptInput, ProvideOutput
+from nnet3tools.program.command import AccessType
+from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, SubMatrixInfo
 
 if TYPE_CHECKING:
@@ -183,6 +185,28 @@ def _access_table(
     return AccessTable(offsets, command, joined)
 
 
+_NOTHING: Ints = np.empty((2, 0), np.int64)
+
+
+def _accesses(
+    computation: Computation, nnet: Nnet, by_class: dict[type[Command], list[int]]
+) -> tuple[Ints, Ints, Ints]:
+    """(command, submatrix, AccessType) of every access, in no order; built class by class."""
+    commands, components = computation.commands, ComponentTable(nnet)
+    flat: list[tuple[int, int, int]] = []
+    for cls, at in by_class.items():
+        if cls.accesses is Command.accesses:
+            for name, access in cls.ACCESS.items():
+                kind = int(access)
+                flat += [(c, getattr(commands[c], name), kind) for c in at]
+        else:
+            flat += [
+                (c, s, t) for c in at for s, t in commands[c].accesses(computation, components)
+            ]
+    command, submatrix, kinds = np.array(flat, np.int64).reshape(-1, 3).T
+    return command, submatrix, kinds
+
+
 class Analysis:
     """Everything that checker and passes ask about one program; changes to it need a new one.
 
@@ -193,17 +217,13 @@ class Analysis:
     def __init__(self, computation: Computation, nnet: Nnet, lifetimes: bool = True) -> None:
         self.computation = computation
         self.variables = Variables(computation)
-        self.accesses: list[list[Access]] = [
-            command.accesses(computation, nnet) for command in computation.commands
-        ]
-        """Submatrices each command touches."""
         num_commands = len(computation.commands)
-        flat = [
-            (c, access.submatrix, int(access.type))
-            for c, accesses in enumerate(self.accesses)
-            for access in accesses
-        ]
-        command, submatrix, kind = np.array(flat, np.int64).reshape(-1, 3).T
+        by_class: dict[type[Command], list[int]] = defaultdict(list)
+        for c, listed in enumerate(computation.commands):
+            by_class[type(listed)].append(c)
+        command, submatrix, kind = _accesses(computation, nnet, by_class)
+        self.touches: NDArray[np.bool_] = np.bincount(command, minlength=num_commands) > 0
+        """(commands,) whether each reads or writes any matrix."""
         owner, variable = self.variables.of_submatrices(submatrix)
         self.variable_accesses = _access_table(
             variable, command[owner], kind[owner], self.variables.num_variables, num_commands
@@ -218,34 +238,52 @@ class Analysis:
             num_commands,
         )
         if lifetimes:
-            self._find_lifetimes()
+            self._find_lifetimes(by_class)
 
-    def _find_lifetimes(self) -> None:
+    def _find_lifetimes(self, by_class: dict[type[Command], list[int]]) -> None:
         """Fill allocate / deallocate commands and input / output marks; ProgramError if double."""
         size = len(self.computation.matrices)
-        self.allocate_command = np.full(size, -1)
-        """(matrices,) command that brings each into being (the first AcceptInput of inputs)."""
-        self.deallocate_command = np.full(size, -1)
-        """(matrices,) command that frees each, -1 if none."""
         self.is_input = np.zeros(size, bool)
         self.is_output = np.zeros(size, bool)
-        for c, command in enumerate(self.computation.commands):
-            if command.ALLOCATES is not None:
-                self._record(c, command.ALLOCATES, self.allocate_command, "allocated")
-            if command.FREES is not None:
-                self._record(c, command.FREES, self.deallocate_command, "deallocated")
-            if isinstance(command, AcceptInput):
-                matrix = self.computation.matrix_of(command.submatrix)
-                self.is_input[matrix] = True
-                if self.allocate_command[matrix] == -1:
-                    self.allocate_command[matrix] = c
-            elif isinstance(command, ProvideOutput):
-                self.is_output[self.computation.matrix_of(command.submatrix)] = True
+        allocations, frees = [_NOTHING], [_NOTHING]
+        accepts = _NOTHING
+        for cls, at in by_class.items():
+            if cls.ALLOCATES is not None:
+                allocations.append(self._matrices_at(at, cls.ALLOCATES))
+            if cls.FREES is not None:
+                frees.append(self._matrices_at(at, cls.FREES))
+            if cls is AcceptInput:
+                accepts = self._matrices_at(at, "submatrix")
+                self.is_input[accepts[1]] = True
+            elif cls is ProvideOutput:
+                self.is_output[self._matrices_at(at, "submatrix")[1]] = True
+        self.allocate_command = self._positions(allocations, "allocated")
+        """(matrices,) command that brings each into being (the first AcceptInput of inputs)."""
+        self.deallocate_command = self._positions(frees, "deallocated")
+        """(matrices,) command that frees each, -1 if none."""
+        first_accept = np.full(size, -1)
+        first_accept[accepts[1, ::-1]] = accepts[0, ::-1]
+        unmade = self.allocate_command == -1
+        self.allocate_command[unmade] = first_accept[unmade]
 
-    def _record(self, c: int, field: str, where: NDArray[np.int64], what: str) -> None:
-        matrix = self.computation.matrix_of(getattr(self.computation.commands[c], field))
-        if where[matrix] != -1:
+    def _matrices_at(self, at: list[int], operand: str) -> Ints:
+        """(2, n): these commands, and the matrices that an operand of theirs lies in."""
+        commands = self.computation.commands
+        submatrices = [getattr(commands[c], operand) for c in at]
+        return np.stack([np.array(at), self.variables.matrix_of_submatrix[submatrices]])
+
+    def _positions(self, parts: list[Ints], what: str) -> Ints:
+        """(matrices,) the one command listed for each, -1 if none."""
+        commands, matrices = np.concatenate(parts, axis=1)
+        out = np.full(len(self.computation.matrices), -1)
+        out[matrices] = commands
+        if (out[matrices] != commands).any():
+            order = np.argsort(commands)
+            matrix = matrices[order]
+            again = next(i for i, m in enumerate(matrix) if m in matrix[:i])
+            first = commands[order[np.flatnonzero(matrix == matrix[again])[0]]]
             raise ProgramError(
-                f"command c{c}: m{matrix} is {what} twice (first by c{where[matrix]})"
+                f"command c{commands[order[again]]}: m{matrix[again]} is {what} twice "
+                f"(first by c{first})"
             )
-        where[matrix] = c
+        return out

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType, Command
 from nnet3tools.program.commands import (
@@ -266,13 +265,13 @@ class Checker(OperandChecker):
                     provided = c
                 elif worked >= 0:
                     self.fail(f"input after c{worked} has worked already", c)
-            elif self.analysis.accesses[c]:
+            elif self.analysis.touches[c]:
                 worked = c
                 if provided >= 0:
                     self.fail(f"work after c{provided} gave an output of the same segment", c)
 
     def _use_memo(self, c: int, command: Backprop, memos: dict[int, int]) -> None:
-        uses = bool(self.nnet.component(command.component).properties & Properties.USES_MEMO)
+        uses = self.components[command.component].uses_memo
         if not command.memo:
             if uses:
                 self.fail("the component needs its memo for backprop", c)
@@ -297,12 +296,13 @@ class Checker(OperandChecker):
                     f"debug information of m{m} has {len(info.nodes)} rows, "
                     f"the matrix {matrix.num_rows}"
                 )
-            if m > 0 and (
-                (info.indexes[:, 0] < 0).any()
-                or (info.nodes < 0).any()
-                or (info.nodes >= len(self.nnet.node_names)).any()
-            ):
-                self.fail(f"debug information of m{m} names what does not exist")
+        nodes = np.concatenate([info.nodes for info in debug])
+        n = np.concatenate([info.indexes[:, 0] for info in debug])
+        if len(nodes) and (min(n.min(), nodes.min()) < 0 or nodes.max() >= self.nnet.num_nodes):
+            rows = np.cumsum([len(info.nodes) for info in debug])
+            bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
+            matrix = int(np.searchsorted(rows, bad, "right"))
+            self.fail(f"debug information of m{matrix} names what does not exist")
 
     def check_request(self, request: ComputationRequest) -> None:
         """Inputs and outputs, and their derivatives, are those of the request, row for row."""

@@ -30,6 +30,7 @@ from nnet3tools.errors import ProgramError
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
 __all__ = [
@@ -131,6 +132,7 @@ class Tables(Protocol):
 
     computation: Computation
     nnet: Nnet
+    components: ComponentTable
 
     def overlap(self, a: int, b: int) -> bool:
         """Whether two submatrices share elements."""
@@ -179,7 +181,7 @@ class Command:
 
     # -- what it touches
 
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         """The submatrices this command reads and writes (allocation is neither)."""
         return [
             Access(submatrix, access)
@@ -187,7 +189,7 @@ class Command:
             if (submatrix := getattr(self, name))
         ]
 
-    def has_side_effects(self, computation: Computation, nnet: Nnet) -> bool:
+    def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
         """Whether it changes anything but matrices (the model, its statistics)."""
         return False
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.program.command import (
     Access,
     AccessType,
@@ -17,10 +16,9 @@ from nnet3tools.program.command import (
     Tables,
     command,
 )
+from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
 
 if TYPE_CHECKING:
-    from nnet3tools.nnet.components.base import Component as NetworkComponent
-    from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
 __all__ = ["Backprop", "BackpropNoModelUpdate", "Propagate"]
@@ -42,34 +40,32 @@ class Propagate(Command):
     OPTIONAL: ClassVar[tuple[str, ...]] = ("input",)
 
     def problem(self, tables: Tables) -> str:
-        component = tables.nnet.component(self.component)
-        properties = component.properties
-        simple = bool(properties & Properties.SIMPLE)
-        if found := _precomputed_problem(tables, self.precomputed, component, simple):
+        component = tables.components[self.component]
+        if found := _precomputed_problem(tables, self.precomputed, component):
             return found
         if self.input == 0:
-            if simple:
+            if component.simple:
                 return "a simple component needs an input"
         else:
             if found := _dim_problem(tables, self.input, component.input_dim, "input"):
                 return found
-            if simple and tables.rows(self.input) != tables.rows(self.output):
+            if component.simple and tables.rows(self.input) != tables.rows(self.output):
                 return (
                     f"input has {tables.rows(self.input)} rows, output {tables.rows(self.output)}"
                 )
             if tables.overlap(self.input, self.output):
                 if not tables.same(self.input, self.output):
                     return "input and output overlap"
-                if not properties & Properties.PROPAGATE_IN_PLACE:
+                if not component.propagate_in_place:
                     return "the component cannot propagate in place"
-        if self.memo < 0 or (self.memo and not properties & Properties.USES_MEMO):
+        if self.memo < 0 or (self.memo and not component.uses_memo):
             return "the component keeps no memo"
-        if self.store_stats and not properties & Properties.STORES_STATS:
+        if self.store_stats and not component.stores_stats:
             return "the component stores no statistics"
         return _dim_problem(tables, self.output, component.output_dim, "output")
 
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
-        adds = nnet.component(self.component).properties & Properties.PROPAGATE_ADDS
+    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
+        adds = components[self.component].propagate_adds
         out = [Access(self.input, READ)] if self.input else []
         return [*out, Access(self.output, READ_WRITE if adds else WRITE)]
 
@@ -100,17 +96,15 @@ class Backprop(Command):
     OPTIONAL: ClassVar[tuple[str, ...]] = ("in_value", "out_value", "in_deriv")
 
     def problem(self, tables: Tables) -> str:
-        component = tables.nnet.component(self.component)
-        properties = component.properties
-        simple = bool(properties & Properties.SIMPLE)
-        if found := _precomputed_problem(tables, self.precomputed, component, simple):
+        component = tables.components[self.component]
+        if found := _precomputed_problem(tables, self.precomputed, component):
             return found
-        if properties & Properties.BACKPROP_NEEDS_INPUT and not self.in_value:
+        if component.backprop_needs_input and not self.in_value:
             return "the component needs its input for backprop"
-        if properties & Properties.BACKPROP_NEEDS_OUTPUT and not self.out_value:
+        if component.backprop_needs_output and not self.out_value:
             return "the component needs its output for backprop"
         # Kaldi's joining of model updates leaves such behind where a component is updatable.
-        if not self.in_deriv and not properties & Properties.UPDATABLE:
+        if not self.in_deriv and not component.updatable:
             return "this backprop has no effect"
         operands = (
             (self.in_value, component.input_dim, "input"),
@@ -121,7 +115,8 @@ class Backprop(Command):
         for submatrix, dim, what in operands:
             if submatrix and (found := _dim_problem(tables, submatrix, dim, what)):
                 return found
-        return self._rows_problem(tables, simple) or self._alias_problem(tables, properties)
+        rows_problem = self._rows_problem(tables, component.simple)
+        return rows_problem or self._alias_problem(tables, component)
 
     def _rows_problem(self, tables: Tables, simple: bool) -> str:
         pairs = [(self.in_value, self.in_deriv), (self.out_value, self.out_deriv)]
@@ -132,21 +127,21 @@ class Backprop(Command):
                 return f"operands of {tables.rows(a)} and {tables.rows(b)} rows do not fit together"
         return ""
 
-    def _alias_problem(self, tables: Tables, properties: Properties) -> str:
+    def _alias_problem(self, tables: Tables, component: ComponentFacts) -> str:
         if not self.in_deriv:
             return ""
         if tables.overlap(self.in_deriv, self.out_deriv):
             if not tables.same(self.in_deriv, self.out_deriv):
                 return "input and output derivative overlap"
-            if not properties & Properties.BACKPROP_IN_PLACE:
+            if not component.backprop_in_place:
                 return "the component cannot backprop in place"
         for value in (self.in_value, self.out_value):
             if value and tables.overlap(self.in_deriv, value):
                 return "the input derivative overlaps a value that backprop reads"
         return ""
 
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
-        adds = nnet.component(self.component).properties & Properties.BACKPROP_ADDS
+    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
+        adds = components[self.component].backprop_adds
         operands = (
             Access(self.in_value, READ),
             Access(self.out_value, READ),
@@ -155,9 +150,8 @@ class Backprop(Command):
         )
         return [access for access in operands if access.submatrix]
 
-    def has_side_effects(self, computation: Computation, nnet: Nnet) -> bool:
-        updatable = nnet.component(self.component).properties & Properties.UPDATABLE
-        return self.UPDATES and bool(updatable)
+    def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
+        return self.UPDATES and components[self.component].updatable
 
     def text(self, names: Names) -> str:
         update = self.UPDATES and names.need_model_derivative
@@ -181,12 +175,10 @@ def _precomputed(index: int) -> str:
     return f"precomputed_indexes[{index}]" if index else "NULL"
 
 
-def _precomputed_problem(
-    tables: Tables, precomputed: int, component: NetworkComponent, simple: bool
-) -> str:
+def _precomputed_problem(tables: Tables, precomputed: int, component: ComponentFacts) -> str:
     if not precomputed:
         return ""
-    if simple:
+    if component.simple:
         return "a simple component has no precomputed indexes"
     data = tables.computation.component_precomputed_indexes[precomputed].data
     if data is None:

@@ -24,7 +24,7 @@ from nnet3tools.program.command import (
 )
 
 if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
 __all__ = [
@@ -97,7 +97,7 @@ class CopyRows(Command):
     indexes: Indexes
     alpha: Alpha = 1.0
 
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         # Kaldi counts -1 as "keeps what was there" although its kernel sets zero; the analysis
         # must be no bolder than Kaldi's, or programs that Kaldi's passes accept would differ.
         gaps = bool((computation.indexes[self.indexes] < 0).any())
@@ -161,7 +161,7 @@ class _MultiCommand(Command):
     indexes_multi: int
     alpha: float
 
-    def accesses(self, computation: Computation, nnet: Nnet) -> list[Access]:
+    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         listed = submatrices_in(computation.indexes_multi[self.indexes_multi])
         own = Access(getattr(self, self.OWN), self.ACCESS[self.OWN])
         return [own, *(Access(s, self.LISTED) for s in listed)]

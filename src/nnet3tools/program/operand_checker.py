@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.command import Command
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
 
@@ -20,15 +21,17 @@ class OperandChecker:
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation, self.nnet = computation, nnet
+        self.components = ComponentTable(nnet)
         self._limits = {
-            "Submatrix": (0, len(computation.submatrices)),
-            "Indexes": (0, len(computation.indexes)),
-            "IndexesMulti": (0, len(computation.indexes_multi)),
-            "IndexesRanges": (0, len(computation.indexes_ranges)),
-            "Precomputed": (0, len(computation.component_precomputed_indexes)),
-            "Component": (0, len(nnet.component_names)),
-            "Node": (0, len(nnet.node_names)),
+            "Submatrix": len(computation.submatrices),
+            "Indexes": len(computation.indexes),
+            "IndexesMulti": len(computation.indexes_multi),
+            "IndexesRanges": len(computation.indexes_ranges),
+            "Precomputed": len(computation.component_precomputed_indexes),
+            "Component": len(nnet.component_names),
+            "Node": len(nnet.node_names),
         }
+        self._limits_by_class: dict[type[Command], list[tuple[str, int, int]]] = {}
 
     def fail(self, message: str, command: int | None = None) -> NoReturn:
         """Raise the error, naming the command if there is one."""
@@ -74,14 +77,21 @@ class OperandChecker:
             if problem := command.problem(self):
                 self.fail(problem, c)
 
+    def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
+        """(operand, lowest, end) of the operands that are numbers in some table."""
+        if (found := self._limits_by_class.get(cls)) is None:
+            found = self._limits_by_class[cls] = []
+            for name, kind in cls.OPERANDS.items():
+                if kind in self._limits:
+                    needed = kind == "Submatrix" and name not in cls.OPTIONAL
+                    found.append((name, 1 if needed else 0, self._limits[kind]))
+        return found
+
     def _check_ranges(self, c: int, command: Command) -> None:
-        for name, kind in command.OPERANDS.items():
-            if (limit := self._limits.get(kind)) is None:
-                continue
+        for name, low, end in self._limits_of(type(command)):
             value = getattr(command, name)
-            low = 1 if kind == "Submatrix" and name not in command.OPTIONAL else limit[0]
-            if not low <= value < limit[1]:
-                self.fail(f"{name} {value} is not in {low}..{limit[1] - 1}", c)
+            if not low <= value < end:
+                self.fail(f"{name} {value} is not in {low}..{end - 1}", c)
         for name in command.WHOLE:
             if not self.computation.is_whole_matrix(getattr(command, name)):
                 self.fail(f"{name} is not the whole of a matrix", c)

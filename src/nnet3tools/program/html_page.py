@@ -1,0 +1,130 @@
+"""A program as one web page that needs nothing else: matrices as bars over command time.
+
+The page is the files of `page/` put together, with the program as JSON in it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.program.command import AccessType
+from nnet3tools.program.commands import AcceptInput, ProvideOutput
+from nnet3tools.program.lifetimes import matrix_subject
+from nnet3tools.program.printing import ProgramNames, command_texts
+from nnet3tools.program.report import ProgramReport
+
+__all__ = ["html_page", "page_data"]
+
+_SCRIPTS = ("model.js", "scene.js", "panel.js", "main.js")
+
+
+def html_page(
+    report: ProgramReport,
+    title: str,
+    places: list[list[int]] | None = None,
+    arena_bytes: int = 0,
+) -> str:
+    """The page as text. See `page_data` for `places`."""
+    folder = resources.files("nnet3tools.program") / "page"
+    data = page_data(report, title, places, arena_bytes)
+    # "</" would end the script element that the JSON stands in.
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    parts = {
+        "TITLE": html.escape(title),
+        "STYLE": (folder / "style.css").read_text("utf-8"),
+        "DATA": text,
+        "SCRIPT": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
+    }
+    page = (folder / "page.html").read_text("utf-8")
+    before, _, rest = page.partition("{{TITLE}}")
+    out = [before, parts["TITLE"]]
+    for name in ("STYLE", "DATA", "SCRIPT"):  # one pass: no part is searched for another's mark
+        before, _, rest = rest.partition(f"{{{{{name}}}}}")
+        out += [before, parts[name]]
+    return "".join([*out, rest])
+
+
+def page_data(
+    report: ProgramReport,
+    title: str,
+    places: list[list[int]] | None = None,
+    arena_bytes: int = 0,
+) -> dict[str, Any]:
+    """What the page shows, as it stands in it.
+
+    `places`, if known, are where the executor keeps matrices in its arena of `arena_bytes`: lists
+    [matrix, first command, last command, offset, bytes].
+    """
+    computation = report.computation
+    return {
+        "title": title,
+        "matrices": _matrices(report),
+        "lives": [list(life) for life in report.lives],
+        "commands": _commands(report),
+        "memory": report.memory.tolist(),
+        "segments": report.segment_ends,
+        "places": places or [],
+        "arena": arena_bytes,
+        "modelDerivative": computation.need_model_derivative,
+    }
+
+
+def _matrices(report: ProgramReport) -> list[dict[str, Any]]:
+    computation, nnet = report.computation, report.nnet
+    roles: dict[int, str] = {}
+    for command in computation.commands:
+        if isinstance(command, AcceptInput | ProvideOutput):
+            role = "given by the user" if isinstance(command, AcceptInput) else "given to the user"
+            node = nnet.node_names[command.node]
+            roles.setdefault(computation.matrix_of(command.submatrix), f"{role}: {node}")
+    out: list[dict[str, Any]] = []
+    for m, info in enumerate(computation.matrices):
+        debug = computation.matrix_debug_info
+        entry = {
+            "rows": info.num_rows,
+            "cols": info.num_cols,
+            "what": matrix_subject(computation, nnet, m) if m else "",
+            "node": _main_node(report, m),
+            "deriv": bool(debug and debug[m].is_deriv),
+        }
+        if m in roles:
+            entry["role"] = roles[m]
+        out.append(entry)
+    return out
+
+
+def _main_node(report: ProgramReport, matrix: int) -> str:
+    """The node most rows are about; "" if nothing is known."""
+    debug = report.computation.matrix_debug_info
+    if not debug or not len(debug[matrix].nodes):
+        return ""
+    return report.nnet.node_names[int(np.bincount(debug[matrix].nodes).argmax())]
+
+
+def _commands(report: ProgramReport) -> list[list[Any]]:
+    """[kind, text, operations, [[matrix, block, access], ...]] for each command.
+
+    Access is 1 for read, 2 for write, 3 for both, 4 for coming into being, 8 for going.
+    """
+    computation, nnet = report.computation, report.nnet
+    names = ProgramNames(computation, nnet)
+    texts = command_texts(computation, nnet)
+    out = []
+    for c, command in enumerate(computation.commands):
+        touched: list[list[Any]] = [
+            [computation.matrix_of(s), names.submatrix(s), int(kind & AccessType.READ_WRITE)]
+            for s, kind in command.accesses(computation, nnet)
+        ]
+        for field, mark in ((command.ALLOCATES, 4), (command.FREES, 8)):
+            if field is not None:
+                submatrix = getattr(command, field)
+                matrix = computation.matrix_of(submatrix)
+                touched.append([matrix, names.submatrix(submatrix), mark])
+        text = texts[c].partition(": ")[2]
+        out.append([command.NAME.removeprefix("k"), text, int(report.flops[c]), touched])
+    return out
