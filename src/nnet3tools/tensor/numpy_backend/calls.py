@@ -108,7 +108,15 @@ class TileCalls:
             inputs = [self._whole(v, operands, env) for v in value.inputs]
             env[value] = out = self._register(value, self.layout.shape(value), 0)
             calls.append(_call(value, inputs, out))
+        for value, index in self.layout.spread.items():
+            out = self._spread_view(value, index, self.layout.tiles[0])
+            calls.append((convert, (self._whole(value, operands, env), out)))
         return calls
+
+    def _spread_view(self, value: Value, index: int, tile: Slices) -> np.ndarray:
+        shape = (tile[0].stop - tile[0].start, self.layout.full[1])
+        size = math.prod(shape) * value.dtype.itemsize
+        return register(0, index)[:size].view(value.dtype).reshape(shape)
 
     @staticmethod
     def _whole(value: Value, operands: Sequence[Any], env: Mapping[Value, Any]) -> Any:
@@ -136,6 +144,7 @@ class TileCalls:
                 elif v.kind == "operand":
                     found[v] = v.number
         found.update(layout.direct)
+        found.update((v, self._spread_view(v, r, tile)) for v, r in layout.spread.items())
         steps = [self._template(value, found, tile) for value in layout.each]
         return _Frame(steps, [found[v] for v in layout.keep])
 

@@ -14,6 +14,9 @@ from nnet3tools.tensor.numpy_backend.threads import TILE_BYTES
 
 __all__ = ["Layout", "Shape", "Slices", "broadcast_shape", "splat", "tile_slices"]
 
+_SPREAD_UP_TO, _SPREAD_FROM = 768, 8
+"""Rows up to this length are spread, for at least this many tiles."""
+
 Shape = tuple[int, ...]
 Slices = tuple[slice, ...]
 
@@ -82,6 +85,8 @@ class Layout:
         """Steps that depend on no tile: run once, before the tiles."""
         self.each: list[Value] = []
         """Steps run for every tile."""
+        self.spread: dict[Value, int] = {}
+        """Rows that meet whole tiles, and the registers in which they stand once for every row."""
         self.registers: dict[Value, int] = {}
         self.num_registers = 0
         for value in self.values:
@@ -114,6 +119,7 @@ class Layout:
     def _allocate(self) -> None:
         for value in self.once:
             self.registers[value] = self._new_register()
+        self.spread.update((v, self._new_register()) for v in self._rows_to_spread())
         last_use = {v: at for at, value in enumerate(self.each) for v in value.inputs}
         last_use.update((v, len(self.each)) for v in self.keep)
         owned: set[Value] = set()
@@ -131,6 +137,18 @@ class Layout:
                 if value not in last_use:
                     raise ProgramError("a lowered formula has a step without use")
             free.extend(self.registers[v] for v in dying if self.registers[v] != taken)
+
+    def _rows_to_spread(self) -> list[Value]:
+        """Short rows that full tiles are combined with: NumPy spends 20 ns on every row of a
+        broadcast, which a copy of the row for each row of a tile saves.
+        """
+        short = len(self.full) == 2 and self.full[1] <= _SPREAD_UP_TO and not any(self._cut[1:2])
+        if not short or len(self.tiles) < _SPREAD_FROM:
+            return []
+        meets = [(v, step) for step in self.each for v in step.inputs]
+        row, whole = (1, self.full[1]), self.full
+        found = [v for v, s in meets if self.shape(v) == row and self.shape(s) == whole]
+        return list(dict.fromkeys(found))
 
     def _new_register(self) -> int:
         self.num_registers += 1
