@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nnet3tools.cli.options import option_group
+from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
     NothingDoneError,
@@ -26,6 +26,15 @@ class UtteranceOptions:
     simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
     inputs: InputOptions = option_group("", InputOptions)
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
+    read_cache: str = option(
+        "", "The location from which to read compiled programs (see --write-cache)"
+    )
+    write_cache: str = option(
+        "",
+        "The location to which to write the compiled programs, for the next run on the same "
+        "network with the same options",
+    )
+    binary_write_cache: bool = option(True, "Write computation cache in binary mode")
 
 
 def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str]) -> int:
@@ -36,6 +45,7 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
     from nnet3tools.executor.decodable_simple import UtteranceComputer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.optimizer.cache_files import load_cache, save_cache
 
     nnet_in, features_rspecifier, outputs_wspecifier = args
     options.inputs.check()
@@ -46,8 +56,8 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):
         computer = UtteranceComputer(nnet, simple, priors, like=device)
-    # Kaldi's program cache (--read-cache, --write-cache) would go into and out of computer.compiler
-    # here and after the loop.
+    if options.read_cache:
+        load_cache(options.read_cache, computer.compiler)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
             for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
@@ -60,5 +70,7 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
             counts.check()
     except NothingDoneError:
         pass
+    if options.write_cache and counts.done:
+        save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
     computer.close()
     return counts.report()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,10 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.executor.simple_options import BatchComputationOptions
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.io.table import TableWriter
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,
@@ -64,21 +66,21 @@ def main(options: Options, args: list[str]) -> int:
             for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
                 with naming(f"utterance {key}"):
                     computer.accept(key, features, ivectors)
-                counts.done += _write(computer, options.inputs.apply_exp, writer.write)
+                counts.done += _write(computer, options.inputs.apply_exp, writer)
             computer.finish()
-            counts.done += _write(computer, options.inputs.apply_exp, writer.write)
+            counts.done += _write(computer, options.inputs.apply_exp, writer)
             counts.check()
     except NothingDoneError:
         pass
     return counts.report()
 
 
-def _write(computer: BatchComputer, apply_exp: bool, write: Callable[[str, object], None]) -> int:
+def _write(computer: BatchComputer, apply_exp: bool, writer: TableWriter[np.ndarray]) -> int:
     """Write what is complete; how many that were."""
     import numpy as np
 
     count = 0
     for key, output in computer.ready():
-        write(key, np.exp(output, out=output) if apply_exp else output)
+        writer.write(key, np.exp(output, out=output) if apply_exp else output)
         count += 1
     return count

@@ -53,6 +53,12 @@ class Options:
         "If true, duplicate the first and last frames of the input features as required to equal "
         "min-chunk-size.",
     )
+    cached_compiler_in: str = option(
+        "", "If set, read the cached compiler from the specified file path."
+    )
+    cached_compiler_out: str = option(
+        "", "If set, write the cached compiler to the specified file path."
+    )
 
 
 @program("nnet3-xvector-compute", USAGE, Options, num_args=3)
@@ -61,6 +67,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.optimizer.cache_files import load_cache, save_cache
 
     nnet_in, features_rspecifier, vectors_wspecifier = args
     xvector = XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input)
@@ -71,7 +78,8 @@ def main(options: Options, args: list[str]) -> int:
     simple = replace(options.simple, compiler=options.compiler)
     with naming(nnet_in):
         computer = XvectorComputer(nnet, simple, xvector, like=device)
-    # --cached-compiler-in and --cached-compiler-out would go into and out of computer.compiler.
+    if options.cached_compiler_in:
+        load_cache(options.cached_compiler_in, computer.compiler)
     try:
         with TableWriter(vectors_wspecifier, VECTOR) as writer:
             for key, features, _ in utterances(features_rspecifier, InputOptions(), counts):
@@ -88,5 +96,7 @@ def main(options: Options, args: list[str]) -> int:
             counts.check()
     except NothingDoneError:
         pass
+    if options.cached_compiler_out and counts.done:
+        save_cache(options.cached_compiler_out, computer.compiler)
     computer.close()
     return counts.report()

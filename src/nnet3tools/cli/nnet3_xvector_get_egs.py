@@ -25,7 +25,7 @@ this program. For example:
 
 Usage:  nnet3-xvector-get-egs [options] <ranges-filename> <features-rspecifier> <egs-0-out>
     <egs-1-out> ... <egs-N-1-out>
-For example:
+e.g.:
  nnet3-xvector-get-egs --num-pdfs=100 ranges.1 scp:feats.scp ark:egs_temp.1.ark ark:egs_temp.2.ark
 """
 
