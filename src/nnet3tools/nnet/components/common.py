@@ -29,6 +29,7 @@ __all__ = [
     "random_normal",
     "read_field",
     "require",
+    "rounded_average",
     "vector_from_file",
     "write_double_field",
     "write_field",
@@ -162,3 +163,15 @@ def as_blocks(matrix: Array, block_dim: int) -> Array:
     if not matrix.flags.c_contiguous:
         raise ProgramError("a component with blocks was given a matrix that is not contiguous")
     return matrix.reshape(-1, block_dim)
+
+
+def rounded_average(total: Array | None, count: float) -> np.ndarray:
+    """Float32 average on the host, rounded as Kaldi rounds it: each step in float32.
+
+    Files hold averages, so a program that only copies a model changes their last bits, and it is
+    to change them as Kaldi does.
+    """
+    if total is None:
+        return np.zeros(0, np.float32)
+    values = tensor.to_host(total).astype(np.float32)
+    return values * np.float32(1.0 / count) if count != 0.0 else values

@@ -28,6 +28,7 @@ from nnet3tools.nnet.components.common import (
     random_normal,
     read_field,
     require,
+    rounded_average,
     write_double_field,
     write_field,
 )
@@ -125,9 +126,8 @@ class _GruNonlinearity(UpdatableComponent):
 
     def write_stats(self, writer: Writer) -> None:
         """Write what `read_stats` reads."""
-        per_row = 1.0 / self.count if self.count != 0.0 else 1.0
         for token, total in (("<ValueAvg>", self.value_sum), ("<DerivAvg>", self.deriv_sum)):
-            write_field(writer, token, (tensor.to_host(total) * per_row).astype(np.float32))
+            write_field(writer, token, rounded_average(total, self.count))
         write_double_field(writer, "<SelfRepairTotal>", self.self_repair_total)
         write_double_field(writer, "<Count>", self.count)
         write_field(writer, "<SelfRepairThreshold>", float(self.self_repair_threshold))

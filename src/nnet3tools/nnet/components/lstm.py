@@ -24,6 +24,7 @@ from nnet3tools.nnet.components.common import (
     random_normal,
     read_field,
     require,
+    rounded_average,
     write_double_field,
     write_field,
 )
@@ -134,13 +135,11 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     def write(self, writer: Writer) -> None:
         self.write_updatable_common(writer)
-        per_row = 1.0 / self.count if self.count != 0.0 else 1.0
         write_field(writer, "<Params>", self.params)
         for token, total in (("<ValueAvg>", self.value_sum), ("<DerivAvg>", self.deriv_sum)):
-            write_field(writer, token, (tensor.to_host(total) * per_row).astype(np.float32))
+            write_field(writer, token, rounded_average(total, self.count))
         write_field(writer, "<SelfRepairConfig>", self.self_repair_config)
-        per_unit = per_row / self.cell_dim if self.count != 0.0 else 1.0
-        repaired = (self.self_repair_total * per_unit).astype(np.float32)
+        repaired = rounded_average(self.self_repair_total, self.count * self.cell_dim)
         write_field(writer, "<SelfRepairProb>", repaired)
         if self.use_dropout:
             write_field(writer, "<UseDropout>", True)

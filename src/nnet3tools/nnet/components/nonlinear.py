@@ -15,6 +15,7 @@ from nnet3tools.nnet.components.common import (
     get_positive,
     optional_field,
     read_field,
+    rounded_average,
     write_double_field,
     write_field,
 )
@@ -125,11 +126,11 @@ class NonlinearComponent(Component):
         write_field(writer, "<Dim>", self.dim)
         if self.block_dim != self.dim:
             write_field(writer, "<BlockDim>", self.block_dim)
-        write_field(writer, "<ValueAvg>", _average(self.value_sum, self.count))
-        write_field(writer, "<DerivAvg>", _average(self.deriv_sum, self.count))
+        write_field(writer, "<ValueAvg>", rounded_average(self.value_sum, self.count))
+        write_field(writer, "<DerivAvg>", rounded_average(self.deriv_sum, self.count))
         write_double_field(writer, "<Count>", self.count)
         # An average may be negative where models were subtracted from each other.
-        mean_square = _average(self.oderiv_sumsq, self.oderiv_count)
+        mean_square = rounded_average(self.oderiv_sumsq, self.oderiv_count)
         write_field(writer, "<OderivRms>", np.sqrt(np.maximum(mean_square, np.float32(0.0))))
         write_double_field(writer, "<OderivCount>", self.oderiv_count)
         write_double_field(writer, "<NumDimsSelfRepaired>", self.num_dims_self_repaired)
@@ -160,7 +161,9 @@ class NonlinearComponent(Component):
             processed = self.num_dims_processed
             proportion = self.num_dims_self_repaired / processed if processed > 0 else 0.0
             parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
-            parts.append(f"value-avg={summarize_vector(_average(self.value_sum, self.count))}")
+            parts.append(
+                f"value-avg={summarize_vector(rounded_average(self.value_sum, self.count))}"
+            )
             if self._fits(self.deriv_sum):
                 deriv_avg = tensor.to_host(self.deriv_sum) / self.count
                 parts.append(f"deriv-avg={summarize_vector(deriv_avg)}")
@@ -231,11 +234,3 @@ class NonlinearComponent(Component):
 
 def _sum_or_none(average: np.ndarray, count: float) -> Array | None:
     return average * count if average.size else None
-
-
-def _average(total: Array | None, count: float) -> np.ndarray:
-    """Float32 average on the host, rounded as Kaldi rounds it: each step in float32."""
-    if total is None:
-        return np.zeros(0, np.float32)
-    values = tensor.to_host(total).astype(np.float32)
-    return values * np.float32(1.0 / count) if count != 0.0 else values
