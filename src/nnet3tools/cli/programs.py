@@ -11,6 +11,7 @@ PROGRAMS = (
     "nnet3-am-init",
     "nnet3-average",
     "nnet3-compile",
+    "nnet3-computation-info",
     "nnet3-compute",
     "nnet3-compute-batch",
     "nnet3-compute-from-egs",

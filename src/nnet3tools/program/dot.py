@@ -5,6 +5,7 @@ from __future__ import annotations
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode
 from nnet3tools.program.command import AccessType
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import matrix_subject
 from nnet3tools.program.printing import command_texts
@@ -23,9 +24,10 @@ def program_dot(computation: Computation, nnet: Nnet) -> str:
     Commands that only give or take memory are left out.
     """
     lines, used = [], set()
+    components = ComponentTable(nnet)
     texts = command_texts(computation, nnet)
     for c, command in enumerate(computation.commands):
-        accesses = command.accesses(computation, nnet)
+        accesses = command.accesses(computation, components)
         if not accesses:
             continue
         lines.append(f'  c{c} [label="{_escaped(texts[c])}", fillcolor="{_COMMAND}"];')

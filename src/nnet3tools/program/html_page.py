@@ -14,13 +14,14 @@ import numpy as np
 
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, ProvideOutput
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.lifetimes import matrix_subject
 from nnet3tools.program.printing import ProgramNames, command_texts
 from nnet3tools.program.report import ProgramReport
 
 __all__ = ["html_page", "page_data"]
 
-_SCRIPTS = ("model.js", "scene.js", "panel.js", "main.js")
+_SCRIPTS = ("model.js", "view.js", "scene.js", "panel.js", "main.js")
 
 
 def html_page(
@@ -112,13 +113,13 @@ def _commands(report: ProgramReport) -> list[list[Any]]:
     Access is 1 for read, 2 for write, 3 for both, 4 for coming into being, 8 for going.
     """
     computation, nnet = report.computation, report.nnet
-    names = ProgramNames(computation, nnet)
+    names, components = ProgramNames(computation, nnet), ComponentTable(nnet)
     texts = command_texts(computation, nnet)
     out = []
     for c, command in enumerate(computation.commands):
         touched: list[list[Any]] = [
             [computation.matrix_of(s), names.submatrix(s), int(kind & AccessType.READ_WRITE)]
-            for s, kind in command.accesses(computation, nnet)
+            for s, kind in command.accesses(computation, components)
         ]
         for field, mark in ((command.ALLOCATES, 4), (command.FREES, 8)):
             if field is not None:

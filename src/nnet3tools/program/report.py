@@ -26,7 +26,7 @@ class KindTotals(NamedTuple):
 
     kind: str
     """Kaldi's name without the k."""
-    count: int
+    number: int
     flops: int
 
 
@@ -78,7 +78,7 @@ class ProgramReport:
             entry[0] += 1
             entry[1] += flops
         rows = [KindTotals(name, *entry) for name, entry in totals.items()]
-        return sorted(rows, key=lambda row: (-row.flops, -row.count, row.kind))
+        return sorted(rows, key=lambda row: (-row.flops, -row.number, row.kind))
 
     def alive_at(self, command: int) -> list[Life]:
         """What is alive after a command, largest first."""
@@ -113,7 +113,7 @@ class ProgramReport:
     def _kind_lines(self) -> list[str]:
         total = max(1, int(self.flops.sum()))
         rows = [
-            (row.kind, str(row.count), flops_text(row.flops), f"{100 * row.flops / total:.1f}%")
+            (row.kind, str(row.number), flops_text(row.flops), f"{100 * row.flops / total:.1f}%")
             for row in self.kinds()
         ]
         return _table(("command", "number", "operations", "share"), rows, left=1)

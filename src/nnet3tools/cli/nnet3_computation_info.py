@@ -1,0 +1,92 @@
+"""nnet3-computation-info: what a compiled program does, needs and costs, as text and pictures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.program.report import ProgramReport
+
+USAGE = """Prints what a compiled program (from nnet3-compile) consists of: the commands in readable
+form, commands by kind with their floating-point operations, and the memory over the program's
+life: the peak, where it is and which matrices hold it, and the arena that the executor will take.
+--html writes a page that shows all that as a picture; it opens in a browser, without a network.
+
+Usage:  nnet3-computation-info [options] <raw-nnet> <computation-rxfilename>
+e.g.:
+ nnet3-computation-info final.raw backward.comp
+ nnet3-computation-info --print=false --html=backward.html final.raw backward.comp
+ nnet3-computation-info --dot='|dot -Tsvg >backward.svg' final.raw backward.comp
+See also: nnet3-compile, nnet3-compute
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-computation-info."""
+
+    print: bool = option(True, "If true, print the program itself, command by command.")
+    max_matrices: int = option(
+        20, "Of the matrices that are alive where most memory is in use, print at most so many."
+    )
+    html: str = option("", "If supplied, a wxfilename for the program as a web page.")
+    dot: str = option("", "If supplied, a wxfilename for the program as a graph for Graphviz.")
+    network_dot: str = option("", "If supplied, a wxfilename for the network as such a graph.")
+
+
+@program("nnet3-computation-info", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> None:
+    """Print and write what was asked for."""
+    from nnet3tools.executor.memory_plan import plan_memory
+    from nnet3tools.executor.run_computation import check_fits
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.program.analysis import Analysis
+    from nnet3tools.program.files import load_computation
+    from nnet3tools.program.printing import program_text
+    from nnet3tools.program.report import ProgramReport
+
+    nnet_in, computation_in = args
+    nnet = read_nnet(nnet_in)
+    computation = load_computation(computation_in)
+    check_fits(computation, nnet, computation_in)
+    analysis = Analysis(computation, nnet, lifetimes=False)
+    plan = plan_memory(computation, analysis.matrix_accesses)
+    report = ProgramReport(computation, nnet)
+    if options.print:
+        sys.stdout.write(program_text(computation, nnet) + "\n")
+    sys.stdout.write(report.text(plan.num_bytes, options.max_matrices))
+    places = [
+        [block.matrix, block.first, block.last, offset, block.num_bytes]
+        for block, offset in zip(plan.blocks, plan.offsets, strict=True)
+        if block.num_bytes
+    ]
+    title = f"{os.path.basename(computation_in)} for {os.path.basename(nnet_in)}"
+    _write_pictures(options, report, title, places, plan.num_bytes)
+
+
+def _write_pictures(
+    options: Options, report: ProgramReport, title: str, places: list[list[int]], arena_bytes: int
+) -> None:
+    from nnet3tools.program.dot import network_dot, program_dot
+    from nnet3tools.program.html_page import html_page
+
+    if options.html:
+        _write(options.html, html_page(report, title, places, arena_bytes))
+    if options.dot:
+        _write(options.dot, program_dot(report.computation, report.nnet))
+    if options.network_dot:
+        _write(options.network_dot, network_dot(report.nnet))
+
+
+def _write(wxfilename: str, text: str) -> None:
+    from nnet3tools.io.files import open_output
+
+    with open_output(wxfilename, binary=False, header=False) as writer:
+        writer.write_text(text)
+    log.log(f"Wrote {wxfilename}")
