@@ -14,6 +14,7 @@ from nnet3tools.cli.utterance_inputs import (
     utterances,
 )
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import OptionError
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 
 __all__ = ["UtteranceOptions", "compute_utterances"]
@@ -35,6 +36,24 @@ class UtteranceOptions:
         "network with the same options",
     )
     binary_write_cache: bool = option(True, "Write computation cache in binary mode")
+    looped: bool = option(
+        False,
+        "If true, compute each utterance as a stream, as Kaldi's online decoding does: one program "
+        "for chunks of --frames-per-chunk frames carries the state of recurrences from chunk to "
+        "chunk, in constant memory. Left context is exact, so --extra-left-context does not "
+        "apply (--extra-left-context-initial does).",
+    )
+
+    def check_looped(self) -> None:
+        """OptionError for options that the looped mode would have to ignore."""
+        for name, given in (
+            ("read-cache", self.read_cache),
+            ("write-cache", self.write_cache),
+            ("extra-left-context", self.simple.extra_left_context),
+            ("extra-right-context", self.simple.extra_right_context),
+        ):
+            if given:
+                raise OptionError(f"--{name} does not go with --looped=true")
 
 
 def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str]) -> int:
@@ -42,6 +61,7 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
     import numpy as np
 
     from nnet3tools.cli.gpu import choose_device
+    from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
     from nnet3tools.executor.decodable_simple import UtteranceComputer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
@@ -51,12 +71,18 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
     options.inputs.check()
     simple = replace(options.simple, compiler=options.compiler)
     simple.check()
+    if options.looped:
+        options.check_looped()
     device = choose_device(use_gpu)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
+    computer: UtteranceComputer | LoopedUtteranceComputer
     with naming(nnet_in):
-        computer = UtteranceComputer(nnet, simple, priors, like=device)
-    if options.read_cache:
+        if options.looped:
+            computer = LoopedUtteranceComputer(nnet, simple, priors, like=device)
+        else:
+            computer = UtteranceComputer(nnet, simple, priors, like=device)
+    if options.read_cache and isinstance(computer, UtteranceComputer):
         load_cache(options.read_cache, computer.compiler)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
@@ -70,7 +96,7 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
             counts.check()
     except NothingDoneError:
         pass
-    if options.write_cache and counts.done:
+    if options.write_cache and counts.done and isinstance(computer, UtteranceComputer):
         save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
     computer.close()
     return counts.report()

@@ -17,7 +17,9 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import (
+    Command,
     GotoLabel,
     NoOperationLabel,
     NoOperationMarker,
@@ -25,6 +27,7 @@ from nnet3tools.program.commands import (
     ProvideOutput,
     SwapMatrix,
 )
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, MatrixDebugInfo
 
 __all__ = ["fix_goto_label", "looped_computation"]
@@ -58,10 +61,11 @@ def looped_computation(
     if repeat is None:
         return computation
     first, second = repeat
+    kept = {m1 for m1, m2 in zip(states[first], states[second], strict=True) if m1 == m2}
+    if kept and not _used_alike(computation, nnet, splices, repeat, kept):
+        return computation
     handed_over = [
-        (m1, m2)
-        for m1, m2 in zip(states[first], states[second], strict=True)
-        if contents[m1 - 1].time != contents[m2 - 1].time
+        (m1, m2) for m1, m2 in zip(states[first], states[second], strict=True) if m1 != m2
     ]
     for m1, m2 in handed_over:
         if computation.matrices[m1] != computation.matrices[m2]:
@@ -138,7 +142,7 @@ def _first_repeat(
     def same(a: int, b: int, shift: int) -> bool:
         x, y = contents[a - 1], contents[b - 1]
         alike = (x.shape, x.is_deriv) == (y.shape, y.is_deriv)
-        return alike and y.time - x.time in (0, shift)
+        return a == b or (alike and y.time - x.time == shift)
 
     for i, earlier in enumerate(states):
         for j in range(i + 1, len(states)):
@@ -148,6 +152,49 @@ def _first_repeat(
             ):
                 return i, j
     return None
+
+
+def _used_alike(
+    computation: Computation,
+    nnet: Nnet,
+    splices: list[int],
+    repeat: tuple[int, int],
+    kept: set[int],
+) -> bool:
+    """Whether the round after the loop's looks at the same rows of the matrices that stay.
+
+    It may not where one matrix has the frames of several rounds. (Kaldi takes that for a loop and
+    computes wrongly, with much left context and small chunks.)
+    """
+    first, second = repeat
+    third = 2 * second - first
+    if third >= len(splices):
+        return False
+
+    components = ComponentTable(nnet)
+
+    def uses(begin: int, end: int) -> list[tuple[object, ...]]:
+        return [
+            (type(command), computation.submatrices[s], _rows_named(computation, command, s))
+            for command in computation.commands[begin:end]
+            for s, _ in command.accesses(computation, components)
+            if computation.matrix_of(s) in kept
+        ]
+
+    return uses(splices[first], splices[second]) == uses(splices[second], splices[third])
+
+
+def _rows_named(computation: Computation, command: Command, submatrix: int) -> list[bytes]:
+    """The index lists of a command, of a Multi command those rows that are of this submatrix."""
+    rows = [
+        computation.indexes[getattr(command, n)] for n in operand_names(type(command), "Indexes")
+    ]
+    for name in operand_names(type(command), "IndexesMulti"):
+        pairs = computation.indexes_multi[getattr(command, name)]
+        rows.append(np.where(pairs[:, 0] == submatrix, pairs[:, 1], np.int32(-1)))
+    for name in operand_names(type(command), "IndexesRanges"):
+        rows.append(computation.indexes_ranges[getattr(command, name)])
+    return [row.tobytes() for row in rows]
 
 
 def _swap_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:

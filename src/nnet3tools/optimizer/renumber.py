@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
@@ -20,10 +19,15 @@ _TABLES = ("Submatrix", "Indexes", "IndexesMulti", "IndexesRanges", "Memo")
 """The kinds of operands that are renumbered."""
 
 
-@functools.cache
+_renumbered_cache: dict[type[Command], tuple[tuple[str, str], ...]] = {}
+
+
 def _renumbered_operands(cls: type[Command]) -> tuple[tuple[str, str], ...]:
     """(name, kind) of a command's operands that are renumbered."""
-    return tuple((name, kind) for name, kind in cls.OPERANDS.items() if kind in _TABLES)
+    if (found := _renumbered_cache.get(cls)) is None:
+        found = tuple((name, kind) for name, kind in cls.OPERANDS.items() if kind in _TABLES)
+        _renumbered_cache[cls] = found
+    return found
 
 
 def _used_operands(commands: Iterable[Command]) -> dict[str, list[int]]:

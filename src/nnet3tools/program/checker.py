@@ -60,7 +60,7 @@ def check_computation(
     checked = _without_carry(computation) if looped else computation
     checker = Checker(checked, nnet)
     checker.analyse()
-    checker.check_memory()
+    checker.check_memory(all_freed=not looped)
     checker.check_undefined(check_unused and not looped)
     checker.check_lost()
     checker.check_compression()
@@ -91,7 +91,10 @@ class Checker(OperandChecker):
     analysis: Analysis
 
     def check_loop(self) -> None:
-        """A round of a looped program leaves alive exactly the matrices that it began with."""
+        """A round of a looped program leaves alive the matrices that it began with.
+
+        And its outputs: those stay until the next round makes them anew.
+        """
         commands = self.computation.commands
         goto = commands[-1]
         assert isinstance(goto, GotoLabel)
@@ -106,8 +109,13 @@ class Checker(OperandChecker):
                 alive.add(self.computation.matrix_of(command.submatrix))
             if c == goto.label:
                 at_label = set(alive)
-        if alive != at_label:
-            matrix = min(alive ^ at_label)
+        outputs = {
+            self.computation.matrix_of(c.submatrix)
+            for c in commands[goto.label :]
+            if isinstance(c, ProvideOutput)
+        }
+        if wrong := (alive ^ at_label) - (outputs - at_label):
+            matrix = min(wrong)
             when = "only at the loop's end" if matrix in alive else "only at the loop's begin"
             self.fail(f"m{matrix} is alive {when}", len(commands) - 1)
 
@@ -118,8 +126,11 @@ class Checker(OperandChecker):
         except ProgramError as error:
             raise ProgramError(f"broken program: {error}") from None
 
-    def check_memory(self) -> None:
-        """Every matrix is allocated, then used, then freed unless the user gets it."""
+    def check_memory(self, all_freed: bool) -> None:
+        """Every matrix is allocated, then used, then freed unless the user gets it.
+
+        In a loop (not `all_freed`) matrices of before the loop may stay for ever.
+        """
         a = self.analysis
         num_commands = len(self.computation.commands)
         first = a.matrix_accesses.first(num_commands)
@@ -131,7 +142,7 @@ class Checker(OperandChecker):
             (first < allocated, "is used before it is allocated", first),
             ((freed >= 0) & (last >= freed), "is used after it was deallocated", last),
             ((freed >= 0) & (freed <= allocated), "is deallocated before it is allocated", freed),
-            ((freed < 0) & ~a.is_output, "is never deallocated", last),
+            (all_freed & (freed < 0) & ~a.is_output, "is never deallocated", last),
         )
         for bad, message, where in faults:
             if bad[1:].any():
@@ -301,8 +312,8 @@ class Checker(OperandChecker):
         if len(nodes) and (min(n.min(), nodes.min()) < 0 or nodes.max() >= self.nnet.num_nodes):
             rows = np.cumsum([len(info.nodes) for info in debug])
             bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
-            matrix = int(np.searchsorted(rows, bad, "right"))
-            self.fail(f"debug information of m{matrix} names what does not exist")
+            m = int(np.searchsorted(rows, bad, "right"))
+            self.fail(f"debug information of m{m} names what does not exist")
 
     def check_request(self, request: ComputationRequest) -> None:
         """Inputs and outputs, and their derivatives, are those of the request, row for row."""

@@ -1,0 +1,64 @@
+"""nnet3-compute --looped=true, called as from a shell."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.cli.programs import module_of
+from nnet3tools.io.holders import MATRIX
+from nnet3tools.io.table import SequentialTableReader, TableWriter
+
+CONFIG = """
+input-node name=input dim=3
+component name=a type=AffineComponent input-dim=13 output-dim=4 param-stddev=0.5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1), \
+IfDefined(Offset(tanh, -2)))
+component name=tanh type=TanhComponent dim=4
+component-node name=tanh component=tanh input=a
+output-node name=output input=tanh
+"""
+
+
+def run(*words: object) -> int:
+    name, *rest = map(str, words)
+    return importlib.import_module(module_of(name)).main(rest)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").write_text(CONFIG)
+    assert run("nnet3-init", "--srand=2", "config", "raw") == 0
+    rng = np.random.default_rng(1)
+    with TableWriter("ark:feats.ark", MATRIX) as writer:
+        for key, rows in (("short", 2), ("long", 47)):
+            writer.write(key, rng.normal(size=(rows, 3)).astype(np.float32))
+    return "raw"
+
+
+def outputs(path: str) -> dict[str, np.ndarray]:
+    with SequentialTableReader(f"ark:{path}", MATRIX) as reader:
+        return dict(reader)
+
+
+def test_looped_is_one_chunk_of_everything(model: str) -> None:
+    common = ("nnet3-compute", "--use-gpu=no")
+    assert run(*common, "--frames-per-chunk=100", model, "ark:feats.ark", "ark:whole.ark") == 0
+    looped = (*common, "--looped=true", "--frames-per-chunk=5")
+    assert run(*looped, model, "ark:feats.ark", "ark:looped.ark") == 0
+    whole, got = outputs("whole.ark"), outputs("looped.ark")
+    assert got.keys() == whole.keys() == {"short", "long"}
+    for key, value in whole.items():
+        np.testing.assert_allclose(got[key], value, atol=1e-5)
+
+
+@pytest.mark.parametrize("option", ["--extra-left-context=3", "--read-cache=x", "--write-cache=x"])
+def test_options_that_would_have_no_effect_are_refused(model: str, option: str, capfd) -> None:
+    words = ("nnet3-compute", "--use-gpu=no", "--looped=true", option)
+    assert run(*words, model, "ark:feats.ark", "ark:out.ark") == 255
+    assert f"{option.split('=')[0]} does not go with --looped=true" in capfd.readouterr().err
+    assert not Path("out.ark").exists()
