@@ -63,7 +63,7 @@ class ChunkComputers:
 
     def close(self) -> None:
         """Log how long compilation took, and with --computation.profile what each program took."""
-        log.vlog(1, self.compiler.time_report())
+        self.compiler.log_time()
         while self._computers:
             self._report(*self._computers.popitem(last=False))
 

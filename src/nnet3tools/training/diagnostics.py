@@ -152,6 +152,7 @@ class NnetComputeProb:
             self._print_objective(name)
         for name in names:
             self._print_accuracy(name)
+        self._runner.log_time()
         return any(totals.weight > 0 for totals in self.totals.values())
 
     def _print_objective(self, name: str) -> None:

@@ -105,6 +105,10 @@ class ExampleRunner:
             del self._computers[next(iter(self._computers))]
         self._computers[id(computer.computation)] = computer
 
+    def log_time(self) -> None:
+        """Log how long compiling took, as Kaldi does at the end of a program."""
+        self._compiler.log_time()
+
     def inputs(self, example: NnetExample) -> list[NnetIo]:
         """The inputs of an example."""
         return [io for io in example.io if self.nnet.is_input(self.nnet.node_index(io.name))]
