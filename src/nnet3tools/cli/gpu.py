@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-import numpy as np
-
 from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
@@ -33,6 +31,8 @@ def choose_device(use_gpu: str) -> Any:
     """
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
+    import numpy as np
+
     if use_gpu == "no":
         return np.empty(0, np.float32)
     problem, array = _try_gpu()

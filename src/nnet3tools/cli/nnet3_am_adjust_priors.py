@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from nnet3tools.cli.am_models import load_am_nnet
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.io.files import open_input
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 USAGE = """Set the priors of a nnet3 acoustic model to the posteriors that its network gives on
 average on typical data, such as training data. The vector of posteriors need
@@ -35,6 +35,11 @@ class Options:
 @program("nnet3-am-adjust-priors", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Set the priors and write the model."""
+    import numpy as np
+
+    from nnet3tools.cli.am_models import load_am_nnet
+    from nnet3tools.io.files import open_input
+
     model_in, posteriors_in, model_out = args
     model = load_am_nnet(model_in)
     with open_input(posteriors_in) as reader:
@@ -50,6 +55,8 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _log_change(old: NDArray[np.float32], new: NDArray[np.float32]) -> None:
+    import numpy as np
+
     if len(old) == 0 or len(old) != len(new):
         log.log("Model did not previously have priors attached.")
         return

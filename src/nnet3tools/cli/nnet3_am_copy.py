@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.am_models import load_am_nnet, set_context
-from nnet3tools.cli.model_changes import apply_edits, prepare_for_test
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import scale_nnet, set_learning_rate
-from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
-from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
 
 USAGE = """Copy a nnet3 acoustic model, in text or binary form, and optionally change it: another
 network (--set-raw-nnet), learning rates (--learning-rate), edit commands (--edits).
@@ -67,6 +62,12 @@ class Options:
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the model."""
+    from nnet3tools.cli.am_models import load_am_nnet, set_context
+    from nnet3tools.cli.model_changes import apply_edits, prepare_for_test
+    from nnet3tools.nnet.arithmetic import scale_nnet, set_learning_rate
+    from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
+    from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
+
     model_in, model_out = args
     model = load_am_nnet(model_in)
     if options.set_raw_nnet:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from nnet3tools.cli.am_models import load_am_nnet
-from nnet3tools.cli.network_info import network_info
 from nnet3tools.cli.options import NoOptions, program
 
 USAGE = """Print information about a nnet3 acoustic model, as text on standard output.
@@ -20,5 +18,8 @@ See also: nnet3-info
 @program("nnet3-am-info", USAGE, NoOptions, num_args=1)
 def main(options: NoOptions, args: list[str]) -> None:
     """Print the information."""
+    from nnet3tools.cli.am_models import load_am_nnet
+    from nnet3tools.cli.network_info import network_info
+
     model = load_am_nnet(args[0])
     sys.stdout.write(model.info() + network_info(model.nnet))

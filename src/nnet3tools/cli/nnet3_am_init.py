@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.am_models import set_context
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-from nnet3tools.io.files import open_input
-from nnet3tools.nnet.am_nnet import AmNnet
-from nnet3tools.nnet.hmm.topology import HmmTopology
-from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.nnet.hmm.tree import ContextDependency
-from nnet3tools.nnet.model_file import read_nnet
 
 USAGE = """Initialize a nnet3 acoustic model (a neural network with its transition model) from a
 tree and a topology, or an existing transition model, and a network.
@@ -36,6 +29,14 @@ class Options:
 @program("nnet3-am-init", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
     """Make the acoustic model and write it."""
+    from nnet3tools.cli.am_models import set_context
+    from nnet3tools.io.files import open_input
+    from nnet3tools.nnet.am_nnet import AmNnet
+    from nnet3tools.nnet.hmm.topology import HmmTopology
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+    from nnet3tools.nnet.hmm.tree import ContextDependency
+    from nnet3tools.nnet.model_file import read_nnet
+
     *sources, nnet_in, model_out = args
     if len(sources) == 2:
         with open_input(sources[0]) as reader:

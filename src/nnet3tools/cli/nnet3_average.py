@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
-from nnet3tools.nnet.config import parse_float
-from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.nnet.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
 
 USAGE = """Average the parameters of a number of 'raw' nnet3 networks of the same structure.
 
@@ -42,6 +40,9 @@ class Options:
 @program("nnet3-average", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Average the models; the order of additions is Kaldi's, with as many threads."""
+    from nnet3tools.nnet.arithmetic import add_nnet
+    from nnet3tools.nnet.model_file import write_nnet
+
     *models, nnet_out = args
     weights = _weights(options.weights, len(models))
     num_threads = options.num_threads
@@ -62,6 +63,10 @@ def main(options: Options, args: list[str]) -> None:
 
 def _weights(text: str, num_models: int) -> list[float]:
     """The weights of the models, float32, normalized."""
+    import numpy as np
+
+    from nnet3tools.nnet.config import parse_float
+
     if not text:
         values: list[float | None] = [1.0 / num_models] * num_models
     else:
@@ -81,6 +86,9 @@ def _weights(text: str, num_models: int) -> list[float]:
 
 def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
     """The sum of weight times model."""
+    from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
+    from nnet3tools.nnet.model_file import read_nnet
+
     (first, weight), *others = models
     total = read_nnet(first)
     scale_nnet(total, weight)

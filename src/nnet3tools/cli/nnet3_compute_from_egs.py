@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nnet3tools import tensor
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.io.holders import MATRIX
-from nnet3tools.io.table import TableWriter
-from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.training.example import NnetExample, for_each_example
-from nnet3tools.training.running import ExampleRunner
+
+if TYPE_CHECKING:
+    from nnet3tools.training.example import NnetExample
 
 USAGE = """Read input nnet training examples, and compute the output for each one.
 If --apply-exp=true, apply the Exp() function to the output before writing
@@ -42,6 +38,15 @@ class Options:
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Compute and write."""
+    import numpy as np
+
+    from nnet3tools import tensor
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.training.example import for_each_example
+    from nnet3tools.training.running import ExampleRunner
+
     device = choose_device(options.use_gpu)
     runner = ExampleRunner(read_nnet(args[0]), like=device)
     with TableWriter(args[2], MATRIX) as writer:

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError
-from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3tools.nnet.collapse import collapse_model
-from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
-from nnet3tools.training.example import for_each_example
+from nnet3tools.training.diagnostics import ComputeProbOptions
 
 USAGE = """Computes and prints in logging messages the average log-prob per frame of
 the given data with an nnet3 neural net.  The input of this is the output of
@@ -41,6 +38,11 @@ class Options:
 @program("nnet3-compute-prob", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Compute and log."""
+    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.training.diagnostics import NnetComputeProb
+    from nnet3tools.training.example import for_each_example
+
     nnet = read_nnet(args[0])
     if options.batchnorm_test_mode:
         set_batchnorm_test_mode(nnet, True)

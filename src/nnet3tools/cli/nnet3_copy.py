@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.model_changes import apply_edits, prepare_for_test
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import scale_nnet, set_batchnorm_test_mode, set_learning_rate
-from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
 
 USAGE = """Copy a 'raw' nnet3 network, in text or binary form, and optionally change it: learning
 rates (--learning-rate), nodes and components (--nnet-config), edit commands (--edits).
@@ -56,6 +53,10 @@ class Options:
 @program("nnet3-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the network."""
+    from nnet3tools.cli.model_changes import apply_edits, prepare_for_test
+    from nnet3tools.nnet.arithmetic import scale_nnet, set_batchnorm_test_mode, set_learning_rate
+    from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
+
     nnet_in, nnet_out = args
     nnet = read_nnet(nnet_in)
     if options.nnet_config:

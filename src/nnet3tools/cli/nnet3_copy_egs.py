@@ -5,19 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from nnet3tools import tensor
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.holders import FLOAT, TOKEN, Holder
-from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
-from nnet3tools.training.example import EXAMPLE, NnetExample
-from nnet3tools.training.selection import (
-    FrameSelection,
-    draw_count,
-    rename_output,
-    scale_supervision,
-)
+from nnet3tools.io.table import RandomAccessTableReader
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.selection import scale_supervision
 
 USAGE = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
@@ -103,6 +97,11 @@ class _Changer:
 @program("nnet3-copy-egs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Copy to one or more tables in turn; the order of random draws is Kaldi's."""
+    from nnet3tools import tensor
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.selection import FrameSelection, draw_count, rename_output
+
     tensor.random.seed(options.srand)
     selection = FrameSelection(
         options.frame, options.left_context, options.right_context, options.frame_shift

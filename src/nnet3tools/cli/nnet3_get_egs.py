@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
-from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
-from nnet3tools.training.example import EXAMPLE
-from nnet3tools.training.generation import (
-    GetEgsOptions,
-    IvectorSource,
-    PosteriorTargets,
-    make_examples,
-)
-from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
+from nnet3tools.training.generation import GetEgsOptions
+from nnet3tools.training.splitting import ExampleGenerationOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.training.generation import IvectorSource, PosteriorTargets
 
 USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
 Essentially this is a format change from features and posteriors
@@ -43,6 +39,10 @@ class Options:
 
 def open_ivectors(options: GetEgsOptions, stack: ExitStack) -> IvectorSource | None:
     """The table of online iVectors, if there is one."""
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import RandomAccessTableReader
+    from nnet3tools.training.generation import IvectorSource
+
     if not options.ivector_rspecifier:
         return None
     if options.online_ivector_period < 1:
@@ -58,6 +58,12 @@ def open_ivectors(options: GetEgsOptions, stack: ExitStack) -> IvectorSource | N
 @program("nnet3-get-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Cut features and posteriors into examples."""
+    from nnet3tools.io.holders import GENERAL_MATRIX, POSTERIOR
+    from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.generation import PosteriorTargets, make_examples
+    from nnet3tools.training.splitting import UtteranceSplitter
+
     if options.num_pdfs <= 0:
         raise OptionError("--num-pdfs is required, and must be positive")
     splitter = UtteranceSplitter(options.chunks)

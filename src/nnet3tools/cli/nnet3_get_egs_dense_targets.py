@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.nnet3_get_egs import open_ivectors
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.io import log
-from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
-from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
-from nnet3tools.training.example import EXAMPLE
-from nnet3tools.training.generation import GetEgsOptions, MatrixTargets, make_examples
-from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
+from nnet3tools.training.generation import GetEgsOptions
+from nnet3tools.training.splitting import ExampleGenerationOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.training.generation import MatrixTargets
 
 USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
 This program is similar to nnet3-get-egs, but the targets here are dense matrices
@@ -44,6 +45,12 @@ class Options:
 @program("nnet3-get-egs-dense-targets", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Cut features and target matrices into examples."""
+    from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
+    from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.generation import MatrixTargets, make_examples
+    from nnet3tools.training.splitting import UtteranceSplitter
+
     splitter = UtteranceSplitter(options.chunks)
     with ExitStack() as stack:
         writer = stack.enter_context(TableWriter(args[2], EXAMPLE))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools import tensor
 from nnet3tools.cli.options import option, program
 from nnet3tools.io import log
-from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
-from nnet3tools.nnet.nnet import Nnet
 
 USAGE = """Initialize a nnet3 network from a config file. The output is a 'raw' network, without
 transition model and priors. If an existing network is given first, the config
@@ -33,6 +30,10 @@ class Options:
 @program("nnet3-init", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
     """Read the config and write the network."""
+    from nnet3tools import tensor
+    from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
+    from nnet3tools.nnet.nnet import Nnet
+
     tensor.random.seed(options.srand)
     *existing, config, nnet_out = args
     nnet = Nnet()

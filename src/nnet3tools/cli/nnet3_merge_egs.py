@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from nnet3tools.cli.options import program
 from nnet3tools.errors import DataError
-from nnet3tools.io.table import TableWriter
-from nnet3tools.training.example import EXAMPLE, for_each_example
-from nnet3tools.training.merging import ExampleMerger, ExampleMergingOptions
+from nnet3tools.training.merging import ExampleMergingOptions
 
 USAGE = """This copies nnet training examples from input to output, but while doing so it
 merges many NnetExample objects into one, forming a minibatch consisting of a
@@ -23,6 +21,10 @@ See also: nnet3-copy-egs
 @program("nnet3-merge-egs", USAGE, ExampleMergingOptions, num_args=2)
 def main(options: ExampleMergingOptions, args: list[str]) -> None:
     """Merge a table."""
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.training.example import EXAMPLE, for_each_example
+    from nnet3tools.training.merging import ExampleMerger
+
     options.rules()
     with TableWriter(args[1], EXAMPLE) as writer:
         merger = ExampleMerger(options, writer.write)

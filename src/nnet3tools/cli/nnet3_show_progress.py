@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
-from nnet3tools.nnet.arithmetic import (
-    add_nnet,
-    component_dot_products,
-    format_per_component,
-    num_parameters,
-    scale_nnet,
-)
-from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
-from nnet3tools.training.example import NnetExample, for_each_example
+from nnet3tools.training.diagnostics import ComputeProbOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.training.example import NnetExample
 
 USAGE = """Given an old and a new 'raw' nnet3 network and perhaps some training examples, show
 the average objective function of networks between the two, and how much the
@@ -44,6 +37,10 @@ class Options:
 @program("nnet3-show-progress", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
     """Log the changes."""
+    from nnet3tools.nnet.arithmetic import num_parameters
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.training.example import for_each_example
+
     choose_device(options.use_gpu)
     if options.num_segments < 1:
         raise OptionError("--num-segments must be at least 1")
@@ -63,6 +60,16 @@ def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample]
 ) -> None:
     """Log the objective on the line from old to new, and each component's share of its change."""
+    import numpy as np
+
+    from nnet3tools.nnet.arithmetic import (
+        add_nnet,
+        component_dot_products,
+        format_per_component,
+        scale_nnet,
+    )
+    from nnet3tools.training.diagnostics import NnetComputeProb
+
     num_segments = options.num_segments
     change = np.zeros(len(old.updatable_components()))
     for segment in range(num_segments):
@@ -88,6 +95,10 @@ def _show_objective_changes(
 
 def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
     """Log the l2 norms of the components' changes, absolute and relative."""
+    import numpy as np
+
+    from nnet3tools.nnet.arithmetic import add_nnet, component_dot_products, format_per_component
+
     difference = old.copy()
     add_nnet(difference, new, -1.0)
     log.vlog(1, f"Printing info for the difference between the neural nets: {difference.info()}")

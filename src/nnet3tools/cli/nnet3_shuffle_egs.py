@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.io.table import SequentialTableReader, TableWriter
-from nnet3tools.training.example import EXAMPLE
-from nnet3tools.training.selection import shuffle_in_buffer, shuffled
 
 USAGE = """Copy examples (typically single frames or small groups of frames) for
 neural network training, from the input to output, but randomly shuffle the order.
@@ -38,6 +35,10 @@ class Options:
 @program("nnet3-shuffle-egs", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Shuffle a table."""
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.selection import shuffle_in_buffer, shuffled
+
     num_done = 0
     with (
         TableWriter(args[1], EXAMPLE) as writer,

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.io.table import SequentialTableReader, TableWriter
-from nnet3tools.training.example import EXAMPLE
-from nnet3tools.training.selection import random_subset
 
 USAGE = """Creates a random subset of the input examples, of a specified size.
 Uses no more memory than the size of the subset.
@@ -33,6 +30,10 @@ class Options:
 @program("nnet3-subset-egs", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Draw and write the subset."""
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.selection import random_subset
+
     with SequentialTableReader(args[0], EXAMPLE) as examples:
         chosen, num_read = random_subset(
             examples, options.n, options.srand, options.randomize_order

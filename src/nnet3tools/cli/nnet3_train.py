@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nnet3tools import tensor
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.progress import Progress
 from nnet3tools.io import log
-from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.training.example import NnetExample, for_each_example
-from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from nnet3tools.training.trainer import NnetTrainerOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.training.example import NnetExample
 
 USAGE = """Train nnet3 neural network parameters with backprop and stochastic
 gradient descent.  Minibatches are to be created by nnet3-merge-egs in
@@ -39,6 +40,11 @@ class Options:
 @program("nnet3-train", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Train a model on all examples and write it."""
+    from nnet3tools import tensor
+    from nnet3tools.nnet.model_file import read_nnet, write_nnet
+    from nnet3tools.training.example import for_each_example
+    from nnet3tools.training.trainer import NnetTrainer
+
     model_in, examples, model_out = args
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu)

@@ -25,7 +25,6 @@ from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group,
 from nnet3tools.cli.running import Usage, run_program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
-from nnet3tools.io.files import read_text_lines
 
 __all__ = ["NoOptions", "option", "option_group", "program", "quote"]
 
@@ -174,6 +173,9 @@ class CommandLine(Generic[O]):
         name, _, path = self._completed(word).partition("=")
         if name != "--config" or not path:
             return []
+        # Here, so that NumPy is not loaded for --help.
+        from nnet3tools.io.files import read_text_lines
+
         words = []
         try:
             lines = read_text_lines(path)

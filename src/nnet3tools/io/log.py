@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
+
+from nnet3tools import __version__
 
 __all__ = [
     "error_line",
@@ -24,7 +25,6 @@ __all__ = [
 
 _program = ""
 _verbose = 0
-_version = ""
 
 
 def set_program(name: str) -> None:
@@ -83,14 +83,7 @@ def _emit(kind: str, message: str) -> None:
 
 
 def _who() -> str:
-    """`name[version]`; the version is looked up late, importlib.metadata being slow to read it."""
-    global _version
-    if not _version:
-        try:
-            _version = version("nnet3tools")
-        except PackageNotFoundError:
-            _version = "unknown"
-    return f"{_program}[{_version}]"
+    return f"{_program}[{__version__}]"
 
 
 def _one_line(message: str) -> str:
