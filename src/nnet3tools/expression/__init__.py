@@ -1,0 +1,27 @@
+"""Expression graphs: build an expression of nodes, run it, differentiate it.
+
+from nnet3tools import expression as ex
+g = ex.Graph()
+x, w = g.input("x", (5, 3)), g.param("w", numpy.ones((3, 2), numpy.float32))
+loss = ex.sum_(ex.sqr(x @ w), None)
+g.forward(loss, x=array); g.backward(); w.grad
+
+Nodes are lazy: building checks shapes and types (ExpressionError shows the operands) and gives the
+node that exists if there is an equal one; `Graph.forward` plans memory and binds operations of
+nnet3tools.tensor, which do all the maths. A new elementwise kind is a formula and its derivatives
+(unary.py, binary.py); any other kind is a subclass of Expr with its forward and backward
+operations. `parse_formula` builds the same from text.
+"""
+
+from __future__ import annotations
+
+from nnet3tools.expression.execution import Execution
+from nnet3tools.expression.graph import Graph
+from nnet3tools.expression.node import Expr
+from nnet3tools.expression.operators import *  # noqa: F403
+from nnet3tools.expression.operators import __all__ as _operators
+from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.tensor.functional import Type
+
+__all__ = ["Execution", "Expr", "ExpressionError", "Graph", "Type"]
+__all__ += _operators

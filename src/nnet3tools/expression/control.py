@@ -1,0 +1,241 @@
+"""Nodes that steer gradients and runs: stop and clip gradients, lambda, checkpoint and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.shapes import ExpressionError, Shape
+from nnet3tools.io import log
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type, dtype_of
+
+__all__ = [
+    "callback",
+    "checkpoint",
+    "choose",
+    "clip_gradient",
+    "debug",
+    "lambda_",
+    "stop_gradient",
+]
+
+
+class Same(Expr):
+    """The operand itself, value and gradient."""
+
+    is_value_view = is_gradient_view = True
+
+    def __init__(self, x: Expr) -> None:
+        super().__init__([x], x.shape, x.type)
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.children[0].is_contiguous
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+class StopGradient(Same):
+    """The operand as if it were a constant."""
+
+    type_name = "stop_gradient"
+    is_gradient_view = False
+    differentiable = False
+
+
+class ClipGradient(Same):
+    """The operand; gradients that pass are limited to [-limit, limit]."""
+
+    type_name = "clip_gradient"
+    is_gradient_view = False
+
+    def __init__(self, x: Expr, limit: float) -> None:
+        self.limit = limit
+        super().__init__(x)
+
+    def content(self) -> tuple:
+        return (self.limit,)
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        return [_add_clipped.bind(self.children[0].grad, self.grad, -self.limit, self.limit)]
+
+
+_add_clipped = tensor.element("_1 = _1 + clip(_2, _3, _4)")
+
+
+class Checkpoint(Same):
+    """The operand, whose value is kept; what leads to it is computed again for the gradients."""
+
+    type_name = "checkpoint"
+
+
+class Callback(Same):
+    """The operand; a function is called with its value whenever that has been computed."""
+
+    type_name = "callback"
+    shareable = recomputable = False
+
+    def __init__(self, x: Expr, function: Callable[[Array], object]) -> None:
+        self.function = function
+        super().__init__(x)
+
+    def forward_ops(self) -> list[NodeOp]:
+        value, function = self.value, self.function
+        return [lambda: function(value)]
+
+
+class Debug(Callback):
+    """The operand; a line about its value is logged at each run."""
+
+    type_name = "debug"
+
+    def __init__(self, x: Expr, message: str) -> None:
+        self.message = message
+        super().__init__(x, self._log)
+
+    def _log(self, value: Array) -> None:
+        host = tensor.to_host(value)
+        spread = f"min {host.min():g} mean {host.mean():g} max {host.max():g}" if host.size else ""
+        sample = np.array2string(host.ravel()[:8], precision=5)
+        log.log(f"{self.message or 'debug'}: {self.children[0].describe()} {spread} {sample}")
+
+
+Forward = Callable[[Array, list[Array]], object]
+Backward = Callable[[list[Array | None], Array, Array, list[Array]], object]
+
+
+class Lambda(Expr):
+    """A function of the caller's, and perhaps its derivative."""
+
+    type_name = "lambda"
+    recomputable = False
+
+    def __init__(
+        self,
+        operands: Sequence[Expr],
+        shape: Shape,
+        type: Type,
+        forward: Forward,
+        backward: Backward | None,
+        key: Hashable,
+    ) -> None:
+        self.forward, self.backward, self.key = forward, backward, key
+        self.shareable = key is not None  # type: ignore[misc]
+        super().__init__(operands, tuple(shape), type)
+
+    def content(self) -> tuple:
+        return self.shape, self.type, self.key
+
+    def forward_ops(self) -> list[NodeOp]:
+        value, inputs, forward = self.value, [c.value for c in self.children], self.forward
+        return [lambda: forward(value, inputs)]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        """All gradients come from one call, which stands at the first trainable child."""
+        if (backward := self.backward) is None:
+            return super().backward_ops()
+        grads = [c.grad if c.trainable else None for c in self.children]
+        inputs, adj, value = [c.value for c in self.children], self.grad, self.value
+        ops: list[NodeOp | None] = [None] * len(self.children)
+        first = next(i for i, c in enumerate(self.children) if c.trainable)
+        ops[first] = lambda: backward(grads, adj, value, inputs)
+        return ops
+
+
+class Select(Expr):
+    """The operand that a number, set from outside, names at the moment of running."""
+
+    type_name = "choose"
+
+    def __init__(self, nodes: Sequence[Expr], index: Callable[[], int]) -> None:
+        self.index = index
+        super().__init__(nodes, nodes[0].shape, nodes[0].type)
+
+    def content(self) -> tuple:
+        return (self.index,)
+
+    def forward_ops(self) -> list[NodeOp]:
+        copies = [tensor.copy.bind(self.value, c.value) for c in self.children]
+        return [lambda: copies[self.index()]()]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        def add(number: int, grad: Array) -> NodeOp:
+            op = tensor.add.bind(grad, self.grad)
+            return lambda: op() if self.index() == number else None
+
+        return [add(i, c.grad) if c.trainable else None for i, c in enumerate(self.children)]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+def stop_gradient(x: Expr) -> Expr:
+    """x, through which no gradient flows."""
+    return x.graph.add(StopGradient(x)) if x.trainable else x
+
+
+def clip_gradient(x: Expr, limit: float) -> Expr:
+    """x, whose gradient is limited to [-limit, limit]; not limited if that is 0."""
+    return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
+
+
+def checkpoint(x: Expr) -> Expr:
+    """x, kept; values between checkpoints are computed again in the backward pass."""
+    return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
+
+
+def callback(x: Expr, function: Callable[[Array], object]) -> Expr:
+    """x; `function` is called with its value each time it is computed."""
+    return x.graph.add(Callback(x, function))
+
+
+def debug(x: Expr, message: str = "") -> Expr:
+    """x; each time it is computed a line about it is logged."""
+    return x.graph.add(Debug(x, message))
+
+
+def lambda_(
+    operands: Sequence[Expr],
+    shape: Shape,
+    type: Type,
+    forward: Forward,
+    backward: Backward | None = None,
+    key: Hashable = None,
+) -> Expr:
+    """A node of your own: forward(out, inputs) writes its value.
+
+    backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it a
+    gradient through the node is an error. Equal nodes with equal `key` (not None) are one node.
+    """
+    if not operands:
+        raise ExpressionError("lambda needs at least one operand")
+    dtype_of(type)
+    return operands[0].graph.add(Lambda(operands, shape, type, forward, backward, key))
+
+
+def choose(nodes: Sequence[Expr], index: Any) -> Expr:
+    """One of several nodes of equal shape and type.
+
+    `index` is a number (then the others are not even computed), a function called at each run, or
+    an int32 node that picks for each element.
+    """
+    if not nodes or any(n.shape != nodes[0].shape or n.type is not nodes[0].type for n in nodes):
+        shown = ", ".join(n.describe() for n in nodes) or "nothing"
+        raise ExpressionError(f"choose needs nodes of equal shape and type, found {shown}")
+    if isinstance(index, Expr):
+        made = nodes[0]
+        for number, node in enumerate(nodes[1:], start=1):
+            made = apply("where", apply("eq", index, number), node, made)
+        return made
+    if callable(index):
+        return nodes[0].graph.add(Select(nodes, index))
+    if not -len(nodes) <= index < len(nodes):
+        raise ExpressionError(f"choose: no node {index} among {len(nodes)}")
+    return nodes[index]

@@ -1,0 +1,68 @@
+"""Placing buffers of known lifetimes into one arena."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools import tensor
+from nnet3tools.expression.shapes import Shape
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type, dtype_of
+
+__all__ = ["Buffer", "allocate", "place"]
+
+ALIGNMENT = 64
+"""Offsets are multiples of this many bytes: a cache line, and more than any vector unit wants."""
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A value or gradient in need of memory from step `first` to step `last`, both included."""
+
+    shape: Shape
+    type: Type
+    first: int
+    last: int
+    offset: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Size, rounded up to the alignment."""
+        size = math.prod(self.shape) * dtype_of(self.type).itemsize
+        return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+
+    def touch(self, step: int) -> None:
+        """Make it live at this step too."""
+        self.first, self.last = min(self.first, step), max(self.last, step)
+
+
+def place(buffers: Sequence[Buffer]) -> int:
+    """Set offsets so that no two that live at once overlap; the arena's size in bytes.
+
+    Largest first, each at the lowest free place: not optimal, but near it (Pisarchyk and Lee 2020).
+    """
+    placed: list[Buffer] = []
+    for buffer in sorted(buffers, key=lambda b: -b.num_bytes):
+        together = [b for b in placed if b.first <= buffer.last and buffer.first <= b.last]
+        offset = 0
+        for other in sorted(together, key=lambda b: b.offset):
+            if offset + buffer.num_bytes <= other.offset:
+                break
+            offset = max(offset, other.offset + other.num_bytes)
+        buffer.offset = offset
+        placed.append(buffer)
+    return max((b.offset + b.num_bytes for b in buffers), default=0)
+
+
+def allocate(buffers: Sequence[Buffer], like: Array | None) -> tuple[dict[Buffer, Array], int]:
+    """The arrays of placed buffers, and how many bytes they take together."""
+    size = place(buffers)
+    arena = tensor.empty((size,), like=like, dtype="uint8")
+    arrays = {}
+    for b in buffers:
+        dtype = dtype_of(b.type)
+        part = arena[b.offset : b.offset + math.prod(b.shape) * dtype.itemsize]
+        arrays[b] = part.view(dtype).reshape(b.shape)
+    return arrays, size

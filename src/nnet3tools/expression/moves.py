@@ -1,0 +1,306 @@
+"""Nodes that move elements without changing them: views where they can be, copies elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nnet3tools import tensor
+from nnet3tools.expression.node import Expr, NodeOp, common_type
+from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis, shape_text
+from nnet3tools.tensor import Array
+
+__all__ = [
+    "atleast_nd",
+    "concatenate",
+    "contiguous",
+    "flatten",
+    "flatten_2d",
+    "narrow",
+    "repeat",
+    "reshape",
+    "shift",
+    "slice_",
+    "stack",
+    "swap_axes",
+    "transpose",
+]
+
+
+class Copy(Expr):
+    """The same, in memory of its own."""
+
+    type_name = "copy"
+
+    def __init__(self, x: Expr) -> None:
+        super().__init__([x], x.shape, x.type)
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [tensor.copy.bind(self.value, self.children[0].value)]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        return [tensor.add.bind(self.children[0].grad, self.grad)]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+class Reshape(Expr):
+    """The same elements in another shape; the operand is contiguous."""
+
+    type_name = "reshape"
+    is_value_view = is_gradient_view = True
+
+    def __init__(self, x: Expr, shape: Shape) -> None:
+        super().__init__([x], shape, x.type)
+
+    def content(self) -> tuple:
+        return self.shape
+
+    def view(self, array: Array) -> Array:
+        return array.reshape(self.shape)
+
+    @property
+    def is_contiguous(self) -> bool:
+        return True
+
+
+class Slice(Expr):
+    """Some elements along one axis, at regular distances."""
+
+    type_name = "slice"
+    is_value_view = is_gradient_view = True
+
+    def __init__(self, x: Expr, axis: int, part: range) -> None:
+        self.axis, self.part = axis, part
+        shape = (*x.shape[:axis], len(part), *x.shape[axis + 1 :])
+        super().__init__([x], shape, x.type)
+
+    def content(self) -> tuple:
+        return self.axis, self.part
+
+    def view(self, array: Array) -> Array:
+        part = self.part
+        stop = part.stop if part.stop >= 0 else None
+        return array[(slice(None),) * self.axis + (slice(part.start, stop, part.step),)]
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.axis == 0 and self.part.step == 1 and self.children[0].is_contiguous
+
+
+class Transpose(Expr):
+    """The axes in another order, in memory of its own."""
+
+    type_name = "transpose"
+
+    def __init__(self, x: Expr, axes: tuple[int, ...]) -> None:
+        self.axes = axes
+        super().__init__([x], tuple(x.shape[a] for a in axes), x.type)
+
+    def content(self) -> tuple:
+        return self.axes
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [tensor.copy.bind(self.value, self.children[0].value.transpose(self.axes))]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        return [tensor.add.bind(self.children[0].grad.transpose(self.axes), self.grad)]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+class Concatenate(Expr):
+    """Operands one after the other along an axis."""
+
+    type_name = "concatenate"
+
+    def __init__(self, parts: Sequence[Expr], axis: int) -> None:
+        self.axis = axis
+        shape = list(parts[0].shape)
+        shape[axis] = sum(p.shape[axis] for p in parts)
+        super().__init__(parts, tuple(shape), common_type(parts))
+
+    def content(self) -> tuple:
+        return (self.axis,)
+
+    def _parts(self, array: Array) -> list[Array]:
+        found, start = [], 0
+        for child in self.children:
+            end = start + child.shape[self.axis]
+            found.append(array[(slice(None),) * self.axis + (slice(start, end),)])
+            start = end
+        return found
+
+    def forward_ops(self) -> list[NodeOp]:
+        parts = zip(self._parts(self.value), self.children, strict=True)
+        return [tensor.copy.bind(part, child.value) for part, child in parts]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        parts = zip(self._parts(self.grad), self.children, strict=True)
+        return [tensor.add.bind(c.grad, part) if c.trainable else None for part, c in parts]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+class Shift(Expr):
+    """Elements moved along the axes by so many places; what becomes free is padded."""
+
+    type_name = "shift"
+
+    def __init__(self, x: Expr, by: tuple[int, ...], pad: float) -> None:
+        self.by, self.pad = by, pad
+        super().__init__([x], x.shape, x.type)
+
+    def content(self) -> tuple:
+        return self.by, self.pad
+
+    def _place(self, array: Array, direction: int) -> Array:
+        """Where the elements that stay are in the operand (-1) or the value (1)."""
+        at = []
+        for n, by in zip(self.shape, self.by, strict=True):
+            s = max(-n, min(n, by * direction))
+            at.append(slice(max(0, s), n + min(0, s)))
+        return array[tuple(at)]
+
+    def forward_ops(self) -> list[NodeOp]:
+        source = self._place(self.children[0].value, -1)
+        return [
+            tensor.fill.bind(self.value, self.pad),
+            tensor.copy.bind(self._place(self.value, 1), source),
+        ]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        x = self.children[0]
+        return [tensor.add.bind(self._place(x.grad, -1), self._place(self.grad, 1))]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+# -- what users call
+
+
+def contiguous(x: Expr) -> Expr:
+    """The node, copied if its memory might have gaps."""
+    return x if x.is_contiguous else x.graph.add(Copy(x))
+
+
+def reshape(x: Expr, shape: Sequence[int]) -> Expr:
+    """The elements in another shape; one size may be -1, that is: whatever fits."""
+    sizes, count = [int(n) for n in shape], math.prod(x.shape)
+    if sizes.count(-1) == 1:
+        rest = -math.prod(sizes)
+        sizes[sizes.index(-1)] = count // rest if rest > 0 and count % rest == 0 else -1
+    if min(sizes, default=0) < 0 or math.prod(sizes) != count:
+        raise ExpressionError(f"cannot reshape {x.describe()} to {shape_text(tuple(shape))}")
+    if tuple(sizes) == x.shape:
+        return x
+    source = x.children[0] if isinstance(x, Reshape) else contiguous(x)
+    return source if tuple(sizes) == source.shape else x.graph.add(Reshape(source, tuple(sizes)))
+
+
+def flatten(x: Expr) -> Expr:
+    """All elements as a vector."""
+    return reshape(x, (math.prod(x.shape),))
+
+
+def flatten_2d(x: Expr) -> Expr:
+    """A matrix whose rows are along the last axis."""
+    return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+
+
+def atleast_nd(x: Expr, axes: int) -> Expr:
+    """Axes of size 1 put in front until there are that many."""
+    return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
+
+
+def transpose(x: Expr, axes: Sequence[int] | None = None) -> Expr:
+    """The axes in the given order; without, the last two are swapped."""
+    count = len(x.shape)
+    if axes is None:
+        if count < 2:
+            return x
+        axes = (*range(count - 2), count - 1, count - 2)
+    order = tuple(normal_axis(a, x.shape, "transpose") for a in axes)
+    if sorted(order) != list(range(count)):
+        raise ExpressionError(f"transpose: {list(axes)} is no order of the axes of {x.describe()}")
+    if order == tuple(range(count)):
+        return x
+    if isinstance(x, Transpose) and tuple(x.axes[a] for a in order) == tuple(range(count)):
+        return x.children[0]
+    return x.graph.add(Transpose(x, order))
+
+
+def swap_axes(x: Expr, axis1: int, axis2: int) -> Expr:
+    """Two axes exchanged."""
+    a, b = (normal_axis(axis, x.shape, "swap_axes") for axis in (axis1, axis2))
+    order = list(range(len(x.shape)))
+    order[a], order[b] = b, a
+    return transpose(x, order)
+
+
+def slice_(x: Expr, axis: int, begin: int, end: int | None = None, step: int = 1) -> Expr:
+    """Elements [begin, end) along an axis, with Python's meaning of negative numbers."""
+    axis = normal_axis(axis, x.shape, "slice")
+    if step == 0:
+        raise ExpressionError("slice: the step must not be 0")
+    part = range(*slice(begin, end, step).indices(x.shape[axis]))
+    if part == range(x.shape[axis]):
+        return x
+    return x.graph.add(Slice(x, axis, part))
+
+
+def narrow(x: Expr, axis: int, start: int, length: int) -> Expr:
+    """`length` elements from `start` on along an axis."""
+    axis = normal_axis(axis, x.shape, "narrow")
+    if start < 0 or length < 0 or start + length > x.shape[axis]:
+        raise ExpressionError(
+            f"narrow: [{start}, {start + length}) does not fit axis {axis} of {x.describe()}"
+        )
+    return slice_(x, axis, start, start + length)
+
+
+def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
+    """Nodes one after the other along an axis; other sizes must be equal."""
+    if not parts:
+        raise ExpressionError("concatenate of nothing")
+    if len(parts) == 1:
+        return parts[0]
+    axis = normal_axis(axis, parts[0].shape, "concatenate")
+    for p in parts:
+        fits = len(p.shape) == len(parts[0].shape) and all(
+            n == m or i == axis
+            for i, (n, m) in enumerate(zip(p.shape, parts[0].shape, strict=True))
+        )
+        if not fits:
+            shown = ", ".join(q.describe() for q in parts)
+            raise ExpressionError(f"cannot concatenate along axis {axis}: {shown}")
+    return parts[0].graph.add(Concatenate(parts, axis))
+
+
+def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
+    """Nodes of equal shape along a new axis."""
+    if not parts:
+        raise ExpressionError("stack of nothing")
+    axis = normal_axis(axis, (1, *parts[0].shape), "stack")
+    if any(p.shape != parts[0].shape for p in parts):
+        shown = ", ".join(q.describe() for q in parts)
+        raise ExpressionError(f"cannot stack nodes of different shapes: {shown}")
+    return concatenate([reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts], axis)
+
+
+def repeat(x: Expr, repeats: int, axis: int = 0) -> Expr:
+    """The node several times, one after the other along an axis."""
+    if repeats < 1:
+        raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")
+    return concatenate([x] * repeats, axis)
+
+
+def shift(x: Expr, by: Sequence[int], pad: float = 0.0) -> Expr:
+    """Elements moved by so many places along each axis."""
+    if len(by) != len(x.shape):
+        raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
+    return x if not any(by) else x.graph.add(Shift(x, tuple(by), float(pad)))

@@ -1,0 +1,202 @@
+"""Expr: a node of an expression graph, and what every kind of node may say of itself.
+
+After Marian's Chainable and NaryNodeOp (doc/operators.md, src/graph/node.h): a node knows its
+children, shape and type; `forward_ops` computes `value`, the i-th of `backward_ops` adds to the
+gradient of the i-th child. Both are lists of bound callables, made when memory has been given out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type, promote
+
+if TYPE_CHECKING:
+    from nnet3tools.expression.graph import Graph
+
+__all__ = ["Expr", "NodeOp", "Operand", "common_shape", "common_type"]
+
+NodeOp = Callable[[], object]
+"""One bound operation."""
+
+
+class Expr:
+    """A node; Python's operators build larger expressions of it.
+
+    `<` and its kin give 0 or 1 elementwise; `==` compares the nodes, elementwise equality is
+    `expression.eq`. Reductions and the like keep their axis with size 1.
+    """
+
+    type_name: ClassVar[str]
+    """The friendly name of this kind of node."""
+    differentiable: ClassVar[bool] = True
+    """Whether a gradient can flow through it."""
+    shareable: ClassVar[bool] = True
+    """Whether an equal node may stand for this one (not so for random ones)."""
+    recomputable: ClassVar[bool] = True
+    """Whether its value may be computed again instead of being kept."""
+    is_leaf: ClassVar[bool] = False
+    is_value_view: ClassVar[bool] = False
+    """Whether the value is a view of child 0's (see `view`)."""
+    is_gradient_view: ClassVar[bool] = False
+    """Whether the gradient is the same view of child 0's: then nothing is to be done backward."""
+
+    def __init__(self, children: Sequence[Expr], shape: Shape, type: Type) -> None:
+        self.children = tuple(children)
+        self.shape, self.type = shape, type
+        self.graph: Graph = children[0].graph if children else cast("Graph", None)
+        self.number = -1
+        self.name = ""
+        self.trainable: bool = (
+            self.differentiable and type.is_float and any(c.trainable for c in self.children)
+        )
+        self.value: Array = None
+        self.grad: Array = None
+        if any(c.graph is not self.graph for c in self.children):
+            raise ExpressionError(f"{self.type_name}: the operands belong to different graphs")
+
+    # -- what kinds of nodes override
+
+    def content(self) -> tuple:
+        """What tells this node from others of its kind with the same children; hashable."""
+        return ()
+
+    def forward_ops(self) -> list[NodeOp]:
+        """Operations that compute `value`, in order."""
+        return []
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        """The i-th operation adds to the gradient of child i; None: there is none to add.
+
+        Where child i is not trainable, the i-th entry is left out of the program.
+        """
+        raise ExpressionError(f"{self.describe()} has no gradient")
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        """Which children's values, and whether its own value, the backward operations read."""
+        return set(range(len(self.children))), True
+
+    def view(self, array: Array) -> Array:
+        """The part of child 0's value (or gradient) that is this node's, for views."""
+        return array
+
+    # -- text
+
+    @property
+    def label(self) -> str:
+        """Its name, or kind and number."""
+        return self.name or f"{self.type_name}#{self.number}"
+
+    def describe(self) -> str:
+        """Name, kind, type and shape, for error messages."""
+        named = f"{self.name} " if self.name else ""
+        return f"{named}{self.type_name} {self.type.value} {shape_text(self.shape)}"
+
+    def __repr__(self) -> str:
+        return f"<{self.describe()}>"
+
+    def named(self, name: str) -> Expr:
+        """The same node, called by this name from now on."""
+        self.name = name
+        return self
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether value and gradient surely are one run of memory each."""
+        return not (self.is_value_view or self.is_gradient_view or self.is_leaf)
+
+    # -- operators
+
+    def __bool__(self) -> bool:
+        raise ExpressionError(f"{self.describe()} has no truth value: use where()")
+
+    def __add__(self, other: Operand) -> Expr:
+        return _apply("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _apply("add", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _apply("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _apply("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _apply("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _apply("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _apply("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _apply("div", other, self)
+
+    def __pow__(self, other: Operand) -> Expr:
+        return _apply("pow", self, other)
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return _apply("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return _apply("neg", self)
+
+    def __abs__(self) -> Expr:
+        return _apply("abs", self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return _apply("lt", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return _apply("le", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return _apply("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return _apply("ge", self, other)
+
+    def __and__(self, other: Operand) -> Expr:
+        return _apply("and", self, other)
+
+    def __or__(self, other: Operand) -> Expr:
+        return _apply("or", self, other)
+
+    def __invert__(self) -> Expr:
+        return _apply("not", self)
+
+    def __matmul__(self, other: Expr) -> Expr:
+        from nnet3tools.expression.products import dot
+
+        return dot(self, other)
+
+
+Operand = Expr | bool | int | float
+
+
+def _apply(name: str, *operands: Any) -> Expr:
+    from nnet3tools.expression.elementwise import apply
+
+    return apply(name, *operands)
+
+
+def common_shape(what: str, operands: Sequence[Expr]) -> Shape:
+    """The broadcast shape of operands; ExpressionError that shows them if there is none."""
+    found = broadcast([o.shape for o in operands])
+    if found is None:
+        shown = ", ".join(o.describe() for o in operands)
+        raise ExpressionError(f"the operands of {what} do not broadcast: {shown}")
+    return found
+
+
+def common_type(operands: Sequence[Expr]) -> Type:
+    """The promoted type of operands."""
+    found = operands[0].type
+    for other in operands[1:]:
+        found = promote(found, other.type)
+    return found

@@ -1,0 +1,221 @@
+"""Reductions along an axis, which stays with size 1: value and derivative of each kind together."""
+
+from __future__ import annotations
+
+import functools
+from typing import ClassVar
+
+from nnet3tools import tensor
+from nnet3tools.expression.elementwise import adder, gradient_term
+from nnet3tools.expression.moves import flatten
+from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
+from nnet3tools.tensor.functional import Type
+
+__all__ = [
+    "logsumexp",
+    "max_",
+    "mean",
+    "min_",
+    "prod",
+    "reduce",
+    "scalar_product",
+    "std",
+    "sum_",
+    "var",
+    "weighted_average",
+]
+
+
+class Reduce(Expr):
+    """A reduction of child 0, called a, along one axis of size n."""
+
+    reduction: ClassVar[str]
+    """Of tensor.aggregate."""
+    formula: ClassVar[str] = "_1"
+    """What is reduced, `_1` being the operand."""
+    derivative: ClassVar[str]
+    """What is added to the gradient, in terms of adj, a, value and b, which is 1 / n."""
+    shrinks: ClassVar[bool] = True
+    """Whether the reduction of a single element is that element."""
+
+    def __init__(self, x: Expr, axis: int) -> None:
+        self.axis = axis
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        super().__init__([x], shape, x.type if x.type.is_float else Type.FLOAT32)
+
+    def content(self) -> tuple:
+        return (self.axis,)
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [
+            _aggregate(self.formula, self.reduction, self.axis).bind(
+                self.value, self.children[0].value
+            )
+        ]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        x, (names, term) = self.children[0], gradient_term(self.derivative)
+        scale = 1.0 / max(1, x.shape[self.axis])
+        arrays = {"adj": self.grad, "a": x.value, "value": self.value, "b": scale}
+        return [adder(term).bind(x.grad, *(arrays[name] for name in names))]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        names, _ = gradient_term(self.derivative)
+        return ({0} if "a" in names else set()), "value" in names
+
+
+@functools.cache
+def _aggregate(formula: str, reduction: str, axis: int) -> tensor.Aggregate:
+    return tensor.aggregate(formula, reduction, axis)
+
+
+class Sum(Reduce):
+    """Sum."""
+
+    type_name, reduction, derivative = "sum", "sum", "adj"
+
+
+class Mean(Reduce):
+    """Mean."""
+
+    type_name, reduction, derivative = "mean", "mean", "adj * b"
+
+
+class Max(Reduce):
+    """The largest; all elements that equal it have the gradient."""
+
+    type_name, reduction, derivative = "reduce_max", "max", "where(a == value, adj, 0)"
+
+
+class Min(Reduce):
+    """The smallest; all elements that equal it have the gradient."""
+
+    type_name, reduction, derivative = "reduce_min", "min", "where(a == value, adj, 0)"
+
+
+class Prod(Reduce):
+    """Product; the derivative takes operands to be non-zero, as Marian does."""
+
+    type_name, reduction, derivative = "prod", "prod", "adj * value / a"
+
+
+class LogSumExp(Reduce):
+    """log of the sum of exp."""
+
+    type_name, reduction, derivative = "logsumexp", "logsumexp", "adj * exp(a - value)"
+
+
+class MeanSquare(Reduce):
+    """Mean of squares."""
+
+    type_name, reduction, formula = "mean_square", "mean", "sqr(_1)"
+    derivative, shrinks = "2 * adj * a * b", False
+
+
+class RootMeanSquare(Reduce):
+    """Square root of the mean of squares."""
+
+    type_name, reduction, formula = "rms", "mean", "sqr(_1)"
+    derivative, shrinks = "adj * a * b / value", False
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [*super().forward_ops(), _sqrt.bind(self.value)]
+
+
+_sqrt = tensor.element("_1 = sqrt(_1)")
+
+
+class ScalarProduct(Expr):
+    """The sum of a b along an axis, without a product in memory."""
+
+    type_name = "scalar_product"
+
+    def __init__(self, a: Expr, b: Expr, axis: int) -> None:
+        self.axis = axis
+        super().__init__([a, b], (*a.shape[:axis], 1, *a.shape[axis + 1 :]), a.type)
+
+    def content(self) -> tuple:
+        return (self.axis,)
+
+    def forward_ops(self) -> list[NodeOp]:
+        a, b = self.children
+        return [tensor.aggregate("_1 * _2", "sum", self.axis).bind(self.value, a.value, b.value)]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        a, b = self.children
+        return [
+            _add_product.bind(mine.grad, self.grad, other.value) if mine.trainable else None
+            for mine, other in ((a, b), (b, a))
+        ]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return {0, 1}, False
+
+
+_add_product = tensor.element("_1 = _1 + _2 * _3")
+
+
+def reduce(kind: type[Reduce], x: Expr, axis: int | None) -> Expr:
+    """A reduction along an axis, or with None of all elements, to shape (1)."""
+    if axis is None:
+        return reduce(kind, flatten(x), 0)
+    axis = normal_axis(axis, x.shape, kind.type_name)
+    if x.shape[axis] == 1 and kind.shrinks and x.type.is_float:
+        return x
+    if x.shape[axis] == 0 and kind.reduction in ("max", "min"):
+        raise ExpressionError(f"{kind.type_name} of nothing: {x.describe()} along axis {axis}")
+    return x.graph.add(kind(x, axis))
+
+
+def sum_(x: Expr, axis: int | None = 0) -> Expr:
+    """The sum along an axis."""
+    return reduce(Sum, x, axis)
+
+
+def mean(x: Expr, axis: int | None = 0) -> Expr:
+    """The mean along an axis."""
+    return reduce(Mean, x, axis)
+
+
+def max_(x: Expr, axis: int | None = 0) -> Expr:
+    """The largest along an axis."""
+    return reduce(Max, x, axis)
+
+
+def min_(x: Expr, axis: int | None = 0) -> Expr:
+    """The smallest along an axis."""
+    return reduce(Min, x, axis)
+
+
+def prod(x: Expr, axis: int | None = 0) -> Expr:
+    """The product along an axis."""
+    return reduce(Prod, x, axis)
+
+
+def logsumexp(x: Expr, axis: int | None = 0) -> Expr:
+    """The log of the sum of exp along an axis."""
+    return reduce(LogSumExp, x, axis)
+
+
+def var(x: Expr, axis: int | None = 0) -> Expr:
+    """The variance (divided by n) along an axis."""
+    return reduce(MeanSquare, x - mean(x, axis), axis)
+
+
+def std(x: Expr, axis: int | None = 0) -> Expr:
+    """The standard deviation along an axis."""
+    return reduce(RootMeanSquare, x - mean(x, axis), axis)
+
+
+def scalar_product(a: Expr, b: Expr, axis: int = 0) -> Expr:
+    """The sum of a * b along an axis."""
+    if a.shape != b.shape or a.type is not b.type or not a.type.is_float:
+        return sum_(a * b, axis)
+    axis = normal_axis(axis, a.shape, f"scalar_product of {shape_text(a.shape)}")
+    return a.graph.add(ScalarProduct(a, b, axis))
+
+
+def weighted_average(x: Expr, weights: Expr, axis: int = 0) -> Expr:
+    """The average along an axis by weights, which need not sum to one."""
+    return scalar_product(x, weights, axis) / sum_(weights, axis)

@@ -1,0 +1,144 @@
+"""What is run when: forward steps, backward steps, and what checkpoints compute again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools.expression.node import Expr
+from nnet3tools.expression.shapes import ExpressionError
+
+__all__ = ["Schedule", "Step", "gradient_owner", "topological", "value_owner"]
+
+
+def topological(roots: Sequence[Expr]) -> list[Expr]:
+    """Every node the roots need, children first; ExpressionError if there is a cycle."""
+    order: list[Expr] = []
+    state: dict[Expr, bool] = {}
+    """False: being visited; True: done."""
+    for root in roots:
+        stack = [(root, iter(root.children))]
+        state.setdefault(root, False)
+        if state[root]:
+            continue
+        while stack:
+            node, children = stack[-1]
+            child = next(children, None)
+            if child is None:
+                stack.pop()
+                state[node] = True
+                order.append(node)
+            elif child not in state:
+                state[child] = False
+                stack.append((child, iter(child.children)))
+            elif not state[child]:
+                path = [n for n, _ in stack]
+                cycle = path[path.index(child) :]
+                raise ExpressionError(
+                    "cycle: " + " -> ".join(n.label for n in reversed([child, *cycle[1:], child]))
+                )
+    return order
+
+
+def value_owner(node: Expr) -> Expr:
+    """The node whose memory the value is in."""
+    while node.is_value_view:
+        node = node.children[0]
+    return node
+
+
+def gradient_owner(node: Expr) -> Expr:
+    """The node whose memory the gradient is in."""
+    while node.is_gradient_view:
+        node = node.children[0]
+    return node
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node's operations: "forward", "again" (forward once more) or "backward"."""
+
+    kind: str
+    node: Expr
+
+
+class Schedule:
+    """The steps for some roots, with gradients or without."""
+
+    def __init__(self, roots: Sequence[Expr], gradient: bool) -> None:
+        self.roots = tuple(roots)
+        self.order = topological(roots)
+        inner = [n for n in self.order if not n.is_leaf]
+        self.forward = [Step("forward", n) for n in inner]
+        self.active: set[Expr] = self._find_active() if gradient else set()
+        """Nodes that a gradient arrives at."""
+        self.again: list[list[Expr]] = []
+        self.backward = self._backward_steps() if gradient else []
+
+    def _find_active(self) -> set[Expr]:
+        active = {root for root in self.roots if root.trainable}
+        for node in reversed(self.order):
+            if node in active:
+                active.update(c for c in node.children if c.trainable)
+        return active
+
+    def _backward_steps(self) -> list[Step]:
+        segments = self._segments()
+        again = self._recomputed(segments)
+        steps: list[Step] = []
+        for node in reversed(self.order):
+            if node.is_leaf or node not in self.active:
+                continue
+            nodes = again.pop(segments[node], [])
+            steps.extend(Step("again", n) for n in nodes)
+            steps.append(Step("backward", node))
+        return steps
+
+    def _segments(self) -> dict[Expr, int]:
+        """How many checkpoints lie before each node; a checkpoint closes its segment."""
+        number, found = 0, {}
+        for node in self.order:
+            found[node] = number
+            number += node.type_name == "checkpoint"
+        return found
+
+    def _recomputed(self, segments: dict[Expr, int]) -> dict[int, list[Expr]]:
+        """For each segment but the last, the nodes to compute again before its gradients.
+
+        Kept are leaves, checkpoints, roots, what must not be computed twice, and what is used
+        outside of its segment. Of the rest, those are computed whose values gradients need.
+        """
+        last = max(segments.values(), default=0)
+        if last == 0:
+            return {}
+        lost = self._lost(segments, last)
+        needed: set[Expr] = set()
+        for node in self.order:
+            if node in self.active and not node.is_leaf:
+                children, own = node.backward_reads()
+                read = [node.children[i] for i in children] + ([node] if own else [])
+                needed.update(value_owner(n) for n in read)
+        again: dict[int, list[Expr]] = defaultdict(list)
+        for node in reversed(self.order):
+            owner = value_owner(node)
+            if owner in needed and owner in lost and not node.is_leaf:
+                again[segments[node]].append(node)
+                if not node.is_value_view:
+                    needed.update(value_owner(c) for c in node.children)
+        return {s: nodes[::-1] for s, nodes in again.items()}
+
+    def _lost(self, segments: dict[Expr, int], last: int) -> set[Expr]:
+        """Owners whose memory may be given away after the forward pass."""
+        kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
+        kept.update(value_owner(root) for root in self.roots)
+        for node in self.order:
+            owner = value_owner(node)
+            if node.is_leaf or not node.recomputable or segments[node] == last:
+                kept.add(owner)
+            if segments[owner] != segments[node]:
+                kept.add(owner)
+            for child in node.children:
+                if segments[child] != segments[node]:
+                    kept.add(value_owner(child))
+        return {value_owner(n) for n in self.order} - kept

@@ -1,0 +1,46 @@
+"""Shapes of nodes, and the error of operands that do not fit, which shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nnet3tools.errors import UserError
+
+__all__ = ["ExpressionError", "Shape", "broadcast", "normal_axis", "reduced_axes", "shape_text"]
+
+Shape = tuple[int, ...]
+
+
+class ExpressionError(UserError):
+    """An expression that cannot be built, or a gradient that does not exist."""
+
+
+def shape_text(shape: Shape) -> str:
+    """`(3 x 4)`."""
+    return f"({' x '.join(str(n) for n in shape)})"
+
+
+def broadcast(shapes: Iterable[Shape]) -> Shape | None:
+    """The common shape, axes aligned at the end as in NumPy; None if there is none."""
+    found: list[int] = []
+    for shape in shapes:
+        found = [1] * (len(shape) - len(found)) + found
+        for i, n in enumerate(reversed(shape), start=1):
+            if found[-i] == 1:
+                found[-i] = n
+            elif n not in (1, found[-i]):
+                return None
+    return tuple(found)
+
+
+def normal_axis(axis: int, shape: Shape, what: str) -> int:
+    """The axis counted from the front; ExpressionError if the shape has no such axis."""
+    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        raise ExpressionError(f"{what}: no axis {axis} in shape {shape_text(shape)}")
+    return axis % len(shape)
+
+
+def reduced_axes(small: Sequence[int], full: Sequence[int]) -> list[int]:
+    """Axes of `full` over which an operand of shape `small` was broadcast."""
+    padded = (1,) * (len(full) - len(small)) + tuple(small)
+    return [i for i, (n, m) in enumerate(zip(padded, full, strict=True)) if n == 1 and m != 1]

@@ -1,0 +1,107 @@
+"""Softmax and its kin, along the last axis (other axes are brought there)."""
+
+from __future__ import annotations
+
+import functools
+
+from nnet3tools import tensor
+from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.moves import contiguous, swap_axes
+from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.shapes import ExpressionError, normal_axis
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type
+
+__all__ = ["log_softmax", "rows_of", "softmax"]
+
+_MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
+"""What masked elements become: exp of it is 0, and sums of a few do not overflow to nan."""
+
+
+def rows_of(array: Array) -> Array:
+    """The array as a matrix whose rows are along the last axis; contiguous unless 2-D or less."""
+    if array.ndim == 1:
+        return array[None, :]
+    return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
+
+
+@functools.cache
+def _sums(formula: str, axis: int) -> tensor.Aggregate:
+    return tensor.aggregate(formula, "sum", axis)
+
+
+class RowNode(Expr):
+    """A node over the rows of an operand, with its shape and type."""
+
+    def __init__(self, x: Expr) -> None:
+        super().__init__([x], x.shape, x.type)
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), True
+
+
+class Softmax(RowNode):
+    """exp(x) over its sum: the gradient is y (e - sum of y e)."""
+
+    type_name = "softmax"
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [tensor.softmax.bind(rows_of(self.value), rows_of(self.children[0].value))]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        x = self.children[0]
+        value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
+        total = tensor.empty((len(adj), 1), like=adj)
+        sums = _sums("_1 * _2", 1).bind(total, value, adj)
+        return [_both(sums, _add_softmax.bind(grad, value, adj, total))]
+
+
+class LogSoftmax(RowNode):
+    """x less the log of the sum of exp(x): the gradient is e - exp(y) times the sum of e."""
+
+    type_name = "log_softmax"
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [tensor.log_softmax.bind(rows_of(self.value), rows_of(self.children[0].value))]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        x = self.children[0]
+        value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
+        total = tensor.empty((len(adj), 1), like=adj)
+        sums = _sums("_1", 1).bind(total, adj)
+        return [_both(sums, _add_log_softmax.bind(grad, value, adj, total))]
+
+
+_add_softmax = tensor.element("_1 = _1 + _2 * (_3 - _4)")
+_add_log_softmax = tensor.element("_1 = _1 + _3 - exp(_2) * _4")
+
+
+def _both(first: NodeOp, second: NodeOp) -> NodeOp:
+    def run() -> None:
+        first()
+        second()
+
+    return run
+
+
+def _along(kind: type[RowNode], x: Expr, axis: int) -> Expr:
+    axis = normal_axis(axis, x.shape, kind.type_name)
+    if not x.type.is_float:
+        raise ExpressionError(f"{kind.type_name} of {x.describe()}: expected a float type")
+    if axis != len(x.shape) - 1:
+        return swap_axes(_along(kind, swap_axes(x, axis, -1), -1), axis, -1)
+    return x.graph.add(kind(x if len(x.shape) <= 2 else contiguous(x)))
+
+
+def _masked(x: Expr, mask: Expr | None) -> Expr:
+    return x if mask is None else apply("where", mask, x, _MASKED.get(x.type, -3.0e38))
+
+
+def softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+    """Softmax along an axis; elements where the mask is 0 get no weight."""
+    return _along(Softmax, _masked(x, mask), axis)
+
+
+def log_softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+    """The log of softmax along an axis."""
+    return _along(LogSoftmax, _masked(x, mask), axis)

@@ -1,0 +1,46 @@
+"""Elements picked by index arrays along any axis, and the sums that undo it for derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["add_gathered", "add_taken", "gather", "scatter", "take"]
+
+_ALL = ("bool", "int32", "uint32", "float16", "float32", "float64")
+
+
+@operator(types=_ALL)
+def take(out: Array, src: Array, indexes: Array, axis: int) -> None:
+    """Along an axis, out's element i is src's element indexes[i]; indexes (N,), within bounds."""
+    out[...] = np.take(src, indexes, axis)
+
+
+@operator()
+def add_taken(out: Array, src: Array, indexes: Array, axis: int) -> None:
+    """Along an axis, out's element indexes[i] += src's element i; indexes may repeat."""
+    into, add = np.moveaxis(out, axis, 0), np.moveaxis(src, axis, 0)
+    for i, at in enumerate(indexes):
+        into[at] += add[i]
+
+
+@operator(types=_ALL)
+def gather(out: Array, src: Array, indexes: Array, axis: int) -> None:
+    """out[.., i, ..] = src[.., indexes[.., i, ..], ..]; shapes of out and indexes are equal."""
+    out[...] = np.take_along_axis(src, indexes, axis)
+
+
+@operator()
+def add_gathered(out: Array, src: Array, indexes: Array, axis: int) -> None:
+    """out[.., indexes[.., i, ..], ..] += src[.., i, ..]; indexes may repeat."""
+    for at in np.ndindex(indexes.shape):
+        place = (*at[:axis], int(indexes[at]), *at[axis + 1 :])
+        out[place] += src[at]
+
+
+@operator(types=_ALL)
+def scatter(out: Array, src: Array, indexes: Array, axis: int) -> None:
+    """out[.., indexes[.., i, ..], ..] = src[.., i, ..]; no place given twice, others are kept."""
+    np.put_along_axis(out, indexes, src, axis)

@@ -1,0 +1,380 @@
+"""Every operator: value against a plain float64 formula, derivatives against finite differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from expression_checks import check, normal
+
+from nnet3tools import expression as ex
+
+erf = np.vectorize(math.erf)
+
+
+def sig(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def smax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def lse(x, axis):
+    return np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+X, Y, Z = normal(4, 3), normal(4, 3, seed=2), normal(4, 3, seed=3)
+P = np.abs(X) + 0.1
+ROW, COL, VEC = normal(1, 3, seed=4), normal(4, 1, seed=5), normal(3, seed=6)
+CUBE = normal(2, 3, 4, seed=7)
+
+UNARY = {
+    "neg": (ex.neg, np.negative, X),
+    "abs": (ex.abs_, np.abs, X),
+    "sgn": (ex.sgn, np.sign, X),
+    "sqr": (ex.sqr, np.square, X),
+    "sqrt": (ex.sqrt, np.sqrt, P),
+    "exp": (ex.exp, np.exp, X),
+    "log": (ex.log, np.log, P),
+    "sin": (ex.sin, np.sin, X),
+    "cos": (ex.cos, np.cos, X),
+    "tan": (ex.tan, np.tan, X * 0.4),
+    "tanh": (ex.tanh, np.tanh, X),
+    "erf": (ex.erf, erf, X),
+    "round": (ex.round_, np.rint, X),
+    "floor": (ex.floor, np.floor, X),
+    "ceil": (ex.ceil, np.ceil, X),
+    "sigmoid": (ex.sigmoid, sig, X),
+    "softplus": (ex.softplus, lambda x: np.log1p(np.exp(x)), X),
+    "relu": (ex.relu, lambda x: np.maximum(x, 0), X),
+    "leaky_relu": (ex.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x), X),
+    "gelu": (ex.gelu, lambda x: x * 0.5 * (1 + erf(x / math.sqrt(2))), X),
+    "swish": (ex.swish, lambda x: x * sig(x), X),
+    "clip": (lambda x: ex.clip(x, 0.7), lambda x: np.clip(x, -0.7, 0.7), X),
+    "clip2": (lambda x: ex.clip(x, -0.5, 0.9), lambda x: np.clip(x, -0.5, 0.9), X),
+    "pow_number": (lambda x: x**3, lambda x: x**3, X),
+    "number_pow": (lambda x: 2.0**x, lambda x: 2.0**x, X),
+    "reverse_div": (lambda x: 2.0 / x, lambda x: 2.0 / x, X),
+    "reverse_sub": (lambda x: 2 - x, lambda x: 2 - x, X),
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name):
+    build, formula, x = UNARY[name]
+    check(build, formula, x)
+
+
+BINARY = {
+    "add": (lambda a, b: a + b, np.add),
+    "sub": (lambda a, b: a - b, np.subtract),
+    "mul": (lambda a, b: a * b, np.multiply),
+    "div": (lambda a, b: a / b, np.divide),
+    "max": (ex.maximum, np.maximum),
+    "min": (ex.minimum, np.minimum),
+    "logaddexp": (ex.logaddexp, np.logaddexp),
+    "pow": (lambda a, b: ex.abs_(a) ** b, lambda a, b: np.abs(a) ** b),
+    "prelu": (ex.prelu, lambda a, b: np.where(a > 0, a, a * b)),
+}
+PAIRS = {
+    "same": (X, Y), "row": (X, ROW), "column": (COL, X), "vector": (VEC, X), "both": (ROW, COL),
+    "scalar": (X, normal(1, 1, seed=13)), "cube": (CUBE, normal(1, 3, 1)), "one": (normal(1), CUBE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_binary_broadcast(name, pair):
+    check(*BINARY[name], *PAIRS[pair])
+
+
+@pytest.mark.parametrize(
+    ("build", "formula"),
+    [(ex.lt, np.less), (ex.le, np.less_equal), (ex.gt, np.greater), (ex.ge, np.greater_equal),
+     (ex.eq, np.equal), (ex.ne, np.not_equal)],
+)  # fmt: skip
+def test_comparisons_choose(build, formula):
+    check(
+        lambda a, b: ex.where(build(a, b), a, b * 2),
+        lambda a, b: np.where(formula(a, b), a, b * 2),
+        X,
+        Y,
+    )
+
+
+def test_logic():
+    check(
+        lambda a, b: ((a > 0) & (b > 0) | ~(a < b)) * a,
+        lambda a, b: ((a > 0) & (b > 0) | ~(a < b)) * a,
+        X,
+        Y,
+    )
+
+
+def test_ternary():
+    check(ex.highway, lambda y, x, t: sig(t) * y + (1 - sig(t)) * x, X, Y, Z)
+    check(ex.clip, np.clip, X, -np.abs(Y), np.abs(Z))
+
+
+REDUCTIONS = {
+    "sum": (ex.sum_, np.sum),
+    "mean": (ex.mean, np.mean),
+    "var": (ex.var, np.var),
+    "std": (ex.std, np.std),
+    "max": (ex.max_, np.max),
+    "min": (ex.min_, np.min),
+    "prod": (ex.prod, np.prod),
+    "logsumexp": (ex.logsumexp, lambda x, axis, keepdims: lse(x, axis)),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_reductions(name, axis):
+    build, formula = REDUCTIONS[name]
+    for x in (X, CUBE):
+        check(lambda a: build(a, axis), lambda a: formula(a, axis=axis, keepdims=True), x)
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_reduction_of_everything(name):
+    build, formula = REDUCTIONS[name]
+    check(
+        lambda a: build(a, None),
+        lambda a: formula(a.ravel(), axis=0, keepdims=True),
+        X,
+    )
+
+
+def test_weighted_average_and_scalar_product():
+    check(lambda a, b: ex.scalar_product(a, b, 1), lambda a, b: (a * b).sum(1, keepdims=True), X, Y)
+    check(
+        lambda a, b: ex.scalar_product(a, b, 0), lambda a, b: (a * b).sum(0, keepdims=True), X, COL
+    )
+    check(
+        lambda a, b: ex.weighted_average(a, b, 1),
+        lambda a, b: (a * b).sum(1, keepdims=True) / b.sum(1, keepdims=True),
+        X,
+        P,
+    )
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("x", [X, CUBE], ids=["matrix", "cube"])
+def test_softmax(axis, x):
+    check(lambda a: ex.softmax(a, axis=axis), lambda a: smax(a, axis), x)
+    check(lambda a: ex.log_softmax(a, axis=axis), lambda a: np.log(smax(a, axis)), x)
+
+
+def test_softmax_of_vector_and_mask():
+    check(ex.softmax, smax, VEC)
+    mask = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]], np.int32)
+    check(
+        lambda a, m: ex.softmax(a, m),
+        lambda a, m: np.exp(a) * m / (np.exp(a) * m).sum(1, keepdims=True),
+        X,
+        mask,
+    )
+
+
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_products(trans_a, trans_b):
+    a = normal(5, 4, seed=8) if trans_a else normal(4, 5, seed=8)
+    b = normal(3, 5, seed=9) if trans_b else normal(5, 3, seed=9)
+
+    def plain(a, b):
+        return 0.5 * np.matmul(
+            a.swapaxes(-1, -2) if trans_a else a, b.swapaxes(-1, -2) if trans_b else b
+        )
+
+    check(lambda x, y: ex.dot(x, y, trans_a, trans_b, 0.5), plain, a, b)
+    check(
+        lambda x, y, z: ex.affine(x, y, z, trans_a, trans_b, 0.5),
+        lambda x, y, z: plain(x, y) + z,
+        a,
+        b,
+        VEC,
+    )
+    stacks = np.stack([a, 2 * a, a + 1]), np.stack([b, b - 1, 3 * b])
+    check(lambda x, y: ex.bdot(x, y, trans_a, trans_b, 0.5), plain, *stacks)
+    check(lambda x, y: ex.bdot(x, y, trans_a, trans_b, 0.5), plain, stacks[0], b[None])
+
+
+def test_dot_of_stack():
+    check(lambda a, b: a @ b, np.matmul, CUBE, normal(4, 5))
+
+
+MOVES = {
+    "reshape": (lambda x: ex.reshape(x, (4, -1)), lambda x: x.reshape(4, 6)),
+    "flatten": (ex.flatten, np.ravel),
+    "flatten_2d": (ex.flatten_2d, lambda x: x.reshape(6, 4)),
+    "atleast": (lambda x: ex.atleast_nd(x, 4), lambda x: x[None]),
+    "transpose": (ex.transpose, lambda x: x.swapaxes(1, 2)),
+    "permute": (lambda x: ex.transpose(x, (2, 0, 1)), lambda x: x.transpose(2, 0, 1)),
+    "swap": (lambda x: ex.swap_axes(x, 0, 2), lambda x: x.swapaxes(0, 2)),
+    "slice": (lambda x: ex.slice_(x, 1, 1, 3), lambda x: x[:, 1:3]),
+    "step": (lambda x: ex.slice_(x, 2, 0, None, 2), lambda x: x[:, :, ::2]),
+    "backward": (lambda x: ex.slice_(x, 2, None, None, -1), lambda x: x[:, :, ::-1]),
+    "narrow": (lambda x: ex.narrow(x, -1, 1, 2), lambda x: x[..., 1:3]),
+    "twice": (
+        lambda x: ex.concatenate([ex.narrow(x, 1, 0, 2), x, ex.narrow(x, 1, 1, 2)], 1),
+        lambda x: np.concatenate([x[:, :2], x, x[:, 1:]], 1),
+    ),
+    "stack": (lambda x: ex.stack([x, x * 2], 1), lambda x: np.stack([x, x * 2], 1)),
+    "repeat": (lambda x: ex.repeat(x, 3, 1), lambda x: np.tile(x, (1, 3, 1))),
+    "shift": (
+        lambda x: ex.shift(x, (0, 1, -2), 0.5),
+        lambda x: np.concatenate(
+            [
+                np.full((2, 1, 4), 0.5),
+                np.concatenate([x[:, :-1, 2:], np.full((2, 2, 2), 0.5)], 2),
+            ],
+            1,
+        ),
+    ),
+    "reshaped_slice": (
+        lambda x: ex.reshape(ex.narrow(x, 2, 1, 2), (3, 4)) * 2,
+        lambda x: x[:, :, 1:3].reshape(3, 4) * 2,
+    ),
+    "index_select": (lambda x: ex.index_select(x, 1, [2, 0, 2, 1]), lambda x: x[:, [2, 0, 2, 1]]),
+    "cumsum": (lambda x: ex.cumsum(x, 1), lambda x: x.cumsum(1)),
+    "cumsum_reverse": (
+        lambda x: ex.cumsum(x, -1, reverse=True),
+        lambda x: x[..., ::-1].cumsum(-1)[..., ::-1],
+    ),
+    "cumsum_exclusive": (
+        lambda x: ex.cumsum(x, -1, exclusive=True),
+        lambda x: x.cumsum(-1) - x,
+    ),
+    "sort": (lambda x: ex.sort(x, 1)[0], lambda x: -np.sort(-x, 1)),
+    "topk": (lambda x: ex.topk(x, 2, -1, False)[0], lambda x: np.sort(x, -1)[..., :2]),
+    "argmax": (lambda x: ex.argmax(x, 1)[0], lambda x: x.max(1, keepdims=True)),
+    "layer_norm": (
+        lambda x: ex.layer_norm(x, eps=0.0),
+        lambda x: (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True),
+    ),
+    "rms_norm": (
+        lambda x: ex.rms_norm(x, eps=0.0),
+        lambda x: x / np.sqrt((x**2).mean(-1, keepdims=True)),
+    ),
+    "checkpoint": (lambda x: ex.exp(ex.checkpoint(ex.sin(x))), lambda x: np.exp(np.sin(x))),
+    "callback": (lambda x: ex.callback(x, lambda value: None) * 2, lambda x: x * 2),
+    "choose": (lambda x: ex.choose([x, x * 3], 1), lambda x: x * 3),
+    "choose_at_run": (lambda x: ex.choose([x, x * 3], lambda: 1), lambda x: x * 3),
+    "dropout_fixed": (lambda x: ex.dropout(x, 0.0), lambda x: x * 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves(name):
+    build, formula = MOVES[name]
+    check(lambda x: build(x) * 1.5, lambda x: formula(x) * 1.5, CUBE)
+
+
+def test_moves_of_rows_and_columns():
+    check(lambda x: ex.rows(x, [1, 1, 3]), lambda x: x[[1, 1, 3]], X)
+    check(lambda x: ex.cols(x, [2, 0]), lambda x: x[:, [2, 0]], X)
+
+
+def test_gather_and_scatter():
+    at = np.array([[0, 2], [1, 1], [2, 0], [0, 0]], np.int32)
+    check(lambda x, i: ex.gather(x, 1, i), lambda x, i: np.take_along_axis(x, i, 1), X, at)
+    once = np.array([[0, 2], [1, 0], [2, 0], [0, 1]], np.int32)
+
+    def scattered(x, i, source):
+        out = x.copy()
+        np.put_along_axis(out, i, source, 1)
+        return out
+
+    check(lambda x, i, s: ex.scatter(x, 1, i, s), scattered, X, once, normal(4, 2))
+
+
+def test_norm_parameters():
+    gamma, beta = normal(3, seed=11), normal(3, seed=12)
+    check(
+        lambda x, g, b: ex.layer_norm(x, g, b, 1e-5),
+        lambda x, g, b: (x - x.mean(1, keepdims=True))
+        / np.sqrt(x.var(1, keepdims=True) + 1e-5) * g + b,
+        X, gamma, beta,
+    )  # fmt: skip
+
+
+def test_losses():
+    labels = np.array([0, 2, 1, 1], np.int32)
+
+    def plain(x, i, s):
+        logp = np.log(smax(x))
+        return -(
+            (1 - s) * np.take_along_axis(logp, i[:, None], 1) + s * logp.mean(1, keepdims=True)
+        )
+
+    check(ex.cross_entropy, lambda x, i: plain(x, i, 0.0), X, labels)
+    check(lambda x, i: ex.cross_entropy(x, i, 0.1), lambda x, i: plain(x, i, 0.1), X, labels)
+    check(
+        ex.unlikelihood,
+        lambda x, i: -np.log(1 - np.take_along_axis(smax(x), i[:, None], 1)),
+        X,
+        labels,
+    )
+
+
+@pytest.mark.parametrize("trans", [False, True])
+def test_sparse_products(trans):
+    dense = np.array([[0, 2.0, 0, 1], [0, 0, 0, 0], [3, 0, -1, 0.0]])
+    rows, cols = np.nonzero(dense)
+    offsets = np.searchsorted(rows, np.arange(4)).astype(np.int32)
+
+    def parts(x):
+        g = x.graph
+        return (
+            ex.cast(g.constant(dense[rows, cols]), x.type),
+            g.constant(cols.astype(np.int32)),
+            g.constant(offsets),
+        )
+
+    s = dense.T if trans else dense
+    b = normal(s.shape[1], 5)
+    check(lambda x: ex.csr_dot((3, 4), *parts(x), x, trans), lambda x: s @ x, b)
+    a = normal(5, s.shape[0])
+    check(lambda x: ex.dot_csr(x, (3, 4), *parts(x), trans), lambda x: x @ s, a)
+
+
+def test_lambda_with_a_derivative():
+    def forward(out, inputs):
+        np.multiply(inputs[0], inputs[1], out=out)
+
+    def backward(grads, adj, value, inputs):
+        for grad, other in zip(grads, inputs[::-1], strict=True):
+            if grad is not None:
+                grad += adj * other
+
+    check(
+        lambda a, b: ex.lambda_([a, b], a.shape, a.type, forward, backward) + b,
+        lambda a, b: a * b + b,
+        X,
+        Y,
+    )
+
+
+def test_dropout_keeps_the_mean_and_its_gradient_is_the_mask():
+    check(lambda x: ex.dropout(x, 0.5), None, X)
+    g = ex.Graph()
+    x = g.input("x", (200, 50))
+    y = ex.dropout(x, 0.25, axes=(0,))
+    g.forward(y, x=np.ones((200, 50), np.float32))
+    assert set(np.unique(y.value)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert (y.value == y.value[:, :1]).all()
+    assert abs(y.value.mean() - 1) < 0.15
+
+
+def test_casts():
+    check(lambda x: ex.cast(ex.cast(x, ex.Type.FLOAT64), x.type) * 2, lambda x: 2 * x, X)
+    g = ex.Graph()
+    x = g.input("x", (3,), ex.Type.FLOAT16)
+    assert (x * 2.5).type is ex.Type.FLOAT16
+    assert (x > 0).type is ex.Type.BOOL
+    assert (ex.cast(x, ex.Type.INT32) / 2).type is ex.Type.FLOAT32
