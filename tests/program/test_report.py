@@ -164,13 +164,13 @@ def test_subject_names_nodes_and_times(report):
 
 
 def test_text_has_all_sections(report):
-    text = report.text(arena_bytes=1234, max_matrices=2)
+    text = report.text({"cpu": 1234}, max_matrices=2)
     num = len(report.computation.commands)
     assert f"commands: {num} (in 2 segments: " in text
     assert re.search(r"\n  Propagate +4 +\d+ FLOP", text)
     assert f"peak-bytes: {report.peak_bytes} (" in text
     assert f"peak-at: c{report.peak_command}: " in text
-    assert "arena-bytes: 1234 (1.2 KiB)" in text
+    assert "arena-bytes-cpu: 1234 (1.2 KiB)" in text
     assert "\n... and " in text
     assert sum(row.number for row in report.kinds()) == num
     assert sum(row.flops for row in report.kinds()) == report.flops.sum()

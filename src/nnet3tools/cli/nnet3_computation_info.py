@@ -57,10 +57,13 @@ def main(options: Options, args: list[str]) -> None:
     check_fits(computation, nnet, computation_in)
     analysis = Analysis(computation, nnet, lifetimes=False)
     plan = plan_memory(computation, analysis.matrix_accesses)
+    # Compression that loses precision is obeyed on a GPU only.
+    gpu_plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy=True)
+    arenas = {"cpu": plan.num_bytes, "gpu": gpu_plan.num_bytes}
     report = ProgramReport(computation, nnet)
     if options.print:
         sys.stdout.write(program_text(computation, nnet) + "\n")
-    sys.stdout.write(report.text(plan.num_bytes, options.max_matrices))
+    sys.stdout.write(report.text(arenas, options.max_matrices))
     places = [
         [block.matrix, block.first, block.last, offset, block.num_bytes]
         for block, offset in zip(plan.blocks, plan.offsets, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -85,13 +85,13 @@ class ProgramReport:
         alive = [life for life in self.lives if life.first <= command <= life.last]
         return sorted(alive, key=lambda life: (-life.num_bytes, life.matrix))
 
-    def text(self, arena_bytes: int | None = None, max_matrices: int = 20) -> str:
-        """The report in lines; `arena_bytes` is what the executor's memory plan needs.
+    def text(self, arenas: Mapping[str, int] | None = None, max_matrices: int = 20) -> str:
+        """The report in lines; `arenas` are the bytes of the executor's memory plans, by device.
 
         Of the matrices alive at the peak at most `max_matrices` are listed.
         """
         lines = [*self._size_lines(), "", *self._kind_lines(), ""]
-        lines += [*self._memory_lines(arena_bytes), *self._peak_lines(max_matrices)]
+        lines += [*self._memory_lines(arenas or {}), *self._peak_lines(max_matrices)]
         return "".join(f"{line}\n" for line in lines)
 
     def _size_lines(self) -> list[str]:
@@ -118,17 +118,18 @@ class ProgramReport:
         ]
         return _table(("command", "number", "operations", "share"), rows, left=1)
 
-    def _memory_lines(self, arena_bytes: int | None) -> list[str]:
+    def _memory_lines(self, arenas: Mapping[str, int]) -> list[str]:
         c = self.peak_command
         if c < 0:
             return ["peak-bytes: 0"]
-        lines = [
+        return [
             f"peak-bytes: {self.peak_bytes} ({bytes_text(self.peak_bytes)})",
             f"peak-at: {command_text(self.computation, self.nnet, c)}",
+            *(
+                f"arena-bytes-{device}: {size} ({bytes_text(size)})"
+                for device, size in arenas.items()
+            ),
         ]
-        if arena_bytes is not None:
-            lines.append(f"arena-bytes: {arena_bytes} ({bytes_text(arena_bytes)})")
-        return lines
 
     def _peak_lines(self, max_matrices: int) -> list[str]:
         alive = self.alive_at(self.peak_command)
