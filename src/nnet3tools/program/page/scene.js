@@ -168,7 +168,7 @@ class Scene extends View {
   dimmed(m) { return this.matches && !this.matches.matrices.has(m.index); }
 
   drawRows(g) {
-    const pad = this.rowHeight > 8 ? 2 : this.rowHeight > 5 ? 1 : 0.4;
+    const pad = this.rowHeight > 8 ? 2 : this.rowHeight > 5 ? 1 : this.rowHeight > 3 ? 0.4 : 0.1;
     const size = Math.max(9, Math.min(12, this.rowHeight - 3));
     this.rows.forEach((m, i) => {
       const top = this.rowTop(i);
