@@ -20,7 +20,7 @@ from nnet3tools.tensor.numpy_backend.element import MAX_PLANS, used_values
 from nnet3tools.tensor.numpy_backend.lowering import Lowering
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
-from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, broadcast_shape
+from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, broadcast_shape
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
@@ -51,9 +51,9 @@ class _Plan:
         self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
         values = used_values(lowering.values, [root])
         self._layout = Layout(values, shapes, self.full, keep=[root])
-        self._tile_calls = TileCalls(self._layout)
         work = (len(values) + 1) * math.prod(self.full)
         self._groups = split_groups(self._layout.tiles, work) if work else []
+        self._tile_calls = TileCalls(self._layout, self._groups)
         # one accumulator a group: threads must not add to the same place
         self.sums = np.empty((max(1, len(self._groups)), *self.out_shape), np.float64)
 
@@ -61,18 +61,11 @@ class _Plan:
         """What computes the reduction (before alpha, beta) into an array of `out_shape`."""
         numbers = self._tile_calls.bind_numbers(operands)
         groups = []
-        for group, tiles in enumerate(self._groups):
+        for group, tiles in enumerate(self._tile_calls.tiles(operands, numbers)):
             calls: list[Call] = []
-            for slices in tiles:
-                tile = self._tile_calls.tile(slices, group, operands, numbers)
-                calls.extend(tile.calls)
-                part = np.broadcast_to(tile.kept[0], tuple(s.stop - s.start for s in slices))
-                at = tuple(s if i not in self.axes else slice(0, 1) for i, s in enumerate(slices))
-                if part.dtype == bool:
-                    part = part.view(np.int8)
-                sums = self.sums[group][at]
-                dtype = self._sum_dtype(part)
-                calls.append((_add_tile, (self._ufunc, self.axes, dtype, part, sums)))
+            for slices, tile in zip(self._groups[group], tiles, strict=True):
+                calls += tile.calls
+                calls.append(self._add_tile(tile.kept[0], slices, self.sums[group]))
             groups.append(calls)
         first = self._tile_calls.once(operands, numbers)
 
@@ -85,6 +78,18 @@ class _Plan:
             return self.sums[0]
 
         return run
+
+    def _add_tile(self, part: np.ndarray, slices: Slices, sums: np.ndarray) -> Call:
+        """The call that adds a tile's reduction to its place in the sums."""
+        shape = tuple([s.stop - s.start for s in slices])
+        if part.shape != shape:
+            part = np.broadcast_to(part, shape)
+        if part.dtype == bool:
+            part = part.view(np.int8)
+        if self._layout.full[1:] != shape[1:] or 0 not in self.axes:
+            at = [s if i not in self.axes else slice(0, 1) for i, s in enumerate(slices)]
+            sums = sums[tuple(at)]
+        return _add_tile, (self._ufunc, self.axes, self._sum_dtype(part), part, sums)
 
     def _sum_dtype(self, part: np.ndarray) -> np.dtype | None:
         """The type to reduce a tile in: float64 if many float32 rows would be added one by one."""

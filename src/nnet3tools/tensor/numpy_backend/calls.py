@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,16 +37,12 @@ def split_groups(tiles: Sequence[Slices], work: int) -> list[Sequence[Slices]]:
     return [tiles[:middle], tiles[middle:]]
 
 
-_Reference = Any
-"""Where an argument of a step comes from: an int is an operand's number, a Value a plain number
-known at bind, anything else the array itself."""
-
-_Template = tuple[Callable[..., Any], np.dtype | None, list[_Reference]]
-"""A step's function, the type its arguments are viewed as, and its arguments, the output last."""
+_Step = tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]], np.dtype | None]
+"""A step's function, what picks its arguments (the output last) from all that a tile has to do
+with, and the type they are viewed as, if any."""
 
 
-@dataclass
-class Tile:
+class Tile(NamedTuple):
     """One tile of bound operands."""
 
     parts: Sequence[Any]
@@ -60,42 +57,50 @@ class Tile:
 class _Frame:
     """What all tiles of one shape in one group share."""
 
-    steps: list[Call | _Template]
-    """Finished calls of steps that touch only registers and constants; templates of the others."""
-    kept: list[_Reference]
+    fixed: tuple[Any, ...]
+    """Registers and constants; a tile's arguments are picked from parts + numbers + fixed."""
+    steps: list[Call | _Step]
+    """Finished calls of steps that touch only registers and constants, and the others."""
+    kept: list[int]
 
 
 class TileCalls:
-    """Makes the calls of a layout for arrays; frames are kept from one bind to the next."""
+    """Makes the calls of a layout for arrays.
 
-    def __init__(self, layout: Layout) -> None:
+    Operators are called unbound on matrices of many tiles, so that binding one more tile must cost
+    far less than the work on it: all that does not depend on the arrays is found out once.
+    """
+
+    def __init__(self, layout: Layout, groups: Sequence[Sequence[Slices]]) -> None:
+        """`groups`: the layout's tiles, in order, as lists for one thread each."""
         self.layout = layout
-        self._frames: dict[tuple[Shape, int], _Frame] = {}
-        self._outside = self._find_outside()
-        self._single = len(layout.tiles) == 1
-        self._broadcast = {
-            number: [n == 1 for n in shape] if 1 in shape else None
-            for number, shape in layout.shapes.items()
-        }
+        outside = self._find_outside()
+        self._plain = [v for v in outside if v.kind != "operand" and v not in layout.direct]
+        self._numbers = [v for v in self._plain if v.kind == "number"]
+        self._groups = groups
+        self._frames: list[list[_Frame]] | None = None
+        first = layout.tiles[0] if layout.tiles else ()
+        sizes = [s.stop - s.start for s in first]
+        self._rows = sizes[0] if sizes and sizes[1:] == list(layout.full[1:]) else 0
+        """Rows of a tile, if only rows are cut."""
 
-    def _find_outside(self) -> set[Value]:
+    def _find_outside(self) -> dict[Value, None]:
         """Values that arrays or numbers of the caller stand behind: not the same at every bind."""
-        outside = {v for step in self.layout.values for v in step.inputs if v.kind != "step"}
-        outside = {v for v in outside if v.kind in ("operand", "number")}
-        outside.update(self.layout.bound)
-        outside.update(self.layout.direct)
+        outside = {v: None for s in self.layout.values for v in s.inputs if v.kind != "step"}
+        outside = {v: None for v in outside if v.kind in ("operand", "number")}
+        outside.update(dict.fromkeys(self.layout.bound))
+        outside.update(dict.fromkeys(self.layout.direct))
         return outside
 
     def bind_numbers(self, operands: Sequence[Any]) -> dict[Value, Any]:
         """Values that are plain numbers, or follow from plain numbers and constants alone."""
         made: dict[Value, Any] = {}
-        for value in self._outside:
-            if value.kind == "number":
-                made[value] = np.asarray(operands[value.number], value.dtype)
+        for value in self._numbers:
+            made[value] = np.asarray(operands[value.number], value.dtype)
         for value in self.layout.bound:
             inputs = [v.constant if v.kind == "constant" else made[v] for v in value.inputs]
             made[value] = out = np.empty((), value.dtype)
-            function, arguments = _call(value, inputs, out)
+            function, arguments = _call(value, [*inputs, out])
             with np.errstate(all="ignore"):
                 function(*arguments)
         return made
@@ -107,7 +112,7 @@ class TileCalls:
         for value in self.layout.once:
             inputs = [self._whole(v, operands, env) for v in value.inputs]
             env[value] = out = self._register(value, self.layout.shape(value), 0)
-            calls.append(_call(value, inputs, out))
+            calls.append(_call(value, [*inputs, out]))
         for value, index in self.layout.spread.items():
             out = self._spread_view(value, index, self.layout.tiles[0])
             calls.append((convert, (self._whole(value, operands, env), out)))
@@ -129,83 +134,117 @@ class TileCalls:
         size = math.prod(shape) * value.dtype.itemsize
         return buffer[:size].view(value.dtype).reshape(shape)
 
-    def _make_frame(self, tile: Slices, group: int) -> _Frame:
+    def _make_frame(self, tile: Slices, group: int, num_operands: int) -> _Frame:
         layout = self.layout
-        found: dict[Value, _Reference] = {v: v for v in self._outside}
-        found.update((v, v.number) for v in self._outside if v.kind == "operand")
+        at = {v: num_operands + n for n, v in enumerate(self._plain)}
+        base = num_operands + len(self._plain)
+        fixed: list[Any] = []
+
+        def place(array: np.ndarray) -> int:
+            fixed.append(array)
+            return base + len(fixed) - 1
+
         for value in layout.once:
-            found[value] = self._register(value, layout.shape(value), 0)
+            at[value] = place(self._register(value, layout.shape(value), 0))
         for value in (*layout.each, *layout.keep):
-            if value in layout.registers and value not in found:
-                found[value] = self._register(value, layout.tile_shape(value, tile), group)
+            if value in layout.registers and value not in at:
+                at[value] = place(self._register(value, layout.tile_shape(value, tile), group))
             for v in (*value.inputs, value):
-                if v.kind == "constant":
-                    found[v] = v.constant
-                elif v.kind == "operand":
-                    found[v] = v.number
-        found.update(layout.direct)
-        found.update((v, self._spread_view(v, r, tile)) for v, r in layout.spread.items())
-        steps = [self._template(value, found, tile) for value in layout.each]
-        return _Frame(steps, [found[v] for v in layout.keep])
-
-    def _template(
-        self, value: Value, found: Mapping[Value, _Reference], tile: Slices
-    ) -> Call | _Template:
-        references = [found[v] for v in value.inputs]
-        if value.function in (maximum, minimum) and value.inputs[-1].kind == "constant":
-            shape = self.layout.tile_shape(value, tile)
-            if (size := math.prod(shape)) >= _SPLAT_AT:
-                constant = value.inputs[-1].constant
-                references[-1] = splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)
-        references.append(found[value])
-        if all(isinstance(r, np.ndarray) for r in references):
-            return _call(value, references[:-1], references[-1])
-        return value.function or convert, value.view, references
-
-    def tile(
-        self, tile: Slices, group: int, operands: Sequence[Any], numbers: Mapping[Value, Any]
-    ) -> Tile:
-        """The calls that compute every value of a tile."""
-        key = (tuple([s.stop - s.start for s in tile]), group)
-        if (frame := self._frames.get(key)) is None:
-            frame = self._frames[key] = self._make_frame(tile, group)
-        parts = operands if self._single else self._cut(tile, operands)
-        calls = [step if len(step) == 2 else _fill(step, parts, numbers) for step in frame.steps]
-        return Tile(parts, calls, [_resolve(r, parts, numbers) for r in frame.kept])
-
-    def _cut(self, tile: Slices, operands: Sequence[Any]) -> list[Any]:
-        """The operands' parts within a tile."""
-        parts = list(operands)
-        for number, broadcast in self._broadcast.items():
-            if broadcast is None:
-                parts[number] = parts[number][tile]
+                if v.kind == "operand":
+                    at[v] = v.number
+                elif v.kind == "constant" and v not in at:
+                    at[v] = place(v.constant)
+        at.update(layout.direct)
+        at.update((v, place(self._spread_view(v, r, tile))) for v, r in layout.spread.items())
+        steps: list[Call | _Step] = []
+        for value in layout.each:
+            arguments = [at[v] for v in value.inputs]
+            if (splatted := self._splat(value, tile)) is not None:
+                arguments[-1] = place(splatted)
+            arguments.append(at[value])
+            if min(arguments) >= base:
+                steps.append(_call(value, [fixed[n - base] for n in arguments]))
             else:
-                at = [slice(None) if one else s for s, one in zip(tile, broadcast, strict=True)]
-                parts[number] = parts[number][tuple(at)]
-        return parts
+                view = value.view if value.function else None
+                steps.append((value.function or convert, itemgetter(*arguments), view))
+        return _Frame(tuple(fixed), steps, [at[v] for v in layout.keep])
+
+    def _splat(self, value: Value, tile: Slices) -> np.ndarray | None:
+        """The constant of a max or min as an array, where that pays."""
+        if value.function not in (maximum, minimum) or value.inputs[-1].kind != "constant":
+            return None
+        shape = self.layout.tile_shape(value, tile)
+        if (size := math.prod(shape)) < _SPLAT_AT:
+            return None
+        constant = value.inputs[-1].constant
+        return splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)
+
+    def _make_frames(self, num_operands: int) -> list[list[_Frame]]:
+        """The frame of every tile of every group."""
+        made = []
+        for group, tiles in enumerate(self._groups):
+            of_shape: dict[Shape, _Frame] = {}
+            frames = []
+            for tile in tiles:
+                shape = tuple(s.stop - s.start for s in tile)
+                if shape not in of_shape:
+                    of_shape[shape] = self._make_frame(tile, group, num_operands)
+                frames.append(of_shape[shape])
+            made.append(frames)
+        return made
+
+    def tiles(
+        self, operands: Sequence[Any], numbers: Mapping[Value, Any]
+    ) -> Iterator[Iterator[Tile]]:
+        """For each group, for each of its tiles, the calls that compute every value of it."""
+        if self._frames is None:
+            self._frames = self._make_frames(len(operands))
+        plain = tuple([numbers[v] for v in self._plain])
+        parts = zip(*[self._parts(i, o) for i, o in enumerate(operands)], strict=True)
+        for frames in self._frames:
+            yield (_bind(frame, part, plain) for frame, part in zip(frames, parts, strict=False))
+
+    def _parts(self, number: int, operand: Any) -> list[Any]:
+        """An operand's part of each tile, in order."""
+        tiles, full = self.layout.tiles, self.layout.full
+        shape = self.layout.shapes.get(number)
+        if shape is None or len(tiles) == 1:
+            return [operand] * len(tiles)
+        if self._rows:
+            if shape[0] == 1 < full[0]:
+                return [operand] * len(tiles)
+            count, rest = divmod(full[0], self._rows)
+            # splitting an axis never copies, and one iteration is cheaper than many slices
+            whole = operand[: full[0] - rest].reshape(count, self._rows, *operand.shape[1:])
+            return [*whole, operand[full[0] - rest :]] if rest else list(whole)
+        if 1 not in shape:
+            return [operand[tile] for tile in tiles]
+        every = slice(None)
+        wide = [n == 1 for n in shape]
+        return [
+            operand[tuple([every if w else s for w, s in zip(wide, tile, strict=True)])]
+            for tile in tiles
+        ]
 
 
-def _resolve(reference: _Reference, parts: Sequence[Any], numbers: Mapping[Value, Any]) -> Any:
-    if reference.__class__ is int:
-        return parts[reference]
-    return numbers[reference] if reference.__class__ is Value else reference
+def _bind(frame: _Frame, parts: tuple[Any, ...], plain: tuple[Any, ...]) -> Tile:
+    everything = (*parts, *plain, *frame.fixed)
+    calls: list[Call] = []
+    for step in frame.steps:
+        if len(step) == 2:
+            calls.append(step)
+        elif step[2] is None:
+            calls.append((step[0], step[1](everything)))
+        else:
+            view = step[2]
+            calls.append((step[0], tuple([a.view(view) for a in step[1](everything)])))
+    return Tile(parts, calls, [everything[n] for n in frame.kept])
 
 
-def _fill(template: _Template, parts: Sequence[Any], numbers: Mapping[Value, Any]) -> Call:
-    function, view, references = template
-    arguments = [
-        parts[r] if r.__class__ is int else numbers[r] if r.__class__ is Value else r
-        for r in references
-    ]
-    if view is not None:
-        arguments = [a.view(view) for a in arguments]
-    return function, tuple(arguments)
-
-
-def _call(value: Value, inputs: Sequence[Any], out: np.ndarray) -> Call:
+def _call(value: Value, arguments: Sequence[Any]) -> Call:
+    """A step's call; the output is the last argument."""
     if value.function is None:
-        return convert, (inputs[0], out)
+        return convert, tuple(arguments)
     if value.view is not None:
-        inputs = [v.view(value.view) for v in inputs]
-        out = out.view(value.view)
-    return value.function, (*inputs, out)
+        return value.function, tuple([a.view(value.view) for a in arguments])
+    return value.function, tuple(arguments)

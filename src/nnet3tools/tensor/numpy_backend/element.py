@@ -85,10 +85,10 @@ class _Plan:
         self._stores = [target for _, target in stored]
         keep = [root for root, _ in stored]
         self._layout = Layout(lowered.values, shapes, full, direct, keep)
-        self._tile_calls = TileCalls(self._layout)
         self._empty = 0 in full
         steps = len(lowered.values) + len(self._stores)
-        self._groups = split_groups(self._layout.tiles, steps * math.prod(full))
+        groups = split_groups(self._layout.tiles, steps * math.prod(full))
+        self._tile_calls = TileCalls(self._layout, groups)
 
     def _direct(
         self, shapes: dict[int, Shape], dtypes: dict[int, np.dtype], aliases: Aliases
@@ -117,13 +117,12 @@ class _Plan:
         tile_calls = self._tile_calls
         numbers = tile_calls.bind_numbers(operands)
         groups = []
-        for group, tiles in enumerate(self._groups):
+        for tiles in tile_calls.tiles(operands, numbers):
             calls: list[Call] = []
-            for slices in tiles:
-                tile = tile_calls.tile(slices, group, operands, numbers)
-                calls.extend(tile.calls)
-                for value, target in zip(tile.kept, self._stores, strict=True):
-                    calls.append((convert, (value, tile.parts[target])))
+            for parts, steps, kept in tiles:
+                calls += steps
+                for value, target in zip(kept, self._stores, strict=True):
+                    calls.append((convert, (value, parts[target])))
             groups.append(calls)
         return tile_calls.once(operands, numbers), groups
 
