@@ -51,9 +51,7 @@ def variants() -> Iterator[tuple[str, OptimizeOptions]]:
         yield f"all but {name}", dataclasses.replace(OptimizeOptions(), **{name: False})
 
 
-def run(
-    case: Case, computation: Computation, request: ComputationRequest | None = None
-) -> Results:
+def run(case: Case, computation: Computation, request: ComputationRequest | None = None) -> Results:
     """Outputs ("output"), input derivatives ("d input") and parameter gradients ("grad name").
 
     The memory is full of NaN at first, so that whatever reads what nobody wrote shows.

@@ -460,4 +460,3 @@ def _computable(nnet: Nnet, request: ComputationRequest) -> bool:
         return not explain_uncomputable(builder, request)
     except (ConfigError, RequestError):
         return False
-

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes, is_zeroing
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -27,7 +31,14 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation, StrideType
 
-__all__ = ["Merge", "legal_merge", "merge_variables"]
+__all__ = [
+    "Conditions",
+    "Merge",
+    "legal_merge",
+    "merge_conditions",
+    "merge_variables",
+    "order_allows",
+]
 
 
 def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
@@ -63,52 +74,63 @@ def candidate(command: Command, nnet: Nnet, options: OptimizeOptions) -> tuple[i
     return None
 
 
-def legal_merge(
-    times: AccessTimes, merge: Merge, options: OptimizeOptions, dirty: set[int]
-) -> tuple[bool, bool]:
-    """(left, right): whether s1 may stay and s2's matrix become part of it, and the reverse.
+class Conditions(NamedTuple):
+    """What a merge must fulfil, order aside; left and right both need c1, c2 and c5."""
 
-    The conditions; left and right both need c1, c2, c5 and the order:
+    c1: bool
+    """Not both matrices are inputs, nor both outputs, of the program."""
+    c2: bool
+    """If either is an input or output, s1 and s2 are both whole matrices."""
+    c3: bool
+    """Left only: s2 is the whole of its matrix."""
+    c4: bool
+    """Right only: s1 is the whole of its matrix."""
+    c5: bool
+    """Neither has been merged with anything in this round (no variable is dirty)."""
+    c6: bool
+    """Left only: s1 is whole, too, where s2's matrix needs rows without padding."""
+    c7: bool
+    """Right only: s2 is whole, too, where s1's matrix needs rows without padding."""
 
-    - c1: not both matrices are inputs, nor both outputs, of the program;
-    - c2: if either is an input or output, s1 and s2 are both whole matrices;
-    - c3: left only if s2 is the whole of its matrix;
-    - c4: right only if s1 is the whole of its matrix;
-    - c5: neither has been merged with anything in this round (no variable is dirty);
-    - c6: left only if s1 is whole, too, where s2's matrix needs rows without padding;
-    - c7: right only if s2 is whole, too, where s1's matrix needs rows without padding.
+    @property
+    def left(self) -> bool:
+        """Whether s1 may stay and s2's matrix become part of it."""
+        return self.c1 and self.c2 and self.c3 and self.c5 and self.c6
 
-    Order, for a copy with scale 1: nothing (but zeroing) touches s2 before the command; nothing
-    writes s1 after it; s1 is not read any more once the value in s2 is overwritten or freed. For
-    all else: nothing but zeroing touches s2 before, nothing touches s1 after the command.
-    """
+    @property
+    def right(self) -> bool:
+        """Whether s2 may stay and s1's matrix become part of it."""
+        return self.c1 and self.c2 and self.c4 and self.c5 and self.c7
+
+
+def merge_conditions(times: AccessTimes, merge: Merge, dirty: BoolArray) -> Conditions:
+    """Judge one opportunity; `dirty` tells which variables were merged in this round."""
     computation, analysis = times.analysis.computation, times.analysis
     m1, m2 = computation.matrix_of(merge.s1), computation.matrix_of(merge.s2)
-    if m1 == m2:
-        return False, False
-    touched = {*times.variables(merge.s1).tolist(), *times.variables(merge.s2).tolist()}
-    c5 = not touched & dirty
-    c1 = not (analysis.is_input[m1] and analysis.is_input[m2]) and not (
-        analysis.is_output[m1] and analysis.is_output[m2]
-    )
-    whole1, whole2 = computation.is_whole_matrix(merge.s1), computation.is_whole_matrix(merge.s2)
-    for_user = any(a[m] for a in (analysis.is_input, analysis.is_output) for m in (m1, m2))
-    c2 = not for_user or (whole1 and whole2)
-    if not (c1 and c2 and c5):
-        return False, False
+    is_input, is_output = analysis.is_input, analysis.is_output
+    whole1, whole2 = (bool(analysis.variables.is_whole[s]) for s in (merge.s1, merge.s2))
+    for_user = is_input[m1] or is_input[m2] or is_output[m1] or is_output[m2]
     packed1, packed2 = (
         computation.matrices[m].stride_type == StrideType.EQUAL_NUM_COLS for m in (m1, m2)
     )
-    c3, c4 = whole2, whole1
-    c6, c7 = not packed2 or whole1, not packed1 or whole2
-    left = options.allow_left_merge and c3 and c6
-    right = options.allow_right_merge and c4 and c7
-    if not (left or right) or not _order_allows(times, merge):
-        return False, False
-    return left, right
+    return Conditions(
+        c1=not (is_input[m1] and is_input[m2]) and not (is_output[m1] and is_output[m2]),
+        c2=not for_user or (whole1 and whole2),
+        c3=whole2,
+        c4=whole1,
+        c5=not (dirty[times.variables(merge.s1)].any() or dirty[times.variables(merge.s2)].any()),
+        c6=not packed2 or whole1,
+        c7=not packed1 or whole2,
+    )
 
 
-def _order_allows(times: AccessTimes, merge: Merge) -> bool:
+def order_allows(times: AccessTimes, merge: Merge) -> bool:
+    """Whether the order of accesses lets s1 and s2 share memory.
+
+    For a copy with scale 1: nothing (but zeroing) touches s2 before the command; nothing writes s1
+    after it; s1 is not read any more once the value in s2 is overwritten or freed. For all else:
+    nothing but zeroing touches s2 before, nothing touches s1 after the command.
+    """
     command = times.analysis.computation.commands[merge.position]
     if times.first_nontrivial_access(merge.s2) != merge.position:
         return False
@@ -119,6 +141,21 @@ def _order_allows(times: AccessTimes, merge: Merge) -> bool:
     return times.last_access(merge.s1) == merge.position
 
 
+def legal_merge(
+    times: AccessTimes, merge: Merge, options: OptimizeOptions, dirty: BoolArray
+) -> tuple[bool, bool]:
+    """(left, right): whether s1 may stay and s2's matrix become part of it, and the reverse."""
+    computation = times.analysis.computation
+    if computation.matrix_of(merge.s1) == computation.matrix_of(merge.s2):
+        return False, False
+    conditions = merge_conditions(times, merge, dirty)
+    left = options.allow_left_merge and conditions.left
+    right = options.allow_right_merge and conditions.right
+    if not (left or right) or not order_allows(times, merge):
+        return False, False
+    return left, right
+
+
 @dataclass(slots=True)
 class _Round:
     """One sweep over the commands with one analysis; `computation` is changed in place."""
@@ -127,13 +164,14 @@ class _Round:
     nnet: Nnet
     options: OptimizeOptions
     times: AccessTimes = field(init=False)
-    dirty: set[int] = field(default_factory=set)
+    dirty: BoolArray = field(init=False)
     submatrices_of: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def run(self) -> bool:
         """Do every merge that is legal; whether there was any."""
         # The analysis keeps the program as it was: merging changes `computation` under way.
         self.times = AccessTimes(self.computation.copy(), self.nnet)
+        self.dirty = np.zeros(self.times.analysis.variables.num_variables, np.bool_)
         for s, info in enumerate(self.computation.submatrices):
             self.submatrices_of[info.matrix_index].append(s)
         for position, command in enumerate(self.times.analysis.computation.commands):
@@ -146,11 +184,11 @@ class _Round:
                 self._merge(position, keep=merge.s1, discard=merge.s2)
             elif right:
                 self._merge(position, keep=merge.s2, discard=merge.s1)
-        return bool(self.dirty)
+        return bool(self.dirty.any())
 
     def _merge(self, position: int, keep: int, discard: int) -> None:
         for s in (keep, discard):
-            self.dirty.update(self.times.variables(s).tolist())
+            self.dirty[self.times.variables(s)] = True
         before = self.times.analysis.computation
         m_keep, m_discard = before.matrix_of(keep), before.matrix_of(discard)
         self._move_submatrices(keep, m_discard)
