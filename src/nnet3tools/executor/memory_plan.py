@@ -24,6 +24,7 @@ from nnet3tools.program.commands import (
     CompressMatrix,
     DecompressMatrix,
     GotoLabel,
+    NoOperationPermanent,
     ProvideOutput,
     SwapMatrix,
 )
@@ -148,7 +149,8 @@ def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
     """Ranges [begin, end) of commands at which the program waits for its user.
 
     A range begins and ends with AcceptInput or ProvideOutput; markers, labels and commands that
-    only give or take memory may stand in between, as nothing is done there.
+    only give or take memory may stand in between, as nothing is done there. The purpose of
+    NoOperationPermanent is to count as work: where input is handed out unchanged, it is all.
     """
     blocks: list[tuple[int, int]] = []
     idle_since = 0  # first of the commands before c that do nothing
@@ -164,6 +166,8 @@ def io_blocks(commands: Sequence[Command]) -> list[tuple[int, int]]:
 
 
 def _idle(command: Command) -> bool:
+    if isinstance(command, NoOperationPermanent):
+        return False
     return command.ALLOCATES is not None or command.FREES is not None or not command.OPERANDS
 
 
