@@ -8,7 +8,13 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.expression.memory import Buffer, allocate
 from nnet3tools.expression.node import Expr, NodeOp
-from nnet3tools.expression.schedule import Schedule, Step, gradient_owner, value_owner
+from nnet3tools.expression.schedule import (
+    Schedule,
+    Step,
+    gradient_owner,
+    no_gradient_reason,
+    value_owner,
+)
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import dtype_of
@@ -162,7 +168,7 @@ class Execution:
     def backward(self, seeds: Mapping[Expr, Array] | None = None) -> None:
         """Compute gradients, given the derivatives by the roots (default: all 1)."""
         if not self._seeded:
-            raise ExpressionError(self._why_none())
+            raise ExpressionError(no_gradient_reason(self.roots))
         for root in self._seeded:
             tensor.fill(gradient_owner(root).grad, 0.0)
         for root in self._seeded:
@@ -172,14 +178,6 @@ class Execution:
                 tensor.add(root.grad, seeds[root])
         for op in self._backward:
             op()
-
-    def _why_none(self) -> str:
-        """Why no root has a gradient."""
-        shown = ", ".join(r.describe() for r in self.roots)
-        for node in reversed(self.schedule.order):
-            if not node.trainable and any(c.trainable for c in node.children):
-                return f"no gradient: {node.describe()}, on the way to {shown}, has none"
-        return f"no gradient: {shown} depends on no parameter or trainable input"
 
 
 _add_one = tensor.element("_1 = _1 + 1")

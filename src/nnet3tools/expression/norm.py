@@ -45,7 +45,7 @@ class RmsNorm(Expr):
     def backward_ops(self) -> list[NodeOp | None]:
         grad, adj, value = (rows_of(a) for a in (self.children[0].grad, self.grad, self.value))
         inner = tensor.empty((len(adj), 1), like=adj)
-        steps = [
+        steps: list[NodeOp] = [
             _mean_product.bind(inner, adj, value),
             _add_rms.bind(grad, self._inverse, adj, value, inner),
         ]
@@ -74,7 +74,7 @@ class LayerNorm(RmsNorm):
     def backward_ops(self) -> list[NodeOp | None]:
         grad, adj, value = (rows_of(a) for a in (self.children[0].grad, self.grad, self.value))
         inner, mean = (tensor.empty((len(adj), 1), like=adj) for _ in range(2))
-        steps = [
+        steps: list[NodeOp] = [
             _mean.bind(mean, adj),
             _mean_product.bind(inner, adj, value),
             _add_layer.bind(grad, self._inverse, adj, mean, value, inner),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.shapes import ExpressionError
 
-__all__ = ["Schedule", "Step", "gradient_owner", "topological", "value_owner"]
+__all__ = ["Schedule", "Step", "gradient_owner", "no_gradient_reason", "topological", "value_owner"]
 
 
 def topological(roots: Sequence[Expr]) -> list[Expr]:
@@ -53,6 +53,15 @@ def gradient_owner(node: Expr) -> Expr:
     while node.is_gradient_view:
         node = node.children[0]
     return node
+
+
+def no_gradient_reason(roots: Sequence[Expr]) -> str:
+    """Why none of these roots has a gradient, for an error message."""
+    shown = ", ".join(r.describe() for r in roots)
+    for node in reversed(topological(roots)):
+        if not node.trainable and any(c.trainable for c in node.children):
+            return f"no gradient: {node.describe()}, on the way to {shown}, has none"
+    return f"no gradient: {shown} depends on no parameter or trainable input"
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ FAMILIES: tuple[str, ...] = (
     "distribute",
     "dropout",
     "dropout_mask",
+    "expression",
     "fixed",
     "general_dropout",
     "groups",

@@ -1,0 +1,248 @@
+"""Formula text to expression graphs, with errors that mark the column.
+
+`name = expression; ...; expression`: the last expression is the value; definitions may stand in
+any order, each name once. Operators as in tensor.functional; functions are those of this package
+under NumPy's names: sum, mean, var, std, max, min, prod and logsumexp take `axis=` (without one
+they reduce all elements; max and min of two operands are elementwise).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyparsing as pp
+
+from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.formula_functions import FUNCTIONS, call_function
+from nnet3tools.expression.graph import Graph
+from nnet3tools.expression.node import Expr
+from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.tensor.functional import FUNCTIONS as FUNCTIONAL
+from nnet3tools.tensor.functional import Constant, FormulaError, simplify
+
+__all__ = ["Formula", "parse_formula"]
+
+_CONSTANTS = {
+    "true": True,
+    "false": False,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "pi": 3.141592653589793,
+}
+_SYMBOLS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow", "^": "pow",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+    "&&": "and", "&": "and", "and": "and", "||": "or", "|": "or", "or": "or",
+}  # fmt: skip
+
+
+class _Scope:
+    """The values of names while a formula is built; definitions are evaluated when first used."""
+
+    def __init__(self, formula: Formula, given: Mapping[str, Any]) -> None:
+        self._formula, self._given = formula, given
+        self._done: dict[str, Any] = {}
+        self._under_way: list[str] = []
+
+    def look_up(self, name: str, position: int) -> Any:
+        """The value of a name; FormulaError if it has none or depends on itself."""
+        if name in self._given:
+            return self._given[name]
+        if name in self._done:
+            return self._done[name]
+        if name not in self._formula.definitions:
+            if name in _CONSTANTS:
+                return _CONSTANTS[name]
+            known = [*self._given, *self._formula.definitions, *_CONSTANTS]
+            raise self._formula.unknown("name", name, known, position)
+        if name in self._under_way:
+            cycle = [*self._under_way[self._under_way.index(name) :], name]
+            raise FormulaError(f"cycle: {' -> '.join(cycle)}", self._formula.text, position)
+        self._under_way.append(name)
+        self._done[name] = self._formula.definitions[name](self)
+        self._under_way.pop()
+        return self._done[name]
+
+
+Build = Callable[[_Scope], Any]
+"""What the grammar gives for a part of a formula: its value, once names have values."""
+
+
+@dataclass
+class Formula:
+    """A formula that was read: build it in as many graphs as you like."""
+
+    text: str
+    definitions: dict[str, Build]
+    result: Build
+
+    def build(self, graph: Graph, names: Mapping[str, Expr | float]) -> Expr:
+        """The node of the formula, names standing for these nodes or numbers.
+
+        FormulaError, which marks the column, for unknown names and functions, operands that do not
+        fit, and definitions that go in circles.
+        """
+        for name in self.definitions:
+            if name in names:
+                raise FormulaError(f"'{name}' cannot be defined anew", self.text, 0)
+        scope = _Scope(self, names)
+        for name in self.definitions:
+            scope.look_up(name, 0)
+        value = self.result(scope)
+        if isinstance(value, (bool, int, float)):
+            value = graph.constant(float(value))
+        if not isinstance(value, Expr):
+            raise FormulaError("the formula's value is not a single expression", self.text, 0)
+        return value
+
+    def unknown(self, kind: str, name: str, known: Any, position: int) -> FormulaError:
+        """The error of an unknown name, with the nearest known one."""
+        near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+        hint = f" (nearest known: {near[0]})" if near else ""
+        return FormulaError(f"unknown {kind} '{name}'{hint}", self.text, position)
+
+
+def _at(text: str, position: int, make: Callable[[], Any]) -> Any:
+    """The value made; its ExpressionError becomes one that marks the column."""
+    try:
+        return make()
+    except FormulaError:
+        raise
+    except ExpressionError as error:
+        raise FormulaError(str(error), text, position) from None
+
+
+def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
+    if any(isinstance(o, Expr) for o in operands):
+        return _at(text, position, lambda: apply(name, *operands))
+    if any(not isinstance(o, (bool, int, float)) for o in operands):
+        raise FormulaError(f"cannot compute with {operands[0]!r}", text, position)
+    folded = simplify(FUNCTIONAL[name](*operands))
+    if not isinstance(folded, Constant):
+        raise FormulaError("this number cannot be computed", text, position)
+    return folded.value
+
+
+def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    word = tokens[0]
+    value = float(word) if any(c in word for c in ".eE") else int(word)
+    return lambda scope: value
+
+
+def _name(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    name = tokens[0]
+    return lambda scope: scope.look_up(name, position)
+
+
+def _list(text: str, position: int, tokens: pp.ParseResults) -> list[Build]:
+    parts = list(tokens)
+    return [lambda scope: [part(scope) for part in parts]]
+
+
+def _call(text: str, position: int, tokens: pp.ParseResults) -> Build:
+    name, *arguments = tokens
+    parts = [a for a in arguments if not isinstance(a, tuple)]
+    named = dict(a for a in arguments if isinstance(a, tuple))
+
+    def build(scope: _Scope) -> Any:
+        if name not in FUNCTIONS:
+            raise scope._formula.unknown("function", name, FUNCTIONS, position)
+        values = [part(scope) for part in parts]
+        options = {key: part(scope) for key, part in named.items()}
+        if not any(isinstance(v, (Expr, list)) for v in [*values, *options.values()]):
+            if name not in FUNCTIONAL or options or len(values) != FUNCTIONAL[name].arity:
+                raise FormulaError(f"{name} needs an operand that is no number", text, position)
+            return _operate(text, position, name, *values)
+        return _at(text, position, lambda: call_function(name, values, options))
+
+    return build
+
+
+def _keyword(text: str, position: int, tokens: pp.ParseResults) -> list[tuple[str, Build]]:
+    return [(tokens[0], tokens[1])]
+
+
+def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
+    if len(tokens) == 1:
+        return None
+    first, *rest = tokens
+
+    def build(scope: _Scope) -> Any:
+        value = first(scope)
+        for symbol, part in zip(rest[::2], rest[1::2], strict=True):
+            value = _operate(text, position, _SYMBOLS[symbol], value, part(scope))
+        return value
+
+    return build
+
+
+def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
+    if len(tokens) == 1:
+        return None
+    *signs, part = tokens
+
+    def build(scope: _Scope) -> Any:
+        value = part(scope)
+        for sign in reversed(signs):
+            if sign in ("!", "not"):
+                value = _operate(text, position, "not", value)
+            elif sign == "-":
+                value = _operate(text, position, "neg", value)
+        return value
+
+    return build
+
+
+@functools.cache
+def _grammar() -> pp.ParserElement:
+    expr: Any = pp.Forward().set_name("expression")
+    identifier = pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
+    number = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
+    lpar, rpar, lbrack, rbrack = (pp.Suppress(c) for c in "()[]")
+    keyword = (identifier + pp.Suppress(pp.Regex(r"=(?!=)")) - expr).set_parse_action(_keyword)
+    call = identifier + lpar + pp.Opt(pp.DelimitedList(keyword | expr)) - rpar
+    items = (lbrack - pp.Opt(pp.DelimitedList(expr)) - rbrack).set_parse_action(_list)
+    atom = (
+        number.copy().set_parse_action(_number)
+        | call.set_parse_action(_call)
+        | identifier.copy().set_parse_action(_name)
+        | items
+        | lpar + expr - rpar
+    ).set_name("operand")
+    unary: Any = pp.Forward()
+    power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(_fold_left)
+    unary <<= (pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)")) + power).set_parse_action(_prefix)
+
+    def level(part: pp.ParserElement, symbols: str) -> pp.ParserElement:
+        return (part + pp.ZeroOrMore(pp.Regex(symbols) - part)).set_parse_action(_fold_left)
+
+    total = level(level(unary, r"\*(?!\*)|/"), r"[+-]")
+    compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(_fold_left)
+    negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(_prefix)
+    expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
+    definition = (identifier + pp.Suppress(pp.Regex(r"=(?!=)")) - expr - pp.Suppress(";")).copy()
+    definition.set_parse_action(lambda text, at, tokens: [(at, tokens[0], tokens[1])])
+    return pp.ZeroOrMore(definition) + expr + pp.Suppress(pp.Opt(";")) + pp.StringEnd()
+
+
+def parse_formula(text: str) -> Formula:
+    """Read a formula; FormulaError, which marks the column, if its syntax is wrong."""
+    try:
+        *definitions, result = _grammar().parse_string(text, parse_all=True)
+    except pp.ParseBaseException as error:
+        found = repr(text[error.loc]) if error.loc < len(text) else "the end"
+        raise FormulaError(
+            f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}", text, error.loc
+        ) from None
+    except RecursionError:
+        raise FormulaError("the formula is nested too deeply", text, 0) from None
+    named: dict[str, Build] = {}
+    for position, name, build in definitions:
+        if name in named:
+            raise FormulaError(f"'{name}' is defined twice", text, position)
+        named[name] = build
+    return Formula(text, named, result)

@@ -1,0 +1,104 @@
+"""The functions a formula may call, and how their arguments are given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnet3tools.expression import operators as ops
+from nnet3tools.expression.elementwise import KINDS, apply
+from nnet3tools.expression.node import Expr
+from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.tensor.functional import CASTS
+from nnet3tools.tensor.functional.functions import ALIASES
+
+__all__ = ["FUNCTIONS", "call_function"]
+
+
+def _reduction(function: Callable[..., Expr], kind: str = "") -> Callable[..., Expr]:
+    """Reduces all elements without an axis; of two operands, the elementwise function `kind`."""
+
+    def call(x: Expr, other: Any = None, axis: int | None = None) -> Expr:
+        if other is None or not kind:
+            axis = other if other is not None else axis
+            return function(x, axis)
+        return apply(kind, x, other)
+
+    return call
+
+
+def _joined(function: Callable[..., Expr]) -> Callable[..., Expr]:
+    def call(*parts: Any, axis: int = -1) -> Expr:
+        flat = [p for part in parts for p in (part if isinstance(part, list) else [part])]
+        if any(not isinstance(p, Expr) for p in flat):
+            raise ExpressionError("numbers cannot be joined")
+        return function(flat, axis)
+
+    return call
+
+
+def _choose(*nodes_and_index: Any) -> Expr:
+    *nodes, index = nodes_and_index
+    if not isinstance(index, (int, Expr)):
+        raise ExpressionError("choose takes nodes, and last an index")
+    return ops.choose(nodes, index)
+
+
+def _log_softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+    return ops.log_softmax(x, mask, axis)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: kind.make for name, kind in KINDS.items() if name != "cast"},
+    **{alias: KINDS[name].make for alias, name in ALIASES.items() if name in KINDS},
+    "clip": ops.clip,
+    "sum": _reduction(ops.sum_),
+    "mean": _reduction(ops.mean),
+    "var": _reduction(ops.var),
+    "std": _reduction(ops.std),
+    "prod": _reduction(ops.prod),
+    "logsumexp": _reduction(ops.logsumexp),
+    "max": _reduction(ops.max_, "max"),
+    "min": _reduction(ops.min_, "min"),
+    "softmax": ops.softmax,
+    "log_softmax": _log_softmax,
+    "logsoftmax": _log_softmax,
+    "concatenate": _joined(ops.concatenate),
+    "stack": _joined(ops.stack),
+    "choose": _choose,
+    "slice": ops.slice_,
+    "sort": lambda x, axis=-1, descending=True: ops.sort(x, axis, descending)[0],
+    "topk": lambda x, k, axis=-1, descending=True: ops.topk(x, k, axis, descending)[0],
+    "argmax": lambda x, axis=-1: ops.argmax(x, axis)[1],
+    "argmin": lambda x, axis=-1: ops.argmin(x, axis)[1],
+    **{
+        function.__name__: function
+        for function in (
+            ops.affine, ops.bdot, ops.checkpoint, ops.clip_gradient, ops.cols, ops.cross_entropy,
+            ops.cumsum, ops.dot, ops.flatten, ops.gather, ops.index_select, ops.layer_norm,
+            ops.narrow, ops.repeat, ops.reshape, ops.rms_norm, ops.rows, ops.scalar_product,
+            ops.scatter, ops.shift, ops.stop_gradient, ops.swap_axes, ops.transpose,
+            ops.unlikelihood, ops.weighted_average,
+        )
+    },
+}  # fmt: skip
+"""By name. Nothing random and nothing with side effects: a value may be computed twice."""
+
+for _name, _type in CASTS.items():
+    FUNCTIONS[_name] = lambda x, to=_type: ops.cast(x, to)
+
+
+def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """The function's value; ExpressionError if the arguments are not what it takes."""
+    function = FUNCTIONS[name]
+    try:
+        inspect.signature(function).bind(*values, **options)
+    except TypeError as error:
+        raise ExpressionError(f"{name}: {error}") from None
+    try:
+        return function(*values, **options)
+    except (TypeError, AttributeError) as error:
+        # a number or list where the function wants a node, or the other way round
+        kinds = ", ".join(type(v).__name__ for v in [*values, *options.values()])
+        raise ExpressionError(f"{name} cannot take arguments of kinds {kinds}: {error}") from None

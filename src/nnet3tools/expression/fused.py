@@ -1,0 +1,172 @@
+"""Elementwise expressions over rows as single formulas: no graph, no temporaries.
+
+The value is one Element, the derivatives are one Element and one Aggregate a parameter, by symbolic
+differentiation. Applies where the root is an elementwise expression, or a concatenation of some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nnet3tools import tensor
+from nnet3tools.expression.elementwise import Elementwise
+from nnet3tools.expression.leaves import Input, Parameter
+from nnet3tools.expression.moves import Concatenate
+from nnet3tools.expression.node import Expr
+from nnet3tools.tensor import Array, functional
+from nnet3tools.tensor.functional import Assignments, Constant, Placeholder, derivatives, simplify
+
+__all__ = ["Fused", "fuse"]
+
+_PIECE, _ADJ = 500, 600
+"""Placeholder numbers of pieces' values and of their derivatives; leaves are below."""
+
+
+def fuse(root: Expr) -> Fused | None:
+    """The fused form of an expression of matrices (rows, dim), if it has one."""
+    along_columns = isinstance(root, Concatenate) and root.axis == 1
+    pieces = list(root.children) if along_columns else [root]
+    leaves: dict[Expr, Placeholder] = {}
+    made: dict[Expr, functional.Expr] = {}
+    for piece in pieces:
+        if not _fits(piece, piece.shape, leaves, made):
+            return None
+    if len(leaves) >= _PIECE:
+        return None
+    return Fused(pieces, leaves, [simplify(made[piece]) for piece in pieces])
+
+
+def _fits(
+    node: Expr, shape: tuple[int, ...], leaves: dict[Expr, Placeholder],
+    made: dict[Expr, functional.Expr],
+) -> bool:  # fmt: skip
+    """Translate a node and what it needs; False if something is not elementwise over `shape`."""
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        if isinstance(top, Input | Parameter):
+            width = top.shape[-1] if isinstance(top, Input) or len(top.shape) == 1 else -1
+            if len(shape) != 2 or width != shape[1] or not top.type.is_float:
+                return False
+            made[top] = leaves.setdefault(top, Placeholder(len(leaves) + 1))
+        elif not isinstance(top, Elementwise) or top.shape not in (shape, shape[1:]):
+            return False
+        elif missing := [c for c in top.children if c not in made]:
+            stack.extend(missing)
+            continue
+        else:
+            made[top] = top.as_formula([made[c] for c in top.children])
+        # leaves used by another piece may have another width: look at them again
+        for child in top.children:
+            if isinstance(child, Input | Parameter) and child.shape[-1] != shape[1]:
+                return False
+        stack.pop()
+    return node.shape == shape and not node.is_leaf
+
+
+class _Compact:
+    """Expressions over the placeholders that occur, renumbered from `first`."""
+
+    def __init__(self, exprs: Sequence[functional.Expr], first: int) -> None:
+        self.numbers = sorted({n for e in exprs for n in e.placeholders()})
+        new = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(self.numbers)}
+        self.exprs = [e.substitute(new) for e in exprs]  # type: ignore[arg-type]
+
+
+class Fused:
+    """A fused expression; `inputs` and `parameters` are its leaves, `widths` its pieces' columns."""
+
+    def __init__(
+        self, pieces: Sequence[Expr], leaves: Mapping[Expr, Placeholder],
+        formulas: Sequence[functional.Expr],
+    ) -> None:  # fmt: skip
+        self.inputs = [leaf for leaf in leaves if isinstance(leaf, Input)]
+        self.parameters = [leaf for leaf in leaves if isinstance(leaf, Parameter)]
+        self.widths = [p.shape[1] for p in pieces]
+        self._leaf_of = {h.number: leaf.name for leaf, h in leaves.items()}
+        self._forward = _Compact(formulas, len(pieces) + 1)
+        targets = [Placeholder(k + 1) for k in range(len(pieces))]
+        items = zip(targets, self._forward.exprs, strict=True)
+        self._value = tensor.element(Assignments(tuple(items)))
+        self._derivatives(leaves, formulas)
+
+    def _derivatives(
+        self, leaves: Mapping[Expr, Placeholder], formulas: Sequence[functional.Expr]
+    ) -> None:
+        """Of sum over pieces of adj * piece, by every leaf."""
+        total: functional.Expr = Constant(0)
+        for k, formula in enumerate(formulas):
+            total = simplify(total + Placeholder(_ADJ + k) * formula)
+        wanted = [leaves[leaf] for leaf in (*self.inputs, *self.parameters)]
+        found = derivatives(total, wanted)
+        holders = {Placeholder(leaves[i].number) for i in self.inputs}
+        values = {f: Placeholder(_PIECE + k) for k, f in enumerate(formulas) if f.arguments}
+        by_value = [d.substitute(values) for d in found]  # type: ignore[arg-type]
+        if not any(holders & set(d.walk()) for d in by_value):
+            found = by_value
+        used = {n for d in found for n in d.placeholders()}
+        self.needs_input = any(h.number in used for h in holders)
+        self.needs_output = any(_PIECE <= n < _ADJ for n in used)
+        self._by_input = dict(zip(self.inputs, found, strict=False))
+        self._by_parameter = []
+        for leaf, expr in zip(self.parameters, found[len(self.inputs) :], strict=True):
+            compact = _Compact([expr], 1)
+            self._by_parameter.append(
+                (leaf.name, compact.numbers, tensor.aggregate(compact.exprs[0], "sum", 0))
+            )
+        self._groups = self._input_groups()
+
+    def _input_groups(self) -> list[tuple[list[str], list[int], tensor.Element]]:
+        """Inputs of one width get their derivatives from one formula."""
+        groups = []
+        for width in dict.fromkeys(i.shape[1] for i in self.inputs):
+            inputs = [i for i in self.inputs if i.shape[1] == width]
+            compact = _Compact([self._by_input[i] for i in inputs], len(inputs) + 1)
+            items = [(Placeholder(k + 1), e) for k, e in enumerate(compact.exprs)]
+            element = tensor.element(Assignments(tuple(items)))
+            groups.append(([i.name for i in inputs], compact.numbers, element))
+        return groups
+
+    def _pieces(self, matrix: Array) -> list[Array]:
+        found, start = [], 0
+        for width in self.widths:
+            found.append(matrix[:, start : start + width])
+            start += width
+        return found
+
+    def forward(self, operands: Mapping[str, Array], out: Array) -> None:
+        """Compute `out` from the leaves' values by name."""
+        given = [operands[self._leaf_of[n]] for n in self._forward.numbers]
+        self._value(*self._pieces(out), *given)
+
+    def backward(
+        self,
+        operands: Mapping[str, Array],
+        out: Array | None,
+        out_deriv: Array,
+        input_derivs: Mapping[str, Array] | None,
+        add_parameter: Callable[[str, tensor.Aggregate, list[Any]], None] | None,
+    ) -> None:
+        """Derivatives by parameters, given to `add_parameter`, then by inputs, which are set.
+
+        A derivative of inputs may be the memory of `out_deriv`, element for element.
+        """
+        adj = self._pieces(out_deriv)
+        values = self._pieces(out) if out is not None else []
+
+        def operand(number: int) -> Array:
+            if number >= _ADJ:
+                return adj[number - _ADJ]
+            if number >= _PIECE:
+                return values[number - _PIECE]
+            return operands[self._leaf_of[number]]
+
+        if add_parameter is not None:
+            for name, numbers, aggregate in self._by_parameter:
+                if numbers:
+                    add_parameter(name, aggregate, [operand(n) for n in numbers])
+        if input_derivs is not None:
+            for names, numbers, element in self._groups:
+                given = [operand(n) for n in numbers]
+                element(*(input_derivs[name] for name in names), *given)
