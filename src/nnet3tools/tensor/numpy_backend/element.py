@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy import may_share_memory
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
@@ -23,6 +24,7 @@ MAX_PLANS = 512
 
 Aliases = frozenset[tuple[int, int]]
 """(target, other operand) that share memory element for element."""
+_NO_ALIASES: Aliases = frozenset()
 
 
 class _Lowered:
@@ -137,15 +139,18 @@ class _Signature:
         full = operands[self.targets[0]].shape
         self._flat = collapse(operands, full) is not None
         self._axes = len(full)
+        self._pairs = [(t, i) for t in self.targets for i in self._arrays if i != t]
+        self._shared: dict[tuple[int, ...], tuple[list[int], Aliases]] = {}
+        """Addresses -> operands to copy first, and operands that are a target."""
         self._plans: dict[Aliases, _Plan] = {}
 
     def bind(self, given: tuple[Any, ...]) -> Callable[[], None]:
         """What runs the formula on these operands."""
-        operands, copies, aliases = list(given), list[Call](), frozenset[tuple[int, int]]()
-        for target in self.targets:
-            for i in self._arrays:
-                if i != target and np.may_share_memory(operands[target], operands[i]):
-                    copies, aliases = _resolve_overlaps(operands, self.targets)
+        operands, copies, aliases = list(given), list[Call](), _NO_ALIASES
+        for target, i in self._pairs:
+            if may_share_memory(operands[target], operands[i]):
+                copies, aliases = self._resolve_overlaps(operands)
+                break
         for i in self._arrays:
             if self._flat:
                 operands[i] = operands[i].reshape(-1)
@@ -155,6 +160,23 @@ class _Signature:
             plan = self._plans[aliases] = self._lowered.plan(operands, aliases)
         first, groups = plan.bind(operands)
         return functools.partial(run_calls, [*copies, *first], groups)
+
+    def _resolve_overlaps(self, operands: list[Any]) -> tuple[list[Call], Aliases]:
+        """Find operands that share memory with a target; those that do so askew are copied first.
+
+        Replaces such operands in the list by private arrays, and returns the calls that fill these.
+        """
+        key = tuple([operands[i].ctypes.data for i in self._arrays])
+        if (found := self._shared.get(key)) is None:
+            if len(self._shared) >= MAX_PLANS:
+                self._shared.clear()
+            found = self._shared[key] = _find_shared(operands, self._pairs, self.targets)
+        copies = []
+        for number in found[0]:
+            given = operands[number]
+            operands[number] = np.empty_like(given)
+            copies.append((convert, (given, operands[number])))
+        return copies, found[1]
 
 
 class _NumpyElement:
@@ -186,24 +208,21 @@ class _NumpyElement:
         return _Signature(lowered, operands)
 
 
-def _resolve_overlaps(operands: list[Any], targets: Sequence[int]) -> tuple[list[Call], Aliases]:
-    """Find operands that share memory with a target; those that do so askew are copied first.
-
-    Replaces such operands in the list by private arrays, and returns the calls that fill these.
-    """
-    copies: list[Call] = []
+def _find_shared(
+    operands: Sequence[Any], pairs: Sequence[tuple[int, int]], targets: Sequence[int]
+) -> tuple[list[int], Aliases]:
+    """Operands that share memory with a target askew, and (target, operand) that are the same."""
+    copied: dict[int, None] = {}
     aliases = set()
-    for target in targets:
-        for number, other in enumerate(operands):
-            if number == target or not isinstance(other, np.ndarray):
-                continue
-            kind = overlap(operands[target], other)
-            if kind == "same":
-                aliases.add((target, number))
-            elif kind == "partial" and number not in targets:
-                operands[number] = np.empty_like(other)
-                copies.append((convert, (other, operands[number])))
-    return copies, frozenset(aliases)
+    for target, number in pairs:
+        if number in copied:
+            continue
+        kind = overlap(operands[target], operands[number])
+        if kind == "same":
+            aliases.add((target, number))
+        elif kind == "partial" and number not in targets:
+            copied[number] = None
+    return list(copied), frozenset(a for a in aliases if a[1] not in copied)
 
 
 ELEMENT_BACKENDS["numpy"] = _NumpyElement
