@@ -1,0 +1,8 @@
+"""The CuPy backend: importing it registers its implementations. CuPy is imported when one runs."""
+
+from nnet3tools.tensor.cupy_backend import (  # noqa: F401
+    aggregate,
+    basics,
+    element,
+    products,
+)

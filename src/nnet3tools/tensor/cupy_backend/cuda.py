@@ -1,0 +1,163 @@
+"""The real device: CuPy's modules, memory and streams, and cuBLAS.
+
+CuPy keeps compiled kernels on disk (CUPY_CACHE_DIR, default ~/.cupy/kernel_cache), named after a
+hash of source, options, compiler and device, each written to a temporary file and renamed: several
+processes may share it. cuBLAS is called directly, as CuPy's wrappers refuse to be captured in graphs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+
+from nnet3tools.errors import OptionError, ProgramError
+from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
+
+__all__ = ["CudaDevice", "set_math_mode"]
+
+_WORKSPACE_BYTES = 32 << 20
+"""What cuBLAS asks for on the newest devices; its own, so that captured products stay valid."""
+
+_COMPUTE_TYPES = {"fp32": 68, "tf32": 77, "fp16": 74, "bf16": 75}
+"""--gpu-math -> cublasComputeType_t; storage and accumulation are float32 in all of them."""
+_COMPUTE_64F = 70
+_CUDA_R = {"float32": 0, "float64": 1}
+_FIRST_OF_FAST_MATH = 8
+"""Compute capability (major) that tf32 and bf16 products need."""
+
+_math_mode = "fp32"
+
+
+def set_math_mode(name: str) -> None:
+    """How float32 products are done from here on: fp32, tf32, fp16 or bf16."""
+    global _math_mode
+    if name not in _COMPUTE_TYPES:
+        raise OptionError(f"--gpu-math={name}: expected {'|'.join(_COMPUTE_TYPES)}")
+    major = int(cupy.cuda.Device().compute_capability[:-1])
+    if name in ("tf32", "bf16") and major < _FIRST_OF_FAST_MATH:
+        raise OptionError(f"--gpu-math={name}: this device has compute capability {major}.x")
+    _math_mode = name
+
+
+class _Cublas:
+    """A handle of our own: stream and workspace fixed."""
+
+    def __init__(self, stream: int) -> None:
+        from cupy_backends.cuda.libs import cublas  # noqa: F401 (loads the shared library)
+
+        major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+        self._library = ctypes.CDLL(f"libcublas.so.{major}")
+        self._handle = ctypes.c_void_p()
+        self._check(self._library.cublasCreate_v2(ctypes.byref(self._handle)))
+        self._check(self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
+        self._workspace = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
+        self._check(
+            self._library.cublasSetWorkspace_v2(
+                self._handle,
+                ctypes.c_void_p(self._workspace.data.ptr),
+                ctypes.c_size_t(_WORKSPACE_BYTES),
+            )
+        )
+
+    @staticmethod
+    def _check(status: int) -> None:
+        if status != 0:
+            raise ProgramError(f"cuBLAS returned status {status}")
+
+    def bind(
+        self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
+        a: int, lda: int, trans_a: bool, stride_a: int,
+        b: int, ldb: int, trans_b: bool, stride_b: int,
+        c: int, ldc: int, stride_c: int, alpha: float, beta: float,
+    ) -> Gemm:  # fmt: skip
+        """Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'."""
+        scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
+        factors = scalar(alpha), scalar(beta)
+        kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
+        long = ctypes.c_longlong
+        args = (
+            self._handle, integer(int(trans_b)), integer(int(trans_a)),
+            integer(cols), integer(rows), integer(inner),
+            ctypes.byref(factors[0]), pointer(b), integer(kind), integer(ldb), long(stride_b),
+            pointer(a), integer(kind), integer(lda), long(stride_a),
+            ctypes.byref(factors[1]), pointer(c), integer(kind), integer(ldc), long(stride_c),
+            integer(batch),
+            integer(_COMPUTE_TYPES[_math_mode] if dtype == np.float32 else _COMPUTE_64F),
+            integer(-1),
+        )  # fmt: skip
+        function = self._library.cublasGemmStridedBatchedEx
+        if batch == 1:
+            function = self._library.cublasGemmEx
+            args = tuple(x for i, x in enumerate(args) if i not in (10, 14, 19, 20))
+        check = self._check
+
+        def run() -> None:
+            check(function(*args))
+
+        return run
+
+
+class CudaDevice:
+    """The current CUDA device, with one stream that all work goes to."""
+
+    def __init__(self) -> None:
+        device = cupy.cuda.Device()
+        self.num_processors = int(device.attributes["MultiProcessorCount"])
+        # a stream of our own, made current: the default one cannot be captured
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        self.stream.use()
+        self._cublas = _Cublas(self.stream.ptr)
+        self.gemm = self._cublas.bind
+        self.kernel = functools.cache(self._kernel)
+
+    def _kernel(self, source: str, name: str) -> Kernel:
+        options: tuple[str, ...] = ("--std=c++17",)
+        if "__half" in source:
+            source = "#include <cuda_fp16.h>\n" + source
+        found = cupy.RawKernel(PRELUDE + source, name, options=options)
+
+        def launch(grid: Any, block: Any, args: Any) -> None:
+            found(grid, block, tuple(args))
+
+        found.compile()
+        return launch
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """From CuPy's memory pool."""
+        return cupy.empty(shape, dtype)
+
+    def upload(self, host: np.ndarray) -> Array:
+        """Through a pinned buffer that is kept until the copy is done (CuPy's habit)."""
+        return cupy.asarray(host)
+
+    def download(self, array: Array) -> np.ndarray:
+        """Waits for the stream."""
+        return array.get()
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """A CUDA graph of the work, instantiated."""
+        self.stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            self.stream.end_capture()
+            raise
+        graph = self.stream.end_capture()
+        graph.upload(self.stream)
+        stream = self.stream
+        return lambda: graph.launch(stream)
+
+
+def describe() -> str:
+    """Device name and number, for logs."""
+    device = cupy.cuda.Device()
+    name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"{name}, device {device.id}" + (f" of {visible}" if visible else "")

@@ -1,0 +1,306 @@
+"""Element on CUDA: one kernel for each formula, types and layout, made from the expression itself.
+
+The layout says how many axes are walked, and for each operand whether it is repeated, contiguous or
+strided along each; sizes and strides are arguments. Four elements a thread are taken at once where
+all operands are contiguous and aligned along the last axis.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cupy_backend.device import Dim, get_device, pointer
+from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body
+from nnet3tools.tensor.cupy_backend.operands import (
+    broadcast_shape,
+    broadcast_strides,
+    is_array,
+    merge_axes,
+    operand_type,
+    overlap,
+)
+from nnet3tools.tensor.element import ELEMENT_BACKENDS
+from nnet3tools.tensor.functional import Assignments, Type, simplify
+
+__all__ = ["THREADS", "ElementKernel", "Walk", "element_source", "grid_for", "walk_operands"]
+
+THREADS = 256
+_BLOCKS_A_PROCESSOR = 16
+"""Blocks that keep a processor busy; more work than that is looped over."""
+_MAX_PLANS = 512
+_VECTOR_TYPES = {Type.FLOAT32: "float4", Type.INT32: "int4", Type.UINT32: "uint4"}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How operands are walked: per operand one letter an axis (0 repeated, 1 contiguous, s)."""
+
+    types: tuple[Type, ...]
+    letters: tuple[str, ...]
+    """"" for plain numbers; the last letter is of the innermost axis."""
+    vector: bool
+    """Whether four elements are taken at once."""
+
+    @property
+    def axes(self) -> int:
+        """Number of axes walked."""
+        return max(len(letters) for letters in self.letters)
+
+
+def walk_operands(
+    operands: Sequence[Any], full: tuple[int, ...]
+) -> tuple[Walk, list[int], list[list[int]]]:
+    """The walk over operands broadcast to `full`, its sizes, and its strides by operand."""
+    types = tuple(operand_type(o) for o in operands)
+    arrays = [o for o in operands if is_array(o)]
+    sizes, strides = merge_axes(full, [broadcast_strides(a, full) for a in arrays])
+    letters, walked = [], iter(strides)
+    for operand in operands:
+        if not is_array(operand):
+            letters.append("")
+            continue
+        steps = next(walked)
+        last = str(steps[-1]) if steps[-1] in (0, 1) else "s"
+        letters.append("".join("0" if s == 0 else "s" for s in steps[:-1]) + last)
+    vector = sizes[-1] % 4 == 0 and all(
+        _fits_vector(a, s, t)
+        for a, s, t in zip(arrays, strides, (t for t in types if not t.is_weak), strict=True)
+    )
+    return Walk(types, tuple(letters), vector), sizes, strides
+
+
+def _fits_vector(array: Any, strides: Sequence[int], element_type: Type) -> bool:
+    if strides[-1] == 0:
+        return True
+    aligned = pointer(array) % 16 == 0 and all(s % 4 == 0 for s in strides[:-1])
+    return strides[-1] == 1 and aligned and element_type in _VECTOR_TYPES
+
+
+def element_source(assignments: Assignments, walk: Walk) -> tuple[str, str]:
+    """Source and name of the kernel that does assignments for operands so walked."""
+    body = Body(walk.types)
+    stores = [(n, *body.add(simplify(value))) for n, value in _sorted_items(assignments)]
+    read = {n for _, value in assignments.items for n in value.placeholders()}
+    parameters, bases = _parameters(walk)
+    inner = _inner_vector if walk.vector else _inner_scalar
+    axes = walk.axes
+    coordinates = "" if axes <= 2 else "      long long rest = r;\n"
+    for axis in range(axes - 2, 0, -1):
+        coordinates += f"      const long long c{axis} = rest % n{axis}; rest /= n{axis};\n"
+    coordinates += "      const long long c0 = rest;\n" if axes > 2 else ""
+    loop = "".join(f"      {line}\n" for line in [*bases, *inner(walk, body, stores, read)])
+    if axes > 1:
+        loop = (
+            "    for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < rows;\n"
+            "         r += (long long)gridDim.y * blockDim.y) {\n" + coordinates + loop + "    }\n"
+        )
+    text = f"({parameters}) {{\n{loop}}}\n"
+    name = "element_" + hashlib.sha1(text.encode()).hexdigest()[:16]
+    head = f"// {assignments.text()}\n" if "\\" not in assignments.text() else ""
+    return f'{head}extern "C" __global__ void {name}{text}', name
+
+
+def _sorted_items(assignments: Assignments) -> list[tuple[int, Any]]:
+    return [(target.number, value) for target, value in assignments.items]
+
+
+def _parameters(walk: Walk) -> tuple[str, list[str]]:
+    """Parameter list, and the lines that find each operand's row."""
+    axes = walk.axes
+    parameters = [f"long long n{axis}" for axis in range(axes)]
+    if axes > 1:
+        parameters.append("long long rows")
+    bases = []
+    for i, (letters, t) in enumerate(zip(walk.letters, walk.types, strict=True), 1):
+        if not letters:
+            parameters.append(f"{C_TYPES[t]} x{i}")
+            continue
+        parameters.append(f"{STORED_TYPES[t]}* p{i}")
+        offsets = []
+        for axis, letter in enumerate(letters):
+            if letter == "s":
+                parameters.append(f"long long s{i}_{axis}")
+                if axis < axes - 1:
+                    offsets.append(f"{'r' if axes == 2 else f'c{axis}'} * s{i}_{axis}")
+        bases.append(f"{STORED_TYPES[t]}* const q{i} = {' + '.join([f'p{i}', *offsets])};")
+    return ", ".join(parameters), bases
+
+
+def _load(i: int, t: Type, place: str) -> str:
+    value = f"__half2float({place})" if t is Type.FLOAT16 else place
+    return f"const {C_TYPES[t]} x{i} = {value};"
+
+
+def _stored(t: Type, value: str, held: str) -> str:
+    if t is Type.FLOAT16:
+        return f"__float2half({Body.converted(value, held, 'float')})"
+    return Body.converted(value, held, C_TYPES[t])
+
+
+def _inner_scalar(walk: Walk, body: Body, stores: list, read: set[int]) -> list[str]:
+    last = walk.axes - 1
+    lines = [
+        f"for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n{last};",
+        "     i += (long long)gridDim.x * blockDim.x) {",
+    ]
+    places = {}
+    for i, letters in enumerate(walk.letters, 1):
+        step = {"0": "0", "1": "i"}.get(letters[-1:], f"i * s{i}_{last}")
+        places[i] = f"q{i}[{step}]"
+        if letters and i in read:
+            lines.append("  " + _load(i, walk.types[i - 1], places[i]))
+    lines += ["  " + line for line in body.lines]
+    for i, value, held in stores:
+        lines.append(f"  {places[i]} = {_stored(walk.types[i - 1], value, held)};")
+    return [*lines, "}"]
+
+
+def _inner_vector(walk: Walk, body: Body, stores: list, read: set[int]) -> list[str]:
+    last = walk.axes - 1
+    lines = [
+        f"for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n{last} / 4;",
+        "     i += (long long)gridDim.x * blockDim.x) {",
+    ]
+    loads, targets = [], {i for i, _, _ in stores}
+    for i, letters in enumerate(walk.letters, 1):
+        t = walk.types[i - 1]
+        if letters.endswith("1") and (i in read or i in targets):
+            lines.append(f"  union {{ {_VECTOR_TYPES[t]} all; {C_TYPES[t]} part[4]; }} w{i};")
+            if i in read:
+                lines.append(f"  w{i}.all = (({_VECTOR_TYPES[t]}*)q{i})[i];")
+        if letters and i in read:
+            loads.append(_load(i, t, f"w{i}.part[k]" if letters[-1] == "1" else f"q{i}[0]"))
+    lines += ["  #pragma unroll", "  for (int k = 0; k < 4; ++k) {"]
+    lines += ["    " + line for line in [*loads, *body.lines]]
+    for i, value, held in stores:
+        lines.append(f"    w{i}.part[k] = {_stored(walk.types[i - 1], value, held)};")
+    lines.append("  }")
+    for i in sorted(targets):
+        lines.append(f"  (({_VECTOR_TYPES[walk.types[i - 1]]}*)q{i})[i] = w{i}.all;")
+    return [*lines, "}"]
+
+
+def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
+    """Grid and block for `items` along x and `rows` along y, both looped over in strides."""
+    width = min(THREADS, max(32, 1 << (max(items, 1) - 1).bit_length()))
+    height = min(THREADS // width, max(rows, 1))
+    blocks_x = max(1, math.ceil(items / width))
+    most = processors * _BLOCKS_A_PROCESSOR
+    blocks_x = min(blocks_x, max(1, most))
+    blocks_y = min(max(1, math.ceil(rows / height)), max(1, most // blocks_x), 65535)
+    return (blocks_x, blocks_y, 1), (width, height, 1)
+
+
+class ElementKernel:
+    """A formula on CUDA: binds operands; kernels and launch geometry are kept by layout."""
+
+    def __init__(self, assignments: Assignments) -> None:
+        self._assignments = assignments
+        self._targets = [n - 1 for n in assignments.targets]
+        self._plans: dict[Any, Any] = {}
+
+    def __call__(self, *operands: Any) -> Callable[[], None]:
+        given, copies = list(operands), list[Callable[[], None]]()
+        for target in self._targets:
+            if not is_array(given[target]):
+                raise ProgramError(
+                    f"element({self._assignments.text()}) assigns to a plain number, _{target + 1}"
+                )
+            for i, other in enumerate(given):
+                if i != target and is_array(other) and i not in self._targets:
+                    if overlap(given[target], other) == "partial":
+                        given[i] = get_device().empty(other.shape, other.dtype)
+                        copies.append(copy_kernel(given[i], other))
+        run = self._bind(given)
+        return _in_turn([*copies, run]) if copies else run
+
+    def _bind(self, operands: list[Any]) -> Callable[[], None]:
+        device = get_device()
+        key = (id(device), *map(_signature, operands))
+        if (plan := self._plans.get(key)) is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = self._plan(operands)
+        if plan is None:
+            return _nothing
+        kernel, grid, block, numbers, places = plan
+        args = list(numbers)
+        for i, at, make in places:
+            args[at] = make(pointer(operands[i])) if make is np.uint64 else make(operands[i])
+        keep = operands
+        arguments = tuple(args)
+
+        def run() -> None:
+            kernel(grid, block, arguments)
+            keep  # noqa: B018 (the arrays must live as long as what points into them)
+
+        return run
+
+    def _plan(self, operands: list[Any]) -> Any:
+        full = operands[self._targets[0]].shape
+        shapes = [o.shape for o in operands if is_array(o)]
+        if broadcast_shape(shapes) != full or any(operands[t].shape != full for t in self._targets):
+            raise ProgramError(f"an assigned operand must have the full shape; shapes: {shapes}")
+        if 0 in full:
+            return None
+        device = get_device()
+        walk, sizes, strides = walk_operands(operands, full)
+        kernel = device.kernel(*element_source(self._assignments, walk))
+        rows = math.prod(sizes[:-1])
+        args: list[Any] = [np.int64(n) for n in sizes]
+        if walk.axes > 1:
+            args.append(np.int64(rows))
+        places, walked = [], iter(strides)
+        for i, (letters, t) in enumerate(zip(walk.letters, walk.types, strict=True)):
+            if not letters:
+                places.append((i, len(args), np.float64 if t is Type.WEAK_FLOAT else np.int64))
+                args.append(None)
+                continue
+            places.append((i, len(args), np.uint64))
+            args.append(None)
+            steps = next(walked)
+            args += [np.int64(s) for s, letter in zip(steps, letters, strict=True) if letter == "s"]
+        items = sizes[-1] // 4 if walk.vector else sizes[-1]
+        grid, block = grid_for(items, rows, device.num_processors)
+        return kernel, grid, block, args, places
+
+
+def _signature(operand: Any) -> Any:
+    if is_array(operand):
+        return operand.dtype, operand.shape, operand.strides, pointer(operand) % 16
+    return operand.__class__
+
+
+def _nothing() -> None:
+    pass
+
+
+def _in_turn(steps: Sequence[Callable[[], None]]) -> Callable[[], None]:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+@functools.cache
+def _copier() -> ElementKernel:
+    from nnet3tools.tensor.functional import Placeholder, assign
+
+    return ElementKernel(assign(Placeholder(1), Placeholder(2)))
+
+
+def copy_kernel(out: Any, src: Any) -> Callable[[], None]:
+    """The bound copy of an array into another of the same shape."""
+    return _copier()(out, src)
+
+
+ELEMENT_BACKENDS["cupy"] = ElementKernel

@@ -1,0 +1,124 @@
+"""Matrix products on CUDA: cuBLAS into strided views.
+
+cuBLAS wants one of a matrix's two strides to be 1. Transposed views are transposes to it; anything
+else is copied to a buffer that belongs to the bound product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
+from nnet3tools.tensor.cupy_backend.element import copy_kernel
+from nnet3tools.tensor.cupy_backend.operands import element_strides
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import implements
+
+__all__ = ["bind_prod"]
+
+_scale = element("_1 *= _2")
+_fill = element("_1 = _2")
+
+
+class _Matrix(NamedTuple):
+    """A stack of matrices as BLAS sees it."""
+
+    array: Array
+    pitch: int
+    transposed: bool
+    step: int
+
+
+def _as_blas(array: Array) -> _Matrix | None:
+    """The array's last two axes with one stride of 1; None if there is none."""
+    strides, shape = element_strides(array), array.shape
+    rows, cols = strides[-2:]
+    step = strides[0] if len(shape) == 3 and shape[0] > 1 else 0
+    # the stride of an axis of size 1 may be anything
+    if (cols == 1 or shape[-1] == 1) and (rows >= shape[-1] or shape[-2] == 1):
+        return _Matrix(array, max(rows if shape[-2] > 1 else 0, shape[-1], 1), False, step)
+    if (rows == 1 or shape[-2] == 1) and (cols >= shape[-2] or shape[-1] == 1):
+        return _Matrix(array, max(cols if shape[-1] > 1 else 0, shape[-2], 1), True, step)
+    return None
+
+
+def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
+    """The matrix, or a copy of it that `before` will fill."""
+    found = _as_blas(array)
+    if found is None:
+        buffer = get_device().empty(array.shape, array.dtype)
+        before.append(copy_kernel(buffer, array))
+        found = _as_blas(buffer)
+        assert found is not None
+    return found
+
+
+@implements("prod", "cupy", binder=True)
+def bind_prod(
+    out: Array,
+    a: Array,
+    b: Array,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> Callable[[], None]:
+    """One call of cuBLAS, with copies around it where views are too wild for it."""
+    rows, cols = out.shape[-2:]
+    left = a.swapaxes(-1, -2) if trans_a else a
+    right = b.swapaxes(-1, -2) if trans_b else b
+    inner = left.shape[-1]
+    if left.shape[-2:] != (rows, inner) or right.shape[-2:] != (inner, cols):
+        raise ProgramError(
+            f"a product of {left.shape} and {right.shape} does not fit an output {out.shape}"
+        )
+    if 0 in out.shape:
+        return lambda: None
+    if inner == 0:
+        return _fill.bind(out, 0.0) if beta == 0.0 else _scale.bind(out, float(beta))
+    before: list[Callable[[], None]] = []
+    after: list[Callable[[], None]] = []
+    first, second = _usable(left, before), _usable(right, before)
+    target = _as_blas(out)
+    if target is None:
+        buffer = get_device().empty(out.shape, out.dtype)
+        if beta != 0.0:
+            before.append(copy_kernel(buffer, out))
+        after.append(copy_kernel(out, buffer))
+        target = _as_blas(buffer)
+        assert target is not None
+    steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]
+    if len(steps) == 1:
+        return _keeping(steps[0], (a, b, out))
+    return _keeping(lambda: [step() for step in steps], (a, b, out))
+
+
+def _keeping(run: Callable[[], Any], arrays: tuple[Array, ...]) -> Callable[[], None]:
+    """`run`, with the arrays it points into kept alive."""
+
+    def keep_and_run() -> None:
+        run()
+        arrays  # noqa: B018
+
+    return keep_and_run
+
+
+def _gemm(
+    out: Array, a: _Matrix, b: _Matrix, c: _Matrix, inner: int, alpha: float, beta: float
+) -> Callable[[], None]:
+    rows, cols = out.shape[-2:]
+    batch = out.shape[0] if out.ndim == 3 else 1
+    for matrix in (a, b):
+        if matrix.array.ndim == 3 and matrix.array.shape[0] not in (1, batch):
+            raise ProgramError(f"a stack of {matrix.array.shape[0]} products in one of {batch}")
+    if c.transposed:  # C' = op(B)' op(A)'
+        a, b = b._replace(transposed=not b.transposed), a._replace(transposed=not a.transposed)
+        rows, cols = cols, rows
+    return get_device().gemm(
+        out.dtype, rows, cols, inner, batch,
+        pointer(a.array), a.pitch, a.transposed, a.step,
+        pointer(b.array), b.pitch, b.transposed, b.step,
+        pointer(c.array), c.pitch, c.step, float(alpha), float(beta),
+    )  # fmt: skip

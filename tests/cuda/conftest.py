@@ -1,0 +1,1 @@
+from emulated_cuda import device  # noqa: F401

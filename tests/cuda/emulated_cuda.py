@@ -1,0 +1,256 @@
+"""A CUDA device made of the host: kernels are compiled by g++ and their grids run one by one.
+
+`emulated_cupy(monkeypatch)` puts a small module in the place of CuPy whose arrays the CuPy backend
+takes for its own, and the device that runs its kernels. NumPy's maths refuses such arrays, as it
+does CuPy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnet3tools.tensor.cupy_backend.device import PRELUDE
+
+HERE = Path(__file__).parent
+GXX = shutil.which("g++")
+needs_compiler = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
+
+
+class _Pointer:
+    def __init__(self, address: int) -> None:
+        self.ptr = address
+
+
+class ndarray(np.ndarray):  # noqa: N801 (CuPy's name)
+    """Host memory that passes for a CuPy array."""
+
+    __array_ufunc__ = None  # type: ignore[assignment]
+
+    @property
+    def data(self) -> Any:  # type: ignore[override]
+        return _Pointer(self.__array_interface__["data"][0])
+
+    def get(self) -> np.ndarray:
+        return np.array(self.view(np.ndarray))
+
+
+ndarray.__module__ = "cupy"
+
+
+def to_device(host: Any, dtype: Any = None) -> Any:
+    """A copy of a host array."""
+    return np.array(host, dtype=dtype).view(ndarray)
+
+
+def _module() -> types.ModuleType:
+    module: Any = types.ModuleType("cupy")
+    module.ndarray = ndarray
+    # fresh memory holds nonsense, as a GPU's does
+    module.empty = lambda shape, dtype=np.float32: _nonsense(shape, dtype)
+    module.zeros = lambda shape, dtype=np.float32: np.zeros(shape, dtype).view(ndarray)
+    module.asarray = lambda a, dtype=None: (
+        a if type(a) is ndarray and dtype in (None, a.dtype) else to_device(a, dtype)
+    )
+    return module
+
+
+def _nonsense(shape: Any, dtype: Any) -> Any:
+    made = np.empty(shape, dtype)
+    made.reshape(-1).view(np.uint8)[...] = 0x7F  # a huge float32
+    return made.view(ndarray)
+
+
+def _cache() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"nnet3tools-emulated-kernels-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def compile_shared(source: str, *options: str) -> str:
+    """Path of the shared library of a C++ source, compiled unless the cache has it."""
+    digest = hashlib.sha1("\0".join([source, *options]).encode()).hexdigest()
+    target = _cache() / f"{digest}.so"
+    if not target.exists():
+        part = target.with_suffix(f".{os.getpid()}")
+        command = [str(GXX), "-xc++", "-", "-shared", "-fPIC", "-std=c++17", "-w", *options]
+        done = subprocess.run(
+            [*command, "-o", str(part)], input=source, text=True, capture_output=True
+        )
+        if done.returncode != 0:
+            raise AssertionError(f"{source}\n{done.stderr}")
+        os.replace(part, target)
+    return str(target)
+
+
+@functools.cache
+def _runtime() -> ctypes.CDLL:
+    source = (HERE / "emulator.cc").read_text()
+    path = compile_shared(source, "-O1")
+    return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
+@functools.cache
+def _compiled(source: str, name: str) -> Any:
+    """Address of a function that takes an array of pointers to arguments."""
+    found = re.search(rf"void\s+{name}\((.*?)\)", source, re.S)
+    assert found is not None, f"no kernel {name} in\n{source}"
+    kinds = [" ".join(p.split()[:-1]).replace("const ", "") for p in found.group(1).split(",")]
+    call = ", ".join(f"*({kind}*)a[{i}]" for i, kind in enumerate(kinds))
+    wrapper = f'extern "C" void run_{name}(void** a) {{ {name}({call}); }}\n'
+    text = (HERE / "emulator.h").read_text() + PRELUDE + source + wrapper
+    _runtime()
+    library = ctypes.CDLL(compile_shared(text, "-O0"))
+    return library, ctypes.cast(getattr(library, f"run_{name}"), ctypes.c_void_p), kinds
+
+
+_DTYPES = {
+    "long long": np.int64, "int": np.int32, "unsigned": np.uint32, "float": np.float32,
+    "double": np.float64, "bool": np.bool_, "unsigned long long": np.uint64,
+}  # fmt: skip
+
+
+class EmulatedDevice:
+    """Runs what the backend launches, on the host; counts launches and downloads."""
+
+    num_processors = 2
+
+    def __init__(self) -> None:
+        self.launched: list[str] = []
+        self.sources: dict[str, str] = {}
+        self.downloads = 0
+        self._recording: list[Callable[[], None]] | None = None
+
+    def kernel(self, source: str, name: str) -> Any:
+        self.sources[name] = source
+        _, address, kinds = _compiled(source, name)
+        fibers = int(re.search("__sync|__shfl|nn_warp|nn_block", source) is not None)
+
+        def launch(grid: Any, block: Any, args: Sequence[Any]) -> None:
+            assert len(args) == len(kinds), (name, kinds, args)
+            for kind, value in zip(kinds, args, strict=True):
+                wanted = np.uint64 if kind.endswith("*") else _DTYPES[kind]
+                assert value.dtype == wanted, (name, kind, value.dtype)
+            assert grid[1] <= 65535 and grid[2] <= 65535 and np.prod(block) <= 1024
+            holders = [np.array(value) for value in args]
+            pointers = (ctypes.c_void_p * len(args))(*[h.ctypes.data for h in holders])
+            three = ctypes.c_uint * 3
+
+            def work() -> None:
+                self.launched.append(name)
+                _runtime().nn_launch(address, pointers, three(*grid), three(*block), fibers)
+                holders  # noqa: B018
+
+            self._do(work)
+
+        return launch
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self._recording is None:
+            work()
+        else:
+            self._recording.append(work)
+
+    def gemm(
+        self, dtype, rows, cols, inner, batch, a, lda, trans_a, stride_a, b, ldb, trans_b,
+        stride_b, c, ldc, stride_c, alpha, beta,
+    ) -> Callable[[], None]:  # fmt: skip
+        def view(address: int, shape: tuple[int, int], pitch: int, step: int) -> np.ndarray:
+            size = (batch - 1) * step + (shape[0] - 1) * pitch + shape[1]
+            kind = ctypes.c_float if dtype == np.float32 else ctypes.c_double
+            flat = np.ctypeslib.as_array((kind * size).from_address(address))
+            item = flat.itemsize
+            return np.lib.stride_tricks.as_strided(
+                flat, (batch, *shape), (step * item, pitch * item, item)
+            )
+
+        assert lda >= (rows if trans_a else inner) and ldb >= (inner if trans_b else cols)
+        assert ldc >= cols
+        left = view(a, (inner, rows) if trans_a else (rows, inner), lda, stride_a)
+        right = view(b, (cols, inner) if trans_b else (inner, cols), ldb, stride_b)
+        out = view(c, (rows, cols), ldc, stride_c)
+
+        def work() -> None:
+            self.launched.append("gemm")
+            x = left.swapaxes(1, 2) if trans_a else left
+            y = right.swapaxes(1, 2) if trans_b else right
+            value = dtype.type(alpha) * (x @ y)
+            out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
+
+        return lambda: self._do(work)
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        return _nonsense(shape, dtype)
+
+    def upload(self, host: np.ndarray) -> Any:
+        return to_device(host)
+
+    def download(self, array: Any) -> np.ndarray:
+        assert self._recording is None, "the host looks at the device while a graph is captured"
+        self.downloads += 1
+        return array.get()
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        recorded: list[Callable[[], None]] = []
+        self._recording = recorded
+        try:
+            work()
+        finally:
+            self._recording = None
+
+        def replay() -> None:
+            self.launched.append("graph")
+            for one in recorded:
+                one()
+
+        return replay
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An emulated device that the CuPy backend uses for the length of a test."""
+    from nnet3tools.tensor.cupy_backend.device import use_device
+
+    monkeypatch.setitem(sys.modules, "cupy", _module())
+    made = EmulatedDevice()
+    with use_device(made):
+        yield made
+
+
+def mirror(array: Any) -> Any:
+    """The same array on the device, strides included; lists and tuples of arrays too."""
+    if isinstance(array, (list, tuple)):
+        return [mirror(a) for a in array]
+    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        return array
+    whole, base = array, array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    start = base.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    copied = np.array(whole, order="K").reshape(-1, order="A").view(np.uint8)
+    flat = copied[start : len(copied)]
+    return np.lib.stride_tricks.as_strided(
+        flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype),
+        array.shape, array.strides,
+    ).view(ndarray)  # fmt: skip
+
+
+def fetch(array: Any) -> Any:
+    """Back on the host: arrays, lists of them, numbers."""
+    if isinstance(array, (list, tuple)):
+        return [fetch(a) for a in array]
+    return array.get() if isinstance(array, ndarray) else array
