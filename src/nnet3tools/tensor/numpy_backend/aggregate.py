@@ -6,9 +6,10 @@ output is that or a number) and the tiles' sums in float64, in an order that dep
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type, simplify
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
 from nnet3tools.tensor.numpy_backend.element import MAX_PLANS, used_values
-from nnet3tools.tensor.numpy_backend.lowering import Lowering
+from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, broadcast_shape
@@ -34,6 +35,9 @@ _REDUCE: dict[str, tuple[Any, float]] = {
 
 _MAX_ADDED = 512
 """How many float32 numbers may be added one after another; rounding grows with their number."""
+
+_BLOCK_ROWS = {False: 64, True: 16}
+"""Rows of which sums of products are added up in float32; fewer if the output is float64."""
 
 
 class _Plan:
@@ -54,11 +58,35 @@ class _Plan:
         work = (len(values) + 1) * math.prod(self.full)
         self._groups = split_groups(self._layout.tiles, work) if work else []
         self._tile_calls = TileCalls(self._layout, self._groups)
+        self._factors = self._find_factors(root)
+        self._rows = min(_BLOCK_ROWS[wide], self.full[0]) if self._factors else 0
         # one accumulator a group: threads must not add to the same place
         self.sums = np.empty((max(1, len(self._groups)), *self.out_shape), np.float64)
 
+    def _find_factors(self, root: Value) -> tuple[int, ...]:
+        """The operands whose product is summed, if `_column_sums` will do; else nothing."""
+        values = (root,) if root.kind == "operand" else root.inputs
+        plain = root.kind == "operand" or (root.function is np.multiply and root.view is None)
+        plain = plain or root.function is np.square
+        shapes = self._layout.shapes
+        fits = (
+            plain
+            and self._ufunc is np.add
+            and self.axes == (0,)
+            and len(self.full) == 2
+            and root.dtype == np.float32
+            and all(v.kind == "operand" and v.dtype == np.float32 for v in values)
+        )
+        if not fits or any(shapes[v.number] != self.full for v in values) or 0 in self.full:
+            return ()
+        numbers = tuple(v.number for v in values)
+        return numbers * 2 if root.function is np.square else numbers
+
     def bind(self, operands: Sequence[Any]) -> Callable[[], np.ndarray]:
         """What computes the reduction (before alpha, beta) into an array of `out_shape`."""
+        if self._factors:
+            factors = [operands[i] for i in self._factors]
+            return functools.partial(_column_sums, factors, self._rows, self.sums[0])
         numbers = self._tile_calls.bind_numbers(operands)
         groups = []
         for group, tiles in enumerate(self._tile_calls.tiles(operands, numbers)):
@@ -107,49 +135,98 @@ def _add_tile(
     ufunc(sums, ufunc.reduce(part, axes, dtype, None, True), out=sums)
 
 
+def _column_sums(factors: Sequence[np.ndarray], rows: int, out: np.ndarray) -> np.ndarray:
+    """Sums of the columns of a matrix, or of a product of two, block by block of rows.
+
+    The blocks are summed in float32 without temporaries, their sums in float64.
+    """
+    count, rest = divmod(len(factors[0]), rows)
+    whole = [x[: count * rows].reshape(count, rows, x.shape[1]) for x in factors]
+    _sum_blocks(whole).sum(axis=0, dtype=np.float64, out=out[0])
+    if rest:
+        out += _sum_blocks([x[count * rows :][None] for x in factors])
+    return out
+
+
+def _sum_blocks(factors: Sequence[np.ndarray]) -> np.ndarray:
+    if len(factors) == 1:
+        return np.add.reduce(factors[0], axis=1)
+    return np.einsum("kij,kij->kj", *factors)
+
+
 class _NumpyAggregate:
     """Binds operands to a reduction; lowerings are kept by types, plans by shapes."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = simplify(expr), reduce, axis
         self._lowered: dict[tuple[Type, ...], tuple[Lowering, Any]] = {}
-        self._plans: dict[Any, _Plan] = {}
+        self._signatures: dict[Any, _Signature] = {}
 
-    def _plan(self, operands: Sequence[Any], axes: tuple[int, ...], wide: bool) -> _Plan:
+    def _sign(self, ins: Sequence[Any], wide: bool) -> _Signature:
+        operands, axes, full = _prepare(ins, self._axis)
         types = operand_types(operands)
         if (lowered := self._lowered.get(types)) is None:
             lowering = Lowering(types)
             lowered = self._lowered[types] = lowering, lowering.lower(self._expr)
-        key = types, tuple(getattr(o, "shape", None) for o in operands), wide
-        if (plan := self._plans.get(key)) is None:
-            if len(self._plans) >= MAX_PLANS:
-                self._plans.clear()
-            plan = self._plans[key] = _Plan(
-                lowered[0], lowered[1], self._reduce, axes, operands, wide
-            )
-        return plan
+        plan = _Plan(*lowered, self._reduce, axes, operands, wide)
+        count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
+        if count == 0 and self._reduce in ("max", "min"):
+            raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
+        divisor = count if self._reduce == "mean" and count else 1
+        return _Signature(plan, divisor, self._axis is None and axes == (0,) and len(full) > 0)
 
     def __call__(
         self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], float | None]:
-        operands, axes, full = _prepare(ins, self._axis)
         wide = out is None or out.dtype == np.float64
-        plan = self._plan(operands, axes, wide)
-        count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
-        if count == 0 and self._reduce in ("max", "min"):
-            raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
-        factor = alpha / count if self._reduce == "mean" and count else alpha
-        run = plan.bind(operands)
-        target = None if out is None else _target(out, plan.out_shape, axes[0])
+        operands_key = [
+            (o.dtype, o.shape, o.flags.c_contiguous) if o.__class__ is np.ndarray else o.__class__
+            for o in ins
+        ]
+        key = wide, *operands_key
+        if (found := self._signatures.get(key)) is None:
+            if len(self._signatures) >= MAX_PLANS:
+                self._signatures.clear()
+            found = self._signatures[key] = self._sign(ins, wide)
+        plan = found.plan
+        run = plan.bind(found.operands(ins))
+        factor = alpha / found.divisor
+        if out is None:
+            return functools.partial(_finish_number, run, factor)
+        target = _target(out, plan.out_shape, plan.axes[0])
+        return functools.partial(_finish, run, target, factor, beta)
 
-        def finish() -> float | None:
-            with LOCK:
-                if target is None:
-                    return factor * float(run().reshape(())[()])
-                _store(target, run(), factor, beta)
-                return None
 
-        return finish
+class _Signature(NamedTuple):
+    """How operands of given types, shapes and layouts are reduced."""
+
+    plan: _Plan
+    divisor: int
+    flat: bool
+    """Whether operands are taken as vectors."""
+
+    def operands(self, given: Sequence[Any]) -> list[Any]:
+        """The operands as the plan wants them."""
+        axes = len(self.plan.full)
+        return [
+            o
+            if o.__class__ is not np.ndarray
+            else o.reshape(-1)
+            if self.flat
+            else with_axes(o, axes)
+            for o in given
+        ]
+
+
+def _finish_number(run: Callable[[], np.ndarray], factor: float) -> float:
+    # the sums belong to the plan, which other bound operators may share
+    with LOCK:
+        return factor * float(run().reshape(())[()])
+
+
+def _finish(run: Callable[[], np.ndarray], target: np.ndarray, factor: float, beta: float) -> None:
+    with LOCK:
+        _store(target, run(), factor, beta)
 
 
 def _prepare(
