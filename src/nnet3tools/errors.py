@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "ConfigError",
     "DataError",
@@ -10,6 +13,7 @@ __all__ = [
     "ProgramError",
     "RequestError",
     "UserError",
+    "naming",
 ]
 
 
@@ -48,3 +52,12 @@ class ConfigError(UserError):
 
 class ProgramError(Nnet3Error):
     """A bug of ours: a program (list of commands) or a call that breaks its own rules."""
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Users' errors within begin with a name: of the file, table or key that they are about."""
+    try:
+        yield
+    except UserError as error:
+        raise DataError(f"{name}: {error}") from None

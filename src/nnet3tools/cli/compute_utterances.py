@@ -9,12 +9,11 @@ from nnet3tools.cli.utterance_inputs import (
     InputOptions,
     NothingDoneError,
     UtteranceCounts,
-    naming,
     read_model,
     utterances,
 )
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 
 __all__ = ["UtteranceOptions", "compute_utterances"]

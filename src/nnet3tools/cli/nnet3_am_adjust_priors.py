@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ def main(options: Options, args: list[str]) -> None:
         raise DataError(f"{posteriors_in}: expected posteriors with a positive sum, found {total}")
     posteriors = posteriors * np.float32(1.0 / float(total))
     _log_change(model.priors, posteriors)
-    model.set_priors(posteriors)
+    with naming(posteriors_in):
+        model.set_priors(posteriors)
     model.save(model_out, options.binary)
     log.log(f"Modified priors of neural network model and wrote it to {model_out}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def main(options: Options, args: list[str]) -> None:
     ]
     with ThreadPoolExecutor(num_threads) as pool:
         nnet, *others = pool.map(_weighted_sum, parts)
-    for other in others:
-        add_nnet(nnet, other)
+    for other, part in zip(others, parts[1:], strict=True):
+        with naming(f"{part[0][0]} after {models[0]}"):
+            add_nnet(nnet, other)
     write_nnet(nnet, nnet_out, options.binary)
     log.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {nnet_out}")
 
@@ -94,5 +95,6 @@ def _weighted_sum(models: list[tuple[str, float]]) -> Nnet:
     scale_nnet(total, weight)
     for rxfilename, weight in others:
         nnet = read_nnet(rxfilename)
-        add_nnet(total, nnet, weight)
+        with naming(f"{rxfilename} after {first}"):
+            add_nnet(total, nnet, weight)
     return total

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 
@@ -75,7 +75,8 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
     with open_input(request_in) as reader:
         request = ComputationRequest.read(reader)
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
-    computation = compiler.compile(request)
+    with naming(request_in):
+        computation = compiler.compile(request)
     save_computation(computation_out, computation, options.binary)
     if options.print:
         out = sys.stderr if computation_out in ("-", "") else sys.stdout

@@ -11,7 +11,6 @@ from nnet3tools.cli.utterance_inputs import (
     InputOptions,
     NothingDoneError,
     UtteranceCounts,
-    naming,
     read_model,
     utterances,
 )
@@ -21,8 +20,9 @@ from nnet3tools.executor.simple_options import BatchComputationOptions
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3tools.errors import naming
     from nnet3tools.executor.batch_compute import BatchComputer
-    from nnet3tools.io.table import TableWriter
+from nnet3tools.io.table import TableWriter
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from nnet3tools.cli.options import NoOptions, program
+from nnet3tools.errors import naming
 
 USAGE = """Print information about a 'raw' nnet3 network, as text on standard output.
 
@@ -21,4 +22,6 @@ def main(options: NoOptions, args: list[str]) -> None:
     from nnet3tools.cli.network_info import network_info
     from nnet3tools.nnet.model_file import read_nnet
 
-    sys.stdout.write(network_info(read_nnet(args[0])))
+    nnet = read_nnet(args[0])
+    with naming(args[0]):
+        sys.stdout.write(network_info(nnet))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
+from nnet3tools.errors import ConfigError
 from nnet3tools.io import log
 
 USAGE = """Initialize a nnet3 network from a config file. The output is a 'raw' network, without
@@ -40,6 +41,12 @@ def main(options: Options, args: list[str]) -> None:
     if existing:
         nnet = read_nnet(existing[0])
         log.log(f"Read raw neural net from {existing[0]}")
-    nnet.read_config(read_config_file(config))
+    lines = read_config_file(config)
+    try:
+        nnet.read_config(lines)
+    except ConfigError as error:
+        if error.file:
+            raise
+        raise ConfigError(error.message, config, text=error.text) from None
     write_nnet(nnet, nnet_out, options.binary)
     log.log(f"Initialized raw neural net and wrote it to {nnet_out}")

@@ -10,11 +10,11 @@ from nnet3tools.cli.utterance_inputs import (
     InputOptions,
     NothingDoneError,
     UtteranceCounts,
-    naming,
     read_model,
     utterances,
 )
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 

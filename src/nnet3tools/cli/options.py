@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -246,9 +247,12 @@ class _Float(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         try:
-            return float(value)
+            number = float(value)
+            if not math.isfinite(number):
+                raise ValueError
         except ValueError:
             self.fail(f"expected a number, found '{value}'", param, ctx)
+        return number
 
 
 _TYPES: dict[str, click.ParamType] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.option_specs import option
-from nnet3tools.errors import DataError, OptionError, UserError
+from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -139,15 +139,6 @@ def utterances(
             counts.frames += len(features)
         if num_seen == 0:
             raise DataError(f"{rspecifier}: no utterances")
-
-
-@contextlib.contextmanager
-def naming(name: str) -> Iterator[None]:
-    """Users' errors within begin with a name."""
-    try:
-        yield
-    except UserError as error:
-        raise DataError(f"{name}: {error}") from None
 
 
 def _ivector_source(

@@ -7,6 +7,7 @@ A value runs to the last blank before the next `=`, so `input=Append(a, b) dim=3
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -153,7 +154,7 @@ class ConfigLine:
         """The value as a float32 (a Python float that float32 can hold)."""
         if (text := self._take(key, default)) is None:
             return default
-        if (value := parse_float(text)) is None:
+        if (value := parse_float(text)) is None or not math.isfinite(value):
             raise self.error(f"expected a number for '{key}', found '{text}'")
         return value
 

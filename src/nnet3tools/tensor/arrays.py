@@ -35,12 +35,20 @@ def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
     Without `like`: on the host; without either: float32.
     """
-    return _module(like).empty(shape, _dtype(like, dtype))
+    return _make(_module(like).empty, shape, _dtype(like, dtype))
 
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array of zeros; see `empty`."""
-    return _module(like).zeros(shape, _dtype(like, dtype))
+    return _make(_module(like).zeros, shape, _dtype(like, dtype))
+
+
+def _make(create: Any, shape: Shape, dtype: Any) -> Array:
+    """A new array; MemoryError also for more elements than an address can count."""
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if math.prod(map(int, sizes)) * dtype.itemsize >= 1 << 63:
+        raise MemoryError(f"(an array of {' x '.join(map(str, sizes))})")
+    return create(shape, dtype)
 
 
 def _dtype(like: Array | None, dtype: Any) -> Any:
