@@ -146,7 +146,7 @@ def _list(text: str, position: int, tokens: pp.ParseResults) -> list[Build]:
 def _call(text: str, position: int, tokens: pp.ParseResults) -> Build:
     name, *arguments = tokens
     parts = [a for a in arguments if not isinstance(a, tuple)]
-    named = dict(a for a in arguments if isinstance(a, tuple))
+    named: dict[str, Build] = dict(a for a in arguments if isinstance(a, tuple))
 
     def build(scope: _Scope) -> Any:
         if name not in FUNCTIONS:

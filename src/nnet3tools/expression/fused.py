@@ -75,7 +75,7 @@ class _Compact:
 
 
 class Fused:
-    """A fused expression; `inputs` and `parameters` are its leaves, `widths` its pieces' columns."""
+    """A fused expression of `inputs` and `parameters`, in pieces of `widths` columns."""
 
     def __init__(
         self, pieces: Sequence[Expr], leaves: Mapping[Expr, Placeholder],
@@ -102,7 +102,7 @@ class Fused:
         found = derivatives(total, wanted)
         holders = {Placeholder(leaves[i].number) for i in self.inputs}
         values = {f: Placeholder(_PIECE + k) for k, f in enumerate(formulas) if f.arguments}
-        by_value = [d.substitute(values) for d in found]  # type: ignore[arg-type]
+        by_value = [d.substitute(values) for d in found]
         if not any(holders & set(d.walk()) for d in by_value):
             found = by_value
         used = {n for d in found for n in d.placeholders()}

@@ -140,7 +140,7 @@ def _build_nodes(nnet: Nnet, line_of_node: dict[str, ConfigLine]) -> None:
                 line.check_all_used()
             case OutputNode():
                 line = line_of_node[name]
-                nnet.nodes[n] = OutputNode(_parse_descriptor(line, numbers), _objective(line))
+                nnet.nodes[n] = OutputNode(_parse_descriptor(line, numbers), *_objective(line))
                 line.check_all_used()
             case DimRangeNode():
                 line = line_of_node[name]
@@ -168,11 +168,14 @@ def _parse_descriptor(line: ConfigLine, numbers: dict[str, int]) -> Descriptor:
         raise line.error(error.message) if not error.text else error from None
 
 
-def _objective(line: ConfigLine) -> str:
+def _objective(line: ConfigLine) -> tuple[str, str]:
+    """Kind of the objective, and its formula if it has one."""
     objective = line.get_string("objective", "linear")
+    if objective == "expression":
+        return objective, " ".join(line.get_string("expression").split())
     if objective not in ("linear", "quadratic"):
-        raise line.error(f"expected objective=linear or quadratic, found '{objective}'")
-    return objective
+        raise line.error(f"expected objective=linear, quadratic or expression, found '{objective}'")
+    return objective, ""
 
 
 def check_network(nnet: Nnet, line_of_node: dict[str, ConfigLine] | None = None) -> None:
@@ -210,9 +213,11 @@ def _check_node(nnet: Nnet, n: int) -> None:
                     f"'{nnet.component_names[component_index]}' expects {expected}"
                 )
             _check_constants(nnet.descriptor(n - 1))
-        case OutputNode(descriptor):
-            descriptor.dim(nnet)
+        case OutputNode(descriptor, _, expression):
+            dim = descriptor.dim(nnet)
             _check_constants(descriptor)
+            if expression:
+                _check_expression(expression, dim)
         case DimRangeNode(source, dim_offset, dim):
             input_dim = nnet.dim(source)
             if dim <= 0 or dim_offset < 0 or dim_offset + dim > input_dim:
@@ -220,6 +225,16 @@ def _check_node(nnet: Nnet, n: int) -> None:
                     f"the range dim-offset={dim_offset}, dim={dim} does not fit into the "
                     f"{input_dim} columns of '{nnet.node_names[source]}'"
                 )
+
+
+def _check_expression(expression: str, dim: int) -> None:
+    """Raise ConfigError for a formula that is no objective of outputs with `dim` columns."""
+    from nnet3tools.expression.objective import check_objective  # seldom needed, slow to import
+
+    try:
+        check_objective(expression, dim)
+    except UserError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_constants(descriptor: Descriptor) -> None:

@@ -191,10 +191,11 @@ class Nnet:
         match self.nodes[node]:
             case InputNode(dim):
                 return f"input-node name={name} dim={dim}"
-            case OutputNode(descriptor, objective):
+            case OutputNode(descriptor, objective, expression):
                 dims = f" dim={self.dim(node)}" if include_dim else ""
                 text = descriptor.text(self.node_names)
-                return f"output-node name={name} input={text}{dims} objective={objective}"
+                formula = f' expression="{expression}"' if expression else ""
+                return f"output-node name={name} input={text}{dims} objective={objective}{formula}"
             case DimRangeNode(source, dim_offset, dim):
                 return (
                     f"dim-range-node name={name} input-node={self.node_names[source]} "

@@ -43,6 +43,14 @@ class OutputNode(DescriptorNode):
     """A matrix the user may ask for; `objective` is what its config line says."""
 
     objective: str = "linear"
+    """linear, quadratic or expression."""
+    expression: str = ""
+    """With objective=expression: the formula of `output` and `target`."""
+
+    @property
+    def criterion(self) -> str:
+        """What training takes as the objective: its name, or `expression=<formula>`."""
+        return f"expression={self.expression}" if self.expression else self.objective
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Objective functions of a network's output and their derivatives (Kaldi's nnet-training.cc).
 
 linear: sum of output * supervision, which for log-softmax outputs and posteriors is the
-log-likelihood; quadratic: -0.5 * |supervision - output|^2.
+log-likelihood; quadratic: -0.5 * |supervision - output|^2. Beyond Kaldi, expression: the sum of a
+formula's elements, weighted by rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def compute_objective(
 ) -> tuple[float, float]:
     """Total weight and total objective of `output` (N, dim) given supervision of the same shape.
 
-    `objective` is what the output node's config line says, `name` the node, for messages. The
+    `objective` is what the output node's config line says: linear, quadratic or expression=FORMULA
+    (OutputNode.criterion); `name` is the node, for messages. The
     derivative is written to `deriv` (N, dim), if given.
     """
     if supervision.shape[1] != output.shape[1]:
@@ -40,6 +42,9 @@ def compute_objective(
             f"example has {supervision.shape[0]} rows of supervision for the "
             f"{output.shape[0]} rows of '{name}'"
         )
+    kind, _, formula = objective.partition("=")
+    if kind == "expression":
+        return _expression(formula, supervision, output, deriv)
     function = _OBJECTIVES.get(objective)
     if function is None:
         raise UserError(f"output '{name}' has objective={objective}, which is not implemented")
@@ -69,6 +74,15 @@ def _quadratic(
     tensor.copy(deriv, target)
     tensor.add(deriv, output, alpha=-1.0)
     return float(len(output)), -0.5 * tensor.dot(deriv, deriv)
+
+
+def _expression(
+    formula: str, supervision: GeneralMatrix, output: Array, deriv: Array | None
+) -> tuple[float, float]:
+    from nnet3tools.expression.objective import evaluate_objective  # seldom needed, slow to import
+
+    target = tensor.asarray(to_dense(supervision), like=output)
+    return float(len(output)), evaluate_objective(formula, target, output, deriv)
 
 
 _total = tensor.aggregate("_1", reduce="sum", axis=None)

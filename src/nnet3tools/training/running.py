@@ -114,12 +114,12 @@ class ExampleRunner:
         return [io for io in example.io if self.nnet.is_input(self.nnet.node_index(io.name))]
 
     def outputs(self, example: NnetExample) -> list[tuple[NnetIo, str]]:
-        """The outputs of an example, each with its node's objective."""
+        """The outputs of an example, each with its node's objective (OutputNode.criterion)."""
         found = []
         for io in example.io:
             node = self.nnet.nodes[self.nnet.node_index(io.name)]
             if isinstance(node, OutputNode):
-                found.append((io, node.objective))
+                found.append((io, node.criterion))
         return found
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:

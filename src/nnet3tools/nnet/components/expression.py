@@ -284,10 +284,10 @@ def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
         options[key] = number
     mean = options["init"] + options["mean"]
     if options["stddev"] == 0.0:
-        value = np.full(shape, mean, np.float32)
+        initial = np.full(shape, mean, np.float32)
     else:
-        value = random_normal(shape, options["stddev"], mean)
-    return _check_name(line, name), shape, value
+        initial = random_normal(shape, options["stddev"], mean)
+    return _check_name(line, name), shape, initial
 
 
 # -- files

@@ -1,0 +1,81 @@
+"""Objectives as formulas: what is to be maximised, in terms of `output` and `target`.
+
+`expression="-0.5 * sqr(target - output)"` is Kaldi's quadratic objective, `"target * output"` the
+linear one. All elements of the formula's value are added up; the weight is the number of rows.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from nnet3tools import tensor
+from nnet3tools.expression.control import Same
+from nnet3tools.expression.execution import Execution
+from nnet3tools.expression.formula import parse_formula
+from nnet3tools.expression.graph import Graph
+from nnet3tools.expression.moves import Copy
+from nnet3tools.expression.node import Expr
+from nnet3tools.expression.schedule import no_gradient_reason
+from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type, type_of_dtype
+
+__all__ = ["check_objective", "evaluate_objective"]
+
+_PROBE_ROWS = 7
+
+
+def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Expr, ...]:
+    """Nodes of the output, the target and the formula's value."""
+    graph = Graph(like)
+    output = graph.input("output", (rows, dim), element, trainable=True)
+    target = graph.input("target", (rows, dim), element)
+    root = parse_formula(text).build(graph, {"output": output, "target": target})
+    if not root.trainable:
+        raise ExpressionError(no_gradient_reason([root]))
+    if root.is_leaf or isinstance(root, Same):
+        root = graph.add(Copy(root))
+    return output, target, root
+
+
+def check_objective(text: str, dim: int) -> None:
+    """Raise a UserError if the formula is no objective of outputs with this many columns."""
+    *_, root = _build(text, _PROBE_ROWS, dim, Type.FLOAT32, None)
+    Execution([root])
+
+
+@functools.lru_cache(maxsize=16)
+def _prepare(
+    text: str, rows: int, dim: int, element: Type, kind: type, gradient: bool
+) -> tuple[Expr, Expr, Expr, Execution]:
+    # kind, the class of the arrays, tells devices apart
+    like = tensor.empty((0,), like=_example[kind])
+    output, target, root = _build(text, rows, dim, element, like)
+    return output, target, root, Execution([root], like, gradient)
+
+
+_example: dict[type, Array] = {}
+"""An (empty) array of each device seen."""
+
+_total = tensor.aggregate("_1", "sum", None)
+
+
+def evaluate_objective(
+    text: str, target: Array, output: Array, deriv: Array | None = None
+) -> float:
+    """The objective's total; its derivative by `output` (N, dim) is written to `deriv` if given."""
+    if type(output) not in _example:
+        _example[type(output)] = tensor.empty((0,), like=output)
+    rows, dim = output.shape
+    key = type_of_dtype(output.dtype), type(output), deriv is not None
+    output_node, target_node, root, execution = _prepare(text, rows, dim, *key)
+    for node, array in ((output_node, output), (target_node, target)):
+        if node.value is not None:  # the formula may not use it
+            tensor.copy(node.value, array)
+    execution.forward()
+    if deriv is not None:
+        execution.backward()
+        tensor.copy(deriv, output_node.grad)
+    total = _total(root.value)
+    assert total is not None
+    return total
