@@ -15,12 +15,12 @@ from nnet3tools.cli.utterance_inputs import (
     utterances,
 )
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchComputationOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.errors import naming
     from nnet3tools.executor.batch_compute import BatchComputer
 from nnet3tools.io.table import TableWriter
 
