@@ -10,11 +10,13 @@ from random_networks import Case
 
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.program import Arena
-from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.executor.program import Arena, Segment, bind_program
+from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.command import AccessType
+from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 
 __all__ = ["ALL_OFF", "PASS_OPTIONS", "Results", "describe", "difference", "run", "variants"]
@@ -51,12 +53,20 @@ def variants() -> Iterator[tuple[str, OptimizeOptions]]:
         yield f"all but {name}", dataclasses.replace(OptimizeOptions(), **{name: False})
 
 
-def run(case: Case, computation: Computation, request: ComputationRequest | None = None) -> Results:
+def run(
+    case: Case,
+    computation: Computation,
+    *,
+    lossy: bool = False,
+    wanted_times: tuple[int, int] | None = None,
+) -> Results:
     """Outputs ("output"), input derivatives ("d input") and parameter gradients ("grad name").
 
-    The memory is full of NaN at first, so that whatever reads what nobody wrote shows.
+    The memory is full of NaN at first, so that whatever reads what nobody wrote shows. `lossy`
+    obeys compression that loses, as on a GPU. With `wanted_times` derivatives outside this range
+    of times, both ends included, are set to zero as soon as they appear.
     """
-    request = request or case.request
+    request = case.request
     gradient = case.nnet.copy()
     scale_nnet(gradient, 0.0)
     set_as_gradient(gradient)
@@ -64,12 +74,25 @@ def run(case: Case, computation: Computation, request: ComputationRequest | None
     arena.take(1 << 18)[:] = 0xFF
     tensor.random.seed(case.seed)
     computer = NnetComputer(ComputeOptions(), computation, case.nnet, gradient, arena=arena)
+    if lossy:
+        computer.program = bind_program(
+            computation, case.nnet, gradient, gradient, arena=arena, compress_lossy=True
+        )
+        computer.reset()
+    if wanted_times is not None:
+        computer._execute = _Zeroing(computer, *wanted_times)
     rng = np.random.default_rng(case.seed)
-    _accept(computer, rng, request.inputs, case.nnet)
+    for io in request.inputs:
+        computer.accept_input(io.name, _values(rng, io, case.nnet))
     computer.run()
     results = {name: computer.get_output(name).copy() for name in computer.available_outputs()}
     if request.needs_derivatives:
-        _accept(computer, rng, [io for io in request.outputs if io.has_deriv], case.nnet)
+        for io in request.outputs:
+            if io.has_deriv:
+                values = _values(rng, io, case.nnet)
+                if wanted_times is not None:
+                    values[_outside(io.indexes, *wanted_times)] = 0.0
+                computer.accept_input(io.name, values)
         computer.run()
         for name in computer.available_outputs():
             results[f"d {name}"] = computer.get_output(name).copy()
@@ -78,10 +101,33 @@ def run(case: Case, computation: Computation, request: ComputationRequest | None
     return results
 
 
-def _accept(computer: NnetComputer, rng: np.random.Generator, ios: list, nnet: Nnet) -> None:
-    for io in ios:
-        shape = (len(io.indexes), nnet.dim(nnet.node_index(io.name)))
-        computer.accept_input(io.name, rng.standard_normal(shape).astype(np.float32))
+def _values(rng: np.random.Generator, io: IoSpecification, nnet: Nnet) -> np.ndarray:
+    shape = (len(io.indexes), nnet.dim(nnet.node_index(io.name)))
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def _outside(indexes: np.ndarray, first: int, last: int) -> np.ndarray:
+    return (indexes[:, 1] < first) | (indexes[:, 1] > last)
+
+
+class _Zeroing:
+    """Runs a program and zeroes, after each command, the unwanted rows of derivatives it wrote."""
+
+    def __init__(self, computer: NnetComputer, first: int, last: int) -> None:
+        self.program, self.times = computer.program, (first, last)
+        self.components = ComponentTable(computer.nnet)
+
+    def __call__(self, segment: Segment) -> None:
+        computation = self.program.computation
+        for c, step in segment.steps:
+            step()
+            for submatrix, kind in computation.commands[c].accesses(computation, self.components):
+                info = computation.submatrices[submatrix]
+                debug = computation.matrix_debug_info[info.matrix_index]
+                if debug.is_deriv and kind & AccessType.WRITE:
+                    rows = slice(info.row_offset, info.row_offset + info.num_rows)
+                    unwanted = _outside(debug.indexes[rows], *self.times)
+                    self.program.binding.view(c, submatrix)[unwanted] = 0.0
 
 
 def _gradients(gradient: Nnet) -> Results:
