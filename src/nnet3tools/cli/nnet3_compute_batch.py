@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3tools.executor.batch_compute import BatchComputer
-from nnet3tools.io.table import TableWriter
+    from nnet3tools.io.table import TableWriter
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,
