@@ -57,6 +57,7 @@ class Execution:
         self._seeded = [r for r in self.roots if r in self.schedule.active]
         self._zeroed = {gradient_owner(r) for r in self._seeded}
         self._forward, self._backward = self._bind()
+        self._ran = False
 
     # -- lifetimes
 
@@ -164,11 +165,15 @@ class Execution:
         """Compute the roots' values."""
         for op in self._forward:
             op()
+        self._ran = True
 
     def backward(self, seeds: Mapping[Expr, Array] | None = None) -> None:
         """Compute gradients, given the derivatives by the roots (default: all 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
+        if not self._ran:
+            raise ProgramError("backward must follow forward, which computes what it overwrites")
+        self._ran = not self._reuse
         for root in self._seeded:
             tensor.fill(gradient_owner(root).grad, 0.0)
         for root in self._seeded:

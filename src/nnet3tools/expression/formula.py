@@ -16,6 +16,7 @@ from typing import Any
 
 import pyparsing as pp
 
+from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.formula_functions import FUNCTIONS, call_function
 from nnet3tools.expression.graph import Graph
@@ -121,10 +122,12 @@ def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
         return _at(text, position, lambda: apply(name, *operands))
     if any(not isinstance(o, (bool, int, float)) for o in operands):
         raise FormulaError(f"cannot compute with {operands[0]!r}", text, position)
-    folded = simplify(FUNCTIONAL[name](*operands))
-    if not isinstance(folded, Constant):
-        raise FormulaError("this number cannot be computed", text, position)
-    return folded.value
+    number = simplify(FUNCTIONAL[name](*operands))
+    if isinstance(number, Constant):
+        return number.value
+    value = tensor.empty((1,), dtype="float64")
+    tensor.element(number)(value)
+    return float(value[0])
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:

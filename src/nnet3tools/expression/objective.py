@@ -67,8 +67,9 @@ def evaluate_objective(
     if type(output) not in _example:
         _example[type(output)] = tensor.empty((0,), like=output)
     rows, dim = output.shape
-    key = type_of_dtype(output.dtype), type(output), deriv is not None
-    output_node, target_node, root, execution = _prepare(text, rows, dim, *key)
+    output_node, target_node, root, execution = _prepare(
+        text, rows, dim, type_of_dtype(output.dtype), type(output), deriv is not None
+    )
     for node, array in ((output_node, output), (target_node, target)):
         if node.value is not None:  # the formula may not use it
             tensor.copy(node.value, array)
