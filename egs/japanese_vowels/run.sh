@@ -9,8 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 
 stage=0
 num_passes=20
-initial_lrate=0.02
-final_lrate=0.002
+initial_lrate=0.005
+final_lrate=0.001
+num_average=10
 minibatch_size=32
 srand=0
 dir=exp/tdnn
@@ -52,11 +53,15 @@ if [ "$stage" -le 3 ]; then
       "nnet3-copy --learning-rate=$lrate $dir/$pass.raw - |" \
       "ark:nnet3-shuffle-egs --srand=$pass ark:$dir/egs.ark ark:- | nnet3-merge-egs --minibatch-size=$minibatch_size ark:- ark:- |" \
       "$dir/$((pass + 1)).raw"
-    [ "$pass" -eq 0 ] || rm "$dir/$pass.raw"
+    # Only the last models are averaged below; no other is needed again.
+    [ "$pass" -eq 0 ] || [ "$pass" -gt $((num_passes - num_average)) ] || rm "$dir/$pass.raw"
     sed -n "s/.*Overall average objective function for 'output' is \([^ ]*\).*/  pass $pass: log-probability per frame \1/p" \
       "$dir/log/train.$pass.log"
   done
-  cp "$dir/$num_passes.raw" "$dir/final.raw"
+  # The average of the last models does as well as the last one, and varies less from seed to seed.
+  first=$((num_passes > num_average ? num_passes - num_average + 1 : 1))
+  models=$(seq -f "$dir/%.0f.raw" "$first" "$num_passes")
+  $train_cmd "$dir/log/average.log" nnet3-average $models "$dir/final.raw"
 fi
 
 if [ "$stage" -le 4 ]; then
