@@ -121,6 +121,7 @@ def _compiled(source: str, name: str) -> Any:
 _DTYPES = {
     "long long": np.int64, "int": np.int32, "unsigned": np.uint32, "float": np.float32,
     "double": np.float64, "bool": np.bool_, "unsigned long long": np.uint64,
+    "short": np.int16,
 }  # fmt: skip
 
 
@@ -203,6 +204,9 @@ class EmulatedDevice:
         assert self._recording is None, "the host looks at the device while a graph is captured"
         self.downloads += 1
         return array.get()
+
+    def strided(self, array: Any, shape: Any, strides: Any) -> Any:
+        return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         recorded: list[Callable[[], None]] = []

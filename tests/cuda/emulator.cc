@@ -1,4 +1,5 @@
 // Runs the threads of a block as fibers, so that __syncthreads and the shuffles mean what they do.
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -13,7 +14,8 @@ namespace {
 const int kMaxThreads = 1024;
 const size_t kStack = 64 * 1024;
 char* stacks;
-ucontext_t scheduler, state[kMaxThreads];
+ucontext_t scheduler, start[kMaxThreads];
+jmp_buf resume[kMaxThreads], back;
 bool started[kMaxThreads], finished[kMaxThreads];
 double lanes[kMaxThreads];
 int current, num_threads;
@@ -30,6 +32,7 @@ void set_thread(int i) {
 void fiber() {
   body(arguments);
   finished[current] = true;
+  _longjmp(back, 1);
 }
 
 void run_block() {
@@ -37,26 +40,27 @@ void run_block() {
   memset(finished, 0, sizeof finished);
   for (bool busy = true; busy;) {
     busy = false;
-    for (int i = 0; i < num_threads; ++i) {
+    for (volatile int i = 0; i < num_threads; ++i) {
       if (finished[i]) continue;
       busy = true;
       set_thread(i);
-      if (!started[i]) {
+      if (_setjmp(back) == 0) {
+        if (started[i]) _longjmp(resume[i], 1);
         started[i] = true;
-        getcontext(&state[i]);
-        state[i].uc_stack.ss_sp = stacks + i * kStack;
-        state[i].uc_stack.ss_size = kStack;
-        state[i].uc_link = &scheduler;
-        makecontext(&state[i], fiber, 0);
+        getcontext(&start[i]);
+        start[i].uc_stack.ss_sp = stacks + i * kStack;
+        start[i].uc_stack.ss_size = kStack;
+        start[i].uc_link = &scheduler;
+        makecontext(&start[i], fiber, 0);
+        setcontext(&start[i]);
       }
-      swapcontext(&scheduler, &state[i]);
     }
   }
 }
 }  // namespace
 
 extern "C" void nn_barrier() {
-  swapcontext(&state[current], &scheduler);
+  if (_setjmp(resume[current]) == 0) _longjmp(back, 1);
 }
 
 // The value of another lane of the same warp, after all lanes have given theirs.

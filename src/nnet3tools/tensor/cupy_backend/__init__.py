@@ -4,5 +4,10 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     aggregate,
     basics,
     element,
+    gathering,
     products,
+    random,
+    rows,
+    softmax,
+    special,
 )

@@ -141,6 +141,10 @@ class CudaDevice:
         """Waits for the stream."""
         return array.get()
 
+    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """CuPy's as_strided."""
+        return cupy.lib.stride_tricks.as_strided(array, shape, strides)
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated."""
         self.stream.begin_capture()

@@ -63,6 +63,9 @@ class Device(Protocol):
     def download(self, array: Array) -> np.ndarray:
         """A host copy; waits for all work before it."""
 
+    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """A view of an array with other shape and strides (bytes)."""
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch."""
 

@@ -1,0 +1,170 @@
+"""Picking by index arrays along an axis, order along an axis, and sparse products on CUDA.
+
+Sums are made by the thread that owns the result, which looks at all that could go there: slower than
+atomics for long axes, but the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cupy_backend.device import Array
+from nnet3tools.tensor.cupy_backend.indexes import uploaded
+from nnet3tools.tensor.cupy_backend.strided import grid_step
+from nnet3tools.tensor.registry import implements
+
+Step = Callable[[], None]
+
+_INDEXES = "abck"
+
+
+def _last(array: Array, axis: int) -> Array:
+    """The array with four axes, the given one last."""
+    if array.ndim > 4:
+        raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
+    axis %= array.ndim
+    order = [*(i for i in range(array.ndim) if i != axis), axis]
+    moved = array.transpose(order)
+    return moved[(None,) * (4 - array.ndim)] if array.ndim < 4 else moved
+
+
+def _space(array: Array) -> dict[str, int]:
+    return dict(zip(_INDEXES, array.shape, strict=True))
+
+
+@implements("take", "cupy", binder=True)
+def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """One thread an element of the output."""
+    to = _last(out, axis)
+    arrays = {"out": to, "src": _last(src, axis), "at": uploaded(indexes)}
+    return grid_step("take", _space(to), arrays, "out[[a, b, c, k]] = src[[a, b, c, at[[k]]]];")
+
+
+@implements("add_taken", "cupy", binder=True)
+def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """One thread an element of the output."""
+    to = _last(out, axis)
+    arrays = {"out": to, "src": _last(src, axis), "at": uploaded(indexes)}
+    body = """
+      T sum = 0;
+      for (long long i = 0; i < count; ++i) if (at[[i]] == k) sum += src[[a, b, c, i]];
+      out[[a, b, c, k]] += sum;"""
+    return grid_step("add_taken", _space(to), arrays, body, count=np.int64(len(indexes)))
+
+
+@implements("gather", "cupy", binder=True)
+def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """One thread an element of the output."""
+    to = _last(out, axis)
+    arrays = {"out": to, "src": _last(src, axis), "at": _last(uploaded(indexes), axis)}
+    body = "out[[a, b, c, k]] = src[[a, b, c, at[[a, b, c, k]]]];"
+    return grid_step("gather", _space(to), arrays, body)
+
+
+@implements("add_gathered", "cupy", binder=True)
+def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """One thread an element of the output."""
+    to, at = _last(out, axis), _last(uploaded(indexes), axis)
+    arrays = {"out": to, "src": _last(src, axis), "at": at}
+    body = """
+      T sum = 0;
+      for (long long i = 0; i < count; ++i)
+        if (at[[a, b, c, i]] == k) sum += src[[a, b, c, i]];
+      out[[a, b, c, k]] += sum;"""
+    space = {**_space(to), **dict(zip("abc", at.shape, strict=False))}
+    return grid_step("add_gathered", space, arrays, body, count=np.int64(at.shape[3]))
+
+
+@implements("scatter", "cupy", binder=True)
+def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
+    """One thread an element of the source."""
+    of = _last(src, axis)
+    arrays = {"out": _last(out, axis), "src": of, "at": _last(uploaded(indexes), axis)}
+    body = "out[[a, b, c, at[[a, b, c, k]]]] = src[[a, b, c, k]];"
+    return grid_step("scatter", _space(of), arrays, body)
+
+
+@implements("sort_indexes", "cupy", types=("int32",), binder=True)
+def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
+    """Each element counts those that come before it; NaN comes last."""
+    of = _last(x, axis)
+    arrays = {"out": _last(out, axis), "x": of}
+    body = """
+      const double mine = sign * (double)x[[a, b, c, k]];
+      long long place = 0;
+      for (long long i = 0; i < n_k; ++i) {
+        const double other = sign * (double)x[[a, b, c, i]];
+        const bool equal = other == mine || (other != other && mine != mine);
+        place += equal ? i < k : other < mine || (mine != mine && other == other);
+      }
+      if (place < wanted) out[[a, b, c, place]] = (T)k;"""
+    return grid_step(
+        "sort_indexes", _space(of), arrays, body,
+        sign=np.float64(-1.0 if descending else 1.0), wanted=np.int64(out.shape[axis]),
+    )  # fmt: skip
+
+
+@implements("cumulative_sum", "cupy", binder=True)
+def bind_cumulative_sum(
+    out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
+) -> Step:
+    """One thread a line."""
+    arrays = {"out": _last(out, axis), "x": _last(x, axis)}
+    length = x.shape[axis]
+    body = """
+      T sum = 0;
+      for (long long i = 0; i < length; ++i) {
+        const long long k = reverse ? length - 1 - i : i;
+        const T value = x[[a, b, c, k]];
+        const T result = exclusive ? sum : sum + value;
+        sum += value;
+        out[[a, b, c, k]] = beta == T(0) ? result : result + beta * out[[a, b, c, k]];
+      }"""
+    space = {i: n for i, n in _space(arrays["out"]).items() if i != "k"}
+    return grid_step(
+        "cumulative_sum", space, arrays, body, length=np.int64(length),
+        reverse=np.int32(reverse), exclusive=np.int32(exclusive), beta=out.dtype.type(beta),
+    )  # fmt: skip
+
+
+def _host(array: Any) -> np.ndarray:
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+def _transposed(indexes: Any, offsets: Any, num_rows: int) -> dict[str, np.ndarray]:
+    """Where the entries of each column are: offsets, the entries in order, and their rows."""
+    columns, starts = _host(indexes), _host(offsets)
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    order = np.argsort(columns, kind="stable")
+    begins = np.searchsorted(columns[order], np.arange(num_rows + 1))
+    return {"offsets": begins, "order": order, "from": rows[order]}
+
+
+@implements("csr_dot", "cupy", binder=True)
+def bind_csr_dot(
+    out: Array, values: Array, indexes: Any, offsets: Any, b: Array, trans: bool = False,
+    beta: float = 0.0,
+) -> Step:  # fmt: skip
+    """One thread an output, over the entries of its row (column, with `trans`)."""
+    to, of = (x[:, None] if x.ndim == 1 else x for x in (out, b))
+    if trans:
+        found = _transposed(indexes, offsets, len(to))
+        order, source = "order[[k]]", found["from"]
+    else:
+        found = {"offsets": _host(offsets), "order": np.zeros(1, np.int32)}
+        order, source = "k", _host(indexes)
+    arrays = {
+        "out": to, "values": values, "b": of, "source": uploaded(source),
+        "offsets": uploaded(found["offsets"]), "order": uploaded(found["order"]),
+    }  # fmt: skip
+    body = f"""
+      T sum = 0;
+      for (long long k = offsets[[r]]; k < offsets[[r + 1]]; ++k)
+        sum += values[[{order}]] * b[[source[[k]], c]];
+      out[[r, c]] = beta == T(0) ? sum : sum + beta * out[[r, c]];"""
+    space = {"r": to.shape[0], "c": to.shape[1]}
+    return grid_step("csr_dot", space, arrays, body, beta=out.dtype.type(beta))

@@ -1,0 +1,298 @@
+"""Every special operator's kernel, run on the host, against the operator's reference."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from emulated_cuda import fetch, mirror, needs_compiler, to_device
+from test_cuda_formulas import LAYOUTS
+
+from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor import compress, csr, elements, gather, groups, order, patches, windows
+
+pytestmark = needs_compiler
+
+
+def check(operator, outs, *args, host=(), **options):
+    """Run an operator on the device and its reference on the host, and compare the outputs.
+
+    `host` are the positions of arguments that stay on the host.
+    """
+    expected = [o.copy() for o in outs]
+    got = mirror(outs)
+    moved = [a if i in host else mirror(a) for i, a in enumerate(args)]
+    operator(*got, *moved, **options)
+    operator.reference(*expected, *args, **options)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(fetch(a), b, rtol=1e-4, atol=2e-5, err_msg=operator.name)
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_the_table_has_no_gaps(device):
+    assert tensor.gaps("cupy") == []
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product([False, True], repeat=2)))
+def test_products(device, trans_a, trans_b):
+    for n, k, d in ((5, 4, 3), (1, 4, 3), (5, 1, 1), (1, 1, 1), (0, 3, 2), (4, 0, 3)):
+        a, b = normal(*((k, n) if trans_a else (n, k))), normal(*((d, k) if trans_b else (k, d)))
+        out = normal(n, d)
+        for to, left, right in itertools.product(LAYOUTS.values(), repeat=3):
+            check(
+                tensor.prod, [to(out)], left(a), right(b), trans_a=trans_a, trans_b=trans_b,
+                alpha=0.5, beta=0.25,
+            )  # fmt: skip
+
+
+def test_products_of_stacks_and_outer_products(device):
+    a, b = normal(6, 5, 4), normal(6, 3, 4, seed=1)
+    check(tensor.prod, [normal(6, 5, 3)], a, b, trans_b=True, alpha=2.0, beta=0.5)
+    check(tensor.prod, [normal(6, 5, 3)], a, b[:1], trans_b=True)
+    check(tensor.prod, [normal(5, 3)], a[0, :, 0][:, None], b[0, :, 0][None, :], beta=1.0)
+
+
+def test_contiguous_products_are_one_call_without_copies(device):
+    out, a, b = (to_device(normal(4, 4)) for _ in range(3))
+    device.launched.clear()
+    tensor.prod(out, a.T, b[:, :4], beta=1.0)
+    assert device.launched == ["gemm"]
+
+
+def test_basics(device):
+    for to, of in itertools.product(LAYOUTS.values(), repeat=2):
+        x, y = to(normal(6, 7)), of(normal(6, 7, seed=1))
+        check(tensor.copy, [x], y)
+        check(tensor.add, [x], y, -0.5)
+        check(tensor.add, [x], y[:1])
+        check(tensor.scale, [x], 0.25)
+        check(tensor.fill, [x], 7.0)
+        assert float(tensor.dot(mirror(x), mirror(y))) == pytest.approx(tensor.dot(x, y), rel=1e-4)
+
+
+def test_adding_with_a_factor_on_the_device_and_not_at_all_if_it_is_zero(device):
+    x, bad = to_device(normal(3, 4)), to_device(np.full((3, 4), np.inf, np.float32))
+    before = fetch(x)
+    factor = tensor.dot(to_device(np.full(2, 0.5)), to_device(np.ones(2)))
+    tensor.add(x, to_device(np.ones((3, 4), np.float32)), 2.0 * factor)
+    np.testing.assert_allclose(fetch(x), before + 2.0, rtol=1e-6)
+    tensor.add(x, bad, 0.0 * factor)
+    assert np.isfinite(fetch(x)).all()
+    assert device.downloads == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("on_host", [True, False])
+def test_row_operations(device, seed, on_host):
+    rng = np.random.default_rng(seed)
+    n, rows, columns = int(rng.integers(0, 30)), int(rng.integers(1, 20)), int(rng.integers(1, 6))
+    layout = list(LAYOUTS.values())[seed % 4]
+    src, out = layout(normal(rows, columns)), normal(n, columns, seed=1)
+    at = rng.integers(-1, rows, n).astype(np.int32)
+    host = (1,) if on_host else ()
+    check(tensor.copy_rows, [out], src, at, host=host)
+    check(tensor.add_rows, [out], src, at, 0.5, host=host)
+    check(tensor.copy_cols, [out.T.copy()], src.T, at, host=host)
+    check(tensor.add_cols, [out.T.copy()], src.T, at, 0.5, host=host)
+    begin = rng.integers(0, rows + 1, n)
+    ranges = np.stack([begin, np.minimum(begin + rng.integers(-1, 5, n), rows)], axis=1)
+    check(tensor.add_row_ranges, [out], src, ranges.astype(np.int32), 0.5, host=host)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_multi_row_operations(device, seed):
+    rng = np.random.default_rng(seed)
+    n, columns = int(rng.integers(0, 25)), int(rng.integers(1, 5))
+    out = normal(n, columns)
+    parts = [normal(int(rng.integers(1, 9)), columns, seed=i) for i in range(3)]
+    which = rng.integers(-1, 3, n).astype(np.int32)
+    row = np.array([rng.integers(0, len(parts[w])) if w >= 0 else -1 for w in which], np.int32)
+    check(tensor.copy_rows_multi, [out], parts, which, row, host=(1, 2))
+    check(tensor.add_rows_multi, [out], parts, which, row, 0.5, host=(1, 2))
+    places = [(p, r) for p in range(3) for r in range(len(parts[p]))]
+    chosen = [places[i] for i in rng.permutation(len(places))]
+    dest = np.array([p for p, _ in chosen], np.int32)
+    row = np.array([r for _, r in chosen], np.int32)
+    dest[rng.random(len(dest)) < 0.2] = -1
+    src = normal(len(dest), columns)
+    for operator, args, twice in (
+        (tensor.copy_to_rows_multi, (), False),
+        (tensor.add_to_rows_multi, (2.0,), True),
+    ):
+        expected = [p.copy() for p in parts]
+        got = mirror(parts)
+        at = row // 2 if twice else row
+        operator(mirror(src), got, dest, at, *args)
+        operator.reference(src, expected, dest, at, *args)
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(fetch(a), b, rtol=1e-5)
+
+
+def test_indexes_and_addresses_are_uploaded_once(device):
+    parts = [to_device(normal(4, 3)) for _ in range(2)]
+    out, which = to_device(np.zeros((5, 3), np.float32)), np.array([0, 1, -1, 1, 0], np.int32)
+    uploads = []
+    upload = device.upload
+    device.upload = lambda host: uploads.append(host.shape) or upload(host)
+    for _ in range(3):
+        tensor.copy_rows_multi(out, parts, which, np.array([0, 1, 0, 3, 2], np.int32))
+    assert len(uploads) <= 3
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tensor.copy_rows(x, x[:2], np.array([0, 1, 2])),
+        lambda x: tensor.copy_rows(x, x, np.array([0, 1])),
+        lambda x: tensor.add_row_ranges(x, x, np.array([[0, 4], [0, 1], [0, 1]])),
+        lambda x: tensor.add_rows_multi(x, [x], np.zeros(3, int), np.array([0, -1, 2])),
+    ],
+)
+def test_indexes_beyond_a_matrix_are_refused_when_bound(device, call):
+    with pytest.raises(ProgramError, match="row"):
+        call(to_device(np.zeros((3, 2))))
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (1, 1), (0, 4), (3, 600), (4, 3, 5), (9,)])
+def test_softmax_family(device, shape):
+    x, e = 5 * normal(*shape), normal(*shape, seed=1)
+    for forward, backward in (
+        (tensor.softmax, tensor.softmax_backprop),
+        (tensor.log_softmax, tensor.log_softmax_backprop),
+    ):
+        check(forward, [np.empty_like(x)], x)
+        y = np.empty_like(x)
+        forward(y, x)
+        check(backward, [np.empty_like(x)], y, e)
+        expected, in_place = np.empty_like(x), mirror(e)
+        backward.reference(expected, y, e)
+        backward(in_place, mirror(y), in_place)
+        np.testing.assert_allclose(fetch(in_place), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("add_log_stddev", [False, True])
+def test_row_normalisation(device, add_log_stddev):
+    for rows in (0, 1, 30):
+        x = normal(rows, 40)
+        x[:1] = 0.0
+        e = normal(rows, 40 + add_log_stddev, seed=1)
+        check(tensor.normalize_per_row, [np.ones_like(e)], x, 0.5, add_log_stddev)
+        check(tensor.diff_normalize_per_row, [np.ones_like(x)], x, e, 0.5, add_log_stddev)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_compression(device, dtype):
+    x = 3 * normal(5, 6)
+    for value_range in (0.0, 2.0):
+        small = np.zeros(x.shape, dtype)
+        check(compress.compress, [small], x, value_range)
+        compress.compress(small, x, value_range)
+        check(compress.decompress, [np.zeros_like(x)], small, value_range)
+
+
+def test_sparse_targets(device):
+    x, rows = normal(5, 7), np.array([0, 1, 1, 4])
+    cols, values = np.array([6, 0, 3, 2]), np.array([1.0, 0.25, 0.75, 2.0], np.float32)
+    check(elements.set_elements, [x], rows, cols, values, host=(0, 1, 2))
+    got = elements.dot_elements(mirror(x), rows, cols, values)
+    assert device.downloads == 0
+    assert float(got) == pytest.approx(elements.dot_elements(x, rows, cols, values))
+
+
+def test_groups(device):
+    x, y, e = normal(4, 12), normal(4, 3, seed=1), normal(4, 3, seed=2)
+    x[0] = 0.0
+    check(groups.group_norm, [np.empty((4, 3), np.float32)], x)
+    groups.group_norm(y, x)
+    check(groups.group_norm_backprop, [np.empty_like(x)], x, y, e)
+    ranges = np.array([[0, 5], [5, 6], [6, 12]], np.int32)
+    check(groups.sum_column_ranges, [np.empty((4, 3), np.float32)], x, ranges, host=(1,))
+
+
+def test_patches(device):
+    pieces = np.array([[0, 3, 0, 2], [1, 4, 1, 1], [0, 4, 2, 1]], np.int32)
+    frames, out = normal(5, 6, 2), normal(5, 4, 3, 2)
+    check(patches.gather_patches, [out], frames, pieces, host=(1,))
+    check(patches.add_patches, [frames], out, pieces, host=(1,))
+
+
+def test_windows(device):
+    a, b, weights = normal(5, 2, 3), normal(9, 2, 3, seed=1), normal(5, 2, 3, seed=2)
+    check(windows.window_dots, [np.empty((5, 2, 3), np.float32)], a, b, 2, 0.5)
+    check(windows.add_weighted_windows, [a], b, weights, 2, 0.5)
+    check(windows.add_to_windows, [b], a, weights, 2, 0.5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_gathering(device, axis):
+    rng = np.random.default_rng(0)
+    x, at = normal(5, 6), rng.integers(0, 5, 4).astype(np.int32)
+    picked = normal(*((4, 6) if axis == 0 else (5, 4)))
+    check(gather.take, [picked], x, at, axis, host=(1,))
+    check(gather.add_taken, [x], picked, at, axis, host=(1,))
+    each = rng.integers(0, 5, picked.shape).astype(np.int32)
+    check(gather.gather, [picked], x, each, axis)
+    check(gather.add_gathered, [x], picked, each, axis)
+    places = np.argsort(normal(*x.shape), axis=axis).astype(np.int32)
+    check(gather.scatter, [x], normal(*x.shape, seed=3), places, axis)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("flag", [False, True])
+def test_order_and_cumulative_sums(device, axis, flag):
+    x = np.round(normal(7, 6))
+    out = np.zeros((3, 6) if axis == 0 else (7, 3), np.int32)
+    check(order.sort_indexes, [out], x, axis, flag)
+    for exclusive in (False, True):
+        check(order.cumulative_sum, [normal(7, 6)], x, axis, flag, exclusive, 0.5)
+
+
+@pytest.mark.parametrize("trans", [False, True])
+def test_sparse_products(device, trans):
+    values, offsets = normal(6), np.array([0, 2, 2, 5, 6], np.int32)
+    columns = np.array([1, 0, 4, 1, 1, 2], np.int32)
+    b, out = normal(4 if trans else 5, 3), normal(5 if trans else 4, 3)
+    check(csr.csr_dot, [out], values, columns, offsets, b, trans, 0.5, host=(1, 2))
+
+
+def test_random_numbers_are_spread_and_repeat(device):
+    tensor.random.seed(3)
+    u, v, n = (to_device(np.zeros((40, 250), np.float32)) for _ in range(3))
+    tensor.random.uniform(u)
+    tensor.random.normal(n)
+    tensor.random.seed(3)
+    tensor.random.uniform(v)
+    values = fetch(u)
+    assert np.array_equal(values, fetch(v))
+    assert 0.0 < values.min() < 0.01
+    assert 0.99 < values.max() <= 1.0
+    assert values.mean() == pytest.approx(0.5, abs=0.01)
+    assert fetch(n).mean() == pytest.approx(0.0, abs=0.04)
+    assert fetch(n).std() == pytest.approx(1.0, abs=0.03)
+
+
+def test_philox_agrees_with_the_published_vectors(device, monkeypatch):
+    """The first word for counter 0 and our key, by an independent Philox."""
+    from nnet3tools.tensor.cupy_backend import random
+
+    monkeypatch.setattr(random, "rand", lambda: 12345)
+    out = to_device(np.zeros(3, np.float64))
+    tensor.random.uniform(out)
+    expected = [((_philox(i, 12345) >> 8) + 1) * 2.0**-24 for i in range(3)]
+    np.testing.assert_allclose(fetch(out), expected, rtol=1e-6)
+
+
+def _philox(counter: int, key: int) -> int:
+    words, keys, mask = [counter, 0, 0, 0], [key, 0x5EED], 0xFFFFFFFF
+    for _ in range(10):
+        a, b = 0xD2511F53 * words[0], 0xCD9E8D57 * words[2]
+        words = [
+            (b >> 32) ^ words[1] ^ keys[0], b & mask, (a >> 32) ^ words[3] ^ keys[1], a & mask,
+        ]  # fmt: skip
+        keys = [(keys[0] + 0x9E3779B9) & mask, (keys[1] + 0xBB67AE85) & mask]
+    return words[0]
