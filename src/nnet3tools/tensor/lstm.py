@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import Array, scratch
-from nnet3tools.tensor.basics import fill
+from nnet3tools.tensor.basics import add, fill
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.registry import device_of
 
@@ -71,10 +73,11 @@ _forward, _values, _derivs = (
     _pair(_values_formula),
     _pair(_derivs_formula),
 )
-_sum = aggregate("_1", "sum", axis=0)
 _sum_products = aggregate("_1 * _2", "sum", axis=0)
-_sum_sigmoid_derivs = aggregate("_1 * (1 - _1)", "sum", axis=0)
-_sum_tanh_derivs = aggregate("1 - _1 * _1", "sum", axis=0)
+# of several functions at once: (functions, rows, cells)
+_sum = aggregate("_1", "sum", axis=1)
+_sum_sigmoid_derivs = aggregate("_1 * (1 - _1)", "sum", axis=1)
+_sum_tanh_derivs = aggregate("1 - _1 * _1", "sum", axis=1)
 
 
 def _gates(x: Array, dim: int) -> list[Array]:
@@ -118,7 +121,7 @@ def lstm_nonlinearity_backprop(
         for rows in _blocks(num_rows, work.shape[1]):
             gates = _gates(x[rows], dim)
             dropout = len(gates) > 5
-            i, f, g, c, o, h = work[:6, : rows.stop - rows.start]
+            i, f, o, g, h, c = work[:6, : rows.stop - rows.start]
             _values[dropout](i, f, g, c, o, h, *gates[:5], *params, *gates[5:7])
             derivs = _deriv_views(in_deriv, work, rows, dim)
             out = out_deriv[rows]
@@ -127,7 +130,7 @@ def lstm_nonlinearity_backprop(
             if params_deriv is not None:
                 for row, a, b in ((0, gates[4], 0), (1, gates[4], 1), (2, c, 3)):
                     _sum_products(params_deriv[row], a, derivs[b], beta=1.0)
-            _add_stats((i, f, g, o, h), value_sum, deriv_sum)
+            _add_stats(work[:5, : rows.stop - rows.start], value_sum, deriv_sum)
     if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
         fill(in_deriv[:, 5 * dim :], 0.0)
 
@@ -139,13 +142,24 @@ def _deriv_views(in_deriv: Array | None, work: Array, rows: slice, dim: int) -> 
     return _gates(in_deriv[rows, : 5 * dim], dim)
 
 
-def _add_stats(values: tuple[Array, ...], value_sum: Array | None, deriv_sum: Array | None) -> None:
-    for k, value in enumerate(values):
+def _add_stats(values: Array, value_sum: Array | None, deriv_sum: Array | None) -> None:
+    """Add the sums over the rows of i, f, o, g, h and of their derivatives, in Kaldi's order."""
+    with scratch((5, values.shape[2]), like=values, dtype=np.float64) as sums:
         if value_sum is not None:
-            _sum(value_sum[k], value, beta=1.0)
+            _sum(sums, values)
+            _add_in_order(value_sum, sums)
         if deriv_sum is not None:
-            sum_derivs = _sum_tanh_derivs if k in (2, 4) else _sum_sigmoid_derivs
-            sum_derivs(deriv_sum[k], value, beta=1.0)
+            _sum_sigmoid_derivs(sums[:3], values[:3])
+            _sum_tanh_derivs(sums[3:], values[3:])
+            _add_in_order(deriv_sum, sums)
+
+
+def _add_in_order(total: Array, sums: Array) -> None:
+    """Add sums in the order i, f, o, g, h to those in the order i, f, g, o, h."""
+    add(total[:2], sums[:2])
+    add(total[2], sums[3])
+    add(total[3], sums[2])
+    add(total[4], sums[4])
 
 
 def _block_rows(x: Array, dim: int) -> int:

@@ -8,6 +8,8 @@ from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.registry import implements
 
 _BLOCK = 1 << 15
+_DOT_BLOCK = 1 << 12
+"""Products that are added up in float32."""
 
 
 @implements("copy", "numpy")
@@ -55,12 +57,16 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
         return float(a) * float(b)
     if a.dtype == np.float64:
         return float(np.vdot(a, b))
-    flat_a, flat_b = (x.reshape(-1) if x.flags.c_contiguous else x for x in (a, b))
-    if flat_a.ndim != flat_b.ndim:
-        flat_a, flat_b = a, b
-    rows = max(1, 4096 // max(1, flat_a[:1].size))
-    total = 0.0
-    for start in range(0, len(flat_a), rows):
-        part = flat_a[start : start + rows], flat_b[start : start + rows]
-        total += float(np.vdot(*part))
-    return total
+    if a.flags.c_contiguous and b.flags.c_contiguous:
+        count, rest = divmod(a.size, _DOT_BLOCK)
+        flat_a, flat_b = a.reshape(-1), b.reshape(-1)
+        whole = a.size - rest
+        total = float(np.vdot(flat_a[whole:], flat_b[whole:])) if rest else 0.0
+        shape = count, _DOT_BLOCK
+        return total + _dot_rows(flat_a[:whole].reshape(shape), flat_b[:whole].reshape(shape))
+    return _dot_rows(a, b) if a.ndim > 1 else float(np.vdot(a, b))
+
+
+def _dot_rows(a: np.ndarray, b: np.ndarray) -> float:
+    """Sum over all rows of the dot products of rows, which matmul leaves to BLAS."""
+    return float(np.matmul(a[..., None, :], b[..., :, None]).sum(dtype=np.float64))

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.numpy_backend.addresses import address
+
 __all__ = ["gemm"]
 
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
@@ -27,10 +29,6 @@ _NAMES = (
     ("cblas_{}gemm", ctypes.c_int32),
 )
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
-
-
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
 
 
 def _find(library: ctypes.CDLL, letter: str) -> Callable[..., None] | None:
@@ -62,7 +60,7 @@ def _works(functions: dict[np.dtype, Callable[..., None]]) -> bool:
         expected[:, :5] = 0.5 * (a @ b.T) + 3.0 * expected[:, :5]
         function(
             _ROW_MAJOR, _NO_TRANS, _TRANS, 3, 5, 4, 0.5,
-            _address(a), 7, _address(b), 4, 3.0, _address(out), 6,
+            address(a), 7, address(b), 4, 3.0, address(out), 6,
         )  # fmt: skip
         if not np.array_equal(out, expected):
             return False
@@ -123,8 +121,8 @@ def gemm(
     inner = a.shape[0] if trans_a else a.shape[1]
     arguments = (
         _ROW_MAJOR, _TRANS if flip_a else _NO_TRANS, _TRANS if flip_b else _NO_TRANS,
-        out.shape[0], out.shape[1], inner, alpha, _address(a), stride_a,
-        _address(b), stride_b, beta, _address(out), stride,
+        out.shape[0], out.shape[1], inner, alpha, address(a), stride_a,
+        address(b), stride_b, beta, address(out), stride,
     )  # fmt: skip
     # the partial keeps the arrays alive: BLAS sees only addresses
     return functools.partial(_call, function, arguments, (out, a, b))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -95,6 +95,8 @@ class TileCalls:
     def bind_numbers(self, operands: Sequence[Any]) -> dict[Value, Any]:
         """Values that are plain numbers, or follow from plain numbers and constants alone."""
         made: dict[Value, Any] = {}
+        if not self._plain:
+            return made
         for value in self._numbers:
             made[value] = np.asarray(operands[value.number], value.dtype)
         for value in self.layout.bound:
@@ -107,8 +109,10 @@ class TileCalls:
 
     def once(self, operands: Sequence[Any], numbers: Mapping[Value, Any]) -> list[Call]:
         """Calls to make before the tiles; their results are in group 0's registers."""
-        env = dict(numbers)
         calls: list[Call] = []
+        if not (self.layout.once or self.layout.spread):
+            return calls
+        env = dict(numbers)
         for value in self.layout.once:
             inputs = [self._whole(v, operands, env) for v in value.inputs]
             env[value] = out = self._register(value, self.layout.shape(value), 0)
@@ -200,7 +204,10 @@ class TileCalls:
         if self._frames is None:
             self._frames = self._make_frames(len(operands))
         plain = tuple([numbers[v] for v in self._plain])
-        parts = zip(*[self._parts(i, o) for i, o in enumerate(operands)], strict=True)
+        parts: Iterable[Sequence[Any]] = (operands,)
+        if len(self.layout.tiles) > 1:
+            parts = zip(*[self._parts(i, o) for i, o in enumerate(operands)], strict=True)
+        parts = iter(parts)
         for frames in self._frames:
             yield (_bind(frame, part, plain) for frame, part in zip(frames, parts, strict=False))
 
@@ -208,7 +215,7 @@ class TileCalls:
         """An operand's part of each tile, in order."""
         tiles, full = self.layout.tiles, self.layout.full
         shape = self.layout.shapes.get(number)
-        if shape is None or len(tiles) == 1:
+        if shape is None:
             return [operand] * len(tiles)
         if self._rows:
             if shape[0] == 1 < full[0]:
@@ -227,7 +234,7 @@ class TileCalls:
         ]
 
 
-def _bind(frame: _Frame, parts: tuple[Any, ...], plain: tuple[Any, ...]) -> Tile:
+def _bind(frame: _Frame, parts: Sequence[Any], plain: tuple[Any, ...]) -> Tile:
     everything = (*parts, *plain, *frame.fixed)
     calls: list[Call] = []
     for step in frame.steps:

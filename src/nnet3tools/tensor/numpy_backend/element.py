@@ -13,6 +13,7 @@ from numpy import may_share_memory
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.functional import Assignments, Type, simplify
+from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, convert, split_groups
 from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, overlap, with_axes
@@ -166,7 +167,7 @@ class _Signature:
 
         Replaces such operands in the list by private arrays, and returns the calls that fill these.
         """
-        key = tuple([operands[i].ctypes.data for i in self._arrays])
+        key = tuple([address(operands[i]) for i in self._arrays])
         if (found := self._shared.get(key)) is None:
             if len(self._shared) >= MAX_PLANS:
                 self._shared.clear()

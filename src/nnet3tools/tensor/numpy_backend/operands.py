@@ -9,6 +9,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.numpy_backend.addresses import address
 
 __all__ = ["collapse", "operand_types", "overlap", "with_axes"]
 
@@ -56,7 +57,7 @@ def overlap(target: np.ndarray, other: np.ndarray) -> str:
         return "same"
     if not np.may_share_memory(target, other):
         return ""
-    distance = other.ctypes.data - target.ctypes.data
+    distance = address(other) - address(target)
     if distance == 0 and target.strides == other.strides:
         if target.shape == other.shape and target.dtype == other.dtype:
             return "same"
