@@ -19,6 +19,7 @@ from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["check_objective", "evaluate_objective"]
 
@@ -46,15 +47,14 @@ def check_objective(text: str, dim: int) -> None:
 
 @functools.lru_cache(maxsize=16)
 def _prepare(
-    text: str, rows: int, dim: int, element: Type, kind: type, gradient: bool
+    text: str, rows: int, dim: int, element: Type, device: str, gradient: bool
 ) -> tuple[Expr, Expr, Expr, Execution]:
-    # kind, the class of the arrays, tells devices apart
-    like = tensor.empty((0,), like=_example[kind])
+    like = _example[device]
     output, target, root = _build(text, rows, dim, element, like)
     return output, target, root, Execution([root], like, gradient)
 
 
-_example: dict[type, Array] = {}
+_example: dict[str, Array] = {}
 """An (empty) array of each device seen."""
 
 _total = tensor.aggregate("_1", "sum", None)
@@ -64,11 +64,11 @@ def evaluate_objective(
     text: str, target: Array, output: Array, deriv: Array | None = None
 ) -> float:
     """The objective's total; its derivative by `output` (N, dim) is written to `deriv` if given."""
-    if type(output) not in _example:
-        _example[type(output)] = tensor.empty((0,), like=output)
-    rows, dim = output.shape
+    device, (rows, dim) = device_of(output), output.shape
+    if device not in _example:
+        _example[device] = tensor.empty((0,), like=output)
     output_node, target_node, root, execution = _prepare(
-        text, rows, dim, type_of_dtype(output.dtype), type(output), deriv is not None
+        text, rows, dim, type_of_dtype(output.dtype), device, deriv is not None
     )
     for node, array in ((output_node, output), (target_node, target)):
         if node.value is not None:  # the formula may not use it

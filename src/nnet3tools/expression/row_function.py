@@ -28,7 +28,7 @@ __all__ = ["RowFunction"]
 _PROBE_ROWS = 7
 """Rows of the graph that shapes are found with: a number that hardly is a dimension by mistake."""
 
-_MAX_RUNS = 16
+_MAX_RUNS = 8
 """Graphs kept, by number of rows and type."""
 
 
