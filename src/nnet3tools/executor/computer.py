@@ -22,6 +22,7 @@ from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.program import Arena, BoundProgram, Segment, bind_program
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.device import move_nnet
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
 
@@ -52,13 +53,17 @@ class NnetComputer:
 
         `nnet_to_update` takes the model derivative (it may be `nnet` itself); statistics go to
         `nnet_to_store_stats`, by default the same. `like` is any array of the device to run on
-        (default: the host); computers that never run interleaved may share an `arena`.
+        (default: the host), to which the networks are moved; computers that never run interleaved may share an `arena`.
         """
         self.options, self.computation, self.nnet = options, computation, nnet
         self.nnet_to_update = nnet_to_update
         stats = nnet_to_update if nnet_to_store_stats is None else nnet_to_store_stats
+        arena = arena or Arena(like)
+        for network in (nnet, nnet_to_update, stats):
+            if network is not None:
+                move_nnet(network, arena.take(0))
         self.program: BoundProgram = bind_program(
-            computation, nnet, nnet_to_update, stats, arena=arena or Arena(like)
+            computation, nnet, nnet_to_update, stats, arena=arena
         )
         self.seconds: dict[int, float] = {}
         """Command -> time spent in it so far, if measured."""

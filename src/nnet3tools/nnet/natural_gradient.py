@@ -55,6 +55,9 @@ class OnlineNaturalGradient:
     counts `precondition` calls; 0 means that there is no estimate yet.
     """
 
+    HOST_ARRAYS = ("d",)
+    """What stays on the host when a network moves to a device."""
+
     def __init__(
         self,
         rank: int = 40,
