@@ -41,7 +41,8 @@ class Propagate(Command):
 
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
-        if found := _precomputed_problem(tables, self.precomputed, component):
+        places = self.input, self.output
+        if found := _precomputed_problem(tables, self.precomputed, component, *places):
             return found
         if self.input == 0:
             if component.simple:
@@ -97,7 +98,8 @@ class Backprop(Command):
 
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
-        if found := _precomputed_problem(tables, self.precomputed, component):
+        places = self.in_value or self.in_deriv, self.out_deriv
+        if found := _precomputed_problem(tables, self.precomputed, component, *places):
             return found
         if component.backprop_needs_input and not self.in_value:
             return "the component needs its input for backprop"
@@ -175,7 +177,9 @@ def _precomputed(index: int) -> str:
     return f"precomputed_indexes[{index}]" if index else "NULL"
 
 
-def _precomputed_problem(tables: Tables, precomputed: int, component: ComponentFacts) -> str:
+def _precomputed_problem(
+    tables: Tables, precomputed: int, component: ComponentFacts, source: int, result: int
+) -> str:
     if not precomputed:
         return ""
     if component.simple:
@@ -186,6 +190,9 @@ def _precomputed_problem(tables: Tables, precomputed: int, component: ComponentF
     # Kaldi's names: what a component of type T precomputes is of type TPrecomputedIndexes.
     if data.type_name != f"{component.type_name}PrecomputedIndexes":
         return f"precomputed indexes {precomputed} are of type {data.type_name}"
+    if source and not data.fits(tables.rows(source), tables.rows(result)):
+        rows = f"{tables.rows(source)} input and {tables.rows(result)} output rows"
+        return f"precomputed indexes {precomputed} are not for {rows}"
     return ""
 
 

@@ -27,14 +27,16 @@ from nnet3tools.nnet.components.columns import (
     SumBlockComponent,
 )
 from nnet3tools.nnet.components.composite import CompositeComponent
-from nnet3tools.nnet.components.convolution import ConvolutionComponent, MaxpoolingComponent
+from nnet3tools.nnet.components.convolution import ConvolutionComponent
 from nnet3tools.nnet.components.distribute import DistributeComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
 from nnet3tools.nnet.components.groups import PnormComponent, SumGroupComponent
-from nnet3tools.nnet.components.gru import GruNonlinearityComponent, OutputGruNonlinearityComponent
+from nnet3tools.nnet.components.gru import GruNonlinearityComponent
 from nnet3tools.nnet.components.lstm import LstmNonlinearityComponent
+from nnet3tools.nnet.components.maxpooling import MaxpoolingComponent
 from nnet3tools.nnet.components.noop import NoOpComponent
 from nnet3tools.nnet.components.normalize import NormalizeComponent
+from nnet3tools.nnet.components.output_gru import OutputGruNonlinearityComponent
 from nnet3tools.nnet.components.softmax import LogSoftmaxComponent, SoftmaxComponent
 from nnet3tools.nnet.components.statistics_extraction import StatisticsExtractionComponent
 from nnet3tools.nnet.components.statistics_pooling import StatisticsPoolingComponent

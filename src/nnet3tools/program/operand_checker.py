@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+import numpy as np
+
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.command import Command
 from nnet3tools.program.component_facts import ComponentTable
@@ -71,7 +73,8 @@ class OperandChecker:
     # -- each command by itself
 
     def check_operands(self) -> None:
-        """Ranges of all operands, whole matrices where needed, then sizes and aliasing."""
+        """The tables, ranges of all operands, whole matrices where needed, sizes and aliasing."""
+        self._check_submatrices()
         for c, command in enumerate(self.computation.commands):
             self._check_ranges(c, command)
             if problem := command.problem(self):
@@ -95,3 +98,16 @@ class OperandChecker:
         for name in command.WHOLE:
             if not self.computation.is_whole_matrix(getattr(command, name)):
                 self.fail(f"{name} is not the whole of a matrix", c)
+
+    def _check_submatrices(self) -> None:
+        """Every submatrix lies within its matrix."""
+        table = np.array(self.computation.submatrices, np.int64).reshape(-1, 5)[1:]
+        sizes = np.array([m[:2] for m in self.computation.matrices], np.int64).reshape(-1, 2)
+        matrix = table[:, 0]
+        bad = (matrix < 1) | (matrix >= len(sizes))
+        size = sizes[np.where(bad, 0, matrix)]
+        bad |= (table[:, 1::2] < 0).any(axis=1) | (table[:, 2::2] < 1).any(axis=1)
+        bad |= (table[:, 1::2] + table[:, 2::2] > size).any(axis=1)
+        if bad.any():
+            at = 1 + int(np.argmax(bad))
+            self.fail(f"submatrix {at}, {self.computation.submatrices[at]}, lies in no matrix")

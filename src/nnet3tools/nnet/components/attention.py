@@ -57,6 +57,11 @@ class AttentionIndexes(PrecomputedIndexes):
         grid = self.grid
         return (grid.start_t_out - grid.start_t_in) // grid.t_step_in * grid.num_images
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        grid = self.grid
+        rows = grid.num_t_in * grid.num_images, grid.num_t_out * grid.num_images
+        return (num_inputs, num_outputs) == rows
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         reader.expect_token("<Io>")

@@ -74,6 +74,10 @@ class PrecomputedIndexes:
         """Write in Kaldi's form, opening and closing token included."""
         raise NotImplementedError
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        """Whether these can be for so many rows of input and output; must not miss overruns."""
+        return True
+
 
 class Component:
     """A function from an input matrix to an output matrix; may hold parameters and statistics."""

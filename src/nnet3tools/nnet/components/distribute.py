@@ -33,6 +33,9 @@ class DistributeIndexes(PrecomputedIndexes):
     def __init__(self, pairs: IntArray) -> None:
         self.pairs = pairs
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        return len(self.pairs) == num_outputs and int(self.pairs[:, 0].max()) < num_inputs
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         pairs = read_field(reader, "<Pairs>", reader.read_int_pairs)

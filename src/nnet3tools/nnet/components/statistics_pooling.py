@@ -48,6 +48,13 @@ class PoolingIndexes(PrecomputedIndexes):
     def __init__(self, forward: IntArray, backward: IntArray) -> None:
         self.forward, self.backward = forward, backward
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        right = len(self.forward) == num_outputs and int(self.forward.max()) <= num_inputs
+        if len(self.backward):
+            right = right and len(self.backward) == num_inputs
+            right = right and int(self.backward.max()) <= num_outputs
+        return right
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         forward = read_field(reader, "<ForwardIndexes>", reader.read_int_pairs)

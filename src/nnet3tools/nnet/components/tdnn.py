@@ -56,6 +56,10 @@ class TdnnIndexes(PrecomputedIndexes):
     def __init__(self, row_stride: int, row_offsets: IntArray) -> None:
         self.row_stride, self.row_offsets = row_stride, row_offsets
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        end = int(self.row_offsets.max()) + self.row_stride * (num_outputs - 1) + 1
+        return end <= num_inputs
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         row_stride = read_field(reader, "<RowStride>", reader.read_int32)

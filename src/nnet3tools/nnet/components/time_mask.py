@@ -50,6 +50,9 @@ class TimeMaskIndexes(PrecomputedIndexes):
     def __init__(self, rows: IntArray, offsets: IntArray) -> None:
         self.rows, self.offsets = rows, offsets
 
+    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+        return len(self.rows) == num_inputs == num_outputs
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         number = read_field(reader, "<Indexes>", reader.read_int32)
