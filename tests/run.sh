@@ -20,12 +20,19 @@ step mypy
 step lint-imports --no-cache
 step python -m pytest -q -n "$(nproc)"
 
-cases=../shared/goldens
+goldens=../shared/goldens
+check_cases() {
+  echo "== reference cases made by Kaldi: $1"
+  PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$goldens/$@"
+}
 if [ -x ../shared/tools/check_cases.py ]; then
-  # Finished work is checked whole; each folder joins this list when all of its cases pass.
-  for folder in $(cat tests/golden_folders.txt); do
-    echo "== reference cases made by Kaldi: $folder"
-    PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$cases/$folder"
+  # The computation-* cases are left out: the first numbers that they expect of every output are
+  # not results but memory that had been freed when they were written (7e+06 3e-41 -3e+33 ...).
+  # tests/optimizer/test_kaldi_programs.py reads Kaldi's programs from the same folders.
+  mapfile -t names < <(ls "$goldens/cases" | grep -v '^computation-')
+  check_cases cases "${names[@]}"
+  for folder in networks networks-extra random train-recipes; do
+    check_cases "$folder"
   done
 else
   echo "== ../shared is not here: Kaldi's reference cases were not run"
