@@ -1,0 +1,177 @@
+"""All kernel sources are compiled for devices of two generations: nvcc, or NVRTC where it is not."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import pkgutil
+import shutil
+import subprocess
+from typing import Any
+
+import numpy as np
+import pytest
+import test_cuda_operators
+from emulated_cuda import EmulatedDevice, _module, mirror, to_device
+
+import nnet3tools.expression
+import nnet3tools.nnet
+import nnet3tools.tensor
+from nnet3tools import tensor
+from nnet3tools.tensor.aggregate import Aggregate
+from nnet3tools.tensor.cupy_backend.device import PRELUDE, use_device
+from nnet3tools.tensor.element import Element
+
+ARCHITECTURES = ("80", "90")
+
+
+class CollectingDevice(EmulatedDevice):
+    """Takes sources down and runs nothing."""
+
+    def kernel(self, source: str, name: str) -> Any:
+        self.sources[name] = source
+        return lambda grid, block, args: None
+
+
+def _all_formulas() -> tuple[list[Element], list[Aggregate]]:
+    """Every formula that a module of the package declares."""
+    for room in (nnet3tools.tensor, nnet3tools.nnet, nnet3tools.expression):
+        for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if not found.name.endswith("cupy_backend.cuda"):
+                importlib.import_module(found.name)
+    objects = gc.get_objects()
+    return (
+        [o for o in objects if isinstance(o, Element)],
+        [o for o in objects if isinstance(o, Aggregate)],
+    )
+
+
+def _bind_formulas() -> None:
+    full = to_device(np.ones((8, 16), np.float32))
+    wide = to_device(np.ones((8, 19), np.float32))[:, 1:17]
+    row = to_device(np.ones(16, np.float32))
+    elements, aggregates = _all_formulas()
+    for op in elements:
+        targets = op.assignments.targets
+        for matrix, other in ((full, full), (wide, wide), (full, row), (wide, 0.5)):
+            count = op.assignments.num_operands()
+            op.bind(*(matrix if i in targets else other for i in range(1, count + 1)))
+    for op in aggregates:
+        ins = [wide] * max(op.expr.placeholders(), default=1)
+        for dtype in (np.float32, np.float64):
+            if op.axis is None:
+                op.bind(*ins)()
+            elif op.axis in (0, 1):
+                out = to_device(np.ones((16, 8)[op.axis], dtype))
+                op.bind(out, *ins)
+                big = to_device(np.ones((20000, 3), np.float32))
+                shapes = (3, 20000)
+                out = to_device(np.ones(shapes[op.axis], dtype))
+                op.bind(out, *[big] * len(ins))
+
+
+def _bind_operators(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
+    def check(operator, outs, *args, host=(), **options):
+        for dtype in (np.float32, np.float64):
+            kinds = [a.astype(dtype) if _is_float32(a) else a for a in (*outs, *args)]
+            moved = [a if i - len(outs) in host else mirror(a) for i, a in enumerate(kinds)]
+            operator(*moved, **options)
+
+    monkeypatch.setattr(test_cuda_operators, "check", check)
+    t = test_cuda_operators
+    for test, args in (
+        (t.test_basics, ()), (t.test_groups, ()), (t.test_patches, ()), (t.test_windows, ()),
+        (t.test_row_operations, (1, True)), (t.test_gathering, (1,)),
+        (t.test_order_and_cumulative_sums, (0, False)), (t.test_sparse_products, (True,)),
+        (t.test_sparse_products, (False,)), (t.test_row_normalisation, (True,)),
+        (t.test_compression, ("uint8",)), (t.test_compression, ("int16",)),
+        (t.test_softmax_family, ((7, 5),)), (t.test_multi_row_operations, (1,)),
+        (t.test_sparse_targets, ()), (t.test_random_numbers_are_spread_and_repeat, ()),
+    ):  # fmt: skip
+        try:
+            test(device, *args)
+        except (AssertionError, ValueError):
+            pass  # nothing was computed; what was asked for is known all the same
+    half = to_device(np.ones((8, 16), np.float16))
+    tensor.element("_1 = _2 * sigmoid(_3)")(half, half, half)
+    tensor.aggregate("_1", "logsumexp", axis=1)(to_device(np.ones(8, np.float32)), half)
+
+
+def _is_float32(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype == np.float32
+
+
+@pytest.fixture(scope="module")
+def sources() -> dict[str, str]:
+    """Name -> source of every kernel the package can ask for, in typical layouts."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        import sys
+
+        monkeypatch.setitem(sys.modules, "cupy", _module())
+        device = CollectingDevice()
+        with use_device(device):
+            _bind_formulas()
+            _bind_operators(monkeypatch, device)
+    return device.sources
+
+
+def test_every_kernel_compiles(sources, tmp_path):
+    names = list(sources)
+    assert len(names) > 200
+    text = "#include <cuda_fp16.h>\n" + PRELUDE + "\n".join(sources.values())
+    if (nvcc := shutil.which("nvcc")) is not None:
+        _compile_with_nvcc(nvcc, text, tmp_path)
+    elif (nvrtc := _nvrtc()) is not None:
+        _compile_with_nvrtc(nvrtc, text.replace("#include <cuda_fp16.h>\n", "", 1))
+    else:
+        pytest.skip("neither nvcc nor NVRTC is installed")
+
+
+def _compile_with_nvcc(nvcc: str, text: str, tmp_path: Any) -> None:
+    source = tmp_path / "kernels.cu"
+    source.write_text(text)
+    codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+    command = [nvcc, "-std=c++17", "-fatbin", *codes, "--threads", "2", "-Xcicc", "-O1"]
+    command += ["-Xptxas", "-O1", "-o", str(tmp_path / "kernels.fatbin"), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def _nvrtc() -> Any:
+    for name in ("libnvrtc.so.13", "libnvrtc.so.12"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+def _compile_with_nvrtc(nvrtc: Any, text: str) -> None:
+    kept = "\n".join(part for part in text.split("\n\n") if "__half" not in part)
+    for architecture in ARCHITECTURES:
+        program = ctypes.c_void_p()
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), kept.encode(), b"kernels.cu", 0, None, None)
+        options = (ctypes.c_char_p * 2)(f"-arch=sm_{architecture}".encode(), b"--std=c++17")
+        status = nvrtc.nvrtcCompileProgram(program, 2, options)
+        size = ctypes.c_size_t()
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        assert status == 0, log.value.decode()[-4000:]
+
+
+def test_kernel_names_are_unique_and_sources_do_not_depend_on_sizes(sources):
+    assert all(f"void {name}(" in source for name, source in sources.items())
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        import sys
+
+        monkeypatch.setitem(sys.modules, "cupy", _module())
+        device = CollectingDevice()
+        with use_device(device):
+            op = tensor.element("_1 = tanh(_2)")
+            for rows in (3, 5, 700):
+                op(*(to_device(np.ones((rows, 12), np.float32)) for _ in range(2)))
+    assert len(device.sources) == 1
+
+
