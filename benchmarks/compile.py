@@ -1,0 +1,115 @@
+"""How long compiling takes, and how good the programs are, beside Kaldi's.
+
+    python benchmarks/compile.py [--repeat N] DIRECTORY...
+
+Each directory holds a network (final.config or init.raw) and request.txt. Commands and bytes are
+compared with Kaldi's program kaldi.comp where there is one, times and sizes with what is known of
+Kaldi (commit f4007661, 2-core machine, 1 thread) for the directories named in KALDI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.io.files import open_input
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.program.computation import Computation
+from nnet3tools.program.files import load_computation
+from nnet3tools.program.memory import max_memory_use
+
+
+class Figures(NamedTuple):
+    """Of Kaldi for one request."""
+
+    commands: int
+    num_bytes: int
+    milliseconds: dict[str, float]
+    """By way of compiling: "shortcut", "full"."""
+
+
+KALDI = {
+    "tdnn": Figures(146, 39_649_280, {"shortcut": 2.4, "full": 34.0}),
+    "tdnnf": Figures(295, 136_491_008, {"shortcut": 13.5, "full": 351.0}),
+    "lstm": Figures(588, 29_312_000, {"shortcut": 6.6, "full": 32.0}),
+}
+
+
+def read_case(directory: Path) -> tuple[Nnet, ComputationRequest]:
+    """The network and the request in a directory."""
+    config = directory / "final.config"
+    if (directory / "init.raw").exists():
+        nnet = read_nnet(str(directory / "init.raw"))
+    else:
+        nnet = Nnet.from_config(parse_config_lines(config.read_text(), str(config)))
+    with open_input(str(directory / "request.txt")) as reader:
+        return nnet, ComputationRequest.read(reader)
+
+
+def best_time(
+    nnet: Nnet, request: ComputationRequest, use_shortcut: bool, repeat: int
+) -> tuple[float, dict[str, float], Computation]:
+    """(best seconds of the processor, how they divide on the clock, the program)."""
+    best: tuple[float, dict[str, float]] = (float("inf"), {})
+    for _ in range(repeat):
+        compiler = CachingOptimizingCompiler(nnet, None, CompilerOptions(use_shortcut=use_shortcut))
+        # One thread does it all; its own time says more than the clock on a busy machine.
+        began = time.process_time()
+        program = compiler.compile(request)
+        elapsed = time.process_time() - began
+        if elapsed < best[0]:
+            best = elapsed, dict(compiler.seconds)
+    return *best, program
+
+
+def kaldi_figures(directory: Path) -> Figures | None:
+    """What Kaldi makes of the directory's request, as far as that is known."""
+    if directory.name in KALDI:
+        return KALDI[directory.name]
+    if not (directory / "kaldi.comp").exists():
+        return None
+    program = load_computation(str(directory / "kaldi.comp"))
+    return Figures(len(program.commands), max_memory_use(program), {})
+
+
+def against(ours: float, kaldis: float | None, digits: int = 0) -> str:
+    """Three columns: ours, Kaldi's, their ratio."""
+    if kaldis is None:
+        return f"{ours:11.{digits}f} |           - |     -"
+    return f"{ours:11.{digits}f} | {kaldis:11.{digits}f} | {ours / kaldis:5.2f}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("directories", nargs="+", type=Path)
+    options = parser.parse_args()
+    print(f"{'':40} {'ours':>11} | {'Kaldi':>11} | ratio")
+    for directory in options.directories:
+        nnet, request = read_case(directory)
+        kaldi = kaldi_figures(directory)
+        for way in ("shortcut", "full"):
+            seconds, parts, program = best_time(nnet, request, way == "shortcut", options.repeat)
+            known = None if kaldi is None else kaldi.milliseconds.get(way)
+            name = f"{directory.name}, {way}"
+            division = ", ".join(
+                f"{k} {1e3 * v:.1f}" for k, v in parts.items() if v and k != "total"
+            )
+            figures = against(1e3 * seconds, known, 1)
+            print(f"{name + ': ms':40} {figures}   (on the clock: {division})")
+        commands = None if kaldi is None else kaldi.commands
+        num_bytes = None if kaldi is None else kaldi.num_bytes
+        print(f"{directory.name + ': commands':40} {against(len(program.commands), commands)}")
+        print(f"{directory.name + ': peak bytes':40} {against(max_memory_use(program), num_bytes)}")
+
+
+if __name__ == "__main__":
+    main()
