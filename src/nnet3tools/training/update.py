@@ -15,7 +15,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.base import RandomComponent, UpdatableComponent
+from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetIo
 
@@ -119,10 +119,11 @@ def update_with_max_change(
         signed_scale *= limit / total
         stats.num_global += 1
     _log_limits(changes, total, limit, max_param_change)
-    factors = iter(changes)
-    for source, dest in zip(delta.components, nnet.components, strict=True):
-        factor = next(factors).factor if isinstance(source, UpdatableComponent) else 1.0
-        dest.add(float(factor * signed_scale), source)
+    factors = {change.name: change.factor for change in changes}
+    for name, source, dest in zip(
+        delta.component_names, delta.components, nnet.components, strict=True
+    ):
+        dest.add(float(factors.get(name, np.float32(1.0)) * signed_scale), source)
     return True
 
 
