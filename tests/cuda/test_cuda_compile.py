@@ -173,5 +173,3 @@ def test_kernel_names_are_unique_and_sources_do_not_depend_on_sizes(sources):
             for rows in (3, 5, 700):
                 op(*(to_device(np.ones((rows, 12), np.float32)) for _ in range(2)))
     assert len(device.sources) == 1
-
-

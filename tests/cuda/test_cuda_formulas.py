@@ -28,8 +28,12 @@ def gaps(array: np.ndarray) -> np.ndarray:
     return wide[::2, ::2]
 
 
-LAYOUTS = {"contiguous": np.array, "columns": strided, "transposed": np.asfortranarray, "gaps": gaps}
-
+LAYOUTS = {
+    "contiguous": np.array,
+    "columns": strided,
+    "transposed": np.asfortranarray,
+    "gaps": gaps,
+}
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "bool"])

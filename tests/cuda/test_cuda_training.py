@@ -15,7 +15,7 @@ from nnet3tools.nnet.device import move_nnet
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from training_helpers import minibatch, network  # noqa: E402
+from training_helpers import minibatch, network
 
 pytestmark = needs_compiler
 
@@ -46,3 +46,43 @@ def test_training_steps_agree_with_the_host(device, capsys):
 def _numbers(text):
     lines = [line for line in text.splitlines() if "objective function" in line]
     return [float(line.split(" is ")[1].split()[0]) for line in lines]
+
+
+def test_graphs_are_captured_at_the_second_use_and_change_nothing(device):
+    like = to_device(np.zeros(0, np.float32))
+    plain = NnetTrainerOptions().computation.__class__(cuda_graph=False)
+    expected, _ = train(like, computation=plain)
+    assert "graph" not in device.launched
+    device.launched.clear()
+    got, trainer = train(like)
+    replayed = device.launched.count("graph")
+    assert replayed >= 5  # every minibatch but the first
+    np.testing.assert_array_equal(vectorize(got), vectorize(expected))
+    for a, b in zip(got.components, expected.components, strict=True):
+        if hasattr(a, "count"):
+            assert a.count == b.count
+
+
+def test_graph_replay_of_a_network_without_host_side_steps_is_one_launch(device):
+    from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.training.running import computation_request
+
+    nnet, eg = network(), minibatch()
+    request = computation_request(nnet, eg, False, False)
+    program = CachingOptimizingCompiler(nnet).compile(request)
+    features = np.array(eg.io[0].features)
+    results = []
+    for like in (None, to_device(np.zeros(0, np.float32))):
+        computer = NnetComputer(ComputeOptions(), program, nnet, like=like)
+        for k in range(4):
+            computer.reset()
+            computer.accept_input("input", features * (1 + k))
+            device.launched.clear()
+            computer.run()
+        output = computer.get_output("output")
+        results.append(np.array(output) if like is None else output.get())
+        move_nnet(nnet)
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-5)
+    assert device.launched[0] == "graph"
+    assert device.launched.count("graph") == 1

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.executor.debugging import Debugger
+from nnet3tools.executor.graph_replay import GraphReplayer, graph_capture
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.program import Arena, BoundProgram, Segment, bind_program
 from nnet3tools.io.log import get_verbose, log
@@ -25,6 +26,8 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
+from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.arrays import POISON, poison
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -73,6 +76,9 @@ class NnetComputer:
             self._execute = self._execute_debug
         elif options.profile:
             self._execute = self._execute_timed
+        elif options.cuda_graph and device_of(arena.take(0)) != "numpy":
+            self._replayer = GraphReplayer(self.program.binding, graph_capture())
+            self._execute = self._execute_replayed
         else:
             self._execute = self._execute_plain
         self.reset()
@@ -104,6 +110,8 @@ class NnetComputer:
                 f"could not accept input for network node '{node_name}' "
                 "(it is not expected at this point in the computation)"
             )
+        if POISON and self._at == 0 and len(self._missing) == len(segment.accepts):
+            poison(self.program.binding.arena)  # what earlier minibatches left there
         self._missing.discard(node)
         return found
 
@@ -175,6 +183,15 @@ class NnetComputer:
         c = -1
         try:
             for c, step in segment.steps:  # noqa: B007 (the error names c)
+                step()
+        except Exception as error:
+            self._explain(error, c)
+            raise
+
+    def _execute_replayed(self, segment: Segment) -> None:
+        c = -1
+        try:
+            for c, step in self._replayer.steps(segment):  # noqa: B007 (the error names c)
                 step()
         except Exception as error:
             self._explain(error, c)

@@ -22,3 +22,10 @@ class ComputeOptions:
         default=False,
         metadata={"help": "If true, measure the time of every command and log it at the end."},
     )
+    cuda_graph: bool = field(
+        default=True,
+        metadata={
+            "help": "On a GPU, capture programs as CUDA graphs at their second use and replay them "
+            "(host-side steps are run in between)."
+        },
+    )

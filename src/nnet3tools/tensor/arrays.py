@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,18 @@ import numpy as np
 
 from nnet3tools.tensor.registry import device_of
 
-__all__ = ["Array", "asarray", "empty", "scratch", "to_host", "zeros"]
+__all__ = [
+    "POISON",
+    "Array",
+    "asarray",
+    "count_transfers",
+    "empty",
+    "poison",
+    "scratch",
+    "separate_pool",
+    "to_host",
+    "zeros",
+]
 
 Array = Any
 """An array of some device: numpy.ndarray or cupy.ndarray, views allowed."""
@@ -20,6 +32,17 @@ Shape = int | tuple[int, ...]
 
 _KEEP_BYTES = 1 << 26
 """The pool keeps at most this much unused memory a device."""
+
+
+POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
+"""For tests: undefined memory is filled with NaN (-1 for integers), so that reading it shows."""
+
+
+def poison(array: Array) -> Array:
+    """Every byte 255, if NNET3TOOLS_POISON is set; the array."""
+    if POISON and array.size:
+        array.reshape(-1).view(np.uint8).fill(255)
+    return array
 
 
 def _module(like: Array | None) -> Any:
@@ -62,12 +85,26 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
 
     No copy is made where none is needed.
     """
-    return _module(like).asarray(host, dtype=dtype)
+    module = _module(like)
+    if module is not np and isinstance(host, np.ndarray):
+        _transfers[0] += 1
+    return module.asarray(host, dtype=dtype)
 
 
 def to_host(array: Array) -> np.ndarray:
     """The array as numpy.ndarray; the very same if it is on the host already."""
-    return array if device_of(array) == "numpy" else array.get()
+    if device_of(array) == "numpy":
+        return array
+    _transfers[0] += 1
+    return array.get()
+
+
+_transfers = [0]
+
+
+def count_transfers() -> int:
+    """How often arrays were moved between host and device so far."""
+    return _transfers[0]
 
 
 class _Pool:
@@ -96,6 +133,20 @@ _pool = _Pool()
 
 
 @contextmanager
+def separate_pool() -> Iterator[object]:
+    """Let `scratch` take memory in the `with` block from a pool of its own, which is given.
+
+    What is captured in a graph goes on using that memory: whoever keeps the graph keeps the pool.
+    """
+    global _pool
+    before, _pool = _pool, _Pool()
+    try:
+        yield _pool
+    finally:
+        _pool = before
+
+
+@contextmanager
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> Iterator[Array]:
     """A temporary from the pool, contents undefined, on the device (and of the type) of `like`.
 
@@ -106,6 +157,6 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> Iterator[Array]:
     num_bytes = math.prod(shape) * element.itemsize
     device, size, buffer = _pool.take(num_bytes, like)
     try:
-        yield buffer[:num_bytes].view(element).reshape(shape)
+        yield poison(buffer)[:num_bytes].view(element).reshape(shape)
     finally:
         _pool.give_back(device, size, buffer)

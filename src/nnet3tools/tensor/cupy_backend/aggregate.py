@@ -84,7 +84,7 @@ def _store(parts: Parts) -> list[str]:
     t, held = STORED_TYPES[parts.out_type], parts.accumulator
     place = f"out[{' + '.join(_offset('o', parts.out_letters, 'k')) or '0'}]"
     old = f"({held}){'__half2float' if t == '__half' else ''}({place})"
-    value = f"__float2half((float)result)" if t == "__half" else f"({t})result"
+    value = "__float2half((float)result)" if t == "__half" else f"({t})result"
     return [
         f"{held} result = ({held})factor * acc.value();",
         f"if (beta != 0.0) result += ({held})beta * {old};",
@@ -126,8 +126,7 @@ def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
         )
         place = f"q{i}[{' + '.join(_offset(i, reduced, 'r')) or '0'}]"
         loads.append(
-            f"const {C_TYPES[t]} x{i} = "
-            f"{f'__half2float({place})' if t is Type.FLOAT16 else place};"
+            f"const {C_TYPES[t]} x{i} = {f'__half2float({place})' if t is Type.FLOAT16 else place};"
         )
     parameters += _out_parameters(parts)
     work = [*_coordinates("index", "r", reduced_axes), *loads, *body.lines]

@@ -7,6 +7,7 @@ processes may share it. cuBLAS is called directly, as CuPy's wrappers refuse to 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -137,26 +138,32 @@ class CudaDevice:
         """Through a pinned buffer that is kept until the copy is done (CuPy's habit)."""
         return cupy.asarray(host)
 
-    def download(self, array: Array) -> np.ndarray:
-        """Waits for the stream."""
-        return array.get()
-
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """CuPy's as_strided."""
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A CUDA graph of the work, instantiated."""
-        self.stream.begin_capture()
-        try:
-            work()
-        except BaseException:
-            self.stream.end_capture()
-            raise
-        graph = self.stream.end_capture()
-        graph.upload(self.stream)
+        """A CUDA graph of the work, instantiated; memory the work asks for is kept with it."""
+        pool = cupy.cuda.MemoryPool()
+        with cupy.cuda.using_allocator(pool.malloc):
+            self.stream.begin_capture()
+            try:
+                work()
+            except BaseException:
+                self._abandon_capture()
+                raise
+            graph = self.stream.end_capture()
         stream = self.stream
-        return lambda: graph.launch(stream)
+
+        def replay() -> None:
+            graph.launch(stream)
+            pool  # noqa: B018 (the graph points into its memory)
+
+        return replay
+
+    def _abandon_capture(self) -> None:
+        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+            self.stream.end_capture()
 
 
 def describe() -> str:

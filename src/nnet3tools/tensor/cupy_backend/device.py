@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
+    "PRELUDE",
     "Array",
     "Device",
     "Dim",
     "Gemm",
     "Kernel",
-    "PRELUDE",
     "get_device",
     "pointer",
     "use_device",
@@ -59,9 +59,6 @@ class Device(Protocol):
 
     def upload(self, host: np.ndarray) -> Array:
         """A device copy of a host array."""
-
-    def download(self, array: Array) -> np.ndarray:
-        """A host copy; waits for all work before it."""
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of an array with other shape and strides (bytes)."""

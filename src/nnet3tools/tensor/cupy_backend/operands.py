@@ -75,7 +75,9 @@ def merge_axes(
     merged: list[int] = []
     walks: list[list[int]] = [[] for _ in strides]
     for i in axes:
-        follows = merged and all(w[-1] == s[i] * sizes[i] for w, s in zip(walks, strides, strict=True))
+        follows = merged and all(
+            w[-1] == s[i] * sizes[i] for w, s in zip(walks, strides, strict=True)
+        )
         if follows:
             merged[-1] *= sizes[i]
             for w, s in zip(walks, strides, strict=True):

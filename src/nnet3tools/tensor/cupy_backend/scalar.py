@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.arrays import to_host
 from nnet3tools.tensor.cupy_backend.device import get_device
 from nnet3tools.tensor.element import element
 
@@ -32,7 +33,7 @@ class DeviceScalar:
         self.array = array
 
     def __float__(self) -> float:
-        return float(get_device().download(self.array)[0])
+        return float(to_host(self.array)[0])
 
     def _affine(self, factor: float, offset: float) -> DeviceScalar:
         made = DeviceScalar(get_device().empty((1,), np.float64))

@@ -205,9 +205,7 @@ def _discard(step: Callable[[], Any]) -> Step:
 
 
 @implements("add_to_windows", "cupy", binder=True)
-def bind_add_to_windows(
-    b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0
-) -> Step:
+def bind_add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> Step:
     """One formula for each place of the window."""
     starts = [(k, k * shift) for k in range(weights.shape[2])]
     return _in_turn(
@@ -216,5 +214,3 @@ def bind_add_to_windows(
             for k, s in starts
         )
     )
-
-
