@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.arrays import POISON
+
 __all__ = ["LOCK", "TILE_BYTES", "Call", "num_threads", "register", "run_calls", "set_num_threads"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -73,6 +75,9 @@ def run_calls(first: Sequence[Call], groups: Sequence[Sequence[Call]]) -> None:
     global _pool
     # the registers are shared: one operator at a time
     with LOCK, np.errstate(all="ignore"):
+        if POISON:
+            for raw in _registers.values():
+                raw.fill(255)
         for function, arguments in first:
             function(*arguments)
         if len(groups) > 1 and _num_threads > 1:
