@@ -116,7 +116,10 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
     def max_kept_frames(self) -> int:
         """The longest stretch between zeroed ones, so that the proportion is met on average."""
         z = np.float32(self.zeroed_proportion)
-        return int(np.float32(self.time_mask_max_frames) * (1 - z) / z) if z > 0.0 else 1
+        if z <= 0.0:
+            return 1
+        with np.errstate(over="ignore"):
+            return int(min(np.float32(self.time_mask_max_frames) * (1 - z) / z, np.float32(1e9)))
 
     def _problem(self) -> str | None:
         """What is wrong with the configuration, in words, or None."""

@@ -1,0 +1,175 @@
+"""Good files of every kind in the working directory, and how to run a program on them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from component_zoo import ZOO, model_of
+
+from nnet3tools.cli.programs import module_of
+from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, MATRIX, POSTERIOR, TOKEN
+from nnet3tools.io.posterior import Posterior
+from nnet3tools.io.table import TableWriter
+from nnet3tools.nnet.model_file import write_nnet
+
+__all__ = ["CONFIG", "Outcome", "make_corpus", "run"]
+
+CONFIG = """input-node name=input dim=3
+input-node name=ivector dim=2
+component name=a type=NaturalGradientAffineComponent input-dim=11 output-dim=4
+component name=relu type=RectifiedLinearComponent dim=4 self-repair-scale=1e-5
+component name=bn type=BatchNormComponent dim=4
+component name=tdnn type=TdnnComponent input-dim=4 output-dim=4 time-offsets=-1,0
+component name=b type=LinearComponent input-dim=8 output-dim=5 orthonormal-constraint=1.0
+component name=soft type=LogSoftmaxComponent dim=5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1), \
+ReplaceIndex(ivector, t, 0))
+component-node name=relu component=relu input=a
+component-node name=bn component=bn input=Sum(relu, Scale(0.5, a))
+component-node name=tdnn component=tdnn input=bn
+component-node name=b component=b input=Append(tdnn, IfDefined(Offset(bn, -2)))
+component-node name=soft component=soft input=b
+output-node name=output input=soft objective=linear
+"""
+TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
+</TopologyEntry> </Topology>
+"""
+TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 4 ) ) EndContextDependency "
+
+
+@dataclass
+class Outcome:
+    """How a program ended."""
+
+    status: int
+    log: str
+    errors: list[str] = field(default_factory=list)
+    crash: BaseException | None = None
+
+
+def run(name: str, *args: str) -> Outcome:
+    """Run a program in this process; a Python exception that gets out of it is its crash."""
+    log, crash, status = io.StringIO(), None, -1
+    out = io.TextIOWrapper(io.BytesIO())
+    main = importlib.import_module(module_of(name)).main
+    with contextlib.redirect_stderr(log), contextlib.redirect_stdout(out):
+        try:
+            status = main([*map(str, args)])
+        except Exception as error:  # whatever it is, it is what the tests look for
+            crash = error
+    text = log.getvalue()
+    errors = [line for line in text.splitlines() if line.startswith("ERROR (")]
+    return Outcome(status, text, errors, crash)
+
+
+def _must(name: str, *args: str) -> None:
+    outcome = run(name, *args)
+    assert outcome.status == 0, outcome
+
+
+def _table(wspecifier: str, holder: object, items: dict) -> None:
+    with TableWriter(wspecifier, holder) as writer:  # type: ignore[arg-type]
+        for key, value in items.items():
+            writer.write(key, value)
+
+
+def _tables() -> None:
+    rng = np.random.default_rng(3)
+    frames = {f"u{i}": 14 + i for i in range(3)}
+    feats = {u: rng.normal(size=(n, 3)).astype(np.float32) for u, n in frames.items()}
+    _table("ark:feats.ark", MATRIX, feats)
+    _table("ark,t:feats.txt", MATRIX, feats)
+    targets = {u: rng.normal(size=(n, 5)).astype(np.float32) for u, n in frames.items()}
+    _table("ark:targets.ark", GENERAL_MATRIX, targets)
+    ivectors = {u: rng.normal(size=(1 + n // 10, 2)).astype(np.float32) for u, n in frames.items()}
+    _table("ark:ivectors.ark", MATRIX, ivectors)
+    ones = {u: np.ones(n) for u, n in frames.items()}
+    posts = {
+        u: Posterior.from_counts(ones[u].astype(int), rng.integers(0, 5, n), ones[u])
+        for u, n in frames.items()
+    }
+    _table("ark:post.ark", POSTERIOR, posts)
+    _table("ark,t:post.txt", POSTERIOR, posts)
+    _table("ark,t:utt2spk", TOKEN, dict.fromkeys(frames, "speaker"))
+    _table("ark:lengths", INT32_VECTOR, {u: np.array([n], np.int32) for u, n in frames.items()})
+
+
+def _request() -> None:
+    from nnet3tools.graph.request import ComputationRequest, IoSpecification
+    from nnet3tools.io.files import open_output
+    from nnet3tools.nnet.indexes import make_indexes
+
+    n = np.arange(2)[:, None]
+    request = ComputationRequest(
+        [
+            IoSpecification("input", make_indexes(n, np.arange(-2, 6)).reshape(-1, 3), True),
+            IoSpecification("ivector", make_indexes(np.arange(2), 0)),
+        ],
+        [IoSpecification("output", make_indexes(n, np.arange(3)).reshape(-1, 3), True)],
+        need_model_derivative=True,
+        store_component_stats=True,
+    )
+    for name, binary in (("request", True), ("request.txt", False)):
+        with open_output(name, binary) as writer:
+            request.write(writer)
+    rng = np.random.default_rng(4)
+    inputs = {"input": rng.normal(size=(16, 3)), "ivector": rng.normal(size=(2, 2))}
+    _table("ark:inputs.ark", MATRIX, {k: v.astype(np.float32) for k, v in inputs.items()})
+    derivs = {"output": rng.normal(size=(6, 5)).astype(np.float32)}
+    _table("ark:derivs.ark", MATRIX, derivs)
+
+
+def _zoo_request() -> None:
+    """Input and output for frames 0 to 3: what most networks of one component can compute."""
+    from nnet3tools.graph.request import ComputationRequest, IoSpecification
+    from nnet3tools.io.files import open_output
+    from nnet3tools.nnet.indexes import make_indexes
+
+    rows = make_indexes(0, np.arange(4))
+    specs = [IoSpecification(name, rows, True) for name in ("input", "output")]
+    with open_output("zoo-request") as writer:
+        ComputationRequest(specs[:1], specs[1:], need_model_derivative=True).write(writer)
+
+
+def make_corpus() -> None:
+    """Write a good file of every kind into the working directory."""
+    Path("net.config").write_text(CONFIG)
+    Path("topo").write_text(TOPOLOGY)
+    Path("tree").write_text(TREE)
+    Path("edits").write_text("set-learning-rate name=a learning-rate=0.1\nremove-orphans\n")
+    Path("priors").write_text(" [ 0.2 0.2 0.1 0.5 ]\n")
+    _tables()
+    _request()
+    _must("nnet3-init", "net.config", "final.raw")
+    _must("nnet3-copy", "--binary=false", "final.raw", "final.txt")
+    _must("nnet3-compile", "final.raw", "request", "program")
+    _must("nnet3-compile", "--binary=false", "final.raw", "request", "program.txt")
+    egs_options = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
+    tables = ("ark:feats.ark", "ark:post.ark")
+    online = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
+    _must("nnet3-get-egs", *egs_options, *online, *tables, "ark:egs")
+    _must("nnet3-copy-egs", "ark:egs", "ark,t:egs.txt")
+    _must("nnet3-merge-egs", "--minibatch-size=4", "ark:egs", "ark:merged")
+    train = ("--use-gpu=no", "--write-cache=cache", "final.raw", "ark:merged", "trained.raw")
+    _must("nnet3-train", *train)
+    Path("mono.config").write_text(_without_ivector(CONFIG))
+    _must("nnet3-init", "mono.config", "mono.raw")
+    _must("nnet3-am-init", "tree", "topo", "mono.raw", "final.mdl")
+    _must("nnet3-am-copy", "--binary=false", "final.mdl", "mdl.txt")
+    _zoo_request()
+    for kind in ZOO:
+        for binary in (False, True):
+            write_nnet(model_of(kind), f"{kind}.{'raw' if binary else 'txt'}", binary)
+
+
+def _without_ivector(config: str) -> str:
+    lines = [line for line in config.splitlines() if "ivector dim" not in line]
+    text = "\n".join(lines).replace(", ReplaceIndex(ivector, t, 0)", "")
+    text = text.replace("input-dim=11", "input-dim=9")
+    return text.replace("output-dim=5", "output-dim=4").replace("dim=5", "dim=4")

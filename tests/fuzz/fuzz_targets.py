@@ -1,0 +1,98 @@
+"""Which program reads which file: command lines in which one word is the damaged file."""
+
+from __future__ import annotations
+
+from component_zoo import ZOO
+
+__all__ = ["TARGETS"]
+
+_NO_GPU = "--use-gpu=no"
+_ONLINE = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
+_CONTEXT = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
+
+
+def _program_run(program: str) -> tuple[str, ...]:
+    derivs = ("--output-derivs=ark:derivs.ark", "--input-derivs=ark:out2")
+    return ("nnet3-compute", _NO_GPU, f"--computation={program}", *derivs, "final.raw")
+
+
+TARGETS: dict[str, list[tuple[str, ...]]] = {
+    "net.config": [("nnet3-init", "BAD", "out")],
+    "edits": [("nnet3-copy", "--edits-config=BAD", "final.raw", "out")],
+    "final.raw": [
+        ("nnet3-copy", "--binary=false", "BAD", "out"),
+        ("nnet3-info", "BAD"),
+        ("nnet3-compute", _NO_GPU, *_ONLINE, "BAD", "ark:feats.ark", "ark:out"),
+        ("nnet3-train", _NO_GPU, "BAD", "ark:merged", "out"),
+    ],
+    "final.txt": [
+        ("nnet3-copy", "BAD", "out"),
+        ("nnet3-compile", "BAD", "request", "out"),
+        ("nnet3-train", _NO_GPU, "BAD", "ark:merged", "out"),
+        ("nnet3-average", "final.raw", "BAD", "out"),
+        ("nnet3-show-progress", _NO_GPU, "final.raw", "BAD"),
+    ],
+    "trained.raw": [
+        ("nnet3-copy", "--prepare-for-test=true", "BAD", "out"),
+        ("nnet3-compute-prob", "BAD", "ark:merged"),
+    ],
+    "final.mdl": [("nnet3-am-copy", "BAD", "out"), ("nnet3-am-info", "BAD")],
+    "mdl.txt": [
+        ("nnet3-am-copy", "BAD", "out"),
+        ("nnet3-am-adjust-priors", "BAD", "priors", "out"),
+        ("nnet3-compute", _NO_GPU, "--use-priors=true", "BAD", "ark:feats.ark", "ark:out"),
+    ],
+    "topo": [("nnet3-am-init", "tree", "BAD", "mono.raw", "out")],
+    "tree": [("nnet3-am-init", "BAD", "topo", "mono.raw", "out")],
+    "priors": [("nnet3-am-adjust-priors", "final.mdl", "BAD", "out")],
+    "request": [("nnet3-compile", "final.raw", "BAD", "out")],
+    "request.txt": [("nnet3-compile", "final.raw", "BAD", "out")],
+    "program": [(*_program_run("BAD"), "ark:inputs.ark", "ark:out")],
+    "program.txt": [(*_program_run("BAD"), "ark:inputs.ark", "ark:out")],
+    "inputs.ark": [(*_program_run("program"), "ark:BAD", "ark:out")],
+    "cache": [("nnet3-train", _NO_GPU, "--read-cache=BAD", "final.raw", "ark:merged", "out")],
+    "egs": [
+        ("nnet3-copy-egs", "ark:BAD", "ark:out"),
+        ("nnet3-merge-egs", "--minibatch-size=4", "ark:BAD", "ark:out"),
+        ("nnet3-shuffle-egs", "ark:BAD", "ark:out"),
+        ("nnet3-train", _NO_GPU, "final.raw", "ark:BAD", "out"),
+        ("nnet3-compute-from-egs", _NO_GPU, "final.raw", "ark:BAD", "ark:out"),
+    ],
+    "egs.txt": [
+        ("nnet3-copy-egs", "--frame=0", "--left-context=1", "ark:BAD", "ark:out"),
+        ("nnet3-merge-egs", "--minibatch-size=2", "ark:BAD", "ark:out"),
+        ("nnet3-compute-prob", "final.raw", "ark:BAD"),
+        ("nnet3-subset-egs", "ark:BAD", "ark:out"),
+        ("nnet3-train", _NO_GPU, "final.raw", "ark:BAD", "out"),
+    ],
+    "feats.ark": [
+        ("nnet3-compute", _NO_GPU, *_ONLINE, "final.raw", "ark:BAD", "ark:out"),
+        ("nnet3-get-egs", *_CONTEXT, *_ONLINE, "ark:BAD", "ark:post.ark", "ark:out"),
+    ],
+    "feats.txt": [("nnet3-compute", _NO_GPU, *_ONLINE, "final.raw", "ark:BAD", "ark:out")],
+    "ivectors.ark": [
+        (
+            *("nnet3-compute", _NO_GPU, "--online-ivectors=ark:BAD", _ONLINE[1], "final.raw"),
+            *("ark:feats.ark", "ark:out"),
+        )
+    ],
+    "post.ark": [("nnet3-get-egs", *_CONTEXT, "ark:feats.ark", "ark:BAD", "ark:out")],
+    "post.txt": [("nnet3-get-egs", *_CONTEXT, "ark:feats.ark", "ark:BAD", "ark:out")],
+    "targets.ark": [
+        (
+            *("nnet3-get-egs-dense-targets", "--num-targets=5", "--num-frames=4"),
+            *("ark:feats.ark", "ark:BAD", "ark:out"),
+        )
+    ],
+    **{
+        f"{kind}.{form}": [
+            ("nnet3-copy", "BAD", "out"),
+            ("nnet3-info", "BAD"),
+            ("nnet3-compile", "BAD", "zoo-request", "out"),
+            ("nnet3-copy", "--prepare-for-test=true", "BAD", "out"),
+        ]
+        for kind in ZOO
+        for form in ("raw", "txt")
+    },
+}
+"""File -> the command lines that read it, `BAD` standing for its damaged copy."""

@@ -1,0 +1,67 @@
+"""Damaged files of every kind, given to the programs that read them: no crash, no half output."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from damage import damaged
+from fuzz_corpus import make_corpus, run
+from fuzz_targets import TARGETS
+
+OUTPUTS = ("out", "out2")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_corpus()
+    return folder
+
+
+def check(name: str, seed: int, rounds: int) -> None:
+    """Each program that reads the file copes with damaged copies of it."""
+    data = Path(name).read_bytes()
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    for _ in range(rounds):
+        Path("BAD").write_bytes(damaged(data, rng))
+        command = TARGETS[name][int(rng.integers(len(TARGETS[name])))]
+        for output in OUTPUTS:
+            Path(output).unlink(missing_ok=True)
+        outcome = run(*command)
+        if outcome.crash is not None:
+            Path("CRASHED").write_bytes(Path("BAD").read_bytes())
+            raise AssertionError(f"{' '.join(command)} crashed: {name}") from outcome.crash
+        assert "Traceback" not in outcome.log, outcome.log
+        assert len(outcome.errors) == (outcome.status != 0), (command, outcome.log)
+        assert not any("out of memory" in error for error in outcome.errors), outcome.errors
+        if outcome.status != 0:
+            left = [path for path in OUTPUTS if Path(path).exists()]
+            assert not left, (command, outcome.errors)
+    assert not list(Path().glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_undamaged_files_are_read(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus)
+    Path("BAD").write_bytes(Path(name).read_bytes())
+    outcome = run(*TARGETS[name][0])
+    assert outcome.crash is None
+    assert outcome.status == 0, outcome.log
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus)
+    check(name, seed=1, rounds=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_many_damaged_files(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus)
+    check(name, seed=2, rounds=300)
