@@ -138,6 +138,15 @@ BAD = {
     "huge": ('dim=4 params=a:999999999999 expression="x"', "positive dimension"),
     "unknown key": ('dim=4 params=a:4:init=1 expression="x*a" foo=1', "foo=1"),
     "deep": (f'dim=4 expression="{"(" * 5000}x{")" * 5000}"', "nested too deeply"),
+    "repeats": ('dim=4 expression="repeat(x, 1000000000)"', "cannot repeat x"),
+    "explosion": (
+        'dim=4 expression="a = repeat(x, 60000); transpose(a) * a"',
+        "broadcast|too large",
+    ),
+    "outer": (
+        'dim=4 expression="a = reshape(repeat(x, 60000), [-1, 1]); a * transpose(a)"',
+        "too large",
+    ),
     "random": ('dim=4 expression="dropout(x, 0.5)"', "unknown function 'dropout'"),
 }
 

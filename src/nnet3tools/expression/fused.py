@@ -62,7 +62,7 @@ def _fits(
             if isinstance(child, Input | Parameter) and child.shape[-1] != shape[1]:
                 return False
         stack.pop()
-    return node.shape == shape and not node.is_leaf
+    return node.shape == shape
 
 
 class _Compact:
@@ -85,11 +85,19 @@ class Fused:
         self.parameters = [leaf for leaf in leaves if isinstance(leaf, Parameter)]
         self.widths = [p.shape[1] for p in pieces]
         self._leaf_of = {h.number: leaf.name for leaf, h in leaves.items()}
-        self._forward = _Compact(formulas, len(pieces) + 1)
-        targets = [Placeholder(k + 1) for k in range(len(pieces))]
-        items = zip(targets, self._forward.exprs, strict=True)
-        self._value = tensor.element(Assignments(tuple(items)))
+        self._forward = [
+            self._value_group([k for k, w in enumerate(self.widths) if w == width], formulas)
+            for width in dict.fromkeys(self.widths)
+        ]
         self._derivatives(leaves, formulas)
+
+    def _value_group(
+        self, numbers: list[int], formulas: Sequence[functional.Expr]
+    ) -> tuple[list[int], list[int], tensor.Element]:
+        """One formula for the pieces with these numbers, which have one width."""
+        compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
+        items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
+        return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
     def _derivatives(
         self, leaves: Mapping[Expr, Placeholder], formulas: Sequence[functional.Expr]
@@ -137,8 +145,10 @@ class Fused:
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
         """Compute `out` from the leaves' values by name."""
-        given = [operands[self._leaf_of[n]] for n in self._forward.numbers]
-        self._value(*self._pieces(out), *given)
+        pieces = self._pieces(out)
+        for targets, numbers, element in self._forward:
+            given = [operands[self._leaf_of[n]] for n in numbers]
+            element(*(pieces[k] for k in targets), *given)
 
     def backward(
         self,

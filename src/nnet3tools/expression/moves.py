@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_MAX_REPEATS = 1 << 16
+
+
 class Copy(Expr):
     """The same, in memory of its own."""
 
@@ -294,7 +297,7 @@ def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
 
 def repeat(x: Expr, repeats: int, axis: int = 0) -> Expr:
     """The node several times, one after the other along an axis."""
-    if repeats < 1:
+    if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")
     return concatenate([x] * repeats, axis)
 

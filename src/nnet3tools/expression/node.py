@@ -7,6 +7,7 @@ gradient of the i-th child. Both are lists of bound callables, made when memory 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -21,6 +22,10 @@ __all__ = ["Expr", "NodeOp", "Operand", "common_shape", "common_type"]
 
 NodeOp = Callable[[], object]
 """One bound operation."""
+
+
+MAX_ELEMENTS = 1 << 31
+"""Larger values are refused when a node is built: a formula of few letters could ask for any."""
 
 
 class Expr:
@@ -55,6 +60,8 @@ class Expr:
         )
         self.value: Array = None
         self.grad: Array = None
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise ExpressionError(f"{self.describe()} is too large")
         if any(c.graph is not self.graph for c in self.children):
             raise ExpressionError(f"{self.type_name}: the operands belong to different graphs")
 
