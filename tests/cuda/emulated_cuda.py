@@ -156,7 +156,8 @@ class EmulatedDevice:
             for kind, value in zip(kinds, args, strict=True):
                 wanted = np.uint64 if kind.endswith("*") else _DTYPES[kind]
                 assert value.dtype == wanted, (name, kind, value.dtype)
-            assert grid[1] <= 65535 and grid[2] <= 65535 and np.prod(block) <= 1024
+            assert max(grid[1:]) <= 65535
+            assert np.prod(block) <= 1024
             holders = [np.array(value) for value in args]
             pointers = (ctypes.c_void_p * len(args))(*[h.ctypes.data for h in holders])
             three = ctypes.c_uint * 3
@@ -189,7 +190,8 @@ class EmulatedDevice:
                 flat, (batch, *shape), (step * item, pitch * item, item)
             )
 
-        assert lda >= (rows if trans_a else inner) and ldb >= (inner if trans_b else cols)
+        assert lda >= (rows if trans_a else inner)
+        assert ldb >= (inner if trans_b else cols)
         assert ldc >= cols
         left = view(a, (inner, rows) if trans_a else (rows, inner), lda, stride_a)
         right = view(b, (cols, inner) if trans_b else (inner, cols), ldb, stride_b)

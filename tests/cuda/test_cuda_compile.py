@@ -1,4 +1,4 @@
-"""All kernel sources are compiled for devices of two generations: nvcc, or NVRTC where it is not."""
+"""All kernel sources are compiled, for devices of two generations, by nvcc or else by NVRTC."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_graphs_are_captured_at_the_second_use_and_change_nothing(device):
     expected, _ = train(like, computation=plain)
     assert "graph" not in device.launched
     device.launched.clear()
-    got, trainer = train(like)
+    got, _ = train(like)
     replayed = device.launched.count("graph")
     assert replayed >= 5  # every minibatch but the first
     np.testing.assert_array_equal(vectorize(got), vectorize(expected))
@@ -86,3 +86,39 @@ def test_graph_replay_of_a_network_without_host_side_steps_is_one_launch(device)
     np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-5)
     assert device.launched[0] == "graph"
     assert device.launched.count("graph") == 1
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.05])
+def test_plain_training_does_not_wait_for_the_device_between_log_lines(device, limit, capsys):
+    """Norms, limits and objectives stay on the device; the model comes out the same."""
+    options = {"max_param_change": limit, "print_interval": 100, "store_component_stats": False}
+    host, _ = _plain_train(None, options)
+    host_log = capsys.readouterr().err
+    got, downloads = _plain_train(to_device(np.zeros(0, np.float32)), options)
+    np.testing.assert_allclose(vectorize(got), vectorize(host), rtol=2e-3, atol=2e-4)
+    assert downloads == 0
+    device_log = capsys.readouterr().err
+    lines = [t for t in host_log.splitlines() if "max-change was enforced" in t]
+    shown = [t for t in device_log.splitlines() if "max-change was enforced" in t]
+    assert [t.split(") ", 1)[1] for t in shown] == [t.split(") ", 1)[1] for t in lines]
+    assert lines
+
+
+def _plain_train(like, options):
+    from emulated_cuda import get_devices
+    from training_helpers import CONFIG
+
+    from nnet3tools.nnet.config import parse_config_lines
+    from nnet3tools.nnet.nnet import Nnet
+
+    tensor.random.seed(0)
+    text = CONFIG.format(affine="max-change=0.03", objective="linear")
+    nnet = Nnet.from_config(parse_config_lines(text))
+    trainer = NnetTrainer(NnetTrainerOptions(**options), nnet, like)
+    before = get_devices()[-1].downloads
+    for i in range(5):
+        trainer.train(minibatch(seed=i % 2))
+    downloads = get_devices()[-1].downloads - before
+    trainer.print_total_stats()
+    move_nnet(nnet)
+    return nnet, downloads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import time
 from typing import Any
 
 from nnet3tools.cli.option_specs import option
@@ -14,6 +16,12 @@ __all__ = ["choose_device", "use_gpu_option"]
 _CHOICES = ("yes", "no", "optional", "wait")
 
 
+_MATH = ("fp32", "tf32", "fp16", "bf16")
+_TAKEN = ("busy", "unavailable", "out of memory", "outofmemory")
+"""What CUDA's errors say of a device that another process has."""
+_WAIT_SECONDS = 5
+
+
 class _NotGiven(str):
     """A default that can be told from the same text on the command line."""
 
@@ -23,38 +31,79 @@ def use_gpu_option(default: str) -> str:
     return option(_NotGiven(default), "yes|no|optional|wait, only has effect if there is a GPU")
 
 
-def choose_device(use_gpu: str) -> Any:
+def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:
     """An empty array on the chosen device, to be passed as `like`.
 
-    `yes` and `wait`, if they were asked for, need a usable GPU (else UserError); `optional`, and a
-    program's own default, fall back to the CPU with a warning.
+    `yes` and `wait`, if they were asked for, need a usable GPU (else UserError); `wait` waits while
+    all are taken; `optional`, and a program's own default, fall back to the CPU with a warning.
+    `gpu_math` says how float32 products are done there: fp32, tf32, fp16 or bf16.
     """
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
-    import numpy as np
-
+    if gpu_math not in _MATH:
+        raise OptionError(f"--gpu-math={gpu_math}: expected {'|'.join(_MATH)}")
     if use_gpu == "no":
-        return np.empty(0, np.float32)
+        return _host()
     problem, array = _try_gpu()
+    waited = 0
+    while use_gpu == "wait" and any(word in problem.lower() for word in _TAKEN):
+        if waited % 60 == 0:
+            log.log(f"waiting for a GPU ({problem})")
+        time.sleep(_WAIT_SECONDS)
+        waited += _WAIT_SECONDS
+        problem, array = _try_gpu()
     if not problem:
+        if gpu_math != "fp32":
+            importlib.import_module("nnet3tools.tensor.cupy_backend.cuda").set_math_mode(gpu_math)
         return array
     if use_gpu == "optional" or isinstance(use_gpu, _NotGiven):
         log.warning(f"no usable GPU ({problem}); computing on the CPU")
-        return np.empty(0, np.float32)
+        return _host()
     raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({problem})")
 
 
+def _host() -> Any:
+    import numpy as np  # late: `--help` has no need of it
+
+    return np.empty(0, np.float32)
+
+
 def _try_gpu() -> tuple[str, Any]:
-    """What is wrong with the GPU ("" if nothing), and an empty array on it."""
+    """What is wrong with the GPU ("" if nothing), and an empty array on the one chosen."""
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed", None
-    if importlib.util.find_spec("nnet3tools.tensor.cupy_backend") is None:
-        return "this version has no CuPy backend", None
     try:
         import cupy
 
-        if cupy.cuda.runtime.getDeviceCount() == 0:
+        count = cupy.cuda.runtime.getDeviceCount()
+        if count == 0:
             return "CUDA sees no device", None
-        return "", cupy.empty(0, cupy.float32)
+        problems = []
+        for number in _by_free_memory(cupy, count):
+            try:
+                cupy.cuda.Device(number).use()
+                return "", cupy.empty(0, cupy.float32)
+            except Exception as error:  # an exclusive device that another process has
+                problems.append(_one_line(error))
+        return problems[0], None
     except Exception as error:  # CuPy raises what its driver gives it
-        return " ".join(str(error).split()) or type(error).__name__, None
+        return _one_line(error), None
+
+
+def _by_free_memory(cupy: Any, count: int) -> list[int]:
+    """Devices, the one with the largest part of its memory free first (as Kaldi chooses)."""
+    if count == 1:
+        return [0]
+    free = []
+    for number in range(count):
+        try:
+            with cupy.cuda.Device(number):
+                available, total = cupy.cuda.runtime.memGetInfo()
+            free.append(available / total)
+        except Exception:  # taken by somebody else: tried last
+            free.append(-1.0)
+    return sorted(range(count), key=lambda number: -free[number])
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

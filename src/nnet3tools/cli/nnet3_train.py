@@ -32,6 +32,10 @@ class Options:
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
     use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = option(
+        "fp32",
+        "How matrix products are done on a GPU: fp32|tf32|fp16|bf16 (sums are in single precision)",
+    )
     cuda_cache_memory: bool = option(True, "Accepted for compatibility; has no effect")
     cuda_memory_proportion: float = option(0.5, "Accepted for compatibility; has no effect")
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
@@ -41,13 +45,14 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Train a model on all examples and write it."""
     from nnet3tools import tensor
+    from nnet3tools.nnet.device import move_nnet
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.trainer import NnetTrainer
 
     model_in, examples, model_out = args
     tensor.random.seed(options.srand)
-    device = choose_device(options.use_gpu)
+    device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(model_in)
     trainer = NnetTrainer(options.trainer, nnet, device)
     with Progress("minibatches") as progress:
@@ -59,6 +64,7 @@ def main(options: Options, args: list[str]) -> int:
         for_each_example(examples, train)
     trainer.require_data(examples)
     ok = trainer.print_total_stats()
+    move_nnet(nnet)  # back from the GPU
     write_nnet(nnet, model_out, options.binary)
     log.log(f"Wrote model to {model_out}")
     trainer.finish()

@@ -26,8 +26,8 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
-from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.arrays import POISON, poison
+from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -56,7 +56,8 @@ class NnetComputer:
 
         `nnet_to_update` takes the model derivative (it may be `nnet` itself); statistics go to
         `nnet_to_store_stats`, by default the same. `like` is any array of the device to run on
-        (default: the host), to which the networks are moved; computers that never run interleaved may share an `arena`.
+        (default: the host), to which the networks are moved; computers that never run interleaved
+        may share an `arena`.
         """
         self.options, self.computation, self.nnet = options, computation, nnet
         self.nnet_to_update = nnet_to_update

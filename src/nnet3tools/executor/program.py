@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import ProgramError
+from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.lowering import Binding, Step, lower_command, lower_moves
 from nnet3tools.executor.memory_plan import ALIGNMENT, MemoryPlan, io_blocks, plan_memory
 from nnet3tools.nnet.components.base import Array
@@ -82,9 +82,27 @@ def bind_program(
         compress_lossy = device_of(arena.take(0)) != "numpy"
     analysis = Analysis(computation, nnet, lifetimes=False)
     plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy)
-    memory = arena.take(plan.num_bytes)
+    try:
+        memory = arena.take(plan.num_bytes)
+    except MemoryError:
+        raise _out_of_memory(plan, computation) from None
     binding = Binding(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
     return BoundProgram(computation, nnet, plan, binding, _segments(binding))
+
+
+def _out_of_memory(plan: MemoryPlan, computation: Computation) -> UserError:
+    """What the plan asks for, what holds most of it, and what would help."""
+    largest = sorted(plan.blocks, key=lambda block: -block.num_bytes)[:3]
+    names = (
+        f"m{b.matrix} ({computation.matrices[b.matrix].num_rows} x "
+        f"{computation.matrices[b.matrix].num_cols}, {b.num_bytes / 2**20:.1f} MB)"
+        for b in largest
+    )
+    return UserError(
+        f"out of memory: the matrices of this computation take {plan.num_bytes / 2**20:.1f} MB at "
+        f"their peak, the largest being {', '.join(names)}; a smaller minibatch, or "
+        "--optimization.memory-compression-level=2 in training, needs less"
+    )
 
 
 def _segments(binding: Binding) -> list[Segment]:

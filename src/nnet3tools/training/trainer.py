@@ -20,6 +20,8 @@ from nnet3tools.nnet.orthonormal import constrain_orthonormal
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.tensor.registry import device_of
+from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.options import option
@@ -135,6 +137,10 @@ class NnetTrainer:
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
+        # momentum needs to know at once whether a change was applied
+        if like is not None and device_of(like) != "numpy" and options.momentum == 0.0:
+            count = len(nnet.updatable_components())
+            self._max_change_stats.device = DeviceUpdate(count, like)
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch."""

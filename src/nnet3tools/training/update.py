@@ -17,6 +17,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetIo
 
 __all__ = [
@@ -36,6 +37,8 @@ class MaxChangeStats:
     num_minibatches: int = 0
     num_global: int = 0
     num_per_component: list[int] = field(default_factory=list)
+    device: DeviceUpdate | None = None
+    """Where norms stay on a GPU: counts there, on top of these."""
 
     def __post_init__(self) -> None:
         """Start all counts at zero."""
@@ -43,6 +46,7 @@ class MaxChangeStats:
 
     def print(self, nnet: Nnet) -> None:
         """Log the percentages that are not zero."""
+        self._fetch()
         for (name, _), count in zip(
             nnet.updatable_components(), self.num_per_component, strict=True
         ):
@@ -56,6 +60,14 @@ class MaxChangeStats:
                 "The global max-change was enforced "
                 f"{100.0 * self.num_global / self.num_minibatches:g} % of the time."
             )
+
+    def _fetch(self) -> None:
+        if self.device is None:
+            return
+        each, whole, infinite = self.device.counts()
+        self.num_per_component, self.num_global = each, whole
+        if infinite:
+            log.warning(f"Infinite parameter change, not applied, {infinite} times.")
 
 
 @dataclass
@@ -104,6 +116,9 @@ def update_with_max_change(
     False, and changes nothing, if the whole change is infinite or NaN.
     """
     stats.num_minibatches += 1
+    if stats.device is not None:
+        stats.device.run(delta, nnet, max_param_change, max_change_scale, scale)
+        return True
     limit_scale, signed_scale = np.float32(max_change_scale), np.float32(scale)
     with np.errstate(over="ignore", invalid="ignore"):
         changes = _component_changes(delta, limit_scale, signed_scale)

@@ -1,9 +1,9 @@
-"""Aggregate on CUDA: a formula reduced along an axis by one kernel, two where much goes into little.
+"""Aggregate on CUDA: a formula reduced along an axis by one kernel, or two.
 
 Axes are parted into those kept and those reduced. If neighbours in memory are reduced together, a
-warp (or a block) works on one output; else the threads of a warp work on neighbouring outputs. Where
-there are too few outputs to keep the device busy, chunks are reduced first and then merged in order:
-results do not depend on timing.
+warp (or a block) works on one output; else the threads of a warp work on neighbouring outputs.
+Where there are too few outputs to keep the device busy, chunks are reduced first and then merged in
+order: results do not depend on timing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _out_parameters(parts: Parts) -> list[str]:
 def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
     """Source and name of the kernel that reduces an expression over operands so walked."""
     body = Body(parts.types)
-    value, held = body.add(expr)
+    value, _ = body.add(expr)
     reduced_axes = max((len(r) for r in parts.reduced), default=1)
     parameters = _size_parameters(parts)
     parameters += [f"long long nr{axis}" for axis in range(1, reduced_axes)]
@@ -238,8 +238,8 @@ class _Reduction:
         step = min((abs(r[-1]) for r in reduced if r[-1]), default=1)
         along = min((abs(k[-1]) for k in kept[:-1] if k[-1]), default=step)
         by_columns = self.kept > 1 and along < step
-        found, rest = iter(zip(kept, reduced, strict=False)), ("", "")
-        both = [next(found) if not t.is_weak else rest for t in types]
+        found, rest = iter(zip(kept, reduced, strict=False)), ([], [])
+        both: list[tuple[list[int], list[int]]] = [next(found) if not t.is_weak else rest for t in types]
         self.parts = Parts(
             types, tuple(_letters(k) for k, _ in both), tuple(_letters(r) for _, r in both),
             _REDUCERS[reduce], "double" if wide else "float", type_of_dtype(out.dtype),
@@ -274,12 +274,12 @@ class _Reduction:
         """What runs it on these operands."""
         size = 2 * (8 if self.parts.accumulator == "double" else 4) * self.chunks * self.kept
         partial = self._device.empty((size if self.chunks > 1 else 1,), np.uint8)
-        head = [np.int64(self.kept), np.int64(self.reduced), np.int64(self.chunk), *self._sizes]
-        tail = [
+        head: list[Any] = [np.int64(self.kept), np.int64(self.reduced), np.int64(self.chunk), *self._sizes]
+        tail: list[Any] = [
             np.uint64(pointer(out)), *self._out_strides, np.float64(factor), np.float64(beta),
             np.uint64(pointer(partial)),
         ]  # fmt: skip
-        args = [*head, *self._reduced_sizes]
+        args: list[Any] = [*head, *self._reduced_sizes]
         for operand, t, strides in zip(operands, self.parts.types, self._strides, strict=True):
             if t.is_weak:
                 args.append((np.float64 if t is Type.WEAK_FLOAT else np.int64)(operand))

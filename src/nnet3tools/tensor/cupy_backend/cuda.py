@@ -2,7 +2,7 @@
 
 CuPy keeps compiled kernels on disk (CUPY_CACHE_DIR, default ~/.cupy/kernel_cache), named after a
 hash of source, options, compiler and device, each written to a temporary file and renamed: several
-processes may share it. cuBLAS is called directly, as CuPy's wrappers refuse to be captured in graphs.
+processes may share it. cuBLAS is called directly, as CuPy's wrappers refuse to be captured.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Cublas:
         factors = scalar(alpha), scalar(beta)
         kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
         long = ctypes.c_longlong
-        args = (
+        args: tuple[Any, ...] = (
             self._handle, integer(int(trans_b)), integer(int(trans_a)),
             integer(cols), integer(rows), integer(inner),
             ctypes.byref(factors[0]), pointer(b), integer(kind), integer(ldb), long(stride_b),

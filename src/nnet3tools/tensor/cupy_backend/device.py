@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,98 +94,5 @@ def pointer(array: Array) -> int:
     return int(array.data.ptr)
 
 
-PRELUDE = r"""
-static __device__ __forceinline__ float nn_max(float a, float b) { return a > b || a != a ? a : b; }
-static __device__ __forceinline__ double nn_max(double a, double b) { return a > b || a != a ? a : b; }
-static __device__ __forceinline__ int nn_max(int a, int b) { return a > b ? a : b; }
-static __device__ __forceinline__ unsigned nn_max(unsigned a, unsigned b) { return a > b ? a : b; }
-static __device__ __forceinline__ long long nn_max(long long a, long long b) { return a > b ? a : b; }
-static __device__ __forceinline__ float nn_min(float a, float b) { return a < b || a != a ? a : b; }
-static __device__ __forceinline__ double nn_min(double a, double b) { return a < b || a != a ? a : b; }
-static __device__ __forceinline__ int nn_min(int a, int b) { return a < b ? a : b; }
-static __device__ __forceinline__ unsigned nn_min(unsigned a, unsigned b) { return a < b ? a : b; }
-static __device__ __forceinline__ long long nn_min(long long a, long long b) { return a < b ? a : b; }
-template <typename T> static __device__ __forceinline__ T nn_sgn(T a)
-{ return a > T(0) ? T(1) : (a < T(0) ? T(-1) : a); }
-template <typename T> static __device__ __forceinline__ T nn_abs(T a) { return a < T(0) ? -a : a; }
-static __device__ __forceinline__ unsigned nn_abs(unsigned a) { return a; }
-static __device__ __forceinline__ float nn_abs(float a) { return fabsf(a); }
-static __device__ __forceinline__ double nn_abs(double a) { return fabs(a); }
-static __device__ __forceinline__ float nn_sigmoid(float a) { return 1.0f / (1.0f + expf(-a)); }
-static __device__ __forceinline__ double nn_sigmoid(double a) { return 1.0 / (1.0 + exp(-a)); }
-static __device__ __forceinline__ float nn_logaddexp(float a, float b)
-{ float top = nn_max(a, b); float gap = fabsf(a - b); return a == b ? top + 0.693147181f : top + log1pf(expf(-gap)); }
-static __device__ __forceinline__ double nn_logaddexp(double a, double b)
-{ double top = nn_max(a, b); double gap = fabs(a - b); return a == b ? top + 0.69314718055994531 : top + log1p(exp(-gap)); }
-template <typename T> struct nn_Sum {
-  T a;
-  __device__ __forceinline__ void init() { a = T(0); }
-  __device__ __forceinline__ void add(T v) { a += v; }
-  __device__ __forceinline__ void merge(nn_Sum o) { a += o.a; }
-  __device__ __forceinline__ nn_Sum down(int d) { nn_Sum o; o.a = __shfl_down_sync(0xffffffffu, a, d); return o; }
-  __device__ __forceinline__ T value() { return a; }
-};
-template <typename T> struct nn_Prod {
-  T a;
-  __device__ __forceinline__ void init() { a = T(1); }
-  __device__ __forceinline__ void add(T v) { a *= v; }
-  __device__ __forceinline__ void merge(nn_Prod o) { a *= o.a; }
-  __device__ __forceinline__ nn_Prod down(int d) { nn_Prod o; o.a = __shfl_down_sync(0xffffffffu, a, d); return o; }
-  __device__ __forceinline__ T value() { return a; }
-};
-template <typename T> struct nn_Max {
-  T a;
-  __device__ __forceinline__ void init() { a = -T(__int_as_float(0x7f800000)); }
-  __device__ __forceinline__ void add(T v) { a = nn_max(a, v); }
-  __device__ __forceinline__ void merge(nn_Max o) { a = nn_max(a, o.a); }
-  __device__ __forceinline__ nn_Max down(int d) { nn_Max o; o.a = __shfl_down_sync(0xffffffffu, a, d); return o; }
-  __device__ __forceinline__ T value() { return a; }
-};
-template <typename T> struct nn_Min {
-  T a;
-  __device__ __forceinline__ void init() { a = T(__int_as_float(0x7f800000)); }
-  __device__ __forceinline__ void add(T v) { a = nn_min(a, v); }
-  __device__ __forceinline__ void merge(nn_Min o) { a = nn_min(a, o.a); }
-  __device__ __forceinline__ nn_Min down(int d) { nn_Min o; o.a = __shfl_down_sync(0xffffffffu, a, d); return o; }
-  __device__ __forceinline__ T value() { return a; }
-};
-// a: the largest so far, kept finite lest inf - inf be nan; b: the sum of exp of what lies below it
-template <typename T> struct nn_LogSumExp {
-  T a, b;
-  __device__ __forceinline__ void init() { a = T(-3.4028235e38f); b = T(0); }
-  __device__ __forceinline__ void add(T v) {
-    T top = v > a ? (v < T(3.4028235e38f) ? v : T(3.4028235e38f)) : a;
-    b = b * exp(a - top) + exp(v - top);
-    a = top;
-  }
-  __device__ __forceinline__ void merge(nn_LogSumExp o) {
-    T top = o.a > a ? o.a : a;
-    b = b * exp(a - top) + o.b * exp(o.a - top);
-    a = top;
-  }
-  __device__ __forceinline__ nn_LogSumExp down(int d) {
-    nn_LogSumExp o;
-    o.a = __shfl_down_sync(0xffffffffu, a, d);
-    o.b = __shfl_down_sync(0xffffffffu, b, d);
-    return o;
-  }
-  __device__ __forceinline__ T value() { return a + log(b); }
-};
-template <typename R> static __device__ __forceinline__ R nn_warp(R acc)
-{ for (int d = 16; d > 0; d >>= 1) acc.merge(acc.down(d)); return acc; }
-// The reduction over a block of (x <= 256, 1): every thread gets it. `part` is shared, of 9 places.
-template <typename R> static __device__ __forceinline__ R nn_block(R acc, R* part)
-{
-  acc = nn_warp(acc);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = acc;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int w = 1; w < (blockDim.x + 31) / 32; ++w) acc.merge(part[w]);
-    part[8] = acc;
-  }
-  __syncthreads();
-  return part[8];
-}
-"""
+PRELUDE = (Path(__file__).parent / "prelude.cuh").read_text()
 """Helper functions that generated kernels may use; it stands once before them."""

@@ -258,7 +258,8 @@ class ElementKernel:
         args: list[Any] = [np.int64(n) for n in sizes]
         if walk.axes > 1:
             args.append(np.int64(rows))
-        places, walked = [], iter(strides)
+        places: list[tuple[int, int, Any]] = []
+        walked = iter(strides)
         for i, (letters, t) in enumerate(zip(walk.letters, walk.types, strict=True)):
             if not letters:
                 places.append((i, len(args), np.float64 if t is Type.WEAK_FLOAT else np.int64))

@@ -94,7 +94,8 @@ class Body:
             held_in = C_TYPES[types[node]]
             return literal(node.value, held_in), held_in
         if isinstance(node, Cast):
-            value = self.converted(*self._done[node.arguments[0]], C_TYPES[node.to])
+            given, held = self._done[node.arguments[0]]
+            value = self.converted(given, held, C_TYPES[node.to])
             if node.to is Type.FLOAT16:
                 value = f"__half2float(__float2half({value}))"
             return self._variable(C_TYPES[node.to], value)

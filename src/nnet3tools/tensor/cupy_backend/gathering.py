@@ -1,7 +1,7 @@
 """Picking by index arrays along an axis, order along an axis, and sparse products on CUDA.
 
-Sums are made by the thread that owns the result, which looks at all that could go there: slower than
-atomics for long axes, but the same every time.
+Sums are made by the thread that owns the result, which looks at all that could go there: slower
+than atomics for long axes, but the same every time.
 """
 
 from __future__ import annotations

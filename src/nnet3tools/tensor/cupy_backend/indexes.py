@@ -1,7 +1,7 @@
 """Index arrays on the device: checked and uploaded once, found again by what they hold.
 
 Components pass the same host arrays at every call; a captured graph keeps pointing at the copy it
-was captured with. Copies are therefore kept, up to a limit that no reasonable set of programs meets.
+was captured with. Copies are therefore kept, up to a limit that no usual set of programs meets.
 """
 
 from __future__ import annotations

@@ -75,10 +75,8 @@ def merge_axes(
     merged: list[int] = []
     walks: list[list[int]] = [[] for _ in strides]
     for i in axes:
-        follows = merged and all(
-            w[-1] == s[i] * sizes[i] for w, s in zip(walks, strides, strict=True)
-        )
-        if follows:
+        both = list(zip(walks, strides, strict=True))
+        if merged and all(w[-1] == s[i] * sizes[i] for w, s in both):
             merged[-1] *= sizes[i]
             for w, s in zip(walks, strides, strict=True):
                 w[-1] = s[i]

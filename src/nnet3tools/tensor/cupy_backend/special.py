@@ -107,7 +107,7 @@ def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarra
 def bind_group_norm(out: Array, x: Array) -> Step:
     """Splitting the last axis is a view, even of strided matrices."""
     groups = x.reshape(*out.shape, -1)
-    return _in_turn(_sum_squares.bind(out, groups), _sqrt.bind(out))
+    return _in_turn(_discard(_sum_squares.bind(out, groups)), _sqrt.bind(out))
 
 
 @implements("group_norm_backprop", "cupy", binder=True)
