@@ -4,7 +4,7 @@
 
 Data and networks are made in a temporary folder (in DIR, and found again there, if it is given).
 The networks are those of ../shared/bench, where a checkout has it; else the configs below make
-networks of the same layers and sizes. User time is what to compare on a machine that does other work, too.
+networks of the same layers and sizes. User time is what to compare on a busy machine.
 """
 
 from __future__ import annotations

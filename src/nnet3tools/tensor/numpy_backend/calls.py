@@ -236,15 +236,14 @@ class TileCalls:
 
 def _bind(frame: _Frame, parts: Sequence[Any], plain: tuple[Any, ...]) -> Tile:
     everything = (*parts, *plain, *frame.fixed)
-    calls: list[Call] = []
-    for step in frame.steps:
-        if len(step) == 2:
-            calls.append(step)
-        elif step[2] is None:
-            calls.append((step[0], step[1](everything)))
-        else:
-            view = step[2]
-            calls.append((step[0], tuple([a.view(view) for a in step[1](everything)])))
+    calls = [
+        step
+        if len(step) == 2
+        else (step[0], step[1](everything))
+        if step[2] is None
+        else (step[0], tuple([a.view(step[2]) for a in step[1](everything)]))
+        for step in frame.steps
+    ]
     return Tile(parts, calls, [everything[n] for n in frame.kept])
 
 

@@ -141,6 +141,8 @@ class _Signature:
         self._flat = collapse(operands, full) is not None
         self._axes = len(full)
         self._pairs = [(t, i) for t in self.targets for i in self._arrays if i != t]
+        self._many = len(self._pairs) > 2 * len(self._arrays)
+        """Whether looking up all addresses is cheaper than asking for every pair."""
         self._shared: dict[tuple[int, ...], tuple[list[int], Aliases]] = {}
         """Addresses -> operands to copy first, and operands that are a target."""
         self._plans: dict[Aliases, _Plan] = {}
@@ -148,10 +150,8 @@ class _Signature:
     def bind(self, given: tuple[Any, ...]) -> Callable[[], None]:
         """What runs the formula on these operands."""
         operands, copies, aliases = list(given), list[Call](), _NO_ALIASES
-        for target, i in self._pairs:
-            if may_share_memory(operands[target], operands[i]):
-                copies, aliases = self._resolve_overlaps(operands)
-                break
+        if self._many or any(may_share_memory(operands[t], operands[i]) for t, i in self._pairs):
+            copies, aliases = self._resolve_overlaps(operands)
         for i in self._arrays:
             if self._flat:
                 operands[i] = operands[i].reshape(-1)
