@@ -30,6 +30,10 @@ ZOO = {
     "DropoutComponent": ("dim=4 dropout-proportion=0.3", 4),
     "DropoutMaskComponent": ("output-dim=4 dropout-proportion=0.4", 4),
     "ElementwiseProductComponent": ("input-dim=6 output-dim=3", 6),
+    "ExpressionComponent": (
+        'dim=4 params=alpha:4:init=0.25 expression="max(x, 0) + alpha * min(x, 0)"',
+        4,
+    ),
     "FixedAffineComponent": ("input-dim=4 output-dim=3", 4),
     "FixedBiasComponent": ("dim=4", 4),
     "FixedScaleComponent": ("dim=4", 4),

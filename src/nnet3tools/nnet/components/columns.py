@@ -213,7 +213,11 @@ class PermuteComponent(Component):
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        component = cls(read_field(reader, "<ColumnMap>", reader.read_int32_vector))
+        reader.expect_token("<ColumnMap>")
+        if reader.binary and reader.peek_byte() == ord("F"):  # old models: as numbers, not integers
+            component = cls(np.floor(reader.read_vector() + 0.5))
+        else:
+            component = cls(reader.read_int32_vector())
         require(reader, component._is_permutation(), "<ColumnMap> is not a permutation")
         reader.expect_token(f"</{cls.type_name}>")
         return component
