@@ -142,11 +142,20 @@ def optimize(
             before, began = computation, time.perf_counter()
             computation = step.transform(computation, nnet, options)
             elapsed = time.perf_counter() - began
-            if check and computation is not before:
+            if check and not _is_same(before, computation):
                 _checked(step.name, computation, nnet)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)
     return computation
+
+
+def _is_same(before: Computation, after: Computation) -> bool:
+    """Whether a pass changed nothing (and so there is nothing to check)."""
+    return (
+        before.commands == after.commands
+        and before.matrices == after.matrices
+        and before.submatrices == after.submatrices
+    )
 
 
 def _checked(name: str, computation: Computation, nnet: Nnet) -> Computation:
