@@ -18,7 +18,7 @@ import numpy as np
 
 from nnet3tools.tensor.numpy_backend.addresses import address
 
-__all__ = ["gemm"]
+__all__ = ["gemm", "thread_setter"]
 
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _REALS = {"s": ctypes.c_float, "d": ctypes.c_double}
@@ -80,6 +80,24 @@ def _functions() -> dict[np.dtype, Callable[..., None]]:
         if len(functions) == len(_LETTERS) and _works(functions):
             return functions
     return {}
+
+
+@functools.cache
+def thread_setter() -> Callable[[int], None] | None:
+    """What sets the number of threads that OpenBLAS uses from now on; None if it is not found."""
+    for path in _libraries():
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        for name in (
+            "scipy_openblas_set_num_threads64_", "openblas_set_num_threads64_",
+            "scipy_openblas_set_num_threads", "openblas_set_num_threads",
+        ):  # fmt: skip
+            if (function := getattr(library, name, None)) is not None:
+                function.restype, function.argtypes = None, [ctypes.c_int]
+                return function
+    return None
 
 
 def _row_stride(matrix: np.ndarray) -> int:

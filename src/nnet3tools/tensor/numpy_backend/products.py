@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.numpy_backend.blas import gemm
+from nnet3tools.tensor.numpy_backend.blas import gemm, thread_setter
+from nnet3tools.tensor.numpy_backend.threads import num_threads
 from nnet3tools.tensor.registry import implements
 
 _BLOCK_BYTES = 1 << 20
+
+_THREAD_AT = 1 << 27
+"""Multiplications from which a product takes several threads. OpenBLAS itself begins far below, and
+its threads spin while they wait: on a busy machine small products then take ten times as long."""
+
+_set_threads = thread_setter() if num_threads() > 1 else None
+if _set_threads is not None:
+    _set_threads(1)
+
+
+def _in_threads(set_threads: Callable[[int], None], call: Callable[[], Any]) -> None:
+    set_threads(num_threads())
+    try:
+        call()
+    finally:
+        set_threads(1)
 
 
 def _check(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
@@ -33,7 +51,18 @@ def bind_prod(
     trans_b: bool = False,
     alpha: float = 1.0,
     beta: float = 0.0,
-) -> Callable[[], None]:
+) -> Callable[[], Any]:
+    """The product bound; large ones take several threads where there are."""
+    call = _bind(out, a, b, trans_a, trans_b, alpha, beta)
+    if _set_threads is None or out.size * a.shape[-2 if trans_a else -1] < _THREAD_AT:
+        return call
+    return functools.partial(_in_threads, _set_threads, call)
+
+
+def _bind(
+    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
+    alpha: float, beta: float,
+) -> Callable[[], Any]:  # fmt: skip
     """Matmul for a plain product (it knows symmetric ones), gemm for the others."""
     if min(out.ndim, a.ndim, b.ndim) < 2:
         raise ProgramError("prod: operands must be matrices or stacks of matrices")
