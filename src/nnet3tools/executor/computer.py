@@ -105,8 +105,8 @@ class NnetComputer:
     def input_buffer(self, node_name: str) -> Array:
         """The matrix in which the program expects this input; to be filled before `run`."""
         node = self._node(node_name)
-        found = None if (segment := self._segment()) is None else segment.accepts.get(node)
-        if found is None:
+        segment = self._segment()
+        if segment is None or (found := segment.accepts.get(node)) is None:
             raise DataError(
                 f"could not accept input for network node '{node_name}' "
                 "(it is not expected at this point in the computation)"

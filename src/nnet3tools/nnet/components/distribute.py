@@ -34,7 +34,7 @@ class DistributeIndexes(PrecomputedIndexes):
         self.pairs = pairs
 
     def fits(self, num_inputs: int, num_outputs: int) -> bool:
-        return len(self.pairs) == num_outputs and int(self.pairs[:, 0].max()) < num_inputs
+        return len(self.pairs) == num_outputs and int(self.pairs[:, 0].max(initial=0)) < num_inputs
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -49,10 +49,10 @@ class PoolingIndexes(PrecomputedIndexes):
         self.forward, self.backward = forward, backward
 
     def fits(self, num_inputs: int, num_outputs: int) -> bool:
-        right = len(self.forward) == num_outputs and int(self.forward.max()) <= num_inputs
+        right = len(self.forward) == num_outputs and int(self.forward.max(initial=0)) <= num_inputs
         if len(self.backward):
             right = right and len(self.backward) == num_inputs
-            right = right and int(self.backward.max()) <= num_outputs
+            right = right and int(self.backward.max(initial=0)) <= num_outputs
         return right
 
     @classmethod

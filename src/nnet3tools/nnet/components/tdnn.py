@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import ProgramError, RequestError
+from nnet3tools.errors import DataError, ProgramError, RequestError
 from nnet3tools.nnet.components.base import (
     Array,
     Component,
@@ -65,7 +65,7 @@ class TdnnIndexes(PrecomputedIndexes):
         row_stride = read_field(reader, "<RowStride>", reader.read_int32)
         row_offsets = read_field(reader, "<RowOffsets>", reader.read_int32_vector)
         reader.expect_token(f"</{cls.type_name}>")
-        good = row_stride >= 1 and not (row_offsets < 0).any()
+        good = row_stride >= 1 and len(row_offsets) > 0 and not (row_offsets < 0).any()
         require(reader, good, f"bad row stride or offsets in <{cls.type_name}>")
         return cls(row_stride, row_offsets)
 
@@ -78,6 +78,11 @@ class TdnnIndexes(PrecomputedIndexes):
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
         """View of the `num_rows` input rows at the i'th time offset."""
+        if i >= len(self.row_offsets):
+            raise DataError(
+                f"the program has {len(self.row_offsets)} time offsets for a TdnnComponent that "
+                "has more: it was compiled for another network"
+            )
         start = int(self.row_offsets[i])
         end = start + self.row_stride * (num_rows - 1) + 1
         if end > rows.shape[0]:

@@ -168,7 +168,7 @@ class _NumpyAggregate:
         if (lowered := self._lowered.get(types)) is None:
             lowering = Lowering(types)
             lowered = self._lowered[types] = lowering, lowering.lower(self._expr)
-        plan = _Plan(*lowered, self._reduce, axes, operands, wide)
+        plan = _Plan(lowered[0], lowered[1], self._reduce, axes, operands, wide)
         count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
         if count == 0 and self._reduce in ("max", "min"):
             raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
