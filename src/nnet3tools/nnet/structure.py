@@ -22,7 +22,7 @@ def structure_digest(nnet: Nnet) -> str:
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _component_text(component: Component) -> str:

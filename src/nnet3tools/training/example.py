@@ -163,7 +163,7 @@ def structure_hash(example: NnetExample) -> int:
 def string_hash(text: str) -> int:
     """Kaldi's StringHasher."""
     value = 0
-    for byte in text.encode():
+    for byte in text.encode("utf-8", "surrogateescape"):
         value = (value * 7853 + (byte - 256 if byte > 127 else byte)) & _WORD
     return value
 
