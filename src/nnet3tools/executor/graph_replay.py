@@ -1,9 +1,9 @@
 """Programs on a GPU as CUDA graphs: captured at their second use, replayed from then on.
 
 A graph repeats device work and nothing else. Steps whose Python code does more, say decides by a
-random number, counts minibatches, or looks at the device, must run themselves each time. Which these
-are is found out at the first use, by watching the host while each step runs; runs of steps between
-them become graphs.
+random number, counts minibatches, or looks at the device, must run themselves each time. Which
+these are is found out at the first use, by watching the host while each step runs; runs of steps
+between them become graphs.
 """
 
 from __future__ import annotations

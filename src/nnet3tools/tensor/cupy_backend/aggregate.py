@@ -238,8 +238,11 @@ class _Reduction:
         step = min((abs(r[-1]) for r in reduced if r[-1]), default=1)
         along = min((abs(k[-1]) for k in kept[:-1] if k[-1]), default=step)
         by_columns = self.kept > 1 and along < step
-        found, rest = iter(zip(kept, reduced, strict=False)), ([], [])
-        both: list[tuple[list[int], list[int]]] = [next(found) if not t.is_weak else rest for t in types]
+        found = iter(zip(kept, reduced, strict=False))
+        rest: tuple[list[int], list[int]] = ([], [])
+        both: list[tuple[list[int], list[int]]] = [
+            next(found) if not t.is_weak else rest for t in types
+        ]
         self.parts = Parts(
             types, tuple(_letters(k) for k, _ in both), tuple(_letters(r) for _, r in both),
             _REDUCERS[reduce], "double" if wide else "float", type_of_dtype(out.dtype),
@@ -274,7 +277,12 @@ class _Reduction:
         """What runs it on these operands."""
         size = 2 * (8 if self.parts.accumulator == "double" else 4) * self.chunks * self.kept
         partial = self._device.empty((size if self.chunks > 1 else 1,), np.uint8)
-        head: list[Any] = [np.int64(self.kept), np.int64(self.reduced), np.int64(self.chunk), *self._sizes]
+        head: list[Any] = [
+            np.int64(self.kept),
+            np.int64(self.reduced),
+            np.int64(self.chunk),
+            *self._sizes,
+        ]
         tail: list[Any] = [
             np.uint64(pointer(out)), *self._out_strides, np.float64(factor), np.float64(beta),
             np.uint64(pointer(partial)),

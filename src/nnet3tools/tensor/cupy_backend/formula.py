@@ -126,11 +126,18 @@ class Body:
         return self._variable(result, call.format(*values, f="f" if held_in == "float" else ""))
 
     def _expand(
-        self, definition: Callable[..., Expr], rule: Rule, held_in: str, given: list
+        self,
+        definition: Callable[..., Expr],
+        rule: Rule,
+        held_in: str,
+        given: list[tuple[str, str]],
     ) -> tuple[str, str]:
         """A function's definition, written out over the values of its arguments."""
         if rule is not Rule.LOGIC:
-            given = [self._variable(held_in, self.converted(*g, held_in)) for g in given]
+            given = [
+                self._variable(held_in, self.converted(value, held, held_in))
+                for value, held in given
+            ]
         by_name = {c: t for t, c in C_TYPES.items() if t is not Type.FLOAT16}
         inner = _Inner([by_name[held] for _, held in given], self.lines, values=given)
         holders = [Placeholder(i + 1) for i in range(len(given))]

@@ -1,0 +1,119 @@
+"""The networks that benchmarks/gpu trains, and the shapes of their minibatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import train
+
+__all__ = ["NETWORKS", "BenchNetwork"]
+
+
+@dataclass(frozen=True)
+class BenchNetwork:
+    """A config, how its chunks are cut, and what PyTorch needs to build the same layers."""
+
+    name: str
+    config: str
+    left: int
+    right: int
+    frames: int
+    minibatch: int
+    subsampling: int = 1
+    classes: int = 200
+    dim: int = 40
+    kind: str = ""
+    layers: tuple[int, ...] = ()
+    """Of a tdnn: nothing; a tdnnf: strides; an lstm: how many layers, cells, projection."""
+    width: int = 0
+    bottleneck: int = 0
+
+
+def _classes(config: str, classes: int) -> str:
+    """The output layer for another number of classes."""
+    return config.replace("output-dim=200 ", f"output-dim={classes} ").replace(
+        "LogSoftmaxComponent dim=200", f"LogSoftmaxComponent dim={classes}"
+    )
+
+
+def tdnn() -> BenchNetwork:
+    """../shared/bench/tdnn."""
+    return BenchNetwork("tdnn", train.tdnn_config(), 11, 11, 8, 64, kind="tdnn", width=512)
+
+
+def tdnnf() -> BenchNetwork:
+    """../shared/bench/tdnnf."""
+    strides = (1, 1, 0, 3, 3, 3, 3)
+    return BenchNetwork(
+        "tdnnf", train.tdnnf_config(), 15, 15, 50, 32,
+        kind="tdnnf", layers=strides, width=768, bottleneck=96,
+    )  # fmt: skip
+
+
+def lstm() -> BenchNetwork:
+    """../shared/bench/lstm."""
+    return BenchNetwork(
+        "lstm", train.lstm_config(), 10, 0, 20, 32,
+        kind="lstm", layers=(2,), width=256, bottleneck=128,
+    )  # fmt: skip
+
+
+def large_tdnnf() -> BenchNetwork:
+    """16 layers of 1536 with bottlenecks of 160, chunks of 150, subsampling 3, 6,000 outputs."""
+    config, strides = train._Config(), (1, 1, 1, 0, *(3,) * 11)
+    node = config.affine("tdnn1.affine", 120, 1536, train._splice("input", (-1, 0, 1)))
+    node = config.relu_norm("tdnn1", 1536, node)
+    for i, stride in enumerate(strides, 2):
+        name, skip = f"tdnnf{i}", node
+        down, up = (f"-{stride},0", f"0,{stride}") if stride else ("0", "0")
+        shared = "max-change=0.75 l2-regularize=0.0"
+        options = f"{shared} input-dim=1536 output-dim=160 use-bias=false time-offsets={down} "
+        options += "orthonormal-constraint=-1.0"
+        node = config.add(f"{name}.linear", "TdnnComponent", options, node)
+        options = f"{shared} input-dim=160 output-dim=1536 time-offsets={up}"
+        node = config.add(f"{name}.affine", "TdnnComponent", options, node)
+        node = config.relu_norm(name, 1536, node)
+        source = f"Sum(Scale(0.66, {skip}), {node})"
+        node = config.add(f"{name}.noop", "NoOpComponent", "dim=1536", source)
+    options = "input-dim=1536 output-dim=256 max-change=0.75"
+    node = config.add("prefinal-l", "LinearComponent", options, node)
+    context = 1 + sum(strides)
+    return BenchNetwork(
+        "large-tdnnf", _classes(config.text(256, node), 6000), context, context, 150, 64,
+        subsampling=3, classes=6000, kind="tdnnf", layers=strides, width=1536, bottleneck=160,
+    )  # fmt: skip
+
+
+def large_lstm() -> BenchNetwork:
+    """Three fast LSTMP layers of 1024 cells, projections 256 (128 recurrent)."""
+    config, node, dim = train._Config(), "input", 40
+    for i in (1, 2, 3):
+        name = f"lstm{i}"
+        source = f"Append({node}, IfDefined(Offset({name}.r_trunc, -3)))"
+        gates = config.affine(f"{name}.W_all", dim + 128, 4096, source)
+        source = f"Append({gates}, IfDefined(Offset({name}.c_trunc, -3)))"
+        options = "cell-dim=1024 use-dropout=false max-change=0.75"
+        cell = config.add(f"{name}.cell", "LstmNonlinearityComponent", options, source)
+        train._add_range(config, f"{name}.c", cell, 0, 1024)
+        train._add_range(config, f"{name}.m", cell, 1024, 1024)
+        node, dim = config.affine(f"{name}.rp", 1024, 256, f"{name}.m"), 256
+        train._add_range(config, f"{name}.r", node, 0, 128)
+        truncated = config.add(
+            f"{name}.cr_trunc",
+            "BackpropTruncationComponent",
+            "dim=1152 clipping-threshold=30 zeroing-threshold=15 zeroing-interval=20 "
+            "recurrence-interval=3 scale=0.85",
+            f"Append({name}.c, {name}.r)",
+        )
+        train._add_range(config, f"{name}.c_trunc", truncated, 0, 1024)
+        train._add_range(config, f"{name}.r_trunc", truncated, 1024, 128)
+    return BenchNetwork(
+        "large-lstm", config.text(256, node), 40, 0, 20, 64,
+        kind="lstm", layers=(3,), width=1024, bottleneck=256,
+    )  # fmt: skip
+
+
+NETWORKS = {
+    "tdnn": tdnn, "tdnnf": tdnnf, "lstm": lstm, "large-tdnnf": large_tdnnf,
+    "large-lstm": large_lstm,
+}  # fmt: skip

@@ -1,0 +1,124 @@
+"""The same layers in PyTorch: eager, as a CUDA graph, and with torch.compile (plain SGD)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from networks import BenchNetwork
+
+__all__ = ["variants"]
+
+
+class _Splice(nn.Module):
+    """A convolution over time, ReLU, batch normalisation."""
+
+    def __init__(self, inputs: int, outputs: int, width: int, dilation: int) -> None:
+        super().__init__()
+        self.linear = nn.Conv1d(inputs, outputs, width, dilation=dilation)
+        self.norm = nn.BatchNorm1d(outputs, affine=False)
+
+    def forward(self, x: Any) -> Any:
+        return self.norm(torch.relu(self.linear(x)))
+
+
+class _Factored(nn.Module):
+    """A factored layer with its skip connection."""
+
+    def __init__(self, width: int, bottleneck: int, stride: int) -> None:
+        super().__init__()
+        size, self.stride = (2, stride) if stride else (1, 0)
+        dilation = max(stride, 1)
+        self.down = nn.Conv1d(width, bottleneck, size, dilation=dilation, bias=False)
+        self.up = nn.Conv1d(bottleneck, width, size, dilation=dilation)
+        self.norm = nn.BatchNorm1d(width, affine=False)
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(torch.relu(self.up(self.down(x))))
+        return y + 0.66 * x[..., self.stride : x.shape[-1] - self.stride]
+
+
+class _Net(nn.Module):
+    def __init__(self, network: BenchNetwork) -> None:
+        super().__init__()
+        self.network, width = network, network.width
+        layers: list[nn.Module] = []
+        if network.kind == "lstm":
+            self.lstm = nn.LSTM(
+                network.dim, width, network.layers[0], batch_first=True,
+                proj_size=network.bottleneck,
+            )  # fmt: skip
+            last = network.bottleneck
+        elif network.kind == "tdnn":
+            dims = (network.dim, *(width,) * 5)
+            shapes = ((5, 1), (3, 1), (3, 1), (3, 3), (3, 3))
+            for i, (size, dilation) in enumerate(shapes):
+                layers.append(_Splice(dims[i], width, size, dilation))
+            last = width
+        else:
+            layers.append(_Splice(network.dim, width, 3, 1))
+            layers += [_Factored(width, network.bottleneck, s) for s in network.layers]
+            last = 256 if network.classes > 1000 else 192
+            layers.append(nn.Conv1d(width, last, 1, bias=False))
+        self.layers = nn.Sequential(*layers)
+        self.output = nn.Linear(last, network.classes)
+
+    def forward(self, x: Any) -> Any:
+        network = self.network
+        y = self.lstm(x)[0] if network.kind == "lstm" else self.layers(x.mT).mT
+        start = (y.shape[1] - network.frames) // (1 if network.kind == "lstm" else 2)
+        return self.output(y[:, start : start + network.frames : network.subsampling])
+
+
+class _Trainer:
+    """A network, its data and one step of SGD."""
+
+    def __init__(self, network: BenchNetwork, device: str, compiled: bool) -> None:
+        self.device = device
+        torch.manual_seed(0)
+        rows = network.left + network.frames + network.right
+        self.x = torch.randn(network.minibatch, rows, network.dim, device=device)
+        count = len(range(0, network.frames, network.subsampling))
+        self.y = torch.randint(network.classes, (network.minibatch * count,), device=device)
+        self.net = _Net(network).to(device)
+        self.run = torch.compile(self.net) if compiled else self.net
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0e-4)
+
+    def step(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        scores = self.run(self.x)
+        nn.functional.cross_entropy(scores.flatten(0, 1), self.y).backward()
+        self.optimizer.step()
+
+    def graph(self) -> Callable[[], None]:
+        """The step as a CUDA graph."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self.step()
+        torch.cuda.current_stream().wait_stream(side)
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured):
+            self.step()
+        return captured.replay
+
+
+def variants(
+    network: BenchNetwork, device: str
+) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
+    """Name -> (step, what waits for the device)."""
+    where = "cuda" if device == "gpu" else "cpu"
+    wait = torch.cuda.synchronize if where == "cuda" else (lambda: None)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    eager, compiled = _Trainer(network, where, False), _Trainer(network, where, True)
+    found = {"torch eager": (eager.step, wait), "torch.compile": (compiled.step, wait)}
+    if where == "cuda":
+        found["torch graph"] = _Trainer(network, where, False).graph(), wait
+    for step, _ in found.values():
+        for _ in range(3):
+            step()
+    return found
