@@ -107,12 +107,12 @@ class OnlineNaturalGradient:
             return 1.0
         if self.num_calls == 0:
             self._initialize(x)
-        product = tensor.dot(x, x)
+        product = float(tensor.dot(x, x))
         self._step(x, product, updating=self._updating())
         self.num_calls += 1
         if product <= 0.0:
             return 1.0
-        result = tensor.dot(x, x)
+        result = float(tensor.dot(x, x))
         return math.sqrt(product / result) if result != 0.0 else 1.0
 
     # -- when
@@ -147,7 +147,7 @@ class OnlineNaturalGradient:
         with tensor.scratch(x.shape, like=x) as work:
             for _ in range(1 if num_rows <= self.rank else 3):
                 tensor.copy(work, x)
-                self._step(work, tensor.dot(x, x), updating=True)
+                self._step(work, float(tensor.dot(x, x)), updating=True)
 
     # -- one step
 

@@ -18,6 +18,11 @@ _affine = element("_1 = _2 * _3 + _4")
 Number = (int, float, np.integer, np.floating)
 
 
+def _host(value: Any) -> Any:
+    """The number fetched; host arrays and the like as they are."""
+    return float(value) if isinstance(value, DeviceScalar) else value
+
+
 class DeviceScalar:
     """A float64 on the device; sums and multiples stay there, everything else fetches it.
 
@@ -47,14 +52,14 @@ class DeviceScalar:
             return made
         if isinstance(other, Number):
             return self if other == 0 else self._affine(1.0, float(other))
-        return NotImplemented
+        return float(self) + other
 
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Number):
             return self._affine(float(other), 0.0)
-        return float(self) * float(other)
+        return float(self) * _host(other)
 
     __rmul__ = __mul__
 
@@ -68,10 +73,10 @@ class DeviceScalar:
         return -self + other
 
     def __truediv__(self, other: Any) -> Any:
-        return self * (1.0 / other) if isinstance(other, Number) else float(self) / float(other)
+        return self * (1.0 / other) if isinstance(other, Number) else float(self) / _host(other)
 
     def __rtruediv__(self, other: Any) -> float:
-        return float(other) / float(self)
+        return _host(other) / float(self)
 
     def __pow__(self, other: Any) -> float:
         return float(self) ** float(other)
