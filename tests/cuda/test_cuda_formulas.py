@@ -125,7 +125,7 @@ def test_assigned_operand_of_another_shape_is_refused(device):
 def test_reductions(device, reduce, axis, layout):
     rng = np.random.default_rng(0)
     op = tensor.aggregate("_1 + _2 * _3", reduce, axis=axis)
-    for shape in ((7, 5), (1, 5), (7, 1), (90, 70), (3, 1500), (700, 3)):
+    for shape in ((7, 5), (1, 5), (7, 1), (3, 1100), (300, 3)):
         spread, centre = (0.01, 1.0) if reduce == "prod" else (1.0, 0.0)
         x = LAYOUTS[layout]((spread * rng.normal(size=shape) + centre).astype(np.float32))
         row = (spread * rng.normal(size=shape[1])).astype(np.float32)

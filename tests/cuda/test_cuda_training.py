@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import needs_compiler, to_device
+from emulated_cuda import get_devices, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
@@ -105,7 +107,6 @@ def test_plain_training_does_not_wait_for_the_device_between_log_lines(device, l
 
 
 def _plain_train(like, options):
-    from emulated_cuda import get_devices
     from training_helpers import CONFIG
 
     from nnet3tools.nnet.config import parse_config_lines
@@ -122,3 +123,38 @@ def _plain_train(like, options):
     trainer.print_total_stats()
     move_nnet(nnet)
     return nnet, downloads
+
+
+RECURRENT = """
+input-node name=input dim=3
+component name=t type=TdnnComponent input-dim=3 output-dim=6 time-offsets=-1,0,1
+component-node name=t component=t input=input
+component name=w type=NaturalGradientAffineComponent input-dim=8 output-dim=16 rank-in=2 rank-out=3
+component-node name=w component=w input=Append(t, IfDefined(Offset(r, -1)))
+component name=cell type=LstmNonlinearityComponent cell-dim=4
+component-node name=cell component=cell input=Append(w, IfDefined(Offset(c, -1)))
+dim-range-node name=c input-node=cell dim-offset=0 dim=4
+dim-range-node name=m input-node=cell dim-offset=4 dim=4
+dim-range-node name=r input-node=cell dim-offset=4 dim=2
+component name=n type=NormalizeComponent dim=4 add-log-stddev=true
+component-node name=n component=n input=Sum(m, Offset(m, -1))
+component name=a type=AffineComponent input-dim=5 output-dim=5
+component-node name=a component=a input=Append(Failover(n, n))
+component name=ls type=LogSoftmaxComponent dim=5
+component-node name=ls component=ls input=a
+output-node name=output input=ls
+"""
+
+
+def test_recurrent_network_with_natural_gradient_agrees_with_the_host(device):
+    models = []
+    for like in (None, to_device(np.zeros(0, np.float32))):
+        tensor.random.seed(0)
+        nnet = Nnet.from_config(parse_config_lines(RECURRENT))
+        trainer = NnetTrainer(NnetTrainerOptions(), nnet, like)
+        for i in range(4):
+            trainer.train(minibatch(seed=i % 2))
+        move_nnet(nnet)
+        models.append(vectorize(nnet))
+    assert device.launched.count("graph") > 0
+    np.testing.assert_allclose(models[1], models[0], rtol=5e-3, atol=5e-4)

@@ -54,6 +54,9 @@ class LstmNonlinearityComponent(UpdatableComponent):
     units repaired; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
+    HOST_ARRAYS = ("self_repair_config", "self_repair_total")
+    """What stays on the host when a network moves to a device."""
+
     def __init__(self, params: Array, use_dropout: bool = False) -> None:
         self.params = params
         self.use_dropout = use_dropout
