@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pytest
 from equivalence import describe, difference, run, variants
-from random_networks import Case, random_case
+from random_networks import Case, parse, random_case
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pipeline import optimize
@@ -79,6 +80,33 @@ def test_the_shortcut_is_taken() -> None:
         compiler.compile(case.request)
         taken += len(compiler.cache) == 2
     assert taken >= 12
+
+
+IDENTITY = """
+input-node name=input dim=2
+output-node name=output input=input
+"""
+UNCONNECTED = """
+input-node name=input dim=2
+input-node name=side dim=3
+component name=a type=AffineComponent input-dim=2 output-dim=2 param-stddev=1
+component-node name=a component=a input=input
+output-node name=output input=a
+"""
+
+
+@pytest.mark.parametrize(("text", "wanted"), [(IDENTITY, "input"), (UNCONNECTED, "side")])
+def test_programs_with_next_to_nothing_to_do(text: str, wanted: str) -> None:
+    """Input handed out unchanged; the derivative of an input that nothing depends on."""
+    nnet = parse(text)
+    names = [nnet.node_names[node] for node in nnet.input_nodes()]
+    request = ComputationRequest(
+        [IoSpecification.from_range(name, 0, 4, name == wanted) for name in names],
+        [IoSpecification.from_range("output", 0, 4, True)],
+    )
+    tried = Tried(Case("small", 0, text, nnet, request))
+    assert tried.expected.keys() == {"output", f"d {wanted}"}
+    assert not any(tried.attempt(name, options) for name, options in VARIANTS), tried.table()
 
 
 @pytest.mark.slow

@@ -132,9 +132,14 @@ class _Emitter:
             if number + 1 < len(infos) and infos[number + 1].step.segment != info.step.segment:
                 commands.append(NoOperationMarker())
         commands.append(NoOperationMarker())
+        marker = len(commands)
         for number in range(len(infos) - 1, -1, -1):
             if infos[number].deriv:
                 commands += self._backward(number, infos[number])
+        exchange = [isinstance(c, AcceptInput | ProvideOutput) for c in commands[marker:]]
+        if all(exchange) and any(isinstance(c, ProvideOutput) for c in commands[marker:]):
+            # Derivatives of inputs that nothing depends on: zeros, still a block of their own.
+            commands.append(NoOperationPermanent())
         for submatrix in whole[1:]:
             if computation.matrix_of(submatrix) not in kept:
                 commands.append(DeallocMatrix(submatrix))
