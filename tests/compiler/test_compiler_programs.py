@@ -188,6 +188,7 @@ def test_scales_split_a_sum_by_factor_smallest_first() -> None:
 class Three(Component):
     """Gives 3 in both its columns, from nothing."""
 
+    type_name = "Three"
     input_dim, output_dim, properties = 1, 2, Properties(0)
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
