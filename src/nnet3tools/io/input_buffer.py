@@ -48,7 +48,9 @@ class InputBuffer:
 
     def error(self, message: str, offset: int | None = None) -> DataError:
         """An error to raise: stream, key, byte offset, and the message."""
-        word = self.key if len(self.key) <= 60 else self.key[:57] + "..."
+        # Escaped before it is cut: a byte that is no text takes six characters to show.
+        word = self.key if self.key.isprintable() else repr(self.key)[1:-1]
+        word = word if len(word) <= 60 else word[:57] + "..."
         key = f" key '{word}':" if word else ""
         at = self.offset if offset is None else offset
         text = f"{self.name}:{key} byte {at}: {message}"

@@ -60,12 +60,26 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
     """The white-space separated numbers of `body`; ValueError names the first that is none."""
     words = body.split()
     if np.dtype(dtype).kind == "f":
-        return cast(np.array(words, np.float64) if words else [], dtype)
-    values = np.array(list(map(int, words)), np.int64)
+        return cast(_converted(words, float, np.float64) if words else [], dtype)
+    values = _converted(words, int, np.int64)
     info = np.iinfo(np.dtype(dtype))
     if values.size and (values.min() < info.min or values.max() > info.max):
         raise ValueError(f"integer out of range of {np.dtype(dtype)}")
     return values.astype(dtype)
+
+
+def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type) -> NDArray:
+    """The words as numbers; ValueError quotes the beginning of the first that is none."""
+    try:
+        return np.array(words if convert is float else list(map(int, words)), dtype)
+    except ValueError:
+        for word in words:
+            try:
+                convert(word)
+            except ValueError:
+                found = word[:24].decode("utf-8", "replace")
+                raise ValueError(f"expected a number, found {found!r}") from None
+        raise
 
 
 def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:
