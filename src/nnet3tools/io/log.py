@@ -15,7 +15,6 @@ __all__ = [
     "error_line",
     "get_verbose",
     "log",
-    "program_name",
     "set_program",
     "set_verbose",
     "vlog",
@@ -31,11 +30,6 @@ def set_program(name: str) -> None:
     """The program's name for all lines that follow."""
     global _program
     _program = name
-
-
-def program_name() -> str:
-    """The program's name, "" if it was never set."""
-    return _program
 
 
 def set_verbose(level: int) -> None:

@@ -14,7 +14,6 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.components.base import (
     Component,
-    Properties,
     RandomComponent,
     UpdatableComponent,
 )
@@ -23,13 +22,11 @@ from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
     "add_nnet",
-    "add_nnet_components",
     "check_same_structure",
     "component_dot_products",
     "dot_product",
     "format_per_component",
     "freeze_natural_gradient",
-    "has_batchnorm",
     "num_parameters",
     "perturb_params",
     "scale_batchnorm_stats",
@@ -94,14 +91,6 @@ def add_nnet(nnet: Nnet, source: Nnet, alpha: float = 1.0) -> None:
     check_same_structure(nnet, source)
     for component, other in zip(nnet.components, source.components, strict=True):
         component.add(alpha, other)
-
-
-def add_nnet_components(nnet: Nnet, source: Nnet, alphas: Sequence[float], scale: float) -> None:
-    """Add each updatable component with its own factor, and the statistics of others with scale."""
-    factor = iter(alphas)
-    for component, other in zip(nnet.components, source.components, strict=True):
-        updatable = component.properties & Properties.UPDATABLE
-        component.add(next(factor) if updatable else scale, other)
 
 
 def component_dot_products(first: Nnet, second: Nnet) -> NDArray[np.float32]:
@@ -188,11 +177,6 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
     """Stop, or resume, updating the natural-gradient statistics."""
     for component in _updatable(nnet):
         component.freeze_natural_gradient(freeze)
-
-
-def has_batchnorm(nnet: Nnet) -> bool:
-    """Whether some component is a BatchNormComponent."""
-    return any(isinstance(component, BatchNormComponent) for component in nnet.components)
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:

@@ -22,7 +22,6 @@ __all__ = [
     "make_indexes",
     "pack",
     "shift_time",
-    "sort_order",
     "unpack",
 ]
 
@@ -99,11 +98,6 @@ def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
     """The times, those that int32 cannot hold moved to where `pack` refuses them."""
     limits = np.iinfo(np.int32)
     return np.clip(times, limits.min + 1, limits.max)
-
-
-def sort_order(indexes: IndexArray) -> NDArray[np.intp]:
-    """Stable permutation that brings an index array into Kaldi's order."""
-    return np.argsort(pack(indexes), kind="stable")
 
 
 def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:

@@ -115,10 +115,6 @@ class Nnet:
         """Whether it is the descriptor of a component-node."""
         return isinstance(self.nodes[node], ComponentInputNode)
 
-    def is_descriptor(self, node: int) -> bool:
-        """Whether it is the descriptor of a component-node or an output-node."""
-        return isinstance(self.nodes[node], DescriptorNode)
-
     def is_dim_range(self, node: int) -> bool:
         """Whether it is a dim-range-node."""
         return isinstance(self.nodes[node], DimRangeNode)

@@ -55,6 +55,10 @@ class _BlockwiseAffine(UpdatableComponent):
     blocks_share_params: ClassVar[bool]
 
     def __init__(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
+        self.set_parameters(linear_params, bias_params, num_blocks)
+
+    def set_parameters(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
+        """Take these parameters and whatever follows from their sizes."""
         self.linear_params, self.bias_params = linear_params, bias_params
         self.num_blocks = num_blocks
 
@@ -98,9 +102,8 @@ class _BlockwiseAffine(UpdatableComponent):
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        common = UpdatableComponent()
-        common.type_name = cls.type_name  # type: ignore[misc]
-        common.read_updatable_common(reader)
+        component = cls(tensor.zeros((0, 0)), tensor.zeros((0,)), 1)
+        component.read_updatable_common(reader)
         num_blocks = read_field(reader, cls.blocks_token, reader.read_int32)
         linear = read_field(reader, "<LinearParams>", reader.read_matrix)
         bias = read_field(reader, "<BiasParams>", reader.read_vector)
@@ -108,8 +111,7 @@ class _BlockwiseAffine(UpdatableComponent):
         fits = num_blocks > 0 and rows == len(bias)
         fits = fits and (cls.blocks_share_params or rows % num_blocks == 0)
         require(reader, fits, "the number of blocks and the sizes of the parameters do not fit")
-        component = cls(linear, bias, num_blocks)
-        vars(component).update(vars(common))
+        component.set_parameters(linear, bias, num_blocks)
         component.is_gradient = optional_field(
             reader, "<IsGradient>", reader.read_bool, component.is_gradient
         )
@@ -199,8 +201,8 @@ class RepeatedAffineComponent(_BlockwiseAffine):
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
     """RepeatedAffineComponent whose gradient, summed over the minibatch, is preconditioned."""
 
-    def __init__(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
-        super().__init__(linear_params, bias_params, num_blocks)
+    def set_parameters(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
+        super().set_parameters(linear_params, bias_params, num_blocks)
         rank = max(1, min(40, int(linear_params.shape[1]) // 2))
         self.preconditioner = OnlineNaturalGradient(rank=rank, update_period=4)
 

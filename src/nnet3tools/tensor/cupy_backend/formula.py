@@ -16,7 +16,7 @@ from nnet3tools.tensor.functional import Apply, Cast, Constant, Expr, Placeholde
 from nnet3tools.tensor.functional.types import compute_type, result_type
 from nnet3tools.tensor.registry import UnsupportedOperator
 
-__all__ = ["C_TYPES", "STORED_TYPES", "Body", "c_type", "literal"]
+__all__ = ["C_TYPES", "STORED_TYPES", "Body", "literal"]
 
 C_TYPES = {
     Type.BOOL: "bool", Type.INT32: "int", Type.UINT32: "unsigned", Type.FLOAT16: "float",
@@ -40,11 +40,6 @@ _CALLS: dict[str, str] = {
     "tanh": "tanh{f}({0})", "erf": "erf{f}({0})", "pow": "pow{f}({0}, {1})",
     "sigmoid": "nn_sigmoid({0})", "logaddexp": "nn_logaddexp({0}, {1})",
 }  # fmt: skip
-
-
-def c_type(element_type: Type) -> str:
-    """The C++ type that values of a type are computed in."""
-    return C_TYPES[element_type]
 
 
 def literal(value: float, held_in: str) -> str:
