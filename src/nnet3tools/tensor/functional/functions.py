@@ -165,14 +165,15 @@ logaddexp = _add(
 softplus = _add(
     "softplus", 1, _F, "log(1 + exp(x))", lambda v, x: [sigmoid(x)], lambda x: logaddexp(x, 0.0)
 )
-relu = _add("relu", 1, _A, "max(x, 0)", lambda v, x: [x > 0], lambda x: max_(x, 0))
+# by the value, which may have taken the argument's place in memory: it has the same sign
+relu = _add("relu", 1, _A, "max(x, 0)", lambda v, x: [v > 0], lambda x: max_(x, 0))
 relu_back = _add("relu_back", 1, _C, "derivative of relu: 1 where x > 0", _flat, lambda x: x > 0)
 leaky_relu = _add(
     "leaky_relu",
     1,
     _F,
     "x where x > 0, else 0.01 x",
-    lambda v, x: [leaky_relu_back(x)],
+    lambda v, x: [leaky_relu_back(v)],  # by the value, as relu
     lambda x: max_(x, 0.01 * x),
 )
 leaky_relu_back: Function = _add(
