@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import check_component, check_output, check_round_trip, forward, make, rows_of
+from harness import (
+    check_component,
+    check_output,
+    check_round_trip,
+    forward,
+    make,
+    rows_of,
+    to_bytes,
+)
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
@@ -68,6 +76,15 @@ def test_convolution_of_images(order: str) -> None:
 
     check_output(component, formula)
     check_component(component)
+
+
+@pytest.mark.parametrize(("order", "number"), [("zyx", 1), ("yzx", 0)])
+def test_order_of_an_image_as_files_number_it(order: str, number: int) -> None:
+    component = make(
+        "type=ConvolutionComponent input-x-dim=2 input-y-dim=2 input-z-dim=2 filt-x-dim=2 "
+        f"filt-y-dim=2 filt-x-step=1 filt-y-step=1 num-filters=1 input-vectorization-order={order}"
+    )
+    assert f"<InputVectorization> {number} ".encode() in to_bytes(component, binary=False)
 
 
 @pytest.mark.parametrize("type_name", ["Repeated", "NaturalGradientRepeated"])

@@ -41,8 +41,8 @@ __all__ = ["ConvolutionComponent", "num_steps", "windows"]
 _add_with_bias = tensor.element("_1 += _2 + _3")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
-_ZYX, _YZX = 0, 1
-"""Kaldi's TensorVectorizationType: z changes fastest, or y does; x changes slowest."""
+_YZX, _ZYX = 0, 1
+"""Kaldi's TensorVectorizationType, as in files: y changes fastest, or z does; x changes slowest."""
 
 
 def num_steps(size: int, window: int, step: int) -> int:
