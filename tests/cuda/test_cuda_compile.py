@@ -87,6 +87,7 @@ def _bind_operators(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
         (t.test_sparse_products, (False,)), (t.test_row_normalisation, (True,)),
         (t.test_compression, ("uint8",)), (t.test_compression, ("int16",)),
         (t.test_softmax_family, ((7, 5),)), (t.test_multi_row_operations, (1,)),
+        (t.test_layer_norm, ("layer_norm",)), (t.test_layer_norm, ("rms_norm",)),
         (t.test_sparse_targets, ()), (t.test_random_numbers_are_spread_and_repeat, ()),
     ):  # fmt: skip
         try:

@@ -30,6 +30,24 @@ def check(operator, outs, *args, host=(), **options):
         np.testing.assert_allclose(fetch(a), b, rtol=1e-4, atol=2e-5, err_msg=operator.name)
 
 
+class OutputsLast:
+    """An operator whose last operands are its outputs, or None: `check` gives outputs first."""
+
+    def __init__(self, operator, wanted):
+        self.operator, self.wanted, self.name = operator, wanted, operator.name
+
+    def _run(self, function, args):
+        count = sum(self.wanted)
+        outs = iter(args[:count])
+        function(*args[count:], *(next(outs) if w else None for w in self.wanted))
+
+    def __call__(self, *args):
+        self._run(self.operator, args)
+
+    def reference(self, *args):
+        self._run(self.operator.reference, args)
+
+
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
@@ -183,6 +201,22 @@ def test_row_normalisation(device, add_log_stddev):
         e = normal(rows, 40 + add_log_stddev, seed=1)
         check(tensor.normalize_per_row, [np.ones_like(e)], x, 0.5, add_log_stddev)
         check(tensor.diff_normalize_per_row, [np.ones_like(x)], x, e, 0.5, add_log_stddev)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_layer_norm(device, name):
+    forward, backward = getattr(tensor, name), getattr(tensor, f"{name}_backprop")
+    scale, offset = normal(40, seed=2), normal(40, seed=3)
+    for rows, of in itertools.product((0, 1, 30), LAYOUTS.values()):
+        x, e = of(normal(rows, 40)), of(normal(rows, 40, seed=1))
+        out = of(np.ones((rows, 40), np.float32))
+        for a, b in ((None, None), (scale, None), (None, offset), (scale, offset)):
+            check(forward, [out], x, a, b, 1e-3)
+        made = [np.ones_like(x), np.ones(40, np.float32), np.ones(40, np.float32)]
+        for wanted in itertools.product((False, True), repeat=3):
+            outs = [d for d, w in zip(made, wanted, strict=True) if w]
+            for factor in (None, scale):
+                check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])

@@ -293,14 +293,58 @@ def test_gather_and_scatter():
     check(lambda x, i, s: ex.scatter(x, 1, i, s), scattered, X, once, normal(4, 2))
 
 
-def test_norm_parameters():
-    gamma, beta = normal(3, seed=11), normal(3, seed=12)
-    check(
-        lambda x, g, b: ex.layer_norm(x, g, b, 1e-5),
-        lambda x, g, b: (x - x.mean(1, keepdims=True))
-        / np.sqrt(x.var(1, keepdims=True) + 1e-5) * g + b,
-        X, gamma, beta,
-    )  # fmt: skip
+def plain_norm(kind, x, eps):
+    if kind == "layer_norm":
+        x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
+@pytest.mark.parametrize("form", ["rows", "gamma", "beta", "numbers", "columns", "full", "cube"])
+def test_norm_parameters(kind, form):
+    """Rows are part of the node; what is broadcast otherwise is multiplied and added."""
+    norm = getattr(ex, kind)
+    gamma, beta = normal(3, seed=11), normal(1, 3, seed=12)
+    given = {
+        "rows": (X, gamma, beta), "numbers": (X, normal(1), normal(1, 1, seed=2)),
+        "columns": (X, gamma, COL), "full": (X, Y, beta), "cube": (CUBE, normal(4), normal(1, 4)),
+    }  # fmt: skip
+    if form == "gamma":
+        check(
+            lambda x, g: norm(x, g, None, 0.1), lambda x, g: plain_norm(kind, x, 0.1) * g, X, gamma
+        )
+    elif form == "beta":
+        check(
+            lambda x, b: norm(x, None, b, 0.1), lambda x, b: plain_norm(kind, x, 0.1) + b, X, beta
+        )
+    else:
+        check(
+            lambda x, g, b: norm(x, g, b, 1e-5),
+            lambda x, g, b: plain_norm(kind, x, 1e-5) * g + b,
+            *given[form],
+        )
+
+
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
+def test_norm_of_one_operand_in_several_places_and_of_fixed_operands(kind):
+    norm, row = getattr(ex, kind), normal(1, 3)
+    check(lambda x: norm(x, x, x, 0.1), lambda x: plain_norm(kind, x, 0.1) * x + x, row)
+    graph = ex.Graph()
+    x, offset = graph.input("x", (4, 3), ex.Type.FLOAT64), graph.constant(row)
+    scale = graph.param("scale", normal(3))
+    graph.forward(norm(x, scale, offset, 0.1), x=X)
+    graph.backward()
+    np.testing.assert_allclose(scale.grad, plain_norm(kind, X, 0.1).sum(0), 1e-12)
+
+
+def test_norm_in_half_precision_does_not_overflow():
+    x = 300 * X.astype(np.float16)
+    graph = ex.Graph()
+    value = ex.layer_norm(graph.input("x", x.shape, ex.Type.FLOAT16), eps=1e-5)
+    assert value.type is ex.Type.FLOAT16
+    graph.forward(value, x=x)
+    expected = plain_norm("layer_norm", x.astype(np.float64), 1e-5)
+    np.testing.assert_allclose(value.value, expected, 2e-3, 2e-3)
 
 
 def test_losses():

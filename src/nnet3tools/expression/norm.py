@@ -2,105 +2,117 @@
 
 from __future__ import annotations
 
+import math
+from typing import ClassVar
+
 from nnet3tools import tensor
 from nnet3tools.expression.moves import contiguous
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import rows_of
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.registry import Operator
 
 __all__ = ["layer_norm", "rms_norm"]
 
-_mean = tensor.aggregate("_1", "mean", 1)
-_mean_square = tensor.aggregate("sqr(_1)", "mean", 1)
-_mean_square_about = tensor.aggregate("sqr(_1 - _2)", "mean", 1)
-_mean_product = tensor.aggregate("_1 * _2", "mean", 1)
-_invert = tensor.element("_1 = 1 / sqrt(_1 + _2)")
-_normalise = tensor.element("_1 = (_2 - _3) * _4")
-_multiply = tensor.element("_1 = _2 * _3")
-_add_layer = tensor.element("_1 = _1 + _2 * (_3 - _4 - _5 * _6)")
-_add_rms = tensor.element("_1 = _1 + _2 * (_3 - _4 * _5)")
-
 
 class RmsNorm(Expr):
-    """x over the root mean square of its row."""
+    """x over the root mean square of its row; times a scale, plus an offset, which are rows."""
 
     type_name = "rms_norm"
+    operator: ClassVar[Operator] = tensor.rms_norm
+    derivatives: ClassVar[Operator] = tensor.rms_norm_backprop
 
-    def __init__(self, x: Expr, eps: float) -> None:
+    def __init__(self, x: Expr, scale: Expr | None, offset: Expr | None, eps: float) -> None:
         self.eps = eps
-        super().__init__([x], x.shape, x.type)
+        self.has_scale, self.has_offset = scale is not None, offset is not None
+        super().__init__([c for c in (x, scale, offset) if c is not None], x.shape, x.type)
 
     def content(self) -> tuple:
-        return (self.eps,)
+        return self.eps, self.has_scale, self.has_offset
+
+    @property
+    def scale(self) -> Expr | None:
+        """The child that is the scale."""
+        return self.children[1] if self.has_scale else None
+
+    @property
+    def offset(self) -> Expr | None:
+        """The child that is the offset."""
+        return self.children[-1] if self.has_offset else None
 
     def forward_ops(self) -> list[NodeOp]:
-        x, value = rows_of(self.children[0].value), rows_of(self.value)
-        self._inverse = tensor.empty((len(x), 1), like=x)
-        return [
-            _mean_square.bind(self._inverse, x),
-            _invert.bind(self._inverse, self.eps),
-            _multiply.bind(value, x, self._inverse),
-        ]
+        rows = (None if c is None else _row(c.value) for c in (self.scale, self.offset))
+        out, x = rows_of(self.value), rows_of(self.children[0].value)
+        return [self.operator.bind(out, x, *rows, self.eps)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        grad, adj, value = (rows_of(a) for a in (self.children[0].grad, self.grad, self.value))
-        inner = tensor.empty((len(adj), 1), like=adj)
-        steps: list[NodeOp] = [
-            _mean_product.bind(inner, adj, value),
-            _add_rms.bind(grad, self._inverse, adj, value, inner),
-        ]
-        return [_in_order(steps)]
+        """One operation for all children: it stands with the first that has a gradient."""
+        x, scale, offset = self.children[0], self.scale, self.offset
+        step = self.derivatives.bind(
+            rows_of(x.value), rows_of(self.grad),
+            None if scale is None else _row(scale.value), self.eps,
+            rows_of(x.grad) if x.trainable else None, _row_gradient(scale), _row_gradient(offset),
+        )  # fmt: skip
+        first = next(i for i, child in enumerate(self.children) if child.trainable)
+        return [step if i == first else None for i in range(len(self.children))]
 
     def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), True
+        return set(range(1 + self.has_scale)), False
 
 
 class LayerNorm(RmsNorm):
-    """x less its row's mean, over its row's standard deviation."""
+    """x less its row's mean, over its row's standard deviation; times a scale, plus an offset."""
 
     type_name = "layer_norm"
-
-    def forward_ops(self) -> list[NodeOp]:
-        x, value = rows_of(self.children[0].value), rows_of(self.value)
-        self._inverse = tensor.empty((len(x), 1), like=x)
-        mean = tensor.empty((len(x), 1), like=x)
-        return [
-            _mean.bind(mean, x),
-            _mean_square_about.bind(self._inverse, x, mean),
-            _invert.bind(self._inverse, self.eps),
-            _normalise.bind(value, x, mean, self._inverse),
-        ]
-
-    def backward_ops(self) -> list[NodeOp | None]:
-        grad, adj, value = (rows_of(a) for a in (self.children[0].grad, self.grad, self.value))
-        inner, mean = (tensor.empty((len(adj), 1), like=adj) for _ in range(2))
-        steps: list[NodeOp] = [
-            _mean.bind(mean, adj),
-            _mean_product.bind(inner, adj, value),
-            _add_layer.bind(grad, self._inverse, adj, mean, value, inner),
-        ]
-        return [_in_order(steps)]
+    operator = tensor.layer_norm
+    derivatives = tensor.layer_norm_backprop
 
 
-def _in_order(steps: list[NodeOp]) -> NodeOp:
-    def run() -> None:
-        for step in steps:
-            step()
+def _row(array: Array) -> Array:
+    """A view of the last axis of an array whose other axes have size 1."""
+    return array[(0,) * (array.ndim - 1)]
 
-    return run
+
+def _row_gradient(child: Expr | None) -> Array | None:
+    return _row(child.grad) if child is not None and child.trainable else None
+
+
+def _is_row(operand: Expr | None, x: Expr) -> bool:
+    """Whether an operand is the same for all rows of x: one number a column."""
+    return operand is not None and (
+        math.prod(operand.shape) == operand.shape[-1] == x.shape[-1] and operand.type is x.type
+    )
 
 
 def _norm(kind: type[RmsNorm], x: Expr, gamma: Expr | None, beta: Expr | None, eps: float) -> Expr:
     if not x.type.is_float or not x.shape[-1]:
         raise ExpressionError(f"{kind.type_name} of {x.describe()}: expected rows of floats")
-    made = x.graph.add(kind(x if len(x.shape) <= 2 else contiguous(x), float(eps)))
     for operand in (gamma, beta):
         if operand is not None and operand.shape[-1] not in (1, x.shape[-1]):
             raise ExpressionError(
                 f"{kind.type_name}: {operand.describe()} does not fit {x.describe()}"
             )
-    made = made if gamma is None else made * gamma
-    return made if beta is None else made + beta
+    rows = x if len(x.shape) <= 2 else contiguous(x)
+    if x.type is Type.FLOAT16:
+        return _through_float32(kind, x, gamma, beta, eps)
+    # what is no row, say one number for each row, is broadcast as in any other product or sum
+    scale = gamma if _is_row(gamma, x) else None
+    offset = beta if scale is gamma and _is_row(beta, x) else None
+    made = x.graph.add(kind(rows, scale, offset, float(eps)))
+    made = made if scale is gamma or gamma is None else made * gamma
+    return made if offset is beta or beta is None else made + beta
+
+
+def _through_float32(
+    kind: type[RmsNorm], x: Expr, gamma: Expr | None, beta: Expr | None, eps: float
+) -> Expr:
+    """Half precision has no room for squares."""
+    from nnet3tools.expression.operators import cast
+
+    g, b = (None if o is None else cast(o, Type.FLOAT32) for o in (gamma, beta))
+    return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 
 
 def layer_norm(

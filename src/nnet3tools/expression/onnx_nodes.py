@@ -91,12 +91,15 @@ def _rms_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
     last = w.constant([len(node.shape) - 1])
     square = w.emit("ReduceMean", w.emit("Mul", x[0], x[0]), last, keepdims=1)
     floored = w.emit("Add", square, w.constant(node.eps, dtype_of(node.type)))
-    return w.emit("Div", x[0], w.emit("Sqrt", floored))
+    value = w.emit("Div", x[0], w.emit("Sqrt", floored))
+    if node.has_scale:
+        value = w.emit("Mul", value, x[1])
+    return w.emit("Add", value, x[-1]) if node.has_offset else value
 
 
 def _layer_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
     mean = w.emit("ReduceMean", x[0], w.constant([len(node.shape) - 1]), keepdims=1)
-    return _rms_norm(w, node, [w.emit("Sub", x[0], mean)])
+    return _rms_norm(w, node, [w.emit("Sub", x[0], mean), *x[1:]])
 
 
 NODES: dict[str, Translate] = {

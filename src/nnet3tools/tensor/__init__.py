@@ -58,7 +58,8 @@ strided copies. **Special operators** exist where fusing pays: softmax, log_soft
 normalize_per_row and their derivatives, and what other modules of this package declare.
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
-`to_host` at the borders. **Random numbers**: tensor.random, Kaldi's generator.
+`to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
+row operators upload them once). **Random numbers**: tensor.random, Kaldi's generator.
 
 **A new special operator** is a plain function under `@operator` in a module here (signature =
 operands, body = reference implementation that tests compare with) plus an implementation a backend,
@@ -70,9 +71,15 @@ from __future__ import annotations
 
 from nnet3tools.tensor import functional, random
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
-from nnet3tools.tensor.arrays import Array, asarray, empty, scratch, to_host, zeros
+from nnet3tools.tensor.arrays import Array, asarray, constant, empty, scratch, to_host, zeros
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.layer_norm import (
+    layer_norm,
+    layer_norm_backprop,
+    rms_norm,
+    rms_norm_backprop,
+)
 from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
 from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
 from nnet3tools.tensor.registry import UnsupportedOperator, gaps
@@ -107,6 +114,7 @@ __all__ = [
     "add_to_rows_multi",
     "aggregate",
     "asarray",
+    "constant",
     "copy",
     "copy_cols",
     "copy_rows",
@@ -119,6 +127,8 @@ __all__ = [
     "fill",
     "functional",
     "gaps",
+    "layer_norm",
+    "layer_norm_backprop",
     "log_softmax",
     "log_softmax_backprop",
     "lstm_nonlinearity",
@@ -126,6 +136,8 @@ __all__ = [
     "normalize_per_row",
     "prod",
     "random",
+    "rms_norm",
+    "rms_norm_backprop",
     "scale",
     "scratch",
     "softmax",

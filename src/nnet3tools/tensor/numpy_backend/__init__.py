@@ -9,6 +9,7 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     elements,
     gather,
     groups,
+    layer_norm,
     normalize,
     order,
     patches,
