@@ -18,8 +18,9 @@ from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.merge_variables import (
-    Merge,
-    legal_merge,
+    Merges,
+    _Round,
+    legal_merges,
     merge_conditions,
     merge_variables,
     order_allows,
@@ -34,6 +35,7 @@ from nnet3tools.program.commands import (
     DeallocMatrix,
     MatrixAdd,
     MatrixCopy,
+    NoOperation,
     NoOperationPermanent,
     Propagate,
     ProvideOutput,
@@ -107,8 +109,12 @@ def finish(p: Small, *freed: str) -> Small:
     return p
 
 
-def judge(p: Small, position: int | None = None, dirty: tuple[str, ...] = ()):
-    """(what legal_merge says, the names of the conditions that fail)."""
+def one(position: int, s1: int, s2: int) -> Merges:
+    return Merges(np.array([position]), np.array([s1]), np.array([s2]))
+
+
+def judge(p: Small, position: int | None = None):
+    """(what legal_merges says, the names of the conditions that fail)."""
     times = AccessTimes(p.computation, p.nnet)
     at = p.position if position is None else position
     command = p.computation.commands[at]
@@ -117,15 +123,13 @@ def judge(p: Small, position: int | None = None, dirty: tuple[str, ...] = ()):
         if isinstance(command, Propagate)
         else (command.src, command.dest)
     )
-    merge = Merge(at, *pair)
-    marked = np.zeros(times.analysis.variables.num_variables, bool)
-    for name in dirty:
-        marked[times.variables(p[name])] = True
-    conditions = merge_conditions(times, merge, marked)
-    broken = {name for name, ok in conditions._asdict().items() if not ok}
-    if not order_allows(times, merge):
+    merge = one(at, *pair)
+    conditions = merge_conditions(times, merge)
+    broken = {name for name, ok in conditions._asdict().items() if not ok[0]}
+    if not order_allows(times, merge)[0]:
         broken.add("order")
-    return legal_merge(times, merge, OptimizeOptions(), marked), broken
+    left, right = legal_merges(times, merge, OptimizeOptions())
+    return (bool(left[0]), bool(right[0])), broken
 
 
 def check_same_results(p: Small) -> Computation:
@@ -207,9 +211,23 @@ def test_c4_right_needs_all_of_s1() -> None:
     check_same_results(p)
 
 
-@pytest.mark.parametrize("dirty", ["b", "c"])
-def test_c5_what_was_merged_in_this_round_waits_for_the_next(dirty: str) -> None:
-    assert judge(plain(), dirty=(dirty,)) == (NEITHER, {"c5"})
+@pytest.mark.parametrize("shared", ["s1", "s2"])
+def test_c5_what_was_merged_in_this_round_waits_for_the_next(shared: str) -> None:
+    """Two copies that are legal by themselves, of the same source or one after the other."""
+    p = start()
+    p.add(MatrixCopy(p["c"], p["b"]))
+    p.add(MatrixCopy(p["e"], p["b" if shared == "s1" else "c"]))
+    p.computation.commands.insert(1, AllocMatrix(p["e"]))
+    p.run_component("relu", p["e"], p["d"])
+    p.free("a", "b", "c", "e"), p.give("d")
+    first = p.position
+    assert judge(p, first)[0] != NEITHER
+    assert judge(p, first + 1)[0] != NEITHER
+    this_round = _Round(p.computation, p.nnet, OptimizeOptions())
+    assert this_round.run()
+    kinds = [type(c) for c in this_round.computation.commands]
+    assert kinds[first : first + 2] == [NoOperation, MatrixCopy]
+    check_same_results(p)
 
 
 def test_c6_left_must_not_give_padding_to_a_packed_s2() -> None:
@@ -239,10 +257,9 @@ def test_packed_whole_matrices_merge_and_stay_packed() -> None:
 def test_options_forbid_a_side(option: str, left: int) -> None:
     times = AccessTimes(plain().computation, plain().nnet)
     p = plain()
-    merge = Merge(p.position, p["b"], p["c"])
-    clean = np.zeros(times.analysis.variables.num_variables, bool)
-    result = legal_merge(times, merge, OptimizeOptions(**{option: False}), clean)
-    assert result == ((False, True), (True, False))[left]
+    merge = one(p.position, p["b"], p["c"])
+    result = legal_merges(times, merge, OptimizeOptions(**{option: False}))
+    assert np.concatenate(result).tolist() == ([False, True], [True, False])[left]
 
 
 # -- hazards

@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.program.analysis import Analysis, concatenated_ranges
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Command, SetConst
 from nnet3tools.program.computation import Computation
 
 __all__ = ["AccessTimes", "is_zeroing"]
+
+Ints = NDArray[np.int64]
 
 
 def is_zeroing(command: Command) -> bool:
@@ -22,8 +24,9 @@ def is_zeroing(command: Command) -> bool:
 class AccessTimes:
     """Positions of accesses to the submatrices of one program (Kaldi's ComputationAnalysis).
 
-    `end`, the number of commands, stands for "never" where a first access is asked for and for
-    "after everything" where a last one is.
+    Questions are asked of many submatrices at once, none of which may be 0. `end`, the number of
+    commands, stands for "never" where a first access is asked for and for "after everything"
+    where a last one is.
     """
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
@@ -31,7 +34,9 @@ class AccessTimes:
         self.end = len(computation.commands)
         table = analysis.variable_accesses
         variable = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
-        zeroing = np.array([is_zeroing(c) for c in computation.commands], np.bool_)
+        zeroing = np.zeros(self.end, np.bool_)
+        if (constants := analysis.groups.get(SetConst)) is not None:
+            zeroing[constants.positions] = constants.alphas() == 0.0
         nontrivial = ~zeroing[table.commands]
         # Accesses are in the order of commands, so of repeated assignments the last one stays.
         self._first = np.full(analysis.variables.num_variables, self.end)
@@ -39,36 +44,52 @@ class AccessTimes:
         self._last = table.last(-1)
         writes = (table.types & AccessType.WRITE) != 0
         self._write_commands = table.commands[writes]
+        self._write_keys = variable[writes] * (self.end + 1) + self._write_commands
         counts = np.bincount(variable[writes], minlength=len(self._first))
-        self._write_offsets = np.concatenate([[0], np.cumsum(counts)])
+        self._write_ends = np.cumsum(counts)
         self._last_write = np.full(len(self._first), -1)
         self._last_write[variable[writes]] = self._write_commands
 
-    def variables(self, submatrix: int) -> NDArray[np.int64]:
+    def variables(self, submatrix: int) -> Ints:
         """The variables that make up a submatrix."""
         return self.analysis.variables.of_submatrix(submatrix)
 
-    def first_nontrivial_access(self, submatrix: int) -> int:
-        """First command, zeroing aside, that touches any of a submatrix."""
-        return int(self._first[self.variables(submatrix)].min())
+    def first_nontrivial_access(self, submatrices: Ints) -> Ints:
+        """First command, zeroing aside, that touches any of each submatrix."""
+        return self._over_variables(np.minimum, self._first, submatrices)
 
-    def last_access(self, submatrix: int) -> int:
-        """Last command that touches any of a submatrix; -1 if none does."""
-        return int(self._last[self.variables(submatrix)].max())
+    def last_access(self, submatrices: Ints) -> Ints:
+        """Last command that touches any of each submatrix; -1 if none does."""
+        return self._over_variables(np.maximum, self._last, submatrices)
 
-    def last_write_access(self, submatrix: int) -> int:
-        """Last command that writes any of a submatrix; `end` for outputs; -1 if none does."""
-        if self.analysis.is_output[self.analysis.computation.matrix_of(submatrix)]:
-            return self.end
-        return int(self._last_write[self.variables(submatrix)].max())
+    def last_write_access(self, submatrices: Ints) -> Ints:
+        """Last command that writes any of each submatrix; `end` for outputs; -1 if none does."""
+        last = self._over_variables(np.maximum, self._last_write, submatrices)
+        matrices = self.analysis.variables.matrix_of_submatrix[submatrices]
+        return np.where(self.analysis.is_output[matrices], self.end, last)
 
-    def data_invalidated(self, position: int, submatrix: int) -> int:
-        """First command after `position` that writes any of a submatrix or frees its matrix."""
-        freed = self.analysis.deallocate_command[self.analysis.computation.matrix_of(submatrix)]
-        variables = self.variables(submatrix)
-        start = self._write_offsets[variables]
-        writes = self._write_commands[
-            concatenated_ranges(start, self._write_offsets[variables + 1] - start)
-        ]
-        later = writes[writes > position]
-        return min(int(later.min(initial=self.end)), self.end if freed == -1 else int(freed))
+    def data_invalidated(self, positions: Ints, submatrices: Ints) -> Ints:
+        """First command after each position that writes any of a submatrix or frees its matrix."""
+        variables = self.analysis.variables
+        owner, variable = variables.of_submatrices(submatrices)
+        keys = variable * (self.end + 1) + positions[owner]
+        at = np.searchsorted(self._write_keys, keys, "right")
+        written = np.full(len(at), self.end)
+        again = at < self._write_ends[variable]
+        written[again] = self._write_commands[at[again]]
+        freed = self.analysis.deallocate_command[variables.matrix_of_submatrix[submatrices]]
+        return np.minimum(
+            _reduced(np.minimum, written, owner, len(submatrices)),
+            np.where(freed == -1, self.end, freed),
+        )
+
+    def _over_variables(self, reduction: np.ufunc, times: Ints, submatrices: Ints) -> Ints:
+        owner, variable = self.analysis.variables.of_submatrices(submatrices)
+        return _reduced(reduction, times[variable], owner, len(submatrices))
+
+
+def _reduced(reduction: np.ufunc, values: Ints, owner: Ints, count: int) -> Ints:
+    """One value for each of `count` owners, who have at least one each and are in order."""
+    if count == 0:
+        return np.empty(0, np.int64)
+    return reduction.reduceat(values, np.searchsorted(owner, np.arange(count)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -19,6 +22,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.groups import CommandGroup
 
 __all__ = ["convert_addition"]
 
@@ -35,15 +39,25 @@ def convert_addition(computation: Computation, nnet: Nnet, options: OptimizeOpti
     times = AccessTimes(computation, nnet)
     components = ComponentTable(nnet)
     out = computation.copy()
-    for position, command in enumerate(out.commands):
-        copying = _COPYING.get(type(command))
-        if copying is None or (copying is CopyToRowsMulti and command.alpha != 1.0):  # type: ignore[attr-defined]
+    for cls, copying in _COPYING.items():
+        if (group := times.analysis.groups.get(cls)) is None:
             continue
-        written = (
-            access.submatrix
-            for access in command.accesses(out, components)
-            if access.type & AccessType.WRITE
-        )
-        if all(times.first_nontrivial_access(s) == position for s in written):
-            out.commands[position] = copying.from_args(*command.to_args())
+        convertible = _writes_first(times, group, components)
+        if copying is CopyToRowsMulti:
+            convertible &= group.alphas() == 1.0
+        for i in np.flatnonzero(convertible).tolist():
+            command = group.commands[i]
+            out.commands[group.positions[i]] = copying.from_args(*command.to_args())
     return out
+
+
+def _writes_first(times: AccessTimes, group: CommandGroup, components: ComponentTable) -> BoolArray:
+    """(commands,) whether each is the first, zeroing aside, to touch whatever it writes."""
+    found = np.ones(len(group), np.bool_)
+    computation = times.analysis.computation
+    for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):
+        writes = np.broadcast_to((np.asarray(kinds) & AccessType.WRITE) != 0, which.shape)
+        which, submatrices = which[writes], submatrices[writes]
+        first = times.first_nontrivial_access(submatrices)
+        found[which[first != group.positions[which]]] = False
+    return found

@@ -124,9 +124,8 @@ def _content(debug: MatrixDebugInfo) -> _Content:
 def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
     """For each splice point the matrices that are written before it and used after it."""
     times = AccessTimes(computation, nnet)
-    whole = computation.whole_submatrices()
-    first = np.array([times.first_nontrivial_access(s) for s in whole[1:]])
-    last = np.array([times.last_access(s) for s in whole[1:]])
+    whole = np.array(computation.whole_submatrices()[1:], np.int64)
+    first, last = times.first_nontrivial_access(whole), times.last_access(whole)
     return [(1 + np.flatnonzero((first < c) & (last > c))).tolist() for c in splices]
 
 

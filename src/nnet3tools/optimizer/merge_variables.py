@@ -8,226 +8,238 @@ with a fresh analysis, until no more is found (after Kaldi's VariableMergingOpti
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes, is_zeroing
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.renumber import remove_no_operations, renumber
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import (
     AcceptInput,
     Backprop,
-    Command,
     MatrixCopy,
     NoOperation,
     Propagate,
 )
-from nnet3tools.program.computation import Computation, StrideType
+from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.computation import Computation, StrideType, SubMatrixInfo
 
 __all__ = [
     "Conditions",
-    "Merge",
-    "legal_merge",
+    "Merges",
+    "legal_merges",
     "merge_conditions",
     "merge_variables",
     "order_allows",
 ]
 
+Ints = NDArray[np.int64]
+
 
 def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
     """Merge variables until nothing is left to merge."""
     while True:
-        merger = _Round(computation.copy(), nnet, options)
+        merger = _Round(computation, nnet, options)
         if not merger.run():
             return computation
         computation = remove_no_operations(renumber(merger.computation))
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """One opportunity: the command at `position` makes submatrix `s2` from `s1`."""
+class Merges(NamedTuple):
+    """Opportunities: the command at each position makes submatrix s2 from s1."""
 
-    position: int
-    s1: int
-    s2: int
+    positions: Ints
+    s1: Ints
+    s2: Ints
+
+    def where(self, mask: BoolArray) -> Merges:
+        """Some of them."""
+        return Merges(self.positions[mask], self.s1[mask], self.s2[mask])
 
 
-def candidate(command: Command, nnet: Nnet, options: OptimizeOptions) -> tuple[int, int] | None:
-    """The (s1, s2) that a command would let us merge, legality aside."""
-    if isinstance(command, MatrixCopy):
-        return (command.src, command.dest) if options.remove_assignments else None
-    if isinstance(command, Propagate) and options.propagate_in_place:
-        if Properties.PROPAGATE_IN_PLACE in nnet.component(command.component).properties:
-            return command.input, command.output
-    if isinstance(command, Backprop) and options.backprop_in_place:
-        if Properties.BACKPROP_IN_PLACE in nnet.component(command.component).properties:
-            pair = command.out_deriv, command.in_deriv
-            if not {command.in_value, command.out_value} & set(pair):
-                return pair
-    return None
+def opportunities(analysis: Analysis, nnet: Nnet, options: OptimizeOptions) -> Merges:
+    """What the commands of a program would let us merge, legality aside, in their order."""
+    components = ComponentTable(nnet)
+    found = [Merges(*np.empty((3, 0), np.int64))]
+    for cls, group in analysis.groups.items():
+        if cls is MatrixCopy and options.remove_assignments:
+            found.append(Merges(group.positions, group.column("src"), group.column("dest")))
+        elif cls is Propagate and options.propagate_in_place:
+            able = components.column("propagate_in_place", group.column("component"))
+            pair = group.column("input"), group.column("output")
+            found.append(Merges(group.positions, *pair).where(able))
+        elif issubclass(cls, Backprop) and options.backprop_in_place:
+            able = components.column("backprop_in_place", group.column("component"))
+            pair = group.column("out_deriv"), group.column("in_deriv")
+            for value in (group.column("in_value"), group.column("out_value")):
+                able &= (value != pair[0]) & (value != pair[1])
+            found.append(Merges(group.positions, *pair).where(able))
+    positions, s1, s2 = (np.concatenate(columns) for columns in zip(*found, strict=True))
+    order = np.argsort(positions)
+    merges = Merges(positions[order], s1[order], s2[order])
+    return merges.where((merges.s1 != 0) & (merges.s2 != 0))
 
 
 class Conditions(NamedTuple):
-    """What a merge must fulfil, order aside; left and right both need c1, c2 and c5."""
+    """What merges must fulfil, (merges,) each, order aside; left and right both need c1 and c2.
 
-    c1: bool
+    (Condition c5, that neither has been merged with anything in this round, is _Round's.)
+    """
+
+    c1: BoolArray
     """Not both matrices are inputs, nor both outputs, of the program."""
-    c2: bool
+    c2: BoolArray
     """If either is an input or output, s1 and s2 are both whole matrices."""
-    c3: bool
+    c3: BoolArray
     """Left only: s2 is the whole of its matrix."""
-    c4: bool
+    c4: BoolArray
     """Right only: s1 is the whole of its matrix."""
-    c5: bool
-    """Neither has been merged with anything in this round (no variable is dirty)."""
-    c6: bool
+    c6: BoolArray
     """Left only: s1 is whole, too, where s2's matrix needs rows without padding."""
-    c7: bool
+    c7: BoolArray
     """Right only: s2 is whole, too, where s1's matrix needs rows without padding."""
 
     @property
-    def left(self) -> bool:
+    def left(self) -> BoolArray:
         """Whether s1 may stay and s2's matrix become part of it."""
-        return self.c1 and self.c2 and self.c3 and self.c5 and self.c6
+        return self.c1 & self.c2 & self.c3 & self.c6
 
     @property
-    def right(self) -> bool:
+    def right(self) -> BoolArray:
         """Whether s2 may stay and s1's matrix become part of it."""
-        return self.c1 and self.c2 and self.c4 and self.c5 and self.c7
+        return self.c1 & self.c2 & self.c4 & self.c7
 
 
-def merge_conditions(times: AccessTimes, merge: Merge, dirty: BoolArray) -> Conditions:
-    """Judge one opportunity; `dirty` tells which variables were merged in this round."""
-    computation, analysis = times.analysis.computation, times.analysis
-    m1, m2 = computation.matrix_of(merge.s1), computation.matrix_of(merge.s2)
+def merge_conditions(times: AccessTimes, merges: Merges) -> Conditions:
+    """Judge opportunities."""
+    analysis = times.analysis
+    variables, matrices = analysis.variables, analysis.computation.matrices
+    m1, m2 = variables.matrix_of_submatrix[merges.s1], variables.matrix_of_submatrix[merges.s2]
     is_input, is_output = analysis.is_input, analysis.is_output
-    whole1, whole2 = (bool(analysis.variables.is_whole[s]) for s in (merge.s1, merge.s2))
-    for_user = is_input[m1] or is_input[m2] or is_output[m1] or is_output[m2]
-    packed1, packed2 = (
-        computation.matrices[m].stride_type == StrideType.EQUAL_NUM_COLS for m in (m1, m2)
-    )
+    whole1, whole2 = variables.is_whole[merges.s1], variables.is_whole[merges.s2]
+    for_user = is_input[m1] | is_input[m2] | is_output[m1] | is_output[m2]
+    packed = np.array([m.stride_type == StrideType.EQUAL_NUM_COLS for m in matrices], np.bool_)
     return Conditions(
-        c1=not (is_input[m1] and is_input[m2]) and not (is_output[m1] and is_output[m2]),
-        c2=not for_user or (whole1 and whole2),
+        c1=~(is_input[m1] & is_input[m2]) & ~(is_output[m1] & is_output[m2]),
+        c2=~for_user | (whole1 & whole2),
         c3=whole2,
         c4=whole1,
-        c5=not (dirty[times.variables(merge.s1)].any() or dirty[times.variables(merge.s2)].any()),
-        c6=not packed2 or whole1,
-        c7=not packed1 or whole2,
+        c6=~packed[m2] | whole1,
+        c7=~packed[m1] | whole2,
     )
 
 
-def order_allows(times: AccessTimes, merge: Merge) -> bool:
-    """Whether the order of accesses lets s1 and s2 share memory.
+def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
+    """Whether the order of accesses lets each s1 and s2 share memory.
 
     For a copy with scale 1: nothing (but zeroing) touches s2 before the command; nothing writes s1
     after it; s1 is not read any more once the value in s2 is overwritten or freed. For all else:
     nothing but zeroing touches s2 before, nothing touches s1 after the command.
     """
-    command = times.analysis.computation.commands[merge.position]
-    if times.first_nontrivial_access(merge.s2) != merge.position:
-        return False
-    if type(command) is MatrixCopy and command.alpha == 1.0:
-        return times.last_write_access(merge.s1) < merge.position and times.last_access(
-            merge.s1
-        ) < times.data_invalidated(merge.position, merge.s2)
-    return times.last_access(merge.s1) == merge.position
+    positions, s1, s2 = merges
+    last = times.last_access(s1)
+    fits = (times.last_write_access(s1) < positions) & (
+        last < times.data_invalidated(positions, s2)
+    )
+    allowed = np.where(is_assignment(times.analysis)[positions], fits, last == positions)
+    return allowed & (times.first_nontrivial_access(s2) == positions)
 
 
-def legal_merge(
-    times: AccessTimes, merge: Merge, options: OptimizeOptions, dirty: BoolArray
-) -> tuple[bool, bool]:
+def is_assignment(analysis: Analysis) -> BoolArray:
+    """(commands,) whether each is a copy with scale 1."""
+    found = np.zeros(len(analysis.computation.commands), np.bool_)
+    if (copies := analysis.groups.get(MatrixCopy)) is not None:
+        found[copies.positions] = copies.alphas() == 1.0
+    return found
+
+
+def legal_merges(
+    times: AccessTimes, merges: Merges, options: OptimizeOptions
+) -> tuple[BoolArray, BoolArray]:
     """(left, right): whether s1 may stay and s2's matrix become part of it, and the reverse."""
-    computation = times.analysis.computation
-    if computation.matrix_of(merge.s1) == computation.matrix_of(merge.s2):
-        return False, False
-    conditions = merge_conditions(times, merge, dirty)
-    left = options.allow_left_merge and conditions.left
-    right = options.allow_right_merge and conditions.right
-    if not (left or right) or not order_allows(times, merge):
-        return False, False
+    matrix_of = times.analysis.variables.matrix_of_submatrix
+    conditions = merge_conditions(times, merges)
+    allowed = (matrix_of[merges.s1] != matrix_of[merges.s2]) & order_allows(times, merges)
+    left = allowed & conditions.left & options.allow_left_merge
+    right = allowed & conditions.right & options.allow_right_merge
     return left, right
 
 
-@dataclass(slots=True)
 class _Round:
-    """One sweep over the commands with one analysis; `computation` is changed in place."""
+    """One sweep over the commands with one analysis."""
 
-    computation: Computation
-    nnet: Nnet
-    options: OptimizeOptions
-    times: AccessTimes = field(init=False)
-    dirty: BoolArray = field(init=False)
-    submatrices_of: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    def __init__(self, computation: Computation, nnet: Nnet, options: OptimizeOptions) -> None:
+        # Merging changes the copy; the analysis keeps the program as it was.
+        self.computation = computation.copy()
+        self.times = AccessTimes(computation, nnet)
+        self.nnet, self.options = nnet, options
+        analysis = self.times.analysis
+        self._dirty = np.zeros(analysis.variables.num_variables, np.bool_)
+        """(variables,) whether each was merged in this round."""
+        self._submatrices = np.array(computation.submatrices, np.int64)
+        matrix_of = self._submatrices[:, 0].copy()
+        by_matrix = np.argsort(matrix_of, kind="stable")
+        ends = np.searchsorted(matrix_of[by_matrix], np.arange(len(computation.matrices) + 1))
+        self._submatrices_of = np.split(by_matrix, ends[1:])
+        self._matrix_of = matrix_of.tolist()
+        self._allocate = analysis.allocate_command.tolist()
+        self._free = analysis.deallocate_command.tolist()
+        self._first_access = analysis.matrix_accesses.first(-1).tolist()
 
     def run(self) -> bool:
         """Do every merge that is legal; whether there was any."""
-        # The analysis keeps the program as it was: merging changes `computation` under way.
-        self.times = AccessTimes(self.computation.copy(), self.nnet)
-        self.dirty = np.zeros(self.times.analysis.variables.num_variables, np.bool_)
-        for s, info in enumerate(self.computation.submatrices):
-            self.submatrices_of[info.matrix_index].append(s)
-        for position, command in enumerate(self.times.analysis.computation.commands):
-            pair = candidate(command, self.nnet, self.options)
-            if pair is None or 0 in pair:
-                continue
-            merge = Merge(position, *pair)
-            left, right = legal_merge(self.times, merge, self.options, self.dirty)
-            if left:
-                self._merge(position, keep=merge.s1, discard=merge.s2)
-            elif right:
-                self._merge(position, keep=merge.s2, discard=merge.s1)
-        return bool(self.dirty.any())
+        analysis = self.times.analysis
+        merges = opportunities(analysis, self.nnet, self.options)
+        left, right = legal_merges(self.times, merges, self.options)
+        legal = left | right
+        assignment = is_assignment(analysis)
+        for position, s1, s2, is_left in zip(
+            *(column.tolist() for column in merges.where(legal)), left[legal].tolist(), strict=True
+        ):
+            places = self.times.variables(s1), self.times.variables(s2)
+            if any(np.count_nonzero(self._dirty[variables]) for variables in places):
+                continue  # condition c5: what was merged in this round waits for the next
+            for variables in places:
+                self._dirty[variables] = True
+            keep, discard = (s1, s2) if is_left else (s2, s1)
+            self._merge(keep, discard)
+            if assignment[position]:
+                self.computation.commands[position] = NoOperation()
+        self.computation.submatrices = list(map(SubMatrixInfo._make, self._submatrices.tolist()))
+        return bool(self._dirty.any())
 
-    def _merge(self, position: int, keep: int, discard: int) -> None:
-        for s in (keep, discard):
-            self.dirty[self.times.variables(s)] = True
-        before = self.times.analysis.computation
-        m_keep, m_discard = before.matrix_of(keep), before.matrix_of(discard)
-        self._move_submatrices(keep, m_discard)
-        command = before.commands[position]
-        if type(command) is MatrixCopy and command.alpha == 1.0:
-            self.computation.commands[position] = NoOperation()
+    def _merge(self, keep: int, discard: int) -> None:
+        m_keep, m_discard = self._matrix_of[keep], self._matrix_of[discard]
+        # Every submatrix of the discarded matrix becomes the same part of submatrix `keep`.
+        base, moved = self._submatrices[keep], self._submatrices_of[m_discard]
+        self._submatrices[moved, 0] = base[0]
+        self._submatrices[moved, 1] += base[1]
+        self._submatrices[moved, 3] += base[3]
         self._join_lifetimes(m_keep, m_discard)
-        if before.matrices[m_discard].stride_type == StrideType.EQUAL_NUM_COLS:
-            self.computation.matrices[m_keep] = self.computation.matrices[m_keep]._replace(
-                stride_type=StrideType.EQUAL_NUM_COLS
-            )
-
-    def _move_submatrices(self, keep: int, m_discard: int) -> None:
-        """Make every submatrix of the discarded matrix the same part of submatrix `keep`."""
-        base = self.computation.submatrices[keep]
-        for s in self.submatrices_of[m_discard]:
-            info = self.computation.submatrices[s]
-            self.computation.submatrices[s] = info._replace(
-                matrix_index=base.matrix_index,
-                row_offset=base.row_offset + info.row_offset,
-                col_offset=base.col_offset + info.col_offset,
-            )
+        matrices = self.computation.matrices
+        if self.times.analysis.computation.matrices[m_discard].stride_type == (
+            StrideType.EQUAL_NUM_COLS
+        ):
+            matrices[m_keep] = matrices[m_keep]._replace(stride_type=StrideType.EQUAL_NUM_COLS)
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
         """Leave one allocation and one deallocation of the two, and no zeroing in between."""
-        analysis, commands = self.times.analysis, self.computation.commands
-        free_keep, free_discard = (int(analysis.deallocate_command[m]) for m in (m_keep, m_discard))
+        before, commands = self.times.analysis.computation.commands, self.computation.commands
+        free_keep, free_discard = self._free[m_keep], self._free[m_discard]
         if max(free_keep, free_discard) == -1:
             raise ProgramError(f"m{m_keep} and m{m_discard} are merged but neither is ever freed")
         # The matrix that is an output has none; the other's must go then.
         commands[free_discard if free_discard != -1 else free_keep] = NoOperation()
-        allocate_keep, allocate_discard = (
-            int(analysis.allocate_command[m]) for m in (m_keep, m_discard)
-        )
         # An AcceptInput must stay where it is, so then the other's allocation goes.
-        dropped = m_discard
-        if isinstance(commands[allocate_discard], AcceptInput):
-            dropped = m_keep
-        commands[allocate_keep if dropped == m_keep else allocate_discard] = NoOperation()
-        first = int(analysis.matrix_accesses.of(dropped)[0][0])
-        if is_zeroing(analysis.computation.commands[first]):
+        allocate = self._allocate[m_discard]
+        dropped = m_keep if isinstance(commands[allocate], AcceptInput) else m_discard
+        commands[self._allocate[dropped]] = NoOperation()
+        first = self._first_access[dropped]
+        if is_zeroing(before[first]):
             commands[first] = NoOperation()

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.program.command import listed_submatrices, operand_names
 from nnet3tools.program.commands import Command, NoOperation
-from nnet3tools.program.computation import Computation
+from nnet3tools.program.computation import Computation, SubMatrixInfo
+from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
 
 __all__ = ["remove_no_operations", "renumber"]
 
+Ints = NDArray[np.int64]
+_Groups = dict[type[Command], CommandGroup]
 
-_TABLES = ("Submatrix", "Indexes", "IndexesMulti", "IndexesRanges", "Memo")
+_INDEX_TABLES = {
+    "Indexes": "indexes",
+    "IndexesMulti": "indexes_multi",
+    "IndexesRanges": "indexes_ranges",
+}
+_TABLES = ("Submatrix", *_INDEX_TABLES, "Memo")
 """The kinds of operands that are renumbered."""
-
-
-_renumbered_cache: dict[type[Command], tuple[tuple[str, str], ...]] = {}
-
-
-def _renumbered_operands(cls: type[Command]) -> tuple[tuple[str, str], ...]:
-    """(name, kind) of a command's operands that are renumbered."""
-    if (found := _renumbered_cache.get(cls)) is None:
-        found = tuple((name, kind) for name, kind in cls.OPERANDS.items() if kind in _TABLES)
-        _renumbered_cache[cls] = found
-    return found
-
-
-def _used_operands(commands: Iterable[Command]) -> dict[str, list[int]]:
-    """For each kind of operand the values that occur, as often as they do, in order."""
-    used: dict[str, list[int]] = {kind: [] for kind in _TABLES}
-    for command in commands:
-        for name, kind in _renumbered_operands(type(command)):
-            used[kind].append(getattr(command, name))
-    return used
 
 
 def remove_no_operations(computation: Computation) -> Computation:
@@ -53,101 +42,99 @@ def renumber(computation: Computation) -> Computation:
     RenumberComputation, precomputed indexes excepted: those stay where they are there, too).
     """
     out = computation.copy()
-    tables: dict[str, Sequence[int]] = {}
-    operands = _used_operands(out.commands)
-    multi_used = set(operands["IndexesMulti"])
-    used_submatrices = _used_submatrices(out, operands["Submatrix"], multi_used)
-    tables["Submatrix"] = _renumber_matrices(out, used_submatrices)
-    to_new = np.asarray(tables["Submatrix"], np.int32)
-    for i in multi_used:
-        pairs = out.indexes_multi[i].copy()
+    groups = group_commands(out.commands)
+    tables: dict[str, Ints] = {}
+    multi_used = np.unique(_operands(groups, "IndexesMulti")).tolist()
+    listed = [out.indexes_multi[i] for i in multi_used]
+    used = np.concatenate([_operands(groups, "Submatrix"), listed_submatrices(listed)[1]])
+    to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0])
+    for i, old_pairs in zip(multi_used, listed, strict=True):
+        pairs = old_pairs.copy()
         named = pairs[:, 0] >= 0
         pairs[named, 0] = to_new[pairs[named, 0]]
         out.indexes_multi[i] = pairs
     for kind, field in _INDEX_TABLES.items():
-        old = getattr(out, field)
-        used = set(operands[kind])
-        tables[kind], kept = _compacted(range(len(old)), used, _content_of(old))
+        old: list[IntArray] = getattr(out, field)
+        in_use = np.unique(_operands(groups, kind))
+        tables[kind], kept = _compacted(len(old), in_use, lambda i, old=old: old[i].tobytes())
         setattr(out, field, [old[i] for i in kept])
-    tables["Memo"] = _memo_table(operands["Memo"])
-    out.commands = [_renumbered(command, tables) for command in out.commands]
+    tables["Memo"] = _memo_table(out.commands, groups)
+    _renumber_commands(out.commands, groups, tables)
     return out
 
 
-def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
-    return lambda i: arrays[i].tobytes()
+def _operands(groups: _Groups, kind: str) -> Ints:
+    """All operands of one kind, as often as they occur, in no order."""
+    columns = [
+        group.column(name) for cls, group in groups.items() for name in operand_names(cls, kind)
+    ]
+    return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
 
-_INDEX_TABLES = {
-    "Indexes": "indexes",
-    "IndexesMulti": "indexes_multi",
-    "IndexesRanges": "indexes_ranges",
-}
-
-
-def _used_submatrices(
-    computation: Computation, operands: Iterable[int], multi_used: Iterable[int]
-) -> set[int]:
-    used = set(operands)
-    columns = [computation.indexes_multi[i][:, 0] for i in multi_used]
-    if columns:
-        used.update(np.unique(np.concatenate(columns)).tolist())
-    return used - {-1}
-
-
-def _renumber_matrices(computation: Computation, used: set[int]) -> list[int]:
+def _renumber_matrices(computation: Computation, used: Ints) -> Ints:
     """Compact submatrices and matrices in place; returns old submatrix -> new (-1: gone)."""
     submatrices = computation.submatrices
-    used = used | {0}
-    to_new, kept = _compacted(range(len(submatrices)), used, submatrices.__getitem__)
-    matrices_used = {submatrices[s].matrix_index for s in kept} | {0}
-    matrix_to_new, matrices_kept = _compacted(
-        range(len(computation.matrices)), matrices_used, lambda m: m
-    )
-    computation.submatrices = [
-        submatrices[s]._replace(matrix_index=matrix_to_new[submatrices[s].matrix_index])
-        for s in kept
-    ]
-    computation.matrices = [computation.matrices[m] for m in matrices_kept]
+    in_use = np.unique(np.append(used, 0))
+    to_new, kept = _compacted(len(submatrices), in_use, submatrices.__getitem__)
+    table = np.array([submatrices[s] for s in kept], np.int64).reshape(-1, 5)
+    matrices_kept, table[:, 0] = np.unique(table[:, 0], return_inverse=True)
+    computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+    computation.matrices = [computation.matrices[m] for m in matrices_kept.tolist()]
     if computation.matrix_debug_info:
-        computation.matrix_debug_info = [computation.matrix_debug_info[m] for m in matrices_kept]
+        debug = computation.matrix_debug_info
+        computation.matrix_debug_info = [debug[m] for m in matrices_kept.tolist()]
     return to_new
 
 
-def _compacted(
-    old: range, used: set[int], content: Callable[[int], Hashable]
-) -> tuple[list[int], list[int]]:
+def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:
     """(old number -> new number or -1, the old numbers that are kept), equal contents joined."""
-    first: dict[Hashable, int] = {}
+    new_of: dict[Hashable, int] = {}
     kept: list[int] = []
-    to_new = [-1] * len(old)
-    for i in old:
-        if i in used:
-            key = content(i)
-            if key not in first:
-                first[key] = len(kept)
-                kept.append(i)
-            to_new[i] = first[key]
+    new: list[int] = []
+    for i in used.tolist():
+        number = new_of.setdefault(content(i), len(kept))
+        if number == len(kept):
+            kept.append(i)
+        new.append(number)
+    to_new = np.full(size, -1)
+    to_new[used] = new
     return to_new, kept
 
 
-def _memo_table(memos: Iterable[int]) -> list[int]:
+def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
     """Old memo -> new, numbered by first use; a memo must be both made and used."""
-    uses = Counter(memo for memo in memos if memo > 0)
-    wrong = [memo for memo, count in uses.items() if count != 2]
-    if wrong:
+    found = [
+        np.stack([group.column(name), group.positions])
+        for cls, group in groups.items()
+        for name in operand_names(cls, "Memo")
+    ]
+    memos, positions = np.concatenate(found, axis=1) if found else np.zeros((2, 0), np.int64)
+    memos = memos[np.argsort(positions, kind="stable")]
+    memos = memos[memos > 0]
+    distinct, first, counts = np.unique(memos, return_index=True, return_counts=True)
+    by_use = np.argsort(first)
+    if len(wrong := distinct[by_use][counts[by_use] != 2]):
         raise ProgramError(f"memo {wrong[0]} is not made once and used once")
-    table = [-1] * (max(uses, default=0) + 1)
+    table = np.full(int(distinct.max(initial=0)) + 1, -1)
     table[0] = 0
-    for new, memo in enumerate(uses, start=1):
-        table[memo] = new
+    table[distinct[by_use]] = np.arange(1, len(distinct) + 1)
     return table
 
 
-def _renumbered(command: Command, tables: Mapping[str, Sequence[int]]) -> Command:
-    changes = {}
-    for name, kind in _renumbered_operands(type(command)):
-        old = getattr(command, name)
-        if (new := tables[kind][old]) != old:
-            changes[name] = new
-    return command.replace(**changes) if changes else command
+def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[str, Ints]) -> None:
+    """Replace, in place, the commands whose operands get other numbers."""
+    for cls, group in groups.items():
+        columns: dict[str, Ints] = {}
+        changed = np.zeros(len(group), np.bool_)
+        for kind in _TABLES:
+            for name in operand_names(cls, kind):
+                old = group.column(name)
+                columns[name] = tables[kind][old]
+                changed |= columns[name] != old
+        at = np.flatnonzero(changed)
+        if not len(at):
+            continue
+        members = [group.commands[i] for i in at.tolist()]
+        new = made_of_columns(cls, members, {name: c[at] for name, c in columns.items()})
+        for position, command in zip(group.positions[at].tolist(), new, strict=True):
+            commands[position] = command

@@ -6,7 +6,6 @@ submatrix can be put together. Everything is arrays in CSR form, built once for 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, SubMatrixInfo
+from nnet3tools.program.groups import CommandGroup, group_commands
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -189,22 +189,19 @@ _NOTHING: Ints = np.empty((2, 0), np.int64)
 
 
 def _accesses(
-    computation: Computation, nnet: Nnet, by_class: dict[type[Command], list[int]]
+    computation: Computation, nnet: Nnet, groups: dict[type[Command], CommandGroup]
 ) -> tuple[Ints, Ints, Ints]:
     """(command, submatrix, AccessType) of every access, in no order; built class by class."""
-    commands, components = computation.commands, ComponentTable(nnet)
-    flat: list[tuple[int, int, int]] = []
-    for cls, at in by_class.items():
-        if cls.accesses is Command.accesses:
-            for name, access in cls.ACCESS.items():
-                kind = int(access)
-                flat += [(c, getattr(commands[c], name), kind) for c in at]
-        else:
-            flat += [
-                (c, s, t) for c in at for s, t in commands[c].accesses(computation, components)
-            ]
-    command, submatrix, kinds = np.array(flat, np.int64).reshape(-1, 3).T
-    return command, submatrix, kinds
+    components = ComponentTable(nnet)
+    commands, submatrices, kinds = [_NOTHING[0]], [_NOTHING[0]], [_NOTHING[0]]
+    for cls, group in groups.items():
+        for accesses in cls.accesses_of(group, computation, components):
+            commands.append(group.positions[accesses.which])
+            submatrices.append(accesses.submatrices)
+            kinds.append(np.broadcast_to(np.asarray(accesses.kinds), accesses.which.shape))
+    submatrix = np.concatenate(submatrices)
+    some = submatrix != 0
+    return np.concatenate(commands)[some], submatrix[some], np.concatenate(kinds)[some]
 
 
 class Analysis:
@@ -218,10 +215,9 @@ class Analysis:
         self.computation = computation
         self.variables = Variables(computation)
         num_commands = len(computation.commands)
-        by_class: dict[type[Command], list[int]] = defaultdict(list)
-        for c, listed in enumerate(computation.commands):
-            by_class[type(listed)].append(c)
-        command, submatrix, kind = _accesses(computation, nnet, by_class)
+        self.groups = group_commands(computation.commands)
+        """The commands class by class."""
+        command, submatrix, kind = _accesses(computation, nnet, self.groups)
         self.touches: NDArray[np.bool_] = np.bincount(command, minlength=num_commands) > 0
         """(commands,) whether each reads or writes any matrix."""
         owner, variable = self.variables.of_submatrices(submatrix)
@@ -238,25 +234,25 @@ class Analysis:
             num_commands,
         )
         if lifetimes:
-            self._find_lifetimes(by_class)
+            self._find_lifetimes()
 
-    def _find_lifetimes(self, by_class: dict[type[Command], list[int]]) -> None:
+    def _find_lifetimes(self) -> None:
         """Fill allocate / deallocate commands and input / output marks; ProgramError if double."""
         size = len(self.computation.matrices)
         self.is_input = np.zeros(size, bool)
         self.is_output = np.zeros(size, bool)
         allocations, frees = [_NOTHING], [_NOTHING]
         accepts = _NOTHING
-        for cls, at in by_class.items():
+        for cls, group in self.groups.items():
             if cls.ALLOCATES is not None:
-                allocations.append(self._matrices_at(at, cls.ALLOCATES))
+                allocations.append(self._matrices_of(group, cls.ALLOCATES))
             if cls.FREES is not None:
-                frees.append(self._matrices_at(at, cls.FREES))
+                frees.append(self._matrices_of(group, cls.FREES))
             if cls is AcceptInput:
-                accepts = self._matrices_at(at, "submatrix")
+                accepts = self._matrices_of(group, "submatrix")
                 self.is_input[accepts[1]] = True
             elif cls is ProvideOutput:
-                self.is_output[self._matrices_at(at, "submatrix")[1]] = True
+                self.is_output[self._matrices_of(group, "submatrix")[1]] = True
         self.allocate_command = self._positions(allocations, "allocated")
         """(matrices,) command that brings each into being (the first AcceptInput of inputs)."""
         self.deallocate_command = self._positions(frees, "deallocated")
@@ -266,11 +262,10 @@ class Analysis:
         unmade = self.allocate_command == -1
         self.allocate_command[unmade] = first_accept[unmade]
 
-    def _matrices_at(self, at: list[int], operand: str) -> Ints:
+    def _matrices_of(self, group: CommandGroup, operand: str) -> Ints:
         """(2, n): these commands, and the matrices that an operand of theirs lies in."""
-        commands = self.computation.commands
-        submatrices = [getattr(commands[c], operand) for c in at]
-        return np.stack([np.array(at), self.variables.matrix_of_submatrix[submatrices]])
+        matrices = self.variables.matrix_of_submatrix[group.column(operand)]
+        return np.stack([group.positions, matrices])
 
     def _positions(self, parts: list[Ints], what: str) -> Ints:
         """(matrices,) the one command listed for each, -1 if none."""

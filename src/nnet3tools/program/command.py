@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -25,8 +25,10 @@ from typing import (
 )
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -38,6 +40,7 @@ __all__ = [
     "Access",
     "AccessMap",
     "AccessType",
+    "Accesses",
     "Alpha",
     "Command",
     "Component",
@@ -52,9 +55,9 @@ __all__ = [
     "Submatrix",
     "Tables",
     "command",
+    "listed_submatrices",
     "operand_names",
     "size_problem",
-    "submatrices_in",
 ]
 
 # Kinds of operands; the decorator looks at these names.
@@ -93,6 +96,19 @@ class Access(NamedTuple):
 
     submatrix: int
     type: AccessType
+
+
+Ints = NDArray[np.int64]
+
+
+class Accesses(NamedTuple):
+    """Submatrices that commands of one class touch; 0 stands for none."""
+
+    which: Ints
+    """Number of each command among those of its class."""
+    submatrices: Ints
+    kinds: Ints | AccessType
+    """AccessType of each, or of all."""
 
 
 AccessMap = dict[str, AccessType]
@@ -181,12 +197,24 @@ class Command:
 
     # -- what it touches
 
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
+        """What all commands of this class in a program read and write (allocation is neither)."""
+        everyone = np.arange(len(group))
+        for name, access in cls.ACCESS.items():
+            yield Accesses(everyone, group.column(name), access)
+
     def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
-        """The submatrices this command reads and writes (allocation is neither)."""
+        """The submatrices this one command reads and writes."""
+        cls = type(self)
+        found = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
         return [
-            Access(submatrix, access)
-            for name, access in self.ACCESS.items()
-            if (submatrix := getattr(self, name))
+            Access(submatrix, AccessType(kind))
+            for _, submatrices, kinds in found
+            for submatrix, kind in np.broadcast(submatrices, kinds)
+            if submatrix
         ]
 
     def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
@@ -296,13 +324,21 @@ def operand_names(cls: type[Command], kind: str) -> tuple[str, ...]:
     return names
 
 
-def submatrices_in(pairs: np.ndarray) -> list[int]:
-    """The submatrices that (submatrix, row) pairs name, sorted, without the -1 of "none"."""
-    column = pairs[:, 0]
+def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
+    """The submatrices that lists of (submatrix, row) pairs name, without the -1 of "none".
+
+    (number of the list, submatrix), both (M,): each submatrix once a list, increasing.
+    """
+    if not lists:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    which = np.repeat(np.arange(len(lists)), [len(pairs) for pairs in lists])
+    submatrices = np.concatenate([pairs[:, 0] for pairs in lists]).astype(np.int64)
     # Few distinct values in long runs are the rule: compare neighbours first, then sort the rest.
-    starts = np.flatnonzero(column[1:] != column[:-1]) + 1
-    distinct = {int(column[0]), *column[starts].tolist()} if len(column) else set()
-    return sorted(distinct - {-1})
+    first = np.ones(len(which), bool)
+    first[1:] = (submatrices[1:] != submatrices[:-1]) | (which[1:] != which[:-1])
+    first &= submatrices != -1
+    width = int(submatrices.max(initial=0)) + 1
+    return np.divmod(np.unique(which[first] * width + submatrices[first]), width)
 
 
 def size_problem(tables: Tables, a: int, b: int) -> str:

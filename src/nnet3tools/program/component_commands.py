@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from nnet3tools.program.command import (
-    Access,
+    Accesses,
     AccessType,
     Command,
     Component,
@@ -17,6 +20,7 @@ from nnet3tools.program.command import (
     command,
 )
 from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
+from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
     from nnet3tools.program.computation import Computation
@@ -65,10 +69,14 @@ class Propagate(Command):
             return "the component stores no statistics"
         return _dim_problem(tables, self.output, component.output_dim, "output")
 
-    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
-        adds = components[self.component].propagate_adds
-        out = [Access(self.input, READ)] if self.input else []
-        return [*out, Access(self.output, READ_WRITE if adds else WRITE)]
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
+        everyone = np.arange(len(group))
+        adds = components.column("propagate_adds", group.column("component"))
+        yield Accesses(everyone, group.column("input"), READ)
+        yield Accesses(everyone, group.column("output"), np.where(adds, READ_WRITE, WRITE))
 
     def text(self, names: Names) -> str:
         return (
@@ -142,15 +150,15 @@ class Backprop(Command):
                 return "the input derivative overlaps a value that backprop reads"
         return ""
 
-    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
-        adds = components[self.component].backprop_adds
-        operands = (
-            Access(self.in_value, READ),
-            Access(self.out_value, READ),
-            Access(self.out_deriv, READ),
-            Access(self.in_deriv, READ_WRITE if adds else WRITE),
-        )
-        return [access for access in operands if access.submatrix]
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
+        everyone = np.arange(len(group))
+        adds = components.column("backprop_adds", group.column("component"))
+        for name in ("in_value", "out_value", "out_deriv"):
+            yield Accesses(everyone, group.column(name), READ)
+        yield Accesses(everyone, group.column("in_deriv"), np.where(adds, READ_WRITE, WRITE))
 
     def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
         return self.UPDATES and components[self.component].updatable

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nnet3tools.nnet.components.base import Properties
 
 if TYPE_CHECKING:
@@ -58,3 +61,8 @@ class ComponentTable:
             )
             self._facts[index] = facts
         return facts
+
+    def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """One fact that is true or false of many components, shaped like `indexes`."""
+        distinct, at = np.unique(indexes, return_inverse=True)
+        return np.array([getattr(self[i], fact) for i in distinct.tolist()], np.bool_)[at]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
 from nnet3tools.program.command import (
-    Access,
+    Accesses,
     AccessMap,
     AccessType,
     Alpha,
@@ -19,9 +20,10 @@ from nnet3tools.program.command import (
     Submatrix,
     Tables,
     command,
+    listed_submatrices,
     size_problem,
-    submatrices_in,
 )
+from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
     from nnet3tools.program.component_facts import ComponentTable
@@ -97,11 +99,17 @@ class CopyRows(Command):
     indexes: Indexes
     alpha: Alpha = 1.0
 
-    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
         # Kaldi counts -1 as "keeps what was there" although its kernel sets zero; the analysis
         # must be no bolder than Kaldi's, or programs that Kaldi's passes accept would differ.
-        gaps = bool((computation.indexes[self.indexes] < 0).any())
-        return [Access(self.dest, READ_WRITE if gaps else WRITE), Access(self.src, READ)]
+        lists, at = np.unique(group.column("indexes"), return_inverse=True)
+        gaps = np.array([bool((computation.indexes[i] < 0).any()) for i in lists.tolist()])[at]
+        everyone = np.arange(len(group))
+        yield Accesses(everyone, group.column("dest"), np.where(gaps, READ_WRITE, WRITE))
+        yield Accesses(everyone, group.column("src"), READ)
 
     def problem(self, tables: Tables) -> str:
         return _rows_problem(tables, self)
@@ -161,10 +169,14 @@ class _MultiCommand(Command):
     indexes_multi: int
     alpha: float
 
-    def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
-        listed = submatrices_in(computation.indexes_multi[self.indexes_multi])
-        own = Access(getattr(self, self.OWN), self.ACCESS[self.OWN])
-        return [own, *(Access(s, self.LISTED) for s in listed)]
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
+        yield from super().accesses_of(group, computation, components)
+        lists = [computation.indexes_multi[i] for i in group.column("indexes_multi").tolist()]
+        which, submatrices = listed_submatrices(lists)
+        yield Accesses(which, submatrices, cls.LISTED)
 
     def problem(self, tables: Tables) -> str:
         pairs = tables.computation.indexes_multi[self.indexes_multi]
@@ -175,7 +187,7 @@ class _MultiCommand(Command):
             (pairs[:, 0] == -1) != (pairs[:, 1] == -1)
         ).any():
             return "a pair that is neither (-1,-1) nor a row of a submatrix"
-        for submatrix in submatrices_in(pairs):
+        for submatrix in listed_submatrices([pairs])[1].tolist():
             if not 0 < submatrix < len(tables.computation.submatrices):
                 return f"there is no submatrix {submatrix}"
             if tables.cols(submatrix) != tables.cols(own):

@@ -1,0 +1,86 @@
+"""The commands of a program class by class, their operands as arrays.
+
+Programs of recurrent networks have tens of thousands of commands of a dozen classes. What analysis,
+checker and passes ask of all of them is answered here a class at a time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import ProgramError
+
+if TYPE_CHECKING:
+    from nnet3tools.program.command import Command
+
+__all__ = ["CommandGroup", "group_commands", "made_of_columns"]
+
+Ints = NDArray[np.int64]
+
+
+class CommandGroup:
+    """The commands of one class, in the order of the program."""
+
+    __slots__ = ("_columns", "cls", "commands", "positions")
+
+    def __init__(
+        self, cls: type[Command], positions: Sequence[int], commands: Sequence[Command]
+    ) -> None:
+        self.cls = cls
+        self.positions: Ints = np.array(positions, np.int64)
+        """(commands,) where they stand in the program."""
+        self.commands = commands
+        self._columns: dict[str, Ints] = {}
+
+    def __len__(self) -> int:
+        return len(self.commands)
+
+    def column(self, name: str) -> Ints:
+        """(commands,) the values of one of their integer operands."""
+        if (found := self._columns.get(name)) is None:
+            values = map(attrgetter(name), self.commands)
+            found = self._columns[name] = np.fromiter(values, np.int64, len(self.commands))
+        return found
+
+    def alphas(self) -> NDArray[np.float64]:
+        """(commands,) the values of their one operand that is no integer."""
+        if self.cls.ALPHA is None:
+            raise ProgramError(f"{self.cls.NAME} has no alpha")
+        values = map(attrgetter(self.cls.ALPHA), self.commands)
+        return np.fromiter(values, np.float64, len(self.commands))
+
+
+def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
+    """All commands of a program by their class."""
+    positions: dict[type[Command], list[int]] = defaultdict(list)
+    for position, cls in enumerate(map(type, commands)):
+        positions[cls].append(position)
+    return {cls: CommandGroup(cls, at, [commands[c] for c in at]) for cls, at in positions.items()}
+
+
+def made_of_columns(
+    cls: type[Command], commands: Sequence[Command], changes: dict[str, Ints]
+) -> Iterable[Command]:
+    """Commands like these, all of one class, with some integer operands changed.
+
+    `changes` are columns as CommandGroup.column gives them.
+    """
+    if any(command.stale for command in commands):
+        rows = zip(*(column.tolist() for column in changes.values()), strict=True)
+        return [
+            command.replace(**dict(zip(changes, row, strict=True)))
+            for command, row in zip(commands, rows, strict=True)
+        ]
+    if not set(changes) <= set(cls.OPERANDS):
+        raise ProgramError(f"{cls.NAME} has no operands {sorted(changes)}")
+    columns = [
+        changes[name].tolist() if name in changes else map(attrgetter(name), commands)
+        for name in cls.OPERANDS
+    ]
+    return map(cls, *columns)
