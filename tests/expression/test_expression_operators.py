@@ -139,6 +139,21 @@ def test_reductions(name, axis):
         check(lambda a: build(a, axis), lambda a: formula(a, axis=axis, keepdims=True), x)
 
 
+@pytest.mark.parametrize(
+    "zeros", [[], [(0, 1)], [(0, 1), (2, 1)], [(0, 0), (1, 1), (2, 1), (3, 1)]]
+)
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_product_of_zeros(axis, zeros):
+    x = X.copy()
+    for place in zeros:
+        x[place] = 0.0
+
+    def plain(a):
+        return a.prod().reshape(1) if axis is None else a.prod(axis, keepdims=True)
+
+    check(lambda a: ex.prod(a, axis), plain, x)
+
+
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reduction_of_everything(name):
     build, formula = REDUCTIONS[name]
@@ -385,6 +400,23 @@ def test_sparse_products(trans):
     check(lambda x: ex.csr_dot((3, 4), *parts(x), x, trans), lambda x: s @ x, b)
     a = normal(5, s.shape[0])
     check(lambda x: ex.dot_csr(x, (3, 4), *parts(x), trans), lambda x: x @ s, a)
+
+    # the values as an operand that is trained
+    def filled(v):
+        full = np.zeros((3, 4))
+        full[rows, cols] = v
+        return full.T if trans else full
+
+    def sparse(v):
+        return v, v.graph.constant(cols.astype(np.int32)), v.graph.constant(offsets)
+
+    values = dense[rows, cols]
+    check(
+        lambda v, x: ex.csr_dot((3, 4), *sparse(v), x, trans), lambda v, x: filled(v) @ x, values, b
+    )
+    check(
+        lambda v, x: ex.dot_csr(x, (3, 4), *sparse(v), trans), lambda v, x: x @ filled(v), values, a
+    )
 
 
 def test_lambda_with_a_derivative():

@@ -66,6 +66,7 @@ PLAIN = {
     "prelu_back": lambda x, a: np.where(x > 0, 1.0, a),
     "gelu": lambda x: x * 0.5 * (1 + _erf(x / math.sqrt(2))),
     "swish": lambda x: x * _sigmoid(x),
+    "highway": lambda a, b, t: b + (a - b) * _sigmoid(t),
 }
 """Every function of the table, written out independently, on float64."""
 

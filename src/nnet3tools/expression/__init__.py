@@ -8,9 +8,9 @@ g.forward(loss, x=array); g.backward(); w.grad
 
 Nodes are lazy: building checks shapes and types (ExpressionError shows the operands) and gives the
 node that exists if there is an equal one; `Graph.forward` plans memory and binds operations of
-nnet3tools.tensor, which do all the maths. A new elementwise kind is a formula and its derivatives
-(unary.py, binary.py); any other kind is a subclass of Expr with its forward and backward
-operations. `parse_formula` builds the same from text.
+nnet3tools.tensor, which do all the maths. Elementwise kinds are the rows of the table
+tensor.functional.functions: value, derivatives, ONNX name; any other kind is a subclass of Expr
+with its forward and backward operations. `parse_formula` builds the same from text.
 """
 
 from __future__ import annotations

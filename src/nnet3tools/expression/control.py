@@ -9,6 +9,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.gradients import add_term
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.io import log
@@ -53,7 +54,7 @@ class StopGradient(Same):
 class ClipGradient(Same):
     """The operand; gradients that pass are limited to [-limit, limit]."""
 
-    type_name = "clip_gradient"
+    type_name, overwrites = "clip_gradient", True
     is_gradient_view = False
 
     def __init__(self, x: Expr, limit: float) -> None:
@@ -64,10 +65,8 @@ class ClipGradient(Same):
         return (self.limit,)
 
     def backward_ops(self) -> list[NodeOp | None]:
-        return [_add_clipped.bind(self.children[0].grad, self.grad, -self.limit, self.limit)]
-
-
-_add_clipped = tensor.element("_1 = _1 + clip(_2, _3, _4)")
+        given = {"adj": self.grad, "a": -self.limit, "b": self.limit}
+        return [add_term(self.children[0].grad, "clip(adj, a, b)", given, 0 in self.fresh)]
 
 
 class Checkpoint(Same):

@@ -1,196 +1,205 @@
-"""Elementwise nodes: a kind is a formula and its derivatives; broadcasting is handled here.
+"""Elementwise nodes: every function of tensor.functional is a kind of node.
 
-A kind states `formula` in terms of its operands a, b, c, and `derivatives`, one an operand, in
-terms of these, `value` (the node's own) and `adj` (the gradient that arrives): what is added to the
-operand's gradient. "0" is a function that is flat wherever it is smooth. Operands may be numbers.
+What a kind is called, its value, its derivatives and ONNX's name for it are stated once, in the
+table tensor.functional.functions; here are broadcasting, the operations bound to memory, and the
+operands that a node need not be made for. Operands may be numbers.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
 from nnet3tools.expression.node import Expr, NodeOp, Operand, common_shape
-from nnet3tools.expression.shapes import ExpressionError, reduced_axes
-from nnet3tools.tensor import Array, functional
-from nnet3tools.tensor.functional import Constant, Placeholder, Type
+from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.tensor import functional
+from nnet3tools.tensor.functional import Apply, Constant, Function, Placeholder, Rule, Type
 
-__all__ = ["KINDS", "Elementwise", "add_reduced", "adder", "apply", "gradient_term"]
+__all__ = ["KINDS", "Cast", "Elementwise", "apply"]
 
-KINDS: dict[str, type[Elementwise]] = {}
+KINDS = functional.FUNCTIONS
 """Every kind of elementwise node by type name."""
 
-_NAMES = ("a", "b", "c")
-_HOLDERS: dict[str, functional.Expr] = {
-    **{name: Placeholder(i + 2) for i, name in enumerate(_NAMES)},
-    "value": Placeholder(8),
-    "adj": Placeholder(9),
-}
+_VALUE, _ADJ = Placeholder(8), Placeholder(9)
+
+
+def _names(arity: int) -> dict[str, functional.Expr]:
+    """What derivatives may read by name: operands a, b, c, the node's value, its gradient adj."""
+    operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
+    return {**operands, "value": _VALUE, "adj": _ADJ}
 
 
 class Elementwise(Expr):
-    """An elementwise function of broadcast operands."""
+    """A function of broadcast operands."""
 
-    formula: ClassVar[str]
-    derivatives: ClassVar[tuple[str, ...]]
+    overwrites = True
 
-    def __init_subclass__(cls) -> None:
-        if "type_name" in cls.__dict__:
-            KINDS[cls.type_name] = cls
-
-    def __init__(self, *operands: Operand) -> None:
-        self.operands = operands
+    def __init__(self, function: Function, operands: Sequence[Operand]) -> None:
+        self.function, self.operands = function, tuple(operands)
+        self.type_name = function.name  # type: ignore[misc]  # one class stands for many kinds
         children = [o for o in operands if isinstance(o, Expr)]
-        super().__init__(children, common_shape(self.type_name, children), self._type(operands))
+        super().__init__(children, common_shape(self.type_name, children), self._type())
 
-    def _type(self, operands: Sequence[Operand]) -> Type:
+    def _type(self) -> Type:
         types = {
             i + 2: o.type if isinstance(o, Expr) else Constant(o).type({})
-            for i, o in enumerate(operands)
+            for i, o in enumerate(self.operands)
         }
-        return value_formula(self.formula).type(types)
-
-    @classmethod
-    def arity(cls) -> int:
-        """How many operands it takes."""
-        return len(cls.derivatives)
-
-    @classmethod
-    def make(cls, *operands: Operand) -> Expr:
-        """The node of these operands, at least one of them a node; or the operand it equals."""
-        if len(operands) != cls.arity():
-            raise ExpressionError(
-                f"{cls.type_name} takes {cls.arity()} operands, found {len(operands)}"
-            )
-        for o in operands:
-            if not isinstance(o, (Expr, bool, int, float)):
-                raise ExpressionError(f"{cls.type_name} of {type(o).__name__}: not an expression")
-        if (trivial := cls.trivial(*operands)) is not None:
-            return trivial
-        graph = next(o.graph for o in operands if isinstance(o, Expr))
-        return graph.add(cls(*operands))
-
-    @classmethod
-    def trivial(cls, *operands: Operand) -> Expr | None:
-        """An operand that already is the value, if that is plain to see."""
-        return None
+        return _formula(self.function).type(types)
 
     def content(self) -> tuple:
-        return tuple("child" if isinstance(o, Expr) else (type(o), repr(o)) for o in self.operands)
-
-    # -- as a functional expression
+        kinds = ["child" if isinstance(o, Expr) else (type(o), repr(o)) for o in self.operands]
+        return self.type_name, *kinds
 
     def as_formula(self, arguments: Sequence[functional.Expr]) -> functional.Expr:
-        """The formula of these arguments, one a child."""
+        """The function of these arguments, one a child, as a functional expression."""
         left = iter(arguments)
-        given = [next(left) if isinstance(o, Expr) else Constant(o) for o in self.operands]
-        return value_formula(self.formula).substitute(
-            {_HOLDERS[name]: g for name, g in zip(_NAMES, given, strict=False)}
-        )
-
-    # -- running
+        return self.function(*(next(left) if isinstance(o, Expr) else o for o in self.operands))
 
     def _arrays(self) -> list[Any]:
         return [o.value if isinstance(o, Expr) else o for o in self.operands]
 
     def forward_ops(self) -> list[NodeOp]:
-        return [_value_element(self.formula).bind(self.value, *self._arrays())]
+        return [_element(self.function).bind(self.value, *self._arrays())]
 
-    def _operand_numbers(self) -> list[int]:
-        """The operand that each child is."""
-        return [i for i, o in enumerate(self.operands) if isinstance(o, Expr)]
+    def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
+        """What is added to each child's gradient: names of what it reads, and the term of these."""
+        terms = derivative_terms(self.function)
+        return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Expr)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        ops: list[NodeOp | None] = []
-        arrays: dict[str, Any] = dict(zip(_NAMES, self._arrays(), strict=False))
+        arrays = dict(zip("abc", self._arrays(), strict=False))
         arrays |= {"value": self.value, "adj": self.grad}
-        for child, number in zip(self.children, self._operand_numbers(), strict=True):
-            names, term = gradient_term(self.derivatives[number])
+        ops: list[NodeOp | None] = []
+        for i, (child, (names, term)) in enumerate(zip(self.children, self._terms(), strict=True)):
             if not names or not child.trainable:
                 ops.append(None)
                 continue
-            ops.append(add_reduced(child.grad, term, [arrays[name] for name in names]))
+            given = [arrays[name] for name in names]
+            ops.append(add_reduced(child.grad, term, given, i in self.fresh))
         return ops
 
     def backward_reads(self) -> tuple[set[int], bool]:
         read: set[str] = set()
-        numbers = self._operand_numbers()
-        for child, number in zip(self.children, numbers, strict=True):
+        for child, (names, _) in zip(self.children, self._terms(), strict=True):
             if child.trainable:
-                read.update(gradient_term(self.derivatives[number])[0])
-        children = {i for i, number in enumerate(numbers) if _NAMES[number] in read}
-        return children, "value" in read
+                read.update(names)
+        numbers = [i for i, o in enumerate(self.operands) if isinstance(o, Expr)]
+        return {k for k, i in enumerate(numbers) if "abc"[i] in read}, "value" in read
+
+
+class Cast(Elementwise):
+    """The operand as another element type."""
+
+    def __init__(self, x: Expr, to: Type) -> None:
+        self.to = to
+        super().__init__(_AS_IT_IS, [x])
+        self.type_name = "cast"  # type: ignore[misc]
+
+    def _type(self) -> Type:
+        return self.to
+
+    def content(self) -> tuple:
+        return (self.to,)
+
+    def as_formula(self, arguments: Sequence[functional.Expr]) -> functional.Expr:
+        return functional.cast(arguments[0], self.to)
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [tensor.copy.bind(self.value, self.children[0].value)]
+
+    def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
+        return [parse_term("adj")]
+
+
+_AS_IT_IS = Function("cast", 1, Rule.ARITHMETIC, "the operand", definition=lambda a: a)
+
+
+# -- what a function's row in the table gives
+
+
+@functools.cache
+def _formula(function: Function) -> functional.Expr:
+    return function(*(Placeholder(i + 2) for i in range(function.arity)))
+
+
+@functools.cache
+def _element(function: Function) -> tensor.Element:
+    return tensor.element(_formula(function))
+
+
+@functools.cache
+def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], functional.Expr]]:
+    """What is added to the gradient of each operand: the arriving gradient times the derivative."""
+    names = _names(function.arity)
+    holders = [names["abc"[i]] for i in range(function.arity)]
+    if function.derivative is not None:
+        factors = function.derivative(_VALUE, *holders)
+    else:
+        assert function.definition is not None
+        factors = functional.derivatives(function.definition(*holders), holders)
+    return [named_term(_times_adj(functional.simplify(f)), names) for f in factors]
+
+
+def _times_adj(factor: functional.Expr) -> functional.Expr:
+    """`adj` times a factor, in the form that is cheapest and keeps infinities out."""
+    if isinstance(factor, Apply):
+        name, arguments = factor.function.name, factor.arguments
+        if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
+            return functional.FUNCTIONS["where"](factor, _ADJ, 0)
+        if name == "div" and isinstance(arguments[0], Constant):
+            return functional.simplify(arguments[0] * _ADJ) / arguments[1]
+    return functional.simplify(_ADJ * factor)
+
+
+# -- making nodes
 
 
 def apply(name: str, *operands: Operand) -> Expr:
-    """The elementwise node of this kind."""
-    return KINDS[name].make(*operands)
+    """The node of this kind, at least one operand being a node; or the operand that it equals."""
+    function = KINDS[name]
+    if len(operands) != function.arity:
+        raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
+    for o in operands:
+        if not isinstance(o, (Expr, bool, int, float)):
+            raise ExpressionError(f"{name} of {type(o).__name__}: not an expression")
+    if name in _TRIVIAL and (trivial := _TRIVIAL[name](*operands)) is not None:
+        return trivial
+    graph = next(o.graph for o in operands if isinstance(o, Expr))
+    return graph.add(Elementwise(function, operands))
 
 
-@functools.cache
-def value_formula(text: str) -> functional.Expr:
-    """A kind's formula over `_2`, `_3`, ..."""
-    return functional.parse(text, _HOLDERS)
+def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Expr | None]:
+    """The other operand, where one is this number (the first only if so said).
 
-
-@functools.cache
-def _value_element(text: str) -> tensor.Element:
-    return tensor.element(value_formula(text))
-
-
-@functools.cache
-def gradient_term(text: str) -> tuple[tuple[str, ...], functional.Expr]:
-    """What is added to an operand's gradient, over `_1`, `_2`..., and the names of these.
-
-    `adj` comes first; a term that is zero has no names at all.
+    Only where arithmetic with a number does not change the operand's type.
     """
-    term = functional.simplify(functional.parse(text, _HOLDERS))
-    used = [name for name, holder in _HOLDERS.items() if holder in set(term.walk())]
-    used.sort(key=lambda name: name != "adj")
-    return tuple(used), term.substitute(
-        {_HOLDERS[name]: Placeholder(i + 1) for i, name in enumerate(used)}
-    )
+
+    def trivial(a: Operand, b: Operand) -> Expr | None:
+        pairs = [(a, b), (b, a)] if first_too else [(a, b)]
+        for kept, other in pairs:
+            is_neutral = isinstance(other, (int, float)) and other == number
+            if is_neutral and isinstance(kept, Expr) and kept.type.is_float:
+                return kept
+        return None
+
+    return trivial
 
 
-@functools.cache
-def adder(term: functional.Expr) -> tensor.Element:
-    """`_1 +=` the term, whose placeholders move up by one."""
-    moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
-    return tensor.element(Placeholder(1) + moved)
+def _double_negation(a: Operand) -> Expr | None:
+    is_negation = isinstance(a, Elementwise) and a.type_name == "neg"
+    return a.children[0] if isinstance(a, Expr) and is_negation else None
 
 
-@functools.cache
-def _reducer(term: functional.Expr, axis: int) -> tensor.Aggregate:
-    return tensor.aggregate(term, "sum", axis)
-
-
-def add_reduced(out: Array, term: functional.Expr, operands: Sequence[Any]) -> NodeOp:
-    """Adds the term of `_1`, `_2`, ... to `out`, summed over the axes out was broadcast over.
-
-    The first operand has the full shape.
-    """
-    full = operands[0].shape
-    axes = reduced_axes(out.shape, full)
-    target = out.reshape((1,) * (len(full) - out.ndim) + out.shape)
-    if not axes:
-        return adder(term).bind(target, *operands)
-    if len(axes) == 1:
-        return _reducer(term, axes[0]).bind(target, *operands, beta=1.0)
-    ops = []
-    shape = tuple(1 if i == axes[0] else n for i, n in enumerate(full))
-    part = tensor.empty(shape, like=out)
-    ops.append(_reducer(term, axes[0]).bind(part, *operands))
-    for axis in axes[1:-1]:
-        shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
-        smaller = tensor.empty(shape, like=out)
-        ops.append(_reducer(Placeholder(1), axis).bind(smaller, part))
-        part = smaller
-    ops.append(_reducer(Placeholder(1), axes[-1]).bind(target, part, beta=1.0))
-
-    def run() -> None:
-        for op in ops:
-            op()
-
-    return run
+_TRIVIAL: dict[str, Callable[..., Expr | None]] = {
+    "add": _neutral(0, first_too=True),
+    "sub": _neutral(0),
+    "mul": _neutral(1, first_too=True),
+    "div": _neutral(1),
+    "pow": _neutral(1),
+    "neg": _double_negation,
+}
+"""Type name -> the operand that already is the value, if that is plain to see."""

@@ -142,22 +142,42 @@ class Execution:
         if step.kind == "again":
             self._place_value(node, 1)
             return node.forward_ops()
+        first = self._first_added(node, t)
+        node.fresh = frozenset(i for i in first if self._may_be_set(node, i))
+        if node.is_gradient_view:
+            made: list[NodeOp | None] = []
+        else:
+            made = node.backward_ops()
+            if len(made) != len(node.children):
+                raise ProgramError(
+                    f"{node.type_name} has {len(made)} backward operations for "
+                    f"{len(node.children)} children"
+                )
         ops: list[NodeOp] = []
-        for child in node.children:
+        for i in first:
+            if i not in node.fresh or made[i] is None:
+                ops.append(tensor.fill.bind(gradient_owner(node.children[i]).grad, 0.0))
+        pairs = zip(node.children, made, strict=bool(made))
+        return ops + [op for child, op in pairs if child.trainable and op is not None]
+
+    def _first_added(self, node: Expr, t: int) -> list[int]:
+        """Numbers of the children whose gradient nothing has been added to before step t."""
+        found = []
+        for i, child in enumerate(node.children):
             owner = gradient_owner(child)
             if child.trainable and self._first_touch[owner] == t and owner not in self._zeroed:
                 self._zeroed.add(owner)
-                ops.append(tensor.fill.bind(owner.grad, 0.0))
-        if node.is_gradient_view:
-            return ops
-        made = node.backward_ops()
-        if len(made) != len(node.children):
-            raise ProgramError(
-                f"{node.type_name} has {len(made)} backward operations for "
-                f"{len(node.children)} children"
-            )
-        pairs = zip(node.children, made, strict=True)
-        return ops + [op for child, op in pairs if child.trainable and op is not None]
+                found.append(i)
+        return found
+
+    def _may_be_set(self, node: Expr, i: int) -> bool:
+        """Whether the i-th backward operation may set the whole gradient instead of adding to it.
+
+        Not where it reaches a part of it only, nor where another child has the same memory.
+        """
+        owners = [gradient_owner(child) for child in node.children if child.trainable]
+        child = node.children[i]
+        return node.overwrites and not child.is_gradient_view and owners.count(child) == 1
 
     # -- running
 
@@ -174,6 +194,15 @@ class Execution:
         if not self._ran:
             raise ProgramError("backward must follow forward, which computes what it overwrites")
         self._ran = not self._reuse
+        root = self._seeded[0]
+        if len(self._seeded) == 1 and not root.is_gradient_view and root in (seeds or ()):
+            tensor.copy(root.grad, seeds[root])
+        else:
+            self._add_seeds(seeds)
+        for op in self._backward:
+            op()
+
+    def _add_seeds(self, seeds: Mapping[Expr, Array] | None) -> None:
         for root in self._seeded:
             tensor.fill(gradient_owner(root).grad, 0.0)
         for root in self._seeded:
@@ -181,8 +210,6 @@ class Execution:
                 _add_one(root.grad)
             elif root in seeds:
                 tensor.add(root.grad, seeds[root])
-        for op in self._backward:
-            op()
 
 
 _add_one = tensor.element("_1 = _1 + 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -50,8 +51,8 @@ def _log_softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: kind.make for name, kind in KINDS.items() if name != "cast"},
-    **{alias: KINDS[name].make for alias, name in ALIASES.items() if name in KINDS},
+    **{name: functools.partial(apply, name) for name in KINDS},
+    **{alias: functools.partial(apply, name) for alias, name in ALIASES.items()},
     "clip": ops.clip,
     "sum": _reduction(ops.sum_),
     "mean": _reduction(ops.mean),

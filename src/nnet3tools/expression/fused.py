@@ -11,8 +11,8 @@ from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import Elementwise
+from nnet3tools.expression.joins import Concatenate
 from nnet3tools.expression.leaves import Input, Parameter
-from nnet3tools.expression.moves import Concatenate
 from nnet3tools.expression.node import Expr
 from nnet3tools.tensor import Array, functional
 from nnet3tools.tensor.functional import Assignments, Constant, Placeholder, derivatives, simplify

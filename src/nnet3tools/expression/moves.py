@@ -6,34 +6,33 @@ import math
 from collections.abc import Sequence
 
 from nnet3tools import tensor
-from nnet3tools.expression.node import Expr, NodeOp, common_type
+from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis, shape_text
 from nnet3tools.tensor import Array
 
 __all__ = [
     "atleast_nd",
-    "concatenate",
     "contiguous",
     "flatten",
     "flatten_2d",
     "narrow",
-    "repeat",
     "reshape",
     "shift",
     "slice_",
-    "stack",
     "swap_axes",
     "transpose",
 ]
 
 
-_MAX_REPEATS = 1 << 16
+def add_copy(out: Array, src: Array, fresh: bool) -> NodeOp:
+    """Adds `src` to `out`, or with `fresh` copies it there."""
+    return tensor.copy.bind(out, src) if fresh else tensor.add.bind(out, src)
 
 
 class Copy(Expr):
     """The same, in memory of its own."""
 
-    type_name = "copy"
+    type_name, overwrites = "copy", True
 
     def __init__(self, x: Expr) -> None:
         super().__init__([x], x.shape, x.type)
@@ -42,7 +41,7 @@ class Copy(Expr):
         return [tensor.copy.bind(self.value, self.children[0].value)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        return [tensor.add.bind(self.children[0].grad, self.grad)]
+        return [add_copy(self.children[0].grad, self.grad, 0 in self.fresh)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False
@@ -95,7 +94,7 @@ class Slice(Expr):
 class Transpose(Expr):
     """The axes in another order, in memory of its own."""
 
-    type_name = "transpose"
+    type_name, overwrites = "transpose", True
 
     def __init__(self, x: Expr, axes: tuple[int, ...]) -> None:
         self.axes = axes
@@ -108,41 +107,8 @@ class Transpose(Expr):
         return [tensor.copy.bind(self.value, self.children[0].value.transpose(self.axes))]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        return [tensor.add.bind(self.children[0].grad.transpose(self.axes), self.grad)]
-
-    def backward_reads(self) -> tuple[set[int], bool]:
-        return set(), False
-
-
-class Concatenate(Expr):
-    """Operands one after the other along an axis."""
-
-    type_name = "concatenate"
-
-    def __init__(self, parts: Sequence[Expr], axis: int) -> None:
-        self.axis = axis
-        shape = list(parts[0].shape)
-        shape[axis] = sum(p.shape[axis] for p in parts)
-        super().__init__(parts, tuple(shape), common_type(parts))
-
-    def content(self) -> tuple:
-        return (self.axis,)
-
-    def _parts(self, array: Array) -> list[Array]:
-        found, start = [], 0
-        for child in self.children:
-            end = start + child.shape[self.axis]
-            found.append(array[(slice(None),) * self.axis + (slice(start, end),)])
-            start = end
-        return found
-
-    def forward_ops(self) -> list[NodeOp]:
-        parts = zip(self._parts(self.value), self.children, strict=True)
-        return [tensor.copy.bind(part, child.value) for part, child in parts]
-
-    def backward_ops(self) -> list[NodeOp | None]:
-        parts = zip(self._parts(self.grad), self.children, strict=True)
-        return [tensor.add.bind(c.grad, part) if c.trainable else None for part, c in parts]
+        target = self.children[0].grad.transpose(self.axes)
+        return [add_copy(target, self.grad, 0 in self.fresh)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False
@@ -264,42 +230,6 @@ def narrow(x: Expr, axis: int, start: int, length: int) -> Expr:
             f"narrow: [{start}, {start + length}) does not fit axis {axis} of {x.describe()}"
         )
     return slice_(x, axis, start, start + length)
-
-
-def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
-    """Nodes one after the other along an axis; other sizes must be equal."""
-    if not parts:
-        raise ExpressionError("concatenate of nothing")
-    if len(parts) == 1:
-        return parts[0]
-    axis = normal_axis(axis, parts[0].shape, "concatenate")
-    for p in parts:
-        fits = len(p.shape) == len(parts[0].shape) and all(
-            n == m or i == axis
-            for i, (n, m) in enumerate(zip(p.shape, parts[0].shape, strict=True))
-        )
-        if not fits:
-            shown = ", ".join(q.describe() for q in parts)
-            raise ExpressionError(f"cannot concatenate along axis {axis}: {shown}")
-    return parts[0].graph.add(Concatenate(parts, axis))
-
-
-def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
-    """Nodes of equal shape along a new axis."""
-    if not parts:
-        raise ExpressionError("stack of nothing")
-    axis = normal_axis(axis, (1, *parts[0].shape), "stack")
-    if any(p.shape != parts[0].shape for p in parts):
-        shown = ", ".join(q.describe() for q in parts)
-        raise ExpressionError(f"cannot stack nodes of different shapes: {shown}")
-    return concatenate([reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts], axis)
-
-
-def repeat(x: Expr, repeats: int, axis: int = 0) -> Expr:
-    """The node several times, one after the other along an axis."""
-    if not 1 <= repeats <= _MAX_REPEATS:
-        raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")
-    return concatenate([x] * repeats, axis)
 
 
 def shift(x: Expr, by: Sequence[int], pad: float = 0.0) -> Expr:

@@ -35,7 +35,7 @@ class Expr:
     `expression.eq`. Reductions and the like keep their axis with size 1.
     """
 
-    type_name: ClassVar[str]
+    type_name: str
     """The friendly name of this kind of node."""
     differentiable: ClassVar[bool] = True
     """Whether a gradient can flow through it."""
@@ -48,6 +48,10 @@ class Expr:
     """Whether the value is a view of child 0's (see `view`)."""
     is_gradient_view: ClassVar[bool] = False
     """Whether the gradient is the same view of child 0's: then nothing is to be done backward."""
+    overwrites: ClassVar[bool] = False
+    """Whether `backward_ops` obeys `fresh`; else gradients are zeroed before they are added to."""
+    fresh: frozenset[int] = frozenset()
+    """Numbers of the children whose gradient is to be set by their operation, not added to."""
 
     def __init__(self, children: Sequence[Expr], shape: Shape, type: Type) -> None:
         self.children = tuple(children)
@@ -78,7 +82,8 @@ class Expr:
     def backward_ops(self) -> list[NodeOp | None]:
         """The i-th operation adds to the gradient of child i; None: there is none to add.
 
-        Where child i is not trainable, the i-th entry is left out of the program.
+        Where child i is not trainable, the i-th entry is left out of the program. A kind that
+        `overwrites` sets the gradients of its `fresh` children instead: one pass instead of two.
         """
         raise ExpressionError(f"{self.describe()} has no gradient")
 

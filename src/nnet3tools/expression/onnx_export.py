@@ -1,7 +1,7 @@
 """Export of expression graphs to ONNX (optional package `onnx`).
 
 Nodes are translated by their type names: those in onnx_nodes.NODES each by a function, elementwise
-ones through their formulas.
+ones through their formulas, a function by its ONNX name or else by its definition.
 """
 
 from __future__ import annotations
@@ -26,16 +26,6 @@ __all__ = ["OPSET", "OnnxWriter", "export_onnx"]
 
 OPSET = 18
 """The version of ONNX's operators that is written."""
-
-_FUNCTIONS = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "neg": "Neg", "abs": "Abs",
-    "sgn": "Sign", "max": "Max", "min": "Min", "round": "Round", "floor": "Floor", "ceil": "Ceil",
-    "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal",
-    "and": "And", "or": "Or", "not": "Not", "where": "Where", "sqrt": "Sqrt", "exp": "Exp",
-    "log": "Log", "sin": "Sin", "cos": "Cos", "tanh": "Tanh", "erf": "Erf", "pow": "Pow",
-    "sigmoid": "Sigmoid", "softplus": "Softplus",
-}  # fmt: skip
-"""Functions of formulas -> ONNX operators of the same meaning; others by their definitions."""
 
 
 def _onnx() -> Any:
@@ -123,8 +113,8 @@ class OnnxWriter:
             wanted[0] = Type.BOOL
         names = [self._value(a, done, w) for a, w in zip(arguments, wanted, strict=True)]
         result = Type.BOOL if function.rule in (Rule.LOGIC, Rule.COMPARE) else compute
-        if function.name in _FUNCTIONS:
-            return self.emit(_FUNCTIONS[function.name], *names), result
+        if function.onnx:
+            return self.emit(function.onnx, *names), result
         inner = [(n, w) for n, w in zip(names, wanted, strict=True)]
         holders = [Placeholder(i + 1) for i in range(len(names))]
         if function.name == "sqr":

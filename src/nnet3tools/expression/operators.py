@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from nnet3tools.expression import binary as _binary  # noqa: F401
-from nnet3tools.expression import unary as _unary
+import functools
+from collections.abc import Callable
+
 from nnet3tools.expression.control import (
     callback,
     checkpoint,
@@ -13,20 +14,18 @@ from nnet3tools.expression.control import (
     lambda_,
     stop_gradient,
 )
-from nnet3tools.expression.elementwise import KINDS
+from nnet3tools.expression.elementwise import Cast, apply
+from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
 from nnet3tools.expression.moves import (
     atleast_nd,
-    concatenate,
     contiguous,
     flatten,
     flatten_2d,
     narrow,
-    repeat,
     reshape,
     shift,
     slice_,
-    stack,
     swap_axes,
     transpose,
 )
@@ -65,55 +64,61 @@ __all__ = [
     "unlikelihood", "var", "weighted_average", "where",
 ]  # fmt: skip
 
-abs_ = KINDS["abs"].make
-and_ = KINDS["and"].make
-bump = KINDS["bump"].make
-ceil = KINDS["ceil"].make
-cos = KINDS["cos"].make
-eq = KINDS["eq"].make
-erf = KINDS["erf"].make
-exp = KINDS["exp"].make
-floor = KINDS["floor"].make
-ge = KINDS["ge"].make
-gelu = KINDS["gelu"].make
-gt = KINDS["gt"].make
-highway = KINDS["highway"].make
-le = KINDS["le"].make
-leaky_relu = KINDS["leaky_relu"].make
-log = KINDS["log"].make
-logaddexp = KINDS["logaddexp"].make
-lt = KINDS["lt"].make
-maximum = KINDS["max"].make
-minimum = KINDS["min"].make
-ne = KINDS["ne"].make
-neg = KINDS["neg"].make
-not_ = KINDS["not"].make
-or_ = KINDS["or"].make
-pow_ = KINDS["pow"].make
-prelu = KINDS["prelu"].make
-relu = KINDS["relu"].make
-round_ = KINDS["round"].make
-sgn = KINDS["sgn"].make
-sigmoid = KINDS["sigmoid"].make
-sin = KINDS["sin"].make
-softplus = KINDS["softplus"].make
-sqr = KINDS["sqr"].make
-sqrt = KINDS["sqrt"].make
-swish = KINDS["swish"].make
-tan = KINDS["tan"].make
-tanh = KINDS["tanh"].make
-where = KINDS["where"].make
+
+def _kind(name: str) -> Callable[..., Expr]:
+    """Makes the elementwise nodes of this name; what they are: tensor.functional.functions."""
+    return functools.partial(apply, name)
+
+
+abs_ = _kind("abs")
+and_ = _kind("and")
+bump = _kind("bump")
+ceil = _kind("ceil")
+cos = _kind("cos")
+eq = _kind("eq")
+erf = _kind("erf")
+exp = _kind("exp")
+floor = _kind("floor")
+ge = _kind("ge")
+gelu = _kind("gelu")
+gt = _kind("gt")
+highway = _kind("highway")
+le = _kind("le")
+leaky_relu = _kind("leaky_relu")
+log = _kind("log")
+logaddexp = _kind("logaddexp")
+lt = _kind("lt")
+maximum = _kind("max")
+minimum = _kind("min")
+ne = _kind("ne")
+neg = _kind("neg")
+not_ = _kind("not")
+or_ = _kind("or")
+pow_ = _kind("pow")
+prelu = _kind("prelu")
+relu = _kind("relu")
+round_ = _kind("round")
+sgn = _kind("sgn")
+sigmoid = _kind("sigmoid")
+sin = _kind("sin")
+softplus = _kind("softplus")
+sqr = _kind("sqr")
+sqrt = _kind("sqrt")
+swish = _kind("swish")
+tan = _kind("tan")
+tanh = _kind("tanh")
+where = _kind("where")
 
 
 def cast(x: Expr, to: Type) -> Expr:
     """x as another element type."""
-    return x if x.type is to else x.graph.add(_unary.Cast(x, to))
+    return x if x.type is to else x.graph.add(Cast(x, to))
 
 
 def clip(x: Expr, low: Operand, high: Operand | None = None) -> Expr:
     """x limited to [low, high]; with one number c to [-c, c], and not at all if c is 0."""
     if high is not None:
-        return KINDS["clip"].make(x, low, high)
+        return apply("clip", x, low, high)
     if isinstance(low, (int, float)) and low == 0:
         return x
-    return KINDS["clip"].make(x, -low, low)
+    return apply("clip", x, -low, low)

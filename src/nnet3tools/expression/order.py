@@ -32,7 +32,7 @@ class SortIndexes(Expr):
 class CumSum(Expr):
     """Sums of the elements up to each along an axis: the gradient is the sum the other way."""
 
-    type_name = "cumsum"
+    type_name, overwrites = "cumsum", True
 
     def __init__(self, x: Expr, axis: int, reverse: bool, exclusive: bool) -> None:
         self.axis, self.reverse, self.exclusive = axis, reverse, exclusive
@@ -47,7 +47,8 @@ class CumSum(Expr):
 
     def backward_ops(self) -> list[NodeOp | None]:
         x, how = self.children[0], (self.axis, not self.reverse, self.exclusive)
-        return [cumulative_sum.bind(x.grad, self.grad, *how, beta=1.0)]
+        beta = 0.0 if 0 in self.fresh else 1.0
+        return [cumulative_sum.bind(x.grad, self.grad, *how, beta=beta)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 
 from nnet3tools import tensor
-from nnet3tools.expression.elementwise import add_reduced
-from nnet3tools.expression.moves import contiguous, repeat, reshape
+from nnet3tools.expression.gradients import add_reduced
+from nnet3tools.expression.joins import repeat
+from nnet3tools.expression.moves import contiguous, reshape
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import Placeholder
@@ -18,7 +19,7 @@ __all__ = ["affine", "bdot", "dot"]
 class Dot(Expr):
     """scalar op(a) op(b) of matrices, or of stacks of matrices with equal numbers of them."""
 
-    type_name = "dot"
+    type_name, overwrites = "dot", True
 
     def __init__(
         self, a: Expr, b: Expr, trans_a: bool, trans_b: bool, scalar: float, *more: Expr
@@ -41,13 +42,14 @@ class Dot(Expr):
 
     def backward_ops(self) -> list[NodeOp | None]:
         a, b, adj, ops = self.children[0], self.children[1], self.grad, list[NodeOp | None]()
-        options = {"alpha": self.scalar, "beta": 1.0}
+        options = {"alpha": self.scalar, "beta": 0.0 if 0 in self.fresh else 1.0}
         if not a.trainable:
             ops.append(None)
         elif self.trans_a:
             ops.append(tensor.prod.bind(a.grad, b.value, adj, self.trans_b, True, **options))
         else:
             ops.append(tensor.prod.bind(a.grad, adj, b.value, False, not self.trans_b, **options))
+        options = {"alpha": self.scalar, "beta": 0.0 if 1 in self.fresh else 1.0}
         if not b.trainable:
             ops.append(None)
         elif self.trans_b:
@@ -76,8 +78,9 @@ class Affine(Dot):
         return [*super().forward_ops(), _add.bind(self.value, self.children[2].value)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        bias = self.children[2]
-        add = add_reduced(bias.grad, Placeholder(1), [self.grad]) if bias.trainable else None
+        bias, add = self.children[2], None
+        if bias.trainable:
+            add = add_reduced(bias.grad, Placeholder(1), [self.grad], 2 in self.fresh)
         return [*super().backward_ops(), add]
 
 

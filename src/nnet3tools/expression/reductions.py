@@ -6,7 +6,7 @@ import functools
 from typing import ClassVar
 
 from nnet3tools import tensor
-from nnet3tools.expression.elementwise import adder, gradient_term
+from nnet3tools.expression.gradients import add_term, in_order, parse_term
 from nnet3tools.expression.moves import flatten
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
@@ -36,6 +36,7 @@ class Reduce(Expr):
     """What is reduced, `_1` being the operand."""
     derivative: ClassVar[str]
     """What is added to the gradient, in terms of adj, a, value and b, which is 1 / n."""
+    overwrites = True
     shrinks: ClassVar[bool] = True
     """Whether the reduction of a single element is that element."""
 
@@ -55,13 +56,12 @@ class Reduce(Expr):
         ]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        x, (names, term) = self.children[0], gradient_term(self.derivative)
-        scale = 1.0 / max(1, x.shape[self.axis])
+        x, scale = self.children[0], 1.0 / max(1, self.children[0].shape[self.axis])
         arrays = {"adj": self.grad, "a": x.value, "value": self.value, "b": scale}
-        return [adder(term).bind(x.grad, *(arrays[name] for name in names))]
+        return [add_term(x.grad, self.derivative, arrays, 0 in self.fresh)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
-        names, _ = gradient_term(self.derivative)
+        names, _ = parse_term(self.derivative)
         return ({0} if "a" in names else set()), "value" in names
 
 
@@ -95,9 +95,25 @@ class Min(Reduce):
 
 
 class Prod(Reduce):
-    """Product; the derivative takes operands to be non-zero, as Marian does."""
+    """Product; the derivative by an element is the product of the others, also where some are 0."""
 
-    type_name, reduction, derivative = "prod", "prod", "adj * value / a"
+    type_name, reduction = "prod", "prod"
+    # b: the product of the elements that are not 0; c: how many are 0
+    derivative = "adj * b * where(a == 0, c == 1, where(c == 0, 1 / where(a == 0, 1, a), 0))"
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        x = self.children[0]
+        others, zeros = (tensor.empty(self.shape, like=self.grad) for _ in range(2))
+        arrays = {"adj": self.grad, "a": x.value, "b": others, "c": zeros}
+        return [
+            in_order(
+                [
+                    _aggregate("where(_1 == 0, 1, _1)", "prod", self.axis).bind(others, x.value),
+                    _aggregate("_1 == 0", "sum", self.axis).bind(zeros, x.value),
+                    add_term(x.grad, self.derivative, arrays, 0 in self.fresh),
+                ]
+            )
+        ]
 
 
 class LogSumExp(Reduce):
@@ -129,7 +145,7 @@ _sqrt = tensor.element("_1 = sqrt(_1)")
 class ScalarProduct(Expr):
     """The sum of a b along an axis, without a product in memory."""
 
-    type_name = "scalar_product"
+    type_name, overwrites = "scalar_product", True
 
     def __init__(self, a: Expr, b: Expr, axis: int) -> None:
         self.axis = axis
@@ -145,15 +161,14 @@ class ScalarProduct(Expr):
     def backward_ops(self) -> list[NodeOp | None]:
         a, b = self.children
         return [
-            _add_product.bind(mine.grad, self.grad, other.value) if mine.trainable else None
-            for mine, other in ((a, b), (b, a))
+            add_term(mine.grad, "adj * a", {"adj": self.grad, "a": other.value}, i in self.fresh)
+            if mine.trainable
+            else None
+            for i, (mine, other) in enumerate(((a, b), (b, a)))
         ]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return {0, 1}, False
-
-
-_add_product = tensor.element("_1 = _1 + _2 * _3")
 
 
 def reduce(kind: type[Reduce], x: Expr, axis: int | None) -> Expr:

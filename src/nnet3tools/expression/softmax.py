@@ -6,6 +6,7 @@ import functools
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.gradients import add_term, in_order
 from nnet3tools.expression.moves import contiguous, swap_axes
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
@@ -33,6 +34,8 @@ def _sums(formula: str, axis: int) -> tensor.Aggregate:
 class RowNode(Expr):
     """A node over the rows of an operand, with its shape and type."""
 
+    overwrites = True
+
     def __init__(self, x: Expr) -> None:
         super().__init__([x], x.shape, x.type)
 
@@ -53,7 +56,8 @@ class Softmax(RowNode):
         value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
         total = tensor.empty((len(adj), 1), like=adj)
         sums = _sums("_1 * _2", 1).bind(total, value, adj)
-        return [_both(sums, _add_softmax.bind(grad, value, adj, total))]
+        given = {"value": value, "adj": adj, "a": total}
+        return [in_order([sums, add_term(grad, "value * (adj - a)", given, 0 in self.fresh)])]
 
 
 class LogSoftmax(RowNode):
@@ -69,19 +73,8 @@ class LogSoftmax(RowNode):
         value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
         total = tensor.empty((len(adj), 1), like=adj)
         sums = _sums("_1", 1).bind(total, adj)
-        return [_both(sums, _add_log_softmax.bind(grad, value, adj, total))]
-
-
-_add_softmax = tensor.element("_1 = _1 + _2 * (_3 - _4)")
-_add_log_softmax = tensor.element("_1 = _1 + _3 - exp(_2) * _4")
-
-
-def _both(first: NodeOp, second: NodeOp) -> NodeOp:
-    def run() -> None:
-        first()
-        second()
-
-    return run
+        given = {"value": value, "adj": adj, "a": total}
+        return [in_order([sums, add_term(grad, "adj - exp(value) * a", given, 0 in self.fresh)])]
 
 
 def _along(kind: type[RowNode], x: Expr, axis: int) -> Expr:

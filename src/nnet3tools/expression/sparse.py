@@ -1,15 +1,23 @@
-"""Products with sparse matrices in compressed rows (CSR); these are data: only b has a gradient."""
+"""Products with sparse matrices in compressed rows (CSR): fixed places, values of any kind."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from nnet3tools import tensor
+from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
+from nnet3tools.tensor import Array
 from nnet3tools.tensor.csr import csr_dot as csr_dot_op
 from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.gather import take
 
 __all__ = ["csr_dot", "dot_csr"]
+
+_BLOCK = 1 << 20
+"""Elements of the rows picked at a time for the gradient by a sparse matrix's values."""
 
 
 class CsrDot(Expr):
@@ -29,15 +37,39 @@ class CsrDot(Expr):
         return [csr_dot_op.bind(self.value, values, indexes, offsets, b, self.trans)]
 
     def backward_ops(self) -> list[NodeOp | None]:
+        b = self.children[3]
+        return [self._by_values(self.grad, b.value), None, None, self._by_dense(b, self.grad)]
+
+    def _by_dense(self, b: Expr, adj: Array) -> NodeOp | None:
         values, indexes, offsets = (c.value for c in self.children[:3])
-        b, adj = self.children[3], self.grad
-        if self.children[0].trainable:
-            raise ExpressionError(f"{self.describe()} has no gradient by its sparse operand")
-        back = csr_dot_op.bind(b.grad, values, indexes, offsets, adj, not self.trans, beta=1.0)
-        return [None, None, None, back]
+        if not b.trainable:
+            return None
+        return csr_dot_op.bind(b.grad, values, indexes, offsets, adj, not self.trans, beta=1.0)
+
+    def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
+        """By the value at (i, j) of S: row i of adj times row j of b; of S', row j times row i."""
+        values, indexes, offsets = self.children[:3]
+        if not values.trainable:
+            return None
+        starts = tensor.to_host(offsets.value)
+        numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
+        rows = tensor.asarray(numbers, like=indexes.value)
+        left, right = (b, adj) if self.trans else (adj, b)
+        step, ops = max(1, _BLOCK // max(1, b.shape[1])), list[NodeOp]()
+        for k in range(0, len(numbers), step):
+            part = slice(k, min(k + step, len(numbers)))
+            shape = (part.stop - k, b.shape[1])
+            mine, other = (tensor.empty(shape, like=adj) for _ in range(2))
+            ops.append(take.bind(mine, left, rows[part], 0))
+            ops.append(take.bind(other, right, indexes.value[part], 0))
+            ops.append(_row_dots.bind(values.grad[part], mine, other, beta=1.0))
+        return in_order(ops)
 
     def backward_reads(self) -> tuple[set[int], bool]:
-        return {0, 1, 2}, False
+        return {0, 1, 2} | ({3} if self.children[0].trainable else set()), False
+
+
+_row_dots = tensor.aggregate("_1 * _2", "sum", 1)
 
 
 class DotCsr(CsrDot):
@@ -50,12 +82,15 @@ class DotCsr(CsrDot):
         return [csr_dot_op.bind(self.value.T, values, indexes, offsets, b.T, not self.trans)]
 
     def backward_ops(self) -> list[NodeOp | None]:
+        # of S' where CsrDot has S: the operands trade places
+        b = self.children[3]
+        return [self._by_values(b.value.T, self.grad.T), None, None, self._by_dense(b, self.grad)]
+
+    def _by_dense(self, b: Expr, adj: Array) -> NodeOp | None:
         values, indexes, offsets = (c.value for c in self.children[:3])
-        b, adj = self.children[3], self.grad
-        if self.children[0].trainable:
-            raise ExpressionError(f"{self.describe()} has no gradient by its sparse operand")
-        back = csr_dot_op.bind(b.grad.T, values, indexes, offsets, adj.T, self.trans, beta=1.0)
-        return [None, None, None, back]
+        if not b.trainable:
+            return None
+        return csr_dot_op.bind(b.grad.T, values, indexes, offsets, adj.T, self.trans, beta=1.0)
 
 
 def _check(what: str, shape: Shape, parts: list[Expr], b: Expr, inner: int, size: int) -> None:

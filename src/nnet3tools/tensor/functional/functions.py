@@ -32,6 +32,8 @@ class Function:
     """One partial derivative an argument; None: that of the definition."""
     definition: Callable[..., Expr] | None = None
     """The value in terms of other functions; None for a primitive."""
+    onnx: str = ""
+    """ONNX's operator of the same meaning, if there is one."""
 
     def __call__(self, *arguments: Operand) -> Expr:
         if len(arguments) != self.arity:
@@ -68,8 +70,9 @@ def _add(
     doc: str,
     derivative: Callable[..., Partials] | None = None,
     definition: Callable[..., Expr] | None = None,
+    onnx: str = "",
 ) -> Function:
-    FUNCTIONS[name] = Function(name, arity, rule, doc, derivative, definition)
+    FUNCTIONS[name] = Function(name, arity, rule, doc, derivative, definition, onnx)
     return FUNCTIONS[name]
 
 
@@ -88,49 +91,58 @@ _A, _F, _C, _L = Rule.ARITHMETIC, Rule.FLOAT, Rule.COMPARE, Rule.LOGIC
 
 # -- arithmetic
 
-add = _add("add", 2, _A, "a + b", lambda v, a, b: [_ONE, _ONE])
-sub = _add("sub", 2, _A, "a - b", lambda v, a, b: [_ONE, Constant(-1)])
-mul = _add("mul", 2, _A, "a * b", lambda v, a, b: [b, a])
-div = _add("div", 2, _F, "a / b, never an integer division", lambda v, a, b: [1 / b, -v / b])
-neg = _add("neg", 1, _A, "-a", lambda v, a: [Constant(-1)])
-abs_ = _add("abs", 1, _A, "absolute value", lambda v, a: [sgn(a)])
-sgn: Function = _add("sgn", 1, _A, "-1, 0 or 1, the sign", _flat)
+add = _add("add", 2, _A, "a + b", lambda v, a, b: [_ONE, _ONE], onnx="Add")
+sub = _add("sub", 2, _A, "a - b", lambda v, a, b: [_ONE, Constant(-1)], onnx="Sub")
+mul = _add("mul", 2, _A, "a * b", lambda v, a, b: [b, a], onnx="Mul")
+div = _add(
+    "div", 2, _F, "a / b, never an integer division", lambda v, a, b: [1 / b, -v / b], onnx="Div"
+)
+neg = _add("neg", 1, _A, "-a", lambda v, a: [Constant(-1)], onnx="Neg")
+abs_ = _add("abs", 1, _A, "absolute value", lambda v, a: [sgn(a)], onnx="Abs")
+sgn: Function = _add("sgn", 1, _A, "-1, 0 or 1, the sign", _flat, onnx="Sign")
 sqr = _add("sqr", 1, _A, "a * a", lambda v, a: [2 * a])
-max_ = _add("max", 2, _A, "the larger (nan if either is)", lambda v, a, b: [a >= b, a < b])
-min_ = _add("min", 2, _A, "the smaller (nan if either is)", lambda v, a, b: [a <= b, a > b])
-round_ = _add("round", 1, _A, "to the nearest integer, halves to the even one", _flat)
-floor = _add("floor", 1, _A, "the integer not above", _flat)
-ceil = _add("ceil", 1, _A, "the integer not below", _flat)
+max_ = _add(
+    "max", 2, _A, "the larger (nan if either is)", lambda v, a, b: [a >= b, a < b], onnx="Max"
+)
+min_ = _add(
+    "min", 2, _A, "the smaller (nan if either is)", lambda v, a, b: [a <= b, a > b], onnx="Min"
+)
+round_ = _add("round", 1, _A, "to the nearest integer, halves to the even one", _flat, onnx="Round")
+floor = _add("floor", 1, _A, "the integer not above", _flat, onnx="Floor")
+ceil = _add("ceil", 1, _A, "the integer not below", _flat, onnx="Ceil")
 
 # -- comparisons and logic
 
-lt = _add("lt", 2, _C, "a < b", _flat)
-le = _add("le", 2, _C, "a <= b", _flat)
-gt = _add("gt", 2, _C, "a > b", _flat)
-ge = _add("ge", 2, _C, "a >= b", _flat)
-eq = _add("eq", 2, _C, "a == b", _flat)
+lt = _add("lt", 2, _C, "a < b", _flat, onnx="Less")
+le = _add("le", 2, _C, "a <= b", _flat, onnx="LessOrEqual")
+gt = _add("gt", 2, _C, "a > b", _flat, onnx="Greater")
+ge = _add("ge", 2, _C, "a >= b", _flat, onnx="GreaterOrEqual")
+eq = _add("eq", 2, _C, "a == b", _flat, onnx="Equal")
 ne: Function = _add("ne", 2, _C, "a != b", _flat)
-and_ = _add("and", 2, _L, "both are non-zero", _flat)
-or_ = _add("or", 2, _L, "either is non-zero", _flat)
-not_ = _add("not", 1, _L, "is zero", _flat)
+and_ = _add("and", 2, _L, "both are non-zero", _flat, onnx="And")
+or_ = _add("or", 2, _L, "either is non-zero", _flat, onnx="Or")
+not_ = _add("not", 1, _L, "is zero", _flat, onnx="Not")
 where = _add(
     "where",
     3,
     Rule.CHOOSE,
     "a where the condition is non-zero, else b",
     lambda v, c, a, b: [_ZERO, _truth(c), not_(c)],
+    onnx="Where",
 )
 
 # -- powers, exponentials, trigonometry
 
-sqrt = _add("sqrt", 1, _F, "square root", lambda v, a: [0.5 / v])
-exp: Function = _add("exp", 1, _F, "e to the power a", lambda v, a: [v])
-log: Function = _add("log", 1, _F, "natural logarithm", lambda v, a: [1 / a])
-sin: Function = _add("sin", 1, _F, "sine", lambda v, a: [cos(a)])
-cos: Function = _add("cos", 1, _F, "cosine", lambda v, a: [-sin(a)])
+sqrt = _add("sqrt", 1, _F, "square root", lambda v, a: [0.5 / v], onnx="Sqrt")
+exp: Function = _add("exp", 1, _F, "e to the power a", lambda v, a: [v], onnx="Exp")
+log: Function = _add("log", 1, _F, "natural logarithm", lambda v, a: [1 / a], onnx="Log")
+sin: Function = _add("sin", 1, _F, "sine", lambda v, a: [cos(a)], onnx="Sin")
+cos: Function = _add("cos", 1, _F, "cosine", lambda v, a: [-sin(a)], onnx="Cos")
 tan = _add("tan", 1, _F, "tangent", lambda v, a: [1 + sqr(v)], lambda a: sin(a) / cos(a))
-tanh = _add("tanh", 1, _F, "hyperbolic tangent", lambda v, a: [1 - sqr(v)])
-erf = _add("erf", 1, _F, "error function", lambda v, a: [2 / math.sqrt(math.pi) * exp(-sqr(a))])
+tanh = _add("tanh", 1, _F, "hyperbolic tangent", lambda v, a: [1 - sqr(v)], onnx="Tanh")
+erf = _add(
+    "erf", 1, _F, "error function", lambda v, a: [2 / math.sqrt(math.pi) * exp(-sqr(a))], onnx="Erf"
+)
 pow_: Function = _add(
     "pow",
     2,
@@ -141,6 +153,7 @@ pow_: Function = _add(
         b * pow_(a, b - 1),
         where(a > 0, v * log(where(a > 0, a, 1)), 0),
     ],
+    onnx="Pow",
 )
 
 # -- clipping and activations
@@ -154,7 +167,9 @@ clip = _add(
     lambda x, low, high: min_(max_(x, low), high),
 )
 bump = _add("bump", 2, _C, "bump(x, a): 1 where |x| <= a, else 0", _flat, lambda x, a: abs_(x) <= a)
-sigmoid: Function = _add("sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)])
+sigmoid: Function = _add(
+    "sigmoid", 1, _F, "1 / (1 + exp(-x))", lambda v, x: [v * (1 - v)], onnx="Sigmoid"
+)
 logaddexp = _add(
     "logaddexp",
     2,
@@ -163,7 +178,13 @@ logaddexp = _add(
     lambda v, a, b: [sigmoid(a - b), sigmoid(b - a)],
 )
 softplus = _add(
-    "softplus", 1, _F, "log(1 + exp(x))", lambda v, x: [sigmoid(x)], lambda x: logaddexp(x, 0.0)
+    "softplus",
+    1,
+    _F,
+    "log(1 + exp(x))",
+    lambda v, x: [sigmoid(x)],
+    lambda x: logaddexp(x, 0.0),
+    onnx="Softplus",
 )
 # by the value, which may have taken the argument's place in memory: it has the same sign
 relu = _add("relu", 1, _A, "max(x, 0)", lambda v, x: [v > 0], lambda x: max_(x, 0))
@@ -215,6 +236,18 @@ swish = _add(
     "x sigmoid(x) (Ramachandran et al. 2017)",
     lambda v, x: [v + sigmoid(x) * (1 - v)],
     lambda x: x * sigmoid(x),
+)
+highway = _add(
+    "highway",
+    3,
+    _F,
+    "highway(a, b, t): a where the gate is open, else b; t is the gate before its sigmoid",
+    lambda v, a, b, t: [
+        sigmoid(t),
+        1 - sigmoid(t),
+        (a - b) * sigmoid(t) * (1 - sigmoid(t)),
+    ],
+    lambda a, b, t: sigmoid(t) * a + (1 - sigmoid(t)) * b,
 )
 
 

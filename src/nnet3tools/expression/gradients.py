@@ -1,0 +1,94 @@
+"""Terms that are added to gradients: formulas by name, and sums over axes that were broadcast.
+
+A term is a functional expression over `_1`, `_2`, ...; the first of these is `adj`, the gradient
+that arrives, which has the full shape.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nnet3tools import tensor
+from nnet3tools.expression.node import NodeOp
+from nnet3tools.expression.shapes import reduced_axes
+from nnet3tools.tensor import Array, functional
+from nnet3tools.tensor.functional import Placeholder
+
+__all__ = ["add_reduced", "add_term", "in_order", "named_term", "parse_term"]
+
+Term = tuple[tuple[str, ...], functional.Expr]
+"""Names of the operands, and the expression of these."""
+
+_HOLDERS: dict[str, functional.Expr] = {
+    name: Placeholder(i + 2) for i, name in enumerate(("a", "b", "c", "d", "value", "adj"))
+}
+
+
+def named_term(term: functional.Expr, holders: Mapping[str, functional.Expr]) -> Term:
+    """The term over `_1`, `_2`, ... and the names of these; `adj` first, none if it is zero."""
+    used = [name for name, holder in holders.items() if holder in set(term.walk())]
+    used.sort(key=lambda name: name != "adj")
+    return tuple(used), term.substitute(
+        {holders[name]: Placeholder(i + 1) for i, name in enumerate(used)}
+    )
+
+
+@functools.cache
+def parse_term(text: str) -> Term:
+    """A term from text over a, b, c, d, value and adj."""
+    return named_term(functional.simplify(functional.parse(text, _HOLDERS)), _HOLDERS)
+
+
+@functools.cache
+def _setter(term: functional.Expr, add: bool) -> tensor.Element:
+    """`_1` = or += the term, whose placeholders move up by one."""
+    moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
+    return tensor.element(Placeholder(1) + moved if add else moved)
+
+
+@functools.cache
+def _reducer(term: functional.Expr, axis: int) -> tensor.Aggregate:
+    return tensor.aggregate(term, "sum", axis)
+
+
+def add_term(out: Array, text: str, operands: Mapping[str, Any], fresh: bool = False) -> NodeOp:
+    """Adds the term of this text to `out`, elementwise; with `fresh` it is what out becomes."""
+    names, term = parse_term(text)
+    return _setter(term, not fresh).bind(out, *(operands[name] for name in names))
+
+
+def add_reduced(
+    out: Array, term: functional.Expr, operands: Sequence[Any], fresh: bool = False
+) -> NodeOp:
+    """Adds the term of `_1`, `_2`, ... to `out`, summed over the axes out was broadcast over.
+
+    The first operand has the full shape; with `fresh` the sum is what out becomes.
+    """
+    full = operands[0].shape
+    axes = reduced_axes(out.shape, full)
+    target = out.reshape((1,) * (len(full) - out.ndim) + out.shape)
+    beta = 0.0 if fresh else 1.0
+    if not axes:
+        return _setter(term, not fresh).bind(target, *operands)
+    if len(axes) == 1:
+        return _reducer(term, axes[0]).bind(target, *operands, beta=beta)
+    ops, shape, given = [], full, list(operands)
+    for axis in axes[:-1]:
+        shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
+        part = tensor.empty(shape, like=out)
+        ops.append(_reducer(term, axis).bind(part, *given))
+        term, given = Placeholder(1), [part]
+    ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=beta))
+    return in_order(ops)
+
+
+def in_order(ops: Sequence[NodeOp]) -> NodeOp:
+    """Several operations as one."""
+
+    def run() -> None:
+        for op in ops:
+            op()
+
+    return run

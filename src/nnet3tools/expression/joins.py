@@ -1,0 +1,88 @@
+"""Nodes that put several operands together: concatenate, stack, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnet3tools import tensor
+from nnet3tools.expression.moves import add_copy, reshape
+from nnet3tools.expression.node import Expr, NodeOp, common_type
+from nnet3tools.expression.shapes import ExpressionError, normal_axis
+from nnet3tools.tensor import Array
+
+__all__ = ["Concatenate", "concatenate", "repeat", "stack"]
+
+_MAX_REPEATS = 1 << 16
+
+
+class Concatenate(Expr):
+    """Operands one after the other along an axis."""
+
+    type_name, overwrites = "concatenate", True
+
+    def __init__(self, parts: Sequence[Expr], axis: int) -> None:
+        self.axis = axis
+        shape = list(parts[0].shape)
+        shape[axis] = sum(p.shape[axis] for p in parts)
+        super().__init__(parts, tuple(shape), common_type(parts))
+
+    def content(self) -> tuple:
+        return (self.axis,)
+
+    def _parts(self, array: Array) -> list[Array]:
+        found, start = [], 0
+        for child in self.children:
+            end = start + child.shape[self.axis]
+            found.append(array[(slice(None),) * self.axis + (slice(start, end),)])
+            start = end
+        return found
+
+    def forward_ops(self) -> list[NodeOp]:
+        parts = zip(self._parts(self.value), self.children, strict=True)
+        return [tensor.copy.bind(part, child.value) for part, child in parts]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        parts = zip(self._parts(self.grad), self.children, strict=True)
+        return [
+            add_copy(child.grad, part, i in self.fresh) if child.trainable else None
+            for i, (part, child) in enumerate(parts)
+        ]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), False
+
+
+def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
+    """Nodes one after the other along an axis; other sizes must be equal."""
+    if not parts:
+        raise ExpressionError("concatenate of nothing")
+    if len(parts) == 1:
+        return parts[0]
+    axis = normal_axis(axis, parts[0].shape, "concatenate")
+    for p in parts:
+        fits = len(p.shape) == len(parts[0].shape) and all(
+            n == m or i == axis
+            for i, (n, m) in enumerate(zip(p.shape, parts[0].shape, strict=True))
+        )
+        if not fits:
+            shown = ", ".join(q.describe() for q in parts)
+            raise ExpressionError(f"cannot concatenate along axis {axis}: {shown}")
+    return parts[0].graph.add(Concatenate(parts, axis))
+
+
+def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
+    """Nodes of equal shape along a new axis."""
+    if not parts:
+        raise ExpressionError("stack of nothing")
+    axis = normal_axis(axis, (1, *parts[0].shape), "stack")
+    if any(p.shape != parts[0].shape for p in parts):
+        shown = ", ".join(q.describe() for q in parts)
+        raise ExpressionError(f"cannot stack nodes of different shapes: {shown}")
+    return concatenate([reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts], axis)
+
+
+def repeat(x: Expr, repeats: int, axis: int = 0) -> Expr:
+    """The node several times, one after the other along an axis."""
+    if not 1 <= repeats <= _MAX_REPEATS:
+        raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")
+    return concatenate([x] * repeats, axis)
