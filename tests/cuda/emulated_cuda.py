@@ -63,7 +63,10 @@ ndarray.__module__ = "cupy"
 
 
 def to_device(host: Any, dtype: Any = None) -> Any:
-    """A copy of a host array."""
+    """A copy of a host array, counted as an upload."""
+    for device in get_devices()[-1:]:
+        assert device._recording is None, "the host sends to the device during a capture"
+        device.uploads += 1
     return np.array(host, dtype=dtype).view(ndarray)
 
 
@@ -72,7 +75,7 @@ def _module() -> types.ModuleType:
     module.ndarray = ndarray
     # fresh memory holds nonsense, as a GPU's does
     module.empty = lambda shape, dtype=np.float32: _nonsense(shape, dtype)
-    module.zeros = lambda shape, dtype=np.float32: np.zeros(shape, dtype).view(ndarray)
+    module.zeros = _zeros
     module.asarray = lambda a, dtype=None: (
         a if type(a) is ndarray and dtype in (None, a.dtype) else to_device(a, dtype)
     )
@@ -82,7 +85,16 @@ def _module() -> types.ModuleType:
 def _nonsense(shape: Any, dtype: Any) -> Any:
     made = np.empty(shape, dtype)
     made.reshape(-1).view(np.uint8)[...] = 0x7F  # a huge float32
+    for device in get_devices()[-1:]:
+        device.keep_if_recording(made)
     return made.view(ndarray)
+
+
+def _zeros(shape: Any, dtype: Any = np.float32) -> Any:
+    made = _nonsense(shape, dtype)
+    for device in get_devices()[-1:]:
+        device._do(lambda: made.view(np.ndarray).fill(0))
+    return made if get_devices() else np.zeros(shape, dtype).view(ndarray)
 
 
 def _cache() -> Path:
@@ -135,15 +147,42 @@ _DTYPES = {
 }  # fmt: skip
 
 
+class _LateCopy:
+    """A copy from pinned memory, which must not be written to before it is done."""
+
+    def __init__(self, dest: Any, source: np.ndarray) -> None:
+        self.dest, self.source, self.begun = dest.view(np.ndarray), source, source.copy()
+        self.dest[...] = 0x7F  # whoever looks too early shall see it
+
+    def __call__(self) -> None:
+        assert (self.source == self.begun).all(), "pinned memory was written to before its copy"
+        self.dest[...] = self.source
+
+
+class _Event:
+    def __init__(self, work: Callable[[], None] | None) -> None:
+        self._work = work
+
+    @property
+    def done(self) -> bool:
+        return self._work is None
+
+    def synchronize(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work()
+
+
 class EmulatedDevice:
-    """Runs what the backend launches, on the host; counts launches and downloads."""
+    """Runs what the backend launches, on the host; counts launches and transfers."""
 
     num_processors = 2
 
     def __init__(self) -> None:
         self.launched: list[str] = []
         self.sources: dict[str, str] = {}
-        self.downloads = 0
+        self.downloads = self.uploads = 0
+        self._kept: list[np.ndarray] = []
         self._recording: list[Callable[[], None]] | None = None
 
     def kernel(self, source: str, name: str) -> Any:
@@ -171,6 +210,11 @@ class EmulatedDevice:
 
         return launch
 
+    def keep_if_recording(self, array: np.ndarray) -> None:
+        """As the pool of a real device does with memory that a captured graph points to."""
+        if self._recording is not None:
+            self._kept.append(array)
+
     def _do(self, work: Callable[[], None]) -> None:
         if self._recording is None:
             work()
@@ -190,6 +234,7 @@ class EmulatedDevice:
                 flat, (batch, *shape), (step * item, pitch * item, item)
             )
 
+        assert isinstance(alpha, float) or (alpha.dtype == dtype and alpha.shape == (1,))
         assert lda >= (rows if trans_a else inner)
         assert ldb >= (inner if trans_b else cols)
         assert ldc >= cols
@@ -201,7 +246,8 @@ class EmulatedDevice:
             self.launched.append("gemm")
             x = left.swapaxes(1, 2) if trans_a else left
             y = right.swapaxes(1, 2) if trans_b else right
-            value = dtype.type(alpha) * (x @ y)
+            factor = float(alpha.view(np.ndarray)[0]) if isinstance(alpha, ndarray) else alpha
+            value = dtype.type(factor) * (x @ y)
             out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
 
         return lambda: self._do(work)
@@ -210,7 +256,25 @@ class EmulatedDevice:
         return _nonsense(shape, dtype)
 
     def upload(self, host: np.ndarray) -> Any:
-        return to_device(host)
+        self.uploads += 1
+        return np.array(host).view(ndarray)
+
+    def pinned(self, num_bytes: int) -> np.ndarray:
+        return np.full(num_bytes, 0x7F, np.uint8)
+
+    def copy_from_pinned(self, dest: Any, source: np.ndarray, after: Any) -> Any:
+        """The copy is done as late as it may be: when somebody waits for it."""
+        assert dest.dtype == source.dtype == np.uint8
+        assert after.done
+        self.uploads += 1
+        return _Event(_LateCopy(dest, source))
+
+    def record(self) -> Any:
+        return _Event(None)
+
+    def wait(self, event: Any) -> None:
+        assert self._recording is None
+        event.synchronize()
 
     def strided(self, array: Any, shape: Any, strides: Any) -> Any:
         return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True)

@@ -61,7 +61,7 @@ def main(options: Options, args: list[str]) -> int:
             trainer.train(example)
             progress.step()
 
-        for_each_example(examples, train)
+        for_each_example(examples, train, trainer.ahead)
     trainer.require_data(examples)
     ok = trainer.print_total_stats()
     move_nnet(nnet)  # back from the GPU

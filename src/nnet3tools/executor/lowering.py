@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.components.base import Array, Component, Properties
+from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
 from nnet3tools.program.command import Command
 from nnet3tools.program.commands import (
     AddRowRanges,
@@ -34,6 +34,7 @@ from nnet3tools.program.commands import (
     SetConst,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor import host
 from nnet3tools.tensor.compress import compress, decompress
 
 if TYPE_CHECKING:
@@ -85,9 +86,33 @@ class Binding:
             found = self._views[block, submatrix] = self.block(block)[rows, cols]
         return found
 
+    def precomputed(self, number: int) -> PrecomputedIndexes | None:
+        """A component's precomputed indexes, which nobody may change from here on.
+
+        So a GPU can go on using the copies that it got at the first call.
+        """
+        data = self.computation.component_precomputed_indexes[number].data
+        _freeze(data, set())
+        return data
+
     def optional_view(self, c: int, submatrix: int) -> Array | None:
         """As `view`; None for submatrix 0."""
         return self.view(c, submatrix) if submatrix else None
+
+
+def _freeze(owner: object, seen: set[int]) -> None:
+    """Make all arrays that an object holds, however deep, read-only."""
+    if id(owner) in seen:
+        return
+    seen.add(id(owner))
+    if isinstance(owner, np.ndarray):
+        owner.flags.writeable = False
+    elif isinstance(owner, (list, tuple)):
+        for item in owner:
+            _freeze(item, seen)
+    else:
+        for value in getattr(owner, "__dict__", {}).values():
+            _freeze(value, seen)
 
 
 def lowers(
@@ -145,7 +170,7 @@ def _then_scale(step: Step, dest: Array, alpha: float) -> Step:
 @lowers(Propagate)
 def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
     component = binding.nnet.component(command.component)
-    indexes = binding.computation.component_precomputed_indexes[command.precomputed].data
+    indexes = binding.precomputed(command.precomputed)
     in_value = binding.optional_view(c, command.input)
     out_value = binding.view(c, command.output)
     stats = _stats_component(binding, command)
@@ -160,7 +185,7 @@ def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
         if stats is not None:
             stats.store_stats(seen, out_value, memo)
         if memo_number:
-            memos[memo_number] = memo
+            host.act(partial(memos.__setitem__, memo_number, memo))
 
     return propagate
 
@@ -177,7 +202,7 @@ def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     component = binding.nnet.component(command.component)
     args = (
         binding.nnet.component_names[command.component],
-        binding.computation.component_precomputed_indexes[command.precomputed].data,
+        binding.precomputed(command.precomputed),
         binding.optional_view(c, command.in_value),
         binding.optional_view(c, command.out_value),
         binding.view(c, command.out_deriv),
@@ -189,7 +214,8 @@ def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     memos, memo_number = binding.memos, command.memo
 
     def backprop() -> None:
-        component.backprop(*args, memos.pop(memo_number), to_update, in_deriv)
+        component.backprop(*args, memos[memo_number], to_update, in_deriv)
+        host.act(partial(memos.pop, memo_number))
 
     return backprop
 

@@ -113,7 +113,10 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
 
 @contextlib.contextmanager
 def _open_stdin(rxfilename: str) -> Iterator[Reader]:
-    yield Reader(sys.stdin.buffer, "standard input")
+    # Readers have their own buffer. A thread that waits in sys.stdin.buffer would hold its lock,
+    # and Python aborts if that is so when the program ends.
+    file = sys.stdin.buffer
+    yield Reader(cast(BinaryIO, getattr(file, "raw", file)), "standard input")
 
 
 @contextlib.contextmanager

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import re
-import threading
 from collections.abc import Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
 from nnet3tools.io.holders import Holder
+from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 
@@ -141,7 +140,7 @@ class SequentialTableReader(Generic[T]):
     def __iter__(self) -> Iterator[tuple[str, T]]:
         if self._items is None:
             items = _items(self._specifier, self._holder)
-            self._items = _in_background(items) if self._specifier.background else items
+            self._items = read_ahead(items, depth=1) if self._specifier.background else items
         return self._items
 
 
@@ -169,42 +168,3 @@ def _script_items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[st
                 log.warning(f"{error} (left out: {specifier.text} is permissive)")
             else:
                 yield key, value
-
-
-def _in_background(items: Iterator[tuple[str, T]]) -> Iterator[tuple[str, T]]:
-    """The same items, one read ahead by a thread."""
-    ready: queue.Queue[Any] = queue.Queue(maxsize=1)
-    stopped = threading.Event()
-
-    def put(message: tuple) -> bool:
-        while not stopped.is_set():
-            with contextlib.suppress(queue.Full):
-                ready.put(message, timeout=0.1)
-                return True
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not put((item, None)):
-                    break
-            else:
-                put((None, None))
-        except BaseException as error:
-            put((None, error))
-        finally:
-            items.close()  # type: ignore[attr-defined]
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            yield item
-    finally:
-        stopped.set()
-        thread.join()

@@ -16,6 +16,7 @@ __all__ = [
     "POISON",
     "Array",
     "asarray",
+    "constant",
     "count_transfers",
     "empty",
     "poison",
@@ -89,6 +90,16 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
     if module is not np and isinstance(host, np.ndarray):
         _transfers[0] += 1
     return module.asarray(host, dtype=dtype)
+
+
+def constant(host: np.ndarray, like: Array) -> Array:
+    """As `asarray`, for an array that nobody changes any more: uploaded once, not at each call."""
+    if _module(like) is np:
+        return host
+    from nnet3tools.tensor.cupy_backend.indexes import uploaded
+
+    host.flags.writeable = False
+    return uploaded(host, host.dtype)
 
 
 def to_host(array: Array) -> np.ndarray:

@@ -12,12 +12,15 @@ __all__ = ["dot_elements", "set_elements"]
 
 @operator()
 def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> None:
-    """Out = 0, but values[i] at (rows[i], cols[i]); host arrays, no place given twice."""
+    """Out = 0, but values[i] at (rows[i], cols[i]), no place given twice.
+
+    `rows`, `cols` (int32) and `values` are on the host, or all where `out` is.
+    """
     out[...] = 0
     out[rows, cols] = values
 
 
 @operator(writes=())
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> float:
-    """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64."""
+    """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64; see `set_elements`."""
     return float(np.dot(np.float64(a[rows, cols]), np.float64(values)))

@@ -123,9 +123,15 @@ class NnetComputeProb:
 
     def compute(self, example: NnetExample) -> None:
         """Add one minibatch."""
-        computer = self._runner.forward(example)
+        with self._runner.ready(example) as ready:
+            self._compute(example, ready)
+
+    def _compute(self, example: NnetExample, ready: NnetExample) -> None:
+        """Accuracy goes by the targets as they were read, the rest by what is on the device."""
+        computer = self._runner.forward(ready)
         need_deriv = self.deriv_nnet is not None
-        for io, objective in self._runner.outputs(example):
+        read = {io.name: io.features for io in example.io}
+        for io, objective in self._runner.outputs(ready):
             output = computer.get_output(io.name)
             totals = self.totals.setdefault(io.name, OutputTotals())
             deriv = computer.input_buffer(io.name) if need_deriv else None
@@ -133,7 +139,7 @@ class NnetComputeProb:
             totals.weight += weight
             totals.objective += total
             if self.options.compute_accuracy:
-                new, old = compute_accuracy(io.features, output), totals.accuracy
+                new, old = compute_accuracy(read[io.name], output), totals.accuracy
                 totals.accuracy = (
                     new
                     if old is None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -16,12 +18,14 @@ from nnet3tools.io.general_matrix import (
 )
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
+from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.indexes import IndexArray
 
 __all__ = [
     "EXAMPLE",
+    "Ahead",
     "NnetExample",
     "NnetIo",
     "for_each_example",
@@ -118,13 +122,35 @@ EXAMPLE: Holder[NnetExample] = Holder(
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
 
 
-def for_each_example(rspecifier: str, work: Callable[[str, NnetExample], None]) -> int:
+class Ahead(Protocol):
+    """What can be done for an example before its turn (training/running.py)."""
+
+    def prepare(self, example: NnetExample) -> NnetExample:
+        """Called by the reading thread; it may draw no random numbers, as their order matters."""
+
+    def send(self, example: NnetExample) -> None:
+        """Called by the main thread if the example after the present one is prepared by then."""
+
+
+def _prepared(rspecifier: str, ahead: Ahead | None) -> Iterator[tuple[str, NnetExample]]:
+    with SequentialTableReader(rspecifier, EXAMPLE) as examples:
+        for key, example in examples:
+            yield key, example if ahead is None else ahead.prepare(example)
+
+
+def for_each_example(
+    rspecifier: str, work: Callable[[str, NnetExample], None], ahead: Ahead | None = None
+) -> int:
     """Call `work` on the keys and examples of a table; how many there were.
 
-    DataErrors and RequestErrors of `work` get the table's and the example's name.
+    DataErrors and RequestErrors of `work` get the table's and the example's name. With `ahead`, a
+    thread reads and prepares examples while others are worked on; all else is the same.
     """
     count = 0
-    with SequentialTableReader(rspecifier, EXAMPLE) as examples:
+    items = _prepared(rspecifier, ahead)
+    if ahead is not None:
+        items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
+    with contextlib.closing(items) as examples:  # type: ignore[type-var]
         for key, example in examples:
             try:
                 work(key, example)

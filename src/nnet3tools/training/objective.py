@@ -8,20 +8,48 @@ formula's elements, weighted by rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import DataError, ProgramError, UserError
+from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.tensor.elements import dot_elements, set_elements
 
-__all__ = ["compute_objective"]
+__all__ = ["SparseTargets", "Supervision", "compute_objective"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTargets:
+    """A sparse matrix by its elements, which may lie on a device: what the linear objective needs.
+
+    No place is given twice. `weight` is the sum of the values.
+    """
+
+    rows: Array
+    cols: Array
+    values: Array
+    shape: tuple[int, int]
+    weight: float
+
+    @classmethod
+    def of(cls, matrix: SparseMatrix) -> SparseTargets:
+        """The elements of a matrix, on the host."""
+        weight = float(matrix.values.sum(dtype=float))
+        return cls(matrix.row_numbers, matrix.indices, matrix.values, matrix.shape, weight)
+
+
+Supervision = GeneralMatrix | SparseTargets | Array
+"""As an example has it, or prepared (running.py): dense, perhaps on a device, or SparseTargets."""
 
 
 def compute_objective(
     objective: str,
-    supervision: GeneralMatrix,
+    supervision: Supervision,
     output: Array,
     name: str,
     deriv: Array | None = None,
@@ -29,8 +57,9 @@ def compute_objective(
     """Total weight and total objective of `output` (N, dim) given supervision of the same shape.
 
     `objective` is what the output node's config line says: linear, quadratic or expression=FORMULA
-    (OutputNode.criterion); `name` is the node, for messages. The
-    derivative is written to `deriv` (N, dim), if given.
+    (OutputNode.criterion); `name` is the node, for messages. The derivative is written to `deriv`
+    (N, dim), if given. On a device the total, and the weight of dense targets, are DeviceScalars:
+    they stay there until somebody looks at them.
     """
     if supervision.shape[1] != output.shape[1]:
         raise DataError(
@@ -51,13 +80,24 @@ def compute_objective(
     return function(supervision, output, deriv)
 
 
-def _linear(supervision: GeneralMatrix, output: Array, deriv: Array | None) -> tuple[float, float]:
+def _dense(supervision: Supervision, like: Array) -> Array:
+    """Dense, where `like` is."""
+    if isinstance(supervision, (np.ndarray, CompressedMatrix, SparseMatrix)):
+        return tensor.asarray(to_dense(supervision), like=like)
+    if isinstance(supervision, SparseTargets):
+        raise ProgramError("targets for another objective were prepared as sparse ones")
+    return supervision
+
+
+def _linear(supervision: Supervision, output: Array, deriv: Array | None) -> tuple[float, float]:
     if isinstance(supervision, SparseMatrix):
-        elements = supervision.row_numbers, supervision.indices, supervision.values
+        supervision = SparseTargets.of(supervision)
+    if isinstance(supervision, SparseTargets):
+        elements = supervision.rows, supervision.cols, supervision.values
         if deriv is not None:
             set_elements(deriv, *elements)
-        return float(supervision.values.sum(dtype=float)), dot_elements(output, *elements)
-    posterior = tensor.asarray(to_dense(supervision), like=output)
+        return supervision.weight, dot_elements(output, *elements)
+    posterior = _dense(supervision, output)
     if deriv is not None:
         tensor.copy(deriv, posterior)
     weight = _total(posterior)
@@ -65,10 +105,8 @@ def _linear(supervision: GeneralMatrix, output: Array, deriv: Array | None) -> t
     return weight, tensor.dot(output, posterior)
 
 
-def _quadratic(
-    supervision: GeneralMatrix, output: Array, deriv: Array | None
-) -> tuple[float, float]:
-    target = tensor.asarray(to_dense(supervision), like=output)
+def _quadratic(supervision: Supervision, output: Array, deriv: Array | None) -> tuple[float, float]:
+    target = _dense(supervision, output)
     if deriv is None:
         deriv = tensor.empty(output.shape, like=output)
     tensor.copy(deriv, target)
@@ -77,17 +115,17 @@ def _quadratic(
 
 
 def _expression(
-    formula: str, supervision: GeneralMatrix, output: Array, deriv: Array | None
+    formula: str, supervision: Supervision, output: Array, deriv: Array | None
 ) -> tuple[float, float]:
     from nnet3tools.expression.objective import evaluate_objective  # seldom needed, slow to import
 
-    target = tensor.asarray(to_dense(supervision), like=output)
+    target = _dense(supervision, output)
     return float(len(output)), evaluate_objective(formula, target, output, deriv)
 
 
 _total = tensor.aggregate("_1", reduce="sum", axis=None)
 
-_OBJECTIVES: dict[str, Callable[[GeneralMatrix, Array, Array | None], tuple[float, float]]] = {
+_OBJECTIVES: dict[str, Callable[[Supervision, Array, Array | None], tuple[float, float]]] = {
     "linear": _linear,
     "quadratic": _quadratic,
 }

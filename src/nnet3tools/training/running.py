@@ -1,10 +1,15 @@
 """Running a network on an example: the request, the program, the inputs.
 
 A program is compiled and lowered once for each structure of example; after that a minibatch only
-fills the inputs and runs the flat list of calls again.
+fills the inputs and runs the flat list of calls again. What an example needs before that, which is
+to be decompressed, checked and sent to the device, may be done ahead by the thread that reads.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,13 +18,17 @@ from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.program import Arena
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.tensor.registry import device_of
+from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
+from nnet3tools.training.objective import SparseTargets
 
-__all__ = ["ExampleRunner", "computation_request"]
+__all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_request"]
 
 
 def computation_request(
@@ -49,6 +58,21 @@ def computation_request(
     return request
 
 
+@dataclass
+class PreparedExample(NnetExample):
+    """An example as it was read, and what has been done for it ahead."""
+
+    arrays: list[np.ndarray] = field(default_factory=list)
+    """The features of each io: dense, or the values, rows and columns of SparseTargets."""
+    packed: Packed | None = None
+    """The same on its way to the device."""
+
+
+@dataclass
+class ReadyExample(NnetExample):
+    """An example whose features are dense, or SparseTargets; checked, and where they are needed."""
+
+
 class ExampleRunner:
     """Computers for examples of any structure, lowered once each.
 
@@ -73,12 +97,88 @@ class ExampleRunner:
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
         self._arena = Arena(like)
+        self._device_inputs: DeviceInputs | None = None
+        if like is not None and device_of(like) != "numpy":
+            from nnet3tools.tensor.cupy_backend.device import get_device
+
+            self._device_inputs = DeviceInputs(get_device(), like)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it runs on a GPU."""
+        return self._device_inputs is not None
+
+    # -- what can be done ahead
+
+    def prepare(self, example: NnetExample) -> NnetExample:
+        """Decompress, check and, for a GPU, put into pinned memory; any one thread may do this.
+
+        An example that does not fit comes back as it is, for `forward` to complain about.
+        """
+        arrays: list[np.ndarray] = []
+        try:
+            for io in example.io:
+                if (node := self.nnet.node_index(io.name)) < 0:
+                    return example
+                if self.nnet.is_input(node):
+                    arrays.append(self._input_matrix(io))
+                elif self._keeps_sparse(io):
+                    assert isinstance(io.features, SparseMatrix)
+                    targets = SparseTargets.of(io.features)
+                    arrays += [targets.values]
+                    arrays += [np.asarray(a, np.int32) for a in (targets.rows, targets.cols)]
+                else:
+                    arrays.append(to_dense(io.features))
+        except DataError:
+            return example
+        packed = None if self._device_inputs is None else self._device_inputs.pack(arrays)
+        return PreparedExample(example.io, arrays if packed is None else [], packed)
+
+    def send(self, example: NnetExample) -> None:
+        """Begin to copy a prepared example to the GPU, ahead of its turn."""
+        if isinstance(example, PreparedExample) and example.packed is not None:
+            assert self._device_inputs is not None
+            self._device_inputs.send(example.packed)
+
+    @contextmanager
+    def ready(self, example: NnetExample) -> Iterator[NnetExample]:
+        """An example, prepared or not, in the form that takes least work in the `with` block."""
+        if self._device_inputs is not None and not isinstance(example, PreparedExample):
+            example = self.prepare(example)
+        if not isinstance(example, PreparedExample):
+            yield example
+            return
+        if example.packed is None or self._device_inputs is None:
+            yield self._with_arrays(example, example.arrays)
+            return
+        yield self._with_arrays(example, self._device_inputs.arrays(example.packed))
+        self._device_inputs.release(example.packed)
+
+    def _keeps_sparse(self, io: NnetIo) -> bool:
+        node = self.nnet.nodes[self.nnet.node_index(io.name)]
+        linear = isinstance(node, OutputNode) and node.criterion == "linear"
+        return linear and isinstance(io.features, SparseMatrix)
+
+    def _with_arrays(self, example: PreparedExample, arrays: list[Array]) -> ReadyExample:
+        left, found = iter(arrays), []
+        for io in example.io:
+            features = next(left)
+            if self._keeps_sparse(io):
+                assert isinstance(io.features, SparseMatrix)
+                weight = float(io.features.values.sum(dtype=float))
+                rows, cols = next(left), next(left)
+                features = SparseTargets(rows, cols, features, io.features.shape, weight)
+            found.append(replace(io, features=features))
+        return ReadyExample(found)
+
+    # -- running
 
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.
 
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
+        is_ready = isinstance(example, ReadyExample)
         request = computation_request(self.nnet, example, *self._flags)
         computation = self._compiler.compile(request)
         computer = self._computers.get(id(computation))
@@ -95,7 +195,8 @@ class ExampleRunner:
         else:
             computer.reset()
         for io in self.inputs(example):
-            computer.accept_input(io.name, self._input_matrix(io))
+            matrix: Array = io.features if is_ready else self._input_matrix(io)
+            computer.accept_input(io.name, matrix)
         computer.run()
         return computer
 

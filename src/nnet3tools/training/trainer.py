@@ -143,14 +143,20 @@ class NnetTrainer:
             self._max_change_stats.device = DeviceUpdate(count, like)
 
     def train(self, example: NnetExample) -> None:
-        """Train on one minibatch."""
+        """Train on one minibatch, perhaps prepared by `ahead`."""
         interval = self.options.backstitch_training_interval
         due = self._num_minibatches % interval == self._seed % interval
-        if self.options.backstitch_training_scale > 0.0 and due:
-            self._train_backstitch(example)
-        else:
-            self._train_once(example)
+        with self._runner.ready(example) as ready:
+            if self.options.backstitch_training_scale > 0.0 and due:
+                self._train_backstitch(ready)
+            else:
+                self._train_once(ready)
         self._num_minibatches += 1
+
+    @property
+    def ahead(self) -> ExampleRunner | None:
+        """What prepares examples while others are trained on, where that pays (see running.py)."""
+        return self._runner if self._runner.on_device else None
 
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; whether there was any data."""

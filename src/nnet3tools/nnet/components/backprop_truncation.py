@@ -190,7 +190,7 @@ class BackpropTruncationComponent(Component):
             tensor.scratch((rows, 1), like=in_deriv) as zeroed,
         ):
             _norms(norms, in_deriv)  # squared
-            marks = tensor.asarray(indexes.zeroing, like=in_deriv).reshape(rows, 1)
+            marks = tensor.constant(indexes.zeroing, like=in_deriv).reshape(rows, 1)
             _zeroed(zeroed, norms, zero * zero, marks)
             if isinstance(to_update, BackpropTruncationComponent):
                 to_update.num_clipped += _number_above(norms, clip * clip) or 0.0

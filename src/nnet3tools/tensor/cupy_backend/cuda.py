@@ -19,6 +19,7 @@ import numpy as np
 
 from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
+from nnet3tools.tensor.cupy_backend.indexes import kept_copies
 
 __all__ = ["CudaDevice", "set_math_mode"]
 
@@ -49,9 +50,11 @@ def set_math_mode(name: str) -> None:
 class _Cublas:
     """A handle of our own: stream and workspace fixed."""
 
-    def __init__(self, stream: int) -> None:
+    def __init__(self, stream: int, upload: Callable[[np.ndarray], Array]) -> None:
         from cupy_backends.cuda.libs import cublas  # noqa: F401 (loads the shared library)
 
+        self._upload = upload
+        self._betas: dict[tuple[np.dtype, float], Array] = {}
         major = cupy.cuda.runtime.runtimeGetVersion() // 1000
         self._library = ctypes.CDLL(f"libcublas.so.{major}")
         self._handle = ctypes.c_void_p()
@@ -75,19 +78,19 @@ class _Cublas:
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
         a: int, lda: int, trans_a: bool, stride_a: int,
         b: int, ldb: int, trans_b: bool, stride_b: int,
-        c: int, ldc: int, stride_c: int, alpha: float, beta: float,
+        c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
         """Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'."""
-        scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
-        factors = scalar(alpha), scalar(beta)
+        on_device = not isinstance(alpha, float)
+        factors = self._factors(dtype, alpha, beta)
         kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
         long = ctypes.c_longlong
         args: tuple[Any, ...] = (
             self._handle, integer(int(trans_b)), integer(int(trans_a)),
             integer(cols), integer(rows), integer(inner),
-            ctypes.byref(factors[0]), pointer(b), integer(kind), integer(ldb), long(stride_b),
+            factors[0], pointer(b), integer(kind), integer(ldb), long(stride_b),
             pointer(a), integer(kind), integer(lda), long(stride_a),
-            ctypes.byref(factors[1]), pointer(c), integer(kind), integer(ldc), long(stride_c),
+            factors[1], pointer(c), integer(kind), integer(ldc), long(stride_c),
             integer(batch),
             integer(_COMPUTE_TYPES[_math_mode] if dtype == np.float32 else _COMPUTE_64F),
             integer(-1),
@@ -96,12 +99,28 @@ class _Cublas:
         if batch == 1:
             function = self._library.cublasGemmEx
             args = tuple(x for i, x in enumerate(args) if i not in (10, 14, 19, 20))
-        check = self._check
+        check, keep, set_mode = self._check, alpha, self._library.cublasSetPointerMode_v2
 
         def run() -> None:
             check(function(*args))
 
-        return run
+        def run_with_device_factors() -> None:
+            check(set_mode(self._handle, 1))
+            check(function(*args))
+            check(set_mode(self._handle, 0))
+            keep  # noqa: B018
+
+        return run_with_device_factors if on_device else run
+
+    def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
+        """Both factors on the host, or both on the device, as cuBLAS wants them."""
+        if isinstance(alpha, float):
+            scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
+            return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))
+        if (key := (dtype, beta)) not in self._betas:
+            self._betas[key] = self._upload(np.array([beta], dtype))
+        pointer = ctypes.c_void_p
+        return pointer(alpha.data.ptr), pointer(self._betas[key].data.ptr)
 
 
 class CudaDevice:
@@ -114,7 +133,11 @@ class CudaDevice:
         self.stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
         self.stream.use()
-        self._cublas = _Cublas(self.stream.ptr)
+        self.copy_stream = cupy.cuda.Stream(non_blocking=True)
+        self._number = device.id
+        self._capturing = False
+        self._capture_memory = cupy.cuda.MemoryPool()
+        self._cublas = _Cublas(self.stream.ptr, self.upload)
         self.gemm = self._cublas.bind
         self.kernel = functools.cache(self._kernel)
 
@@ -135,29 +158,70 @@ class CudaDevice:
         return cupy.empty(shape, dtype)
 
     def upload(self, host: np.ndarray) -> Array:
-        """Through a pinned buffer that is kept until the copy is done (CuPy's habit)."""
-        return cupy.asarray(host)
+        """Through a pinned buffer that is kept until the copy is done (CuPy's habit).
+
+        During a capture on the other stream, and to the end: the graph shall find it done.
+        """
+        if not self._capturing:
+            return cupy.asarray(host)
+        with self.copy_stream:
+            made = cupy.asarray(host)
+        self.copy_stream.synchronize()
+        return made
+
+    def pinned(self, num_bytes: int) -> np.ndarray:
+        """From CuPy's pool of pinned memory."""
+        with cupy.cuda.Device(self._number):  # a new thread would use device 0
+            memory = cupy.cuda.alloc_pinned_memory(num_bytes)
+        return np.frombuffer(memory, np.uint8, num_bytes)
+
+    def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
+        """cudaMemcpyAsync between events."""
+        self.copy_stream.wait_event(after)
+        cupy.cuda.runtime.memcpyAsync(
+            dest.data.ptr,
+            source.ctypes.data,
+            source.nbytes,
+            cupy.cuda.runtime.memcpyHostToDevice,
+            self.copy_stream.ptr,
+        )
+        return self.copy_stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def record(self) -> Any:
+        """An event without a time, which is cheaper."""
+        return self.stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def wait(self, event: Any) -> None:
+        """cudaStreamWaitEvent."""
+        self.stream.wait_event(event)
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """CuPy's as_strided."""
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A CUDA graph of the work, instantiated; memory the work asks for is kept with it."""
-        pool = cupy.cuda.MemoryPool()
-        with cupy.cuda.using_allocator(pool.malloc):
+        """A CUDA graph of the work, instantiated.
+
+        Memory the work asks for comes from a pool that all graphs share and nothing else uses: what
+        one leaves there the next may overwrite, as they run one after the other.
+        """
+        pool = self._capture_memory
+        with kept_copies() as copies, cupy.cuda.using_allocator(pool.malloc):
             self.stream.begin_capture()
+            self._capturing = True
             try:
                 work()
             except BaseException:
                 self._abandon_capture()
                 raise
+            finally:
+                self._capturing = False
             graph = self.stream.end_capture()
         stream = self.stream
 
         def replay() -> None:
             graph.launch(stream)
-            pool  # noqa: B018 (the graph points into its memory)
+            pool, copies  # noqa: B018 (the graph points into their memory)
 
         return replay
 

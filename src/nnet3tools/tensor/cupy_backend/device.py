@@ -19,6 +19,7 @@ __all__ = [
     "Array",
     "Device",
     "Dim",
+    "Event",
     "Gemm",
     "Kernel",
     "get_device",
@@ -38,8 +39,18 @@ class Gemm(Protocol):
     def __call__(self) -> None: ...
 
 
+class Event(Protocol):
+    """A point in a stream: all work given to it before."""
+
+    def synchronize(self) -> None:
+        """Let the host wait until that work is done. Any thread may call this."""
+
+
 class Device(Protocol):
-    """What a machine that runs kernels must be able to do. All work goes to one stream in order."""
+    """What a machine that runs kernels must be able to do.
+
+    All work goes to one stream in order, but for copies from pinned memory, which have a second.
+    """
 
     num_processors: int
     """Blocks that can be busy at the same time, for choosing grids."""
@@ -51,15 +62,33 @@ class Device(Protocol):
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
         a: int, lda: int, trans_a: bool, stride_a: int,
         b: int, ldb: int, trans_b: bool, stride_b: int,
-        c: int, ldc: int, stride_c: int, alpha: float, beta: float,
+        c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
     ) -> Gemm:  # fmt: skip
-        """The product of row-major matrices given by addresses and row strides (elements)."""
+        """The product of row-major matrices given by addresses and row strides (elements).
+
+        alpha is a float, or a device array of one element of the matrices' type.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """A new device array."""
 
     def upload(self, host: np.ndarray) -> Array:
-        """A device copy of a host array."""
+        """A device copy of a host array. During a capture it is made now, not by the graph."""
+
+    def pinned(self, num_bytes: int) -> np.ndarray:
+        """Page-locked host memory, uint8, for `copy_from_pinned`. Any thread may call this."""
+
+    def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Event) -> Event:
+        """Begin a copy (uint8, contiguous) on the second stream, once `after` has come to pass.
+
+        The source must stay as it is until the event that comes back: the copy is done then.
+        """
+
+    def record(self) -> Event:
+        """All work given to the (first) stream so far."""
+
+    def wait(self, event: Event) -> None:
+        """Let work given to the (first) stream from here on begin after an event."""
 
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of an array with other shape and strides (bytes)."""

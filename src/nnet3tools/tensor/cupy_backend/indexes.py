@@ -6,8 +6,10 @@ was captured with. Copies are therefore kept, up to a limit that no usual set of
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,37 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 
-__all__ = ["check_rows", "forget", "table", "uploaded"]
+__all__ = ["check_rows", "forget", "kept_copies", "table", "uploaded"]
 
 _KEEP = 1 << 16
 _by_content: dict[Any, Array] = {}
 _by_object: dict[tuple[int, int], tuple[Any, Array]] = {}
+_lists: list[list[Array]] = []
 
 
 def uploaded(host: Any, dtype: Any = np.int32) -> Array:
     """The device copy of an index array; device arrays of the type come back as they are."""
+    copy = _found_or_made(host, dtype)
+    for kept in _lists:
+        kept.append(copy)
+    return copy
+
+
+@contextlib.contextmanager
+def kept_copies() -> Iterator[list[Array]]:
+    """A list of all copies handed out in the `with` block.
+
+    A captured graph knows them by address only: whoever keeps the graph keeps the list.
+    """
+    kept: list[Array] = []
+    _lists.append(kept)
+    try:
+        yield kept
+    finally:
+        _lists.remove(kept)
+
+
+def _found_or_made(host: Any, dtype: Any) -> Array:
     if not isinstance(host, np.ndarray) or type(host).__module__.startswith("cupy"):
         if hasattr(host, "dtype") and host.dtype == dtype:
             return host
@@ -47,7 +71,7 @@ def uploaded(host: Any, dtype: Any = np.int32) -> Array:
 
 
 def forget() -> None:
-    """Drop all copies; bound operators keep theirs."""
+    """Drop all copies; bound operators and captured graphs keep theirs."""
     _by_content.clear()
     _by_object.clear()
 

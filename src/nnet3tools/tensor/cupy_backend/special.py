@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
 from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import implements
+from nnet3tools.tensor.registry import device_of, implements
 
 Step = Callable[[], None]
 
@@ -67,12 +68,20 @@ def bind_decompress(out: Array, src: Array, value_range: float) -> Step:
 
 
 def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]:
-    upload = get_device().upload
     return {
-        "rows": upload(np.ascontiguousarray(rows, np.int32)),
-        "cols": upload(np.ascontiguousarray(cols, np.int32)),
-        "values": upload(np.ascontiguousarray(values, dtype)),
+        "rows": _sent(rows, np.int32),
+        "cols": _sent(cols, np.int32),
+        "values": _sent(values, dtype),
     }
+
+
+def _sent(array: Any, dtype: Any) -> Array:
+    """A host array uploaded; what is on the device already, as it is."""
+    if device_of(array) == "numpy":
+        return get_device().upload(np.ascontiguousarray(array, dtype))
+    if array.dtype != dtype:
+        raise ProgramError(f"sparse targets of type {array.dtype}: expected {np.dtype(dtype)}")
+    return array
 
 
 @implements("set_elements", "cupy")

@@ -1,0 +1,85 @@
+"""Reading ahead: a thread makes the next items while the program works on the present one."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+__all__ = ["read_ahead"]
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.1
+"""How soon a waiting thread notices that nobody wants its items any more."""
+_PATIENCE_SECONDS = 1.0
+"""How long to wait for a thread that is still reading, say from a pipe that nothing comes out of;
+it dies with the program then."""
+
+
+def read_ahead(
+    items: Iterator[T], depth: int = 2, ready: Callable[[T], None] | None = None
+) -> Iterator[T]:
+    """The same items in the same order, at most `depth` of them made ahead by a thread.
+
+    An exception of `items` is raised here, after the items before it. `ready`, if given, is called
+    by the consumer's thread with the item after the present one, before the present one is given
+    out, if it is there by then. If the consumer stops early, so does the thread, and `items` (a
+    generator) is closed.
+    """
+    queued: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+    thread = threading.Thread(
+        target=_produce, args=(items, queued, stopped), name="read-ahead", daemon=True
+    )
+    thread.start()
+    try:
+        message = queued.get()
+        while True:
+            item, error = message
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            following = _if_there(queued)
+            if ready is not None and following is not None and following[0] is not None:
+                ready(following[0][0])
+            yield item[0]
+            message = following or queued.get()
+    finally:
+        stopped.set()
+        thread.join(_PATIENCE_SECONDS)
+
+
+def _if_there(queued: queue.Queue[tuple[Any, BaseException | None]]) -> Any:
+    with contextlib.suppress(queue.Empty):
+        return queued.get_nowait()
+    return None
+
+
+def _produce(
+    items: Iterator[Any],
+    queued: queue.Queue[tuple[Any, BaseException | None]],
+    stopped: threading.Event,
+) -> None:
+    """Messages: ((item,), None) for an item, (None, None) at the end, (None, error)."""
+
+    def put(message: tuple[Any, BaseException | None]) -> bool:
+        while not stopped.is_set():
+            with contextlib.suppress(queue.Full):
+                queued.put(message, timeout=_POLL_SECONDS)
+                return True
+        return False
+
+    try:
+        for item in items:
+            if not put(((item,), None)):
+                break
+        else:
+            put((None, None))
+    except BaseException as error:  # whatever it is, the consumer's thread shall see it
+        put((None, error))
+    finally:
+        items.close()  # type: ignore[attr-defined]

@@ -1,0 +1,125 @@
+"""Sending minibatches to a GPU: packed into pinned memory, copied by a second stream.
+
+Of each minibatch all arrays go into one piece of page-locked memory, by whatever thread reads them,
+and from there in one copy into a buffer on the device. Several such pairs of buffers take turns, so
+that the copy for the next minibatch runs while the device works on the present one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.base import Array
+
+if TYPE_CHECKING:
+    from nnet3tools.tensor.cupy_backend.device import Device, Event
+
+__all__ = ["DeviceInputs", "Packed"]
+
+_ALIGNMENT = 256
+"""Bytes: what CUDA's own allocations have, so that loads of any width are aligned."""
+_GRAIN = 1 << 16
+"""Buffers are made in multiples of this, as minibatches differ a little in size."""
+_NUM_BUFFERS = 2
+"""So many pairs are made before one is used again; more only if more minibatches wait at a time."""
+
+
+class _Buffers:
+    """A pair: pinned memory on the host, and its copy on the device."""
+
+    def __init__(self) -> None:
+        self.pinned = np.empty(0, np.uint8)
+        self.on_device: Array = None
+        self.copied: Event | None = None
+        """The last copy between the two is done."""
+        self.used: Event | None = None
+        """The device has finished with what was copied before."""
+
+
+class Packed:
+    """Arrays of one minibatch in a pair of buffers: where each of them lies."""
+
+    def __init__(self, buffers: _Buffers, arrays: Sequence[np.ndarray]) -> None:
+        self.buffers = buffers
+        self.places: list[tuple[int, np.dtype, tuple[int, ...]]] = []
+        self.sent = False
+        end = 0
+        for array in arrays:
+            self.places.append((end, array.dtype, array.shape))
+            end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        self.num_bytes = max(end, 1)
+
+    def views(self, memory: Array) -> list[Array]:
+        """The arrays in one of the two buffers."""
+        found = []
+        for begin, dtype, shape in self.places:
+            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            found.append(memory[begin : begin + size].view(dtype).reshape(shape))
+        return found
+
+
+class DeviceInputs:
+    """The buffers of one trainer. `pack` may be called by any thread, the rest by one only."""
+
+    def __init__(self, device: Device, like: Array) -> None:
+        """`like` is an array of the device."""
+        self._device, self._like = device, like
+        self._free: deque[_Buffers] = deque()  # its append and popleft are atomic
+        self._num_made = 0
+
+    def pack(self, arrays: Sequence[np.ndarray]) -> Packed:
+        """Copy arrays into pinned memory that no copy to the device reads any more."""
+        buffers = self._take()
+        packed = Packed(buffers, arrays)
+        if len(buffers.pinned) < packed.num_bytes:
+            buffers.pinned = self._device.pinned(_rounded(packed.num_bytes))
+        for view, array in zip(packed.views(buffers.pinned), arrays, strict=True):
+            np.copyto(view, array)
+        return packed
+
+    def _take(self) -> _Buffers:
+        if self._num_made < _NUM_BUFFERS or not self._free:
+            self._num_made += 1
+            return _Buffers()
+        buffers = self._free.popleft()
+        if buffers.copied is not None:
+            buffers.copied.synchronize()
+        return buffers
+
+    def send(self, packed: Packed) -> None:
+        """Begin the copy, unless that was done."""
+        if packed.sent:
+            return
+        packed.sent = True
+        buffers = packed.buffers
+        if buffers.on_device is None or len(buffers.on_device) < packed.num_bytes:
+            size = _rounded(packed.num_bytes)
+            buffers.on_device = tensor.empty((size,), like=self._like, dtype=np.uint8)
+            # the memory may have been something else's, which the device still works on
+            buffers.used = self._device.record()
+        assert buffers.used is not None
+        buffers.copied = self._device.copy_from_pinned(
+            buffers.on_device[: packed.num_bytes], buffers.pinned[: packed.num_bytes], buffers.used
+        )
+
+    def arrays(self, packed: Packed) -> list[Array]:
+        """The arrays on the device; work from here on begins when they are there."""
+        self.send(packed)
+        copied = packed.buffers.copied
+        assert copied is not None
+        self._device.wait(copied)
+        return packed.views(packed.buffers.on_device)
+
+    def release(self, packed: Packed) -> None:
+        """All work with the arrays has been given to the device: the buffers are free after it."""
+        packed.buffers.used = self._device.record()
+        self._free.append(packed.buffers)
+
+
+def _rounded(num_bytes: int) -> int:
+    return -(-num_bytes // _GRAIN) * _GRAIN
