@@ -88,7 +88,12 @@ def _bind_operators(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
         (t.test_compression, ("uint8",)), (t.test_compression, ("int16",)),
         (t.test_softmax_family, ((7, 5),)), (t.test_multi_row_operations, (1,)),
         (t.test_layer_norm, ("layer_norm",)), (t.test_layer_norm, ("rms_norm",)),
-        (t.test_sparse_targets, ()), (t.test_random_numbers_are_spread_and_repeat, ()),
+        (t.test_transposes, ((40, 70), (1, 0), "float32")),
+        (t.test_transposes, ((2, 40, 3, 33), (0, 3, 2, 1), "float16")),
+        (t.test_joining_and_splitting, (1, "float32")),
+        (t.test_joining_and_splitting, (0, "float16")),
+        (t.test_splitting_adds_to_one_array_many_times, ()), (t.test_sparse_targets, ()),
+        (t.test_random_numbers_are_spread_and_repeat, ()),
     ):  # fmt: skip
         try:
             test(device, *args)

@@ -219,6 +219,52 @@ def test_layer_norm(device, name):
                 check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((40, 70), (1, 0)), ((3, 4), (1, 0)), ((33, 9, 41), (2, 1, 0)), ((2, 5, 40), (1, 0, 2)),
+        ((2, 40, 3, 33), (0, 3, 2, 1)), ((0, 5), (1, 0)), ((6,), (0,)),
+    ],
+)  # fmt: skip
+def test_transposes(device, shape, axes, dtype):
+    x, out = ((10 * normal(*n)).astype(dtype) for n in (shape, [shape[a] for a in axes]))
+    for to, of in itertools.product((out, np.flip(out)), (x, np.asfortranarray(x))):
+        check(tensor.transpose, [to], of, axes)
+        if dtype == "float32":
+            check(tensor.add_transposed, [to], of, axes)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_joining_and_splitting(device, axis, dtype):
+    def part(size, seed):
+        shape = [3, 4, 5]
+        shape[axis] = size
+        return (10 * normal(*shape, seed=seed)).astype(dtype)
+
+    parts = [part(n, seed) for seed, n in enumerate([2, 0, 1, 3] + [1] * 20)]
+    parts[2] = np.flip(part(1, 0))
+    whole = np.concatenate(parts, axis)
+    check(tensor.concatenate, [np.zeros_like(whole)], parts, axis)
+    for operator in (tensor.split, tensor.add_split) if dtype == "float32" else (tensor.split,):
+        expected, got = [p.copy() for p in parts], mirror(parts)
+        operator(mirror(whole), got, axis)
+        operator.reference(whole, expected, axis)
+        for a, b in zip(got, expected, strict=True):
+            np.testing.assert_allclose(fetch(a), b, rtol=1e-6)
+
+
+def test_splitting_adds_to_one_array_many_times(device):
+    src, total = normal(4, 6), to_device(np.zeros((4, 1), np.float32))
+    device.launched.clear()
+    tensor.add_split(mirror(src), [total] * 6, 1)
+    np.testing.assert_allclose(fetch(total), src.sum(1, keepdims=True), rtol=1e-5)
+    device.launched.clear()
+    tensor.concatenate(mirror(src), [to_device(np.zeros((4, 2), np.float32)) for _ in range(3)], 1)
+    assert len(device.launched) == 1
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
 def test_compression(device, dtype):
     x = 3 * normal(5, 6)
@@ -310,11 +356,9 @@ def test_random_numbers_are_spread_and_repeat(device):
     assert fetch(n).std() == pytest.approx(1.0, abs=0.03)
 
 
-def test_philox_agrees_with_the_published_vectors(device, monkeypatch):
+def test_philox_agrees_with_the_published_vectors(device):
     """The first word for counter 0 and our key, by an independent Philox."""
-    from nnet3tools.tensor.cupy_backend import random
-
-    monkeypatch.setattr(random, "rand", lambda: 12345)
+    tensor.random.seed(12345)
     out = to_device(np.zeros(3, np.float64))
     tensor.random.uniform(out)
     expected = [((_philox(i, 12345) >> 8) + 1) * 2.0**-24 for i in range(3)]

@@ -73,6 +73,7 @@ from nnet3tools.tensor import functional, random
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
 from nnet3tools.tensor.arrays import Array, asarray, constant, empty, scratch, to_host, zeros
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
+from nnet3tools.tensor.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.layer_norm import (
     layer_norm,
@@ -100,6 +101,7 @@ from nnet3tools.tensor.softmax import (
     softmax,
     softmax_backprop,
 )
+from nnet3tools.tensor.transpose import add_transposed, transpose
 
 __all__ = [
     "Aggregate",
@@ -111,9 +113,12 @@ __all__ = [
     "add_row_ranges",
     "add_rows",
     "add_rows_multi",
+    "add_split",
     "add_to_rows_multi",
+    "add_transposed",
     "aggregate",
     "asarray",
+    "concatenate",
     "constant",
     "copy",
     "copy_cols",
@@ -142,6 +147,8 @@ __all__ = [
     "scratch",
     "softmax",
     "softmax_backprop",
+    "split",
     "to_host",
+    "transpose",
     "zeros",
 ]

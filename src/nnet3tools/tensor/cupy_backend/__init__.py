@@ -3,6 +3,7 @@
 from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     aggregate,
     basics,
+    concatenate,
     element,
     gathering,
     layer_norm,
@@ -11,4 +12,5 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     rows,
     softmax,
     special,
+    transpose,
 )

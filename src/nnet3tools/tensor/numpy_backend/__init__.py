@@ -4,6 +4,7 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     aggregate,
     basics,
     compress,
+    concatenate,
     csr,
     element,
     elements,
@@ -18,4 +19,5 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     ranges,
     rows,
     softmax,
+    transpose,
 )

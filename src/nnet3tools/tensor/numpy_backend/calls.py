@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from nnet3tools.tensor.numpy_backend.threads import Call, register
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 
 __all__ = ["Tile", "TileCalls", "convert", "split_groups"]
+
+_T = TypeVar("_T")
 
 _SPLAT_AT = 2048
 """From this many elements on, max and min take a constant as an array: for these two, NumPy's loops
@@ -29,7 +31,7 @@ def convert(source: np.ndarray, out: np.ndarray) -> None:
     np.copyto(out, source, casting="unsafe")
 
 
-def split_groups(tiles: Sequence[Slices], work: int) -> list[Sequence[Slices]]:
+def split_groups(tiles: Sequence[_T], work: int) -> list[Sequence[_T]]:
     """Tiles as one group or two, by the amount of work only."""
     if work < _THREAD_AT or len(tiles) < 4:
         return [tiles]

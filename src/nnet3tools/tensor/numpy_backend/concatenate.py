@@ -1,0 +1,49 @@
+"""Joining and splitting on NumPy: copies between views."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from nnet3tools.tensor.concatenate import parts_along
+from nnet3tools.tensor.numpy_backend.calls import convert
+from nnet3tools.tensor.numpy_backend.threads import Call
+from nnet3tools.tensor.registry import implements
+
+Arrays = Sequence[np.ndarray]
+
+
+def _run(calls: list[Call]) -> None:
+    for function, arguments in calls:
+        function(*arguments)
+
+
+def _add(src: np.ndarray, out: np.ndarray) -> None:
+    np.add(out, src, out=out, casting="same_kind")
+
+
+def _pairs(whole: np.ndarray, parts: Arrays, axis: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    views = parts_along(whole, [part.shape[axis] for part in parts], axis)
+    return list(zip(views, parts, strict=True))
+
+
+@implements("concatenate", "numpy", binder=True)
+def bind_concatenate(out: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
+    """One copy a part."""
+    calls = [(convert, (part, view)) for view, part in _pairs(out, parts, axis)]
+    return functools.partial(_run, calls)
+
+
+@implements("split", "numpy", binder=True)
+def bind_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
+    """One copy a part."""
+    calls = [(convert, (view, part)) for view, part in _pairs(src, parts, axis)]
+    return functools.partial(_run, calls)
+
+
+@implements("add_split", "numpy", binder=True)
+def bind_add_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
+    """One sum a part."""
+    return functools.partial(_run, [(_add, pair) for pair in _pairs(src, parts, axis)])

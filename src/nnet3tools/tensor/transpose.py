@@ -1,0 +1,27 @@
+"""The axes of an array in another order, in memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["add_transposed", "transpose"]
+
+
+@operator(types=("bool", "int32", "uint32", "float16", "float32", "float64"))
+def transpose(out: Array, src: Array, axes: Sequence[int]) -> None:
+    """Set out to src with its axes in the given order: axis i of out is axis axes[i] of src.
+
+    Both have one type, and do not overlap.
+    """
+    out[...] = np.transpose(src, axes)
+
+
+@operator()
+def add_transposed(out: Array, src: Array, axes: Sequence[int]) -> None:
+    """Add src with its axes in the given order to out: axis i of out is axis axes[i] of src."""
+    out[...] = out + np.transpose(src, axes)
