@@ -15,10 +15,11 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.io.compressed import CompressedMatrix
-from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
+from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.tensor.elements import dot_elements, set_elements
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["SparseTargets", "Supervision", "compute_objective"]
 
@@ -82,11 +83,13 @@ def compute_objective(
 
 def _dense(supervision: Supervision, like: Array) -> Array:
     """Dense, where `like` is."""
-    if isinstance(supervision, (np.ndarray, CompressedMatrix, SparseMatrix)):
-        return tensor.asarray(to_dense(supervision), like=like)
     if isinstance(supervision, SparseTargets):
         raise ProgramError("targets for another objective were prepared as sparse ones")
-    return supervision
+    if isinstance(supervision, (CompressedMatrix, SparseMatrix)):
+        supervision = supervision.to_dense()
+    elif device_of(supervision) != "numpy":
+        return supervision
+    return tensor.asarray(supervision, like=like, dtype=np.float32)
 
 
 def _linear(supervision: Supervision, output: Array, deriv: Array | None) -> tuple[float, float]:

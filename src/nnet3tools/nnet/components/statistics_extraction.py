@@ -136,7 +136,7 @@ class StatisticsExtractionComponent(Component):
     ) -> object:
         assert isinstance(indexes, ExtractionIndexes)
         dim = self._input_dim
-        _add(out_value[:, :1], tensor.asarray(indexes.counts, like=out_value)[:, None])
+        _add(out_value[:, :1], tensor.constant(indexes.counts, like=out_value)[:, None])
         tensor.add_row_ranges(out_value[:, 1 : dim + 1], in_value, indexes.forward)
         if self.include_variance:
             with tensor.scratch(in_value.shape, like=in_value) as squares:
