@@ -67,7 +67,7 @@ def test_flags_follow_from_the_expression():
     assert flags("sigmoid(x)") == P.SIMPLE | in_place | P.BACKPROP_NEEDS_OUTPUT
     assert flags("tanh(x)") == P.SIMPLE | in_place | P.BACKPROP_NEEDS_OUTPUT
     assert flags("2 * x") == P.SIMPLE | in_place
-    assert flags("softmax(x)") == P.SIMPLE | P.BACKPROP_NEEDS_INPUT
+    assert flags("softmax(x)") == P.SIMPLE | P.USES_MEMO
     assert flags("a * b", "input-parts=a:2,b:2") == P.SIMPLE | P.BACKPROP_NEEDS_INPUT
     assert flags("x * w", "dim=4 params=w:4") & P.UPDATABLE
 

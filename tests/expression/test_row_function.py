@@ -28,13 +28,14 @@ def run(function, seed=0, in_float64=True):
     operands = {"a": whole[:, :3], "b": whole[:, 3:6], "c": whole[:, 6:]}
     operands |= {n: rng.normal(size=s).astype(kind) for n, s in PARAMS.items()}
     out = np.full((6, function.output_dim), np.nan, kind)
-    function.forward(operands, out)
+    memo = function.forward(operands, out)
     derivs = np.full((6, 8), np.nan, kind)
     params = {n: np.ones(s, kind) for n, s in PARAMS.items()}
     function.backward(
         operands if function.needs_input else {n: operands[n] for n in PARAMS},
         out if function.needs_output else None,
         rng.normal(size=out.shape).astype(kind),
+        memo,
         {"a": derivs[:, :3], "b": derivs[:, 3:6], "c": derivs[:, 6:]},
         params,
         0.5,
@@ -62,7 +63,67 @@ def test_no_rows_and_one_row(text):
     for rows in (0, 1):
         x = np.ones((rows, 3), np.float32)
         out = np.empty_like(x)
-        function.forward({"a": x, "b": x}, out)
+        memo = function.forward({"a": x, "b": x}, out)
         derivs = {n: np.full_like(x, np.nan) for n in "ab"}
-        function.backward({"a": x, "b": x}, out, out, derivs, None)
+        function.backward({"a": x, "b": x}, out, out, memo, derivs, None)
         assert all(np.isfinite(d).all() for d in derivs.values())
+
+
+GRAPHS = ["softmax(a)", "(a - mean(a, axis=0)) * p", "layer_norm(a, p) * sigmoid(b)"]
+
+
+def operands_of(seed):
+    rng = np.random.default_rng(seed)
+    found = {n: rng.normal(size=(5, d)) for n, d in PARTS.items()}
+    return found | {n: rng.normal(size=s) for n, s in PARAMS.items()}
+
+
+def derivatives(function, memo, seed):
+    derivs = {n: np.full((5, d), np.nan) for n, d in PARTS.items()}
+    params = {n: np.zeros(s) for n, s in PARAMS.items()}
+    out_deriv = np.random.default_rng(seed).normal(size=(5, function.output_dim))
+    function.backward({}, None, out_deriv, memo, derivs, params)
+    return [*derivs.values(), *params.values()]
+
+
+@pytest.mark.parametrize("text", GRAPHS)
+def test_memos_of_several_forward_passes_do_not_disturb_each_other(text):
+    expected = []
+    for seed in range(3):
+        function, out = RowFunction(text, PARTS, PARAMS), np.empty((5, 3))
+        expected.append(derivatives(function, function.forward(operands_of(seed), out), seed))
+    function, memos = RowFunction(text, PARTS, PARAMS), {}
+    for seed in range(3):
+        memos[seed] = function.forward(operands_of(seed), np.empty((5, 3)))
+        function.infer(operands_of(9), np.empty((5, 3)))
+    for seed in (1, 2, 0, 1):  # the last one again
+        for found, array in zip(
+            derivatives(function, memos[seed], seed), expected[seed], strict=True
+        ):
+            np.testing.assert_array_equal(found, array)
+
+
+def test_graphs_are_used_again_once_their_memo_is_gone():
+    function, x = RowFunction("softmax(a)", PARTS, PARAMS), operands_of(0)
+    first = function.forward(x, np.empty((5, 3)))
+    second = function.forward(x, np.empty((5, 3)))
+    assert first.run is not second.run
+    graph = first.run
+    del first
+    assert function.forward(x, np.empty((5, 3))).run is graph
+
+
+def test_a_memo_keeps_no_more_than_the_derivatives_read():
+    whole, rows = {"a": 64}, np.ones((128, 64), np.float32)
+    for text, matrices in (("log_softmax(a)", 1), ("a - mean(a, axis=0)", 0), ("layer_norm(a)", 1)):
+        function = RowFunction(text, whole, {})
+        memo = function.forward({"a": rows}, np.empty_like(rows))
+        assert memo.run.execution.num_bytes == matrices * rows.nbytes, text
+
+
+def test_few_sizes_are_kept():
+    function = RowFunction("softmax(a)", {"a": 3}, {})
+    for rows in range(1, 30):
+        x = np.ones((rows, 3), np.float32)
+        function.infer({"a": x}, np.empty_like(x))
+    assert len(function._idle) == 8

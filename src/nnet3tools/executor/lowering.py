@@ -175,7 +175,7 @@ def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
     out_value = binding.view(c, command.output)
     stats = _stats_component(binding, command)
     if stats is None and not command.memo:
-        return partial(component.propagate, indexes, in_value, out_value)
+        return partial(component.infer, indexes, in_value, out_value)
     # In place the input is gone by now: statistics get none.
     seen = None if command.input == command.output else in_value
     memos, memo_number = binding.memos, command.memo

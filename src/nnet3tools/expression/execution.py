@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.expression.memory import Buffer, allocate
+from nnet3tools.expression.memory import Buffer, Scratch, allocate
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.schedule import (
     Schedule,
@@ -25,8 +25,10 @@ __all__ = ["Execution"]
 class Execution:
     """Two flat lists of operations that compute the roots, and their gradients backwards.
 
-    `values` and `grads` are arrays of the caller's that nodes are to use (inputs, roots, leaves);
-    leaves without get memory of their own, all else shares one arena by liveness.
+    Leaves have memory of their own, all else shares one arena by liveness. With `scratch`, which
+    executions that never run at once may share, only what backward reads of forward is in the
+    arena: whatever else there is, values of roots and gradients included, is valid until one of
+    them runs again, and `fed` leaves, which are set right before each run, are placed likewise.
     """
 
     def __init__(
@@ -34,26 +36,21 @@ class Execution:
         roots: Sequence[Expr],
         like: Array | None = None,
         gradient: bool = True,
-        values: Mapping[Expr, Array] | None = None,
-        grads: Mapping[Expr, Array] | None = None,
         reuse_memory: bool = True,
+        scratch: Scratch | None = None,
+        fed: Iterable[Expr] = (),
     ) -> None:
         self.roots = tuple(roots)
         self.schedule = Schedule(roots, gradient and any(r.trainable for r in roots))
         self._like, self._reuse = like, reuse_memory
-        self._given_values, self._given_grads = dict(values or {}), dict(grads or {})
+        self._scratch, self._fed = scratch, frozenset(fed)
         self._steps = [*self.schedule.forward, *self.schedule.backward]
         self._values: dict[tuple[Expr, int], Buffer] = {}
         self._gradients: dict[Expr, Buffer] = {}
         self._first_touch: dict[Expr, int] = {}
         self._find_value_lives()
         self._find_gradient_lives()
-        buffers = [*self._values.values(), *self._gradients.values()]
-        if not reuse_memory:
-            for buffer in buffers:
-                buffer.touch(0)
-                buffer.touch(len(self._steps))
-        self._arrays, self.num_bytes = allocate(buffers, like)
+        self._arrays, self.num_bytes = self._allocate()
         self._seeded = [r for r in self.roots if r in self.schedule.active]
         self._zeroed = {gradient_owner(r) for r in self._seeded}
         self._forward, self._backward = self._bind()
@@ -62,7 +59,7 @@ class Execution:
     # -- lifetimes
 
     def _touch(self, owner: Expr, incarnation: int, step: int) -> None:
-        if owner.is_leaf or owner in self._given_values:
+        if owner.is_leaf and owner not in self._fed:
             return
         buffer = self._values.get((owner, incarnation))
         if buffer is None:
@@ -72,6 +69,8 @@ class Execution:
 
     def _find_value_lives(self) -> None:
         current: dict[Expr, int] = {}
+        for leaf in self._fed.intersection(self.schedule.order):
+            self._touch(leaf, 0, 0)
         for t, step in enumerate(self._steps):
             node = step.node
             if step.kind == "backward":
@@ -84,9 +83,10 @@ class Execution:
             for n in read:
                 owner = value_owner(n)
                 self._touch(owner, current.get(owner, 0), t)
+        end = len(self._steps) if self._scratch is None else len(self.schedule.forward) - 1
         for root in self.roots:
             owner = value_owner(root)
-            self._touch(owner, current.get(owner, 0), len(self._steps))
+            self._touch(owner, current.get(owner, 0), end)
 
     def _find_gradient_lives(self) -> None:
         start = len(self.schedule.forward)
@@ -98,29 +98,40 @@ class Execution:
         for node, t in touched:
             owner = gradient_owner(node)
             self._first_touch.setdefault(owner, t)
-            if owner.is_leaf or owner in self._given_grads:
+            if owner.is_leaf and owner not in self._fed:
                 continue
             buffer = self._gradients.setdefault(owner, Buffer(owner.shape, owner.type, t, t))
-            buffer.touch(t)
+            buffer.touch(t if owner not in self._fed else len(self._steps))
+
+    def _allocate(self) -> tuple[dict[Buffer, Array], int]:
+        """The buffers' arrays, and the size of the arena."""
+        buffers = [*self._values.values(), *self._gradients.values()]
+        if not self._reuse:
+            for buffer in buffers:
+                buffer.touch(0)
+                buffer.touch(len(self._steps))
+        if self._scratch is None:
+            return allocate(buffers, self._like)
+        border = len(self.schedule.forward)
+        kept = [b for b in buffers if b.first < border <= b.last]
+        arrays, size = allocate(kept, self._like)
+        others = [b for b in buffers if b not in arrays]
+        return arrays | allocate(others, self._like, self._scratch)[0], size
 
     # -- binding
 
     def _place_value(self, node: Expr, incarnation: int) -> None:
-        if node in self._given_values:
-            node.value = self._given_values[node]
-        elif node.is_value_view:
+        if node.is_value_view:
             node.value = node.view(node.children[0].value)
-        elif not node.is_leaf:
+        elif not node.is_leaf or node in self._fed:
             node.value = self._arrays[self._values[node, incarnation]]
         elif node.value is None:
             node.value = tensor.empty(node.shape, like=self._like, dtype=dtype_of(node.type))
 
     def _place_gradient(self, node: Expr) -> None:
-        if node in self._given_grads:
-            node.grad = self._given_grads[node]
-        elif node.is_gradient_view:
+        if node.is_gradient_view:
             node.grad = node.view(node.children[0].grad)
-        elif not node.is_leaf:
+        elif not node.is_leaf or node in self._fed:
             node.grad = self._arrays[self._gradients[node]]
         elif node.grad is None:
             node.grad = tensor.zeros(node.shape, like=node.value)
@@ -193,7 +204,8 @@ class Execution:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:
             raise ProgramError("backward must follow forward, which computes what it overwrites")
-        self._ran = not self._reuse
+        # with a scratch, values that are kept share no memory with gradients
+        self._ran = not self._reuse or self._scratch is not None
         root = self._seeded[0]
         if len(self._seeded) == 1 and not root.is_gradient_view and root in (seeds or ()):
             tensor.copy(root.grad, seeds[root])

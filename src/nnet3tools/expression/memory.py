@@ -11,7 +11,7 @@ from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, dtype_of
 
-__all__ = ["Buffer", "allocate", "place"]
+__all__ = ["Buffer", "Scratch", "allocate", "place"]
 
 ALIGNMENT = 64
 """Offsets are multiples of this many bytes: a cache line, and more than any vector unit wants."""
@@ -56,10 +56,34 @@ def place(buffers: Sequence[Buffer]) -> int:
     return max((b.offset + b.num_bytes for b in buffers), default=0)
 
 
-def allocate(buffers: Sequence[Buffer], like: Array | None) -> tuple[dict[Buffer, Array], int]:
-    """The arrays of placed buffers, and how many bytes they take together."""
+class Scratch:
+    """Memory that several executions share for what need not outlast one of their runs.
+
+    Whoever got it before it grew goes on with the smaller piece.
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[type, Array] = {}
+
+    def take(self, num_bytes: int, like: Array | None) -> Array:
+        """So many bytes on the device of `like`; contents undefined."""
+        found = self._memory.get(type(like))
+        if found is None or found.size < num_bytes:
+            grown = 0 if found is None else found.size + found.size // 2
+            found = tensor.empty((max(num_bytes, grown),), like=like, dtype="uint8")
+            self._memory[type(like)] = found
+        return found[:num_bytes]
+
+
+def allocate(
+    buffers: Sequence[Buffer], like: Array | None, scratch: Scratch | None = None
+) -> tuple[dict[Buffer, Array], int]:
+    """The arrays of buffers, and how many bytes they take together; from `scratch` if given."""
     size = place(buffers)
-    arena = tensor.empty((size,), like=like, dtype="uint8")
+    if scratch is None:
+        arena = tensor.empty((size,), like=like, dtype="uint8")
+    else:
+        arena = scratch.take(size, like)
     arrays = {}
     for b in buffers:
         dtype = dtype_of(b.type)

@@ -2,7 +2,7 @@
 
 What a component made of a formula needs: value into a given matrix, derivatives into given
 matrices, and what of input and output the derivatives read. Elementwise formulas are fused (see
-fused.py); others run as a graph, one for each number of rows met lately.
+fused.py); others run as graphs, which keep what their derivatives read from forward to backward.
 """
 
 from __future__ import annotations
@@ -11,55 +11,71 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.errors import ProgramError
 from nnet3tools.expression.control import Same
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.fused import Fused, fuse
 from nnet3tools.expression.graph import Graph
+from nnet3tools.expression.memory import Scratch
 from nnet3tools.expression.moves import Copy
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["RowFunction"]
 
 _PROBE_ROWS = 7
 """Rows of the graph that shapes are found with: a number that hardly is a dimension by mistake."""
 
-_MAX_RUNS = 8
-"""Graphs kept, by number of rows and type."""
+_MAX_SIZES = 8
+"""Graphs are kept for so many numbers of rows and types met last; on a GPU for all, as captured
+programs go on using their memory."""
+
+_scratch = Scratch()
 
 
 class _Run:
-    """The graph of a formula for one number of rows."""
+    """The graph of a formula for one number of rows, from parts and parameters to its value."""
 
-    def __init__(
-        self, owner: RowFunction, rows: int, type: Type, gradient: bool, like: Array | None
-    ) -> None:
-        self.graph = Graph(like)
-        self.parts = {
-            name: self.graph.input(name, (rows, dim), type, trainable=True)
-            for name, dim in owner.parts.items()
+    def __init__(self, owner: RowFunction, like: Array, gradient: bool) -> None:
+        rows, type = len(like), type_of_dtype(like.dtype)
+        graph = Graph(like)
+        shapes = {n: (rows, dim) for n, dim in owner.parts.items()} | owner.params
+        self.operands = {
+            name: graph.input(name, shape, type, trainable=True) for name, shape in shapes.items()
         }
-        self.params = {
-            name: self.graph.input(name, shape, type, trainable=True)
-            for name, shape in owner.params.items()
-        }
-        root = owner.formula.build(self.graph, {**self.parts, **self.params})
+        root = owner.formula.build(graph, self.operands)
         if root.type is not type and root.type.is_float:
             raise ExpressionError(f"the value is {root.describe()}, the matrices are {type.value}")
-        self.root = self.graph.add(Copy(root)) if root.is_leaf or isinstance(root, Same) else root
-        self.execution = Execution([self.root], like, gradient) if like is not None else None
+        self.root = graph.add(Copy(root)) if root.is_leaf or isinstance(root, Same) else root
+        fed = self.operands.values()
+        self.execution = Execution([self.root], like, gradient, scratch=_scratch, fed=fed)
 
-    def forward(self, operands: Mapping[str, Array]) -> None:
-        """Compute the root's value."""
-        for name, node in (*self.parts.items(), *self.params.items()):
+    def forward(self, operands: Mapping[str, Array], out: Array) -> None:
+        """Compute the value."""
+        for name, node in self.operands.items():
             if node.value is not None:
                 tensor.copy(node.value, operands[name])
-        assert self.execution is not None
         self.execution.forward()
+        tensor.copy(out, self.root.value)
+
+    def backward(self, out_deriv: Array) -> None:
+        """Compute the gradients of the operands."""
+        self.execution.backward({self.root: out_deriv})
+
+
+class _Memo:
+    """A run whose values are kept for the derivatives; free for others once nobody has this."""
+
+    def __init__(self, run: _Run, idle: list[_Run]) -> None:
+        self.run, self._idle = run, idle
+
+    def __del__(self) -> None:
+        self._idle.append(self.run)
 
 
 class RowFunction:
@@ -68,12 +84,12 @@ class RowFunction:
     def __init__(self, text: str, parts: Mapping[str, int], params: Mapping[str, Shape]) -> None:
         self.formula = parse_formula(text)
         self.parts, self.params = dict(parts), dict(params)
-        self._runs: dict[tuple, _Run] = {}
+        self._idle: dict[tuple, list[_Run]] = {}
         root = self._probe()
         self.output_dim = root.shape[1]
         self._fused: Fused | None = fuse(root)
         fused = self._fused
-        self.needs_input = fused is None or fused.needs_input
+        self.needs_input = fused is not None and fused.needs_input
         self.needs_output = fused is not None and fused.needs_output
         same_columns = fused is not None and len(self.parts) == 1 and len(fused.widths) == 1
         self.in_place = same_columns and self.parts == {next(iter(self.parts)): self.output_dim}
@@ -104,31 +120,42 @@ class RowFunction:
         return self._fused is not None
 
     def __deepcopy__(self, memo: dict) -> RowFunction:
-        return self  # holds no parameters: copies of a component may share it
+        return self  # holds no parameters: copies of a component may share it and its graphs
 
-    def _run(self, rows: int, like: Array, gradient: bool) -> _Run:
-        key = rows, like.dtype, type(like), gradient
-        if (found := self._runs.get(key)) is None:
-            if len(self._runs) >= _MAX_RUNS:
-                self._runs.clear()
-            found = _Run(self, rows, type_of_dtype(like.dtype), gradient, like)
-            self._runs[key] = found
-        return found
+    def _take(self, like: Array, gradient: bool) -> _Memo:
+        """A graph that nobody uses at present, for so many rows as `like` has."""
+        key = len(like), like.dtype, type(like), gradient
+        idle = self._idle.pop(key, [])
+        self._idle[key] = idle  # last
+        if len(self._idle) > _MAX_SIZES and device_of(like) == "numpy":
+            del self._idle[next(iter(self._idle))]
+        return _Memo(idle.pop() if idle else _Run(self, like, gradient), idle)
 
-    def forward(self, operands: Mapping[str, Array], out: Array) -> None:
+    def infer(self, operands: Mapping[str, Array], out: Array) -> None:
         """Compute `out` (rows, output_dim); `operands` are parts and parameters by name."""
         if self._fused is not None:
             self._fused.forward(operands, out)
             return
-        run = self._run(len(out), out, False)
-        run.forward(operands)
-        tensor.copy(out, run.root.value)
+        self._take(out, False).run.forward(operands, out)
+
+    def forward(self, operands: Mapping[str, Array], out: Array) -> object:
+        """As `infer`; the result, None for elementwise formulas, is to be given to `backward`.
+
+        It holds what the derivatives read; drop it when they are not wanted (any more).
+        """
+        if self._fused is not None:
+            self._fused.forward(operands, out)
+            return None
+        memo = self._take(out, True)
+        memo.run.forward(operands, out)
+        return memo
 
     def backward(
         self,
         operands: Mapping[str, Array],
         out: Array | None,
         out_deriv: Array,
+        memo: object,
         input_derivs: Mapping[str, Array] | None,
         param_derivs: Mapping[str, Array] | None,
         alpha: float = 1.0,
@@ -136,11 +163,34 @@ class RowFunction:
         """Set the derivatives by the parts, add alpha times those by the parameters.
 
         Parts' values must be among the operands only if `needs_input`, `out` only if
-        `needs_output`. Derivatives by parts that the value does not depend on are 0.
+        `needs_output`; `memo` is what `forward` gave. Derivatives by parts that the value does not
+        depend on are 0.
         """
-        if self._fused is None:
-            self._graph_backward(operands, out_deriv, input_derivs, param_derivs, alpha)
+        if self._fused is not None:
+            self._fused_backward(operands, out, out_deriv, input_derivs, param_derivs, alpha)
             return
+        if not isinstance(memo, _Memo):
+            raise ProgramError("the derivatives of a formula need the memo of its forward pass")
+        memo.run.backward(out_deriv)
+        for name, deriv in (param_derivs or {}).items():
+            if (grad := memo.run.operands[name].grad) is not None:
+                tensor.add(deriv, grad, alpha=alpha)
+        for name, deriv in (input_derivs or {}).items():
+            if (grad := memo.run.operands[name].grad) is None:
+                tensor.fill(deriv, 0.0)
+            else:
+                tensor.copy(deriv, grad)
+
+    def _fused_backward(
+        self,
+        operands: Mapping[str, Array],
+        out: Array | None,
+        out_deriv: Array,
+        input_derivs: Mapping[str, Array] | None,
+        param_derivs: Mapping[str, Array] | None,
+        alpha: float,
+    ) -> None:
+        assert self._fused is not None
         add = None
         if param_derivs is not None:
 
@@ -152,24 +202,3 @@ class RowFunction:
         for name, deriv in (input_derivs or {}).items():
             if name not in used:
                 tensor.fill(deriv, 0.0)
-
-    def _graph_backward(
-        self,
-        operands: Mapping[str, Array],
-        out_deriv: Array,
-        input_derivs: Mapping[str, Array] | None,
-        param_derivs: Mapping[str, Array] | None,
-        alpha: float,
-    ) -> None:
-        run = self._run(len(out_deriv), out_deriv, True)
-        run.forward(operands)
-        assert run.execution is not None
-        run.execution.backward({run.root: out_deriv})
-        for name, deriv in (param_derivs or {}).items():
-            if (grad := run.params[name].grad) is not None:
-                tensor.add(deriv, grad, alpha=alpha)
-        for name, deriv in (input_derivs or {}).items():
-            if (grad := run.parts[name].grad) is None:
-                tensor.fill(deriv, 0.0)
-            else:
-                tensor.copy(deriv, grad)

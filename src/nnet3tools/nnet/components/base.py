@@ -139,6 +139,10 @@ class Component:
         """
         raise NotImplementedError
 
+    def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
+        """As `propagate`, where nothing will be propagated back: for cheaper ways without memos."""
+        self.propagate(indexes, in_value, out_value)
+
     def backprop(
         self,
         debug_info: str,

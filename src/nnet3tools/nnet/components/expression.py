@@ -78,6 +78,8 @@ class ExpressionComponent(UpdatableComponent):
             found |= Properties.BACKPROP_NEEDS_INPUT
         if self.function.needs_output:
             found |= Properties.BACKPROP_NEEDS_OUTPUT
+        if not self.function.is_fused:
+            found |= Properties.USES_MEMO
         if self.function.in_place:
             found |= Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
         return found
@@ -191,8 +193,10 @@ class ExpressionComponent(UpdatableComponent):
     def propagate(
         self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
     ) -> object:
-        self.function.forward({**self._cut(in_value), **self.parameters()}, out_value)
-        return None
+        return self.function.forward({**self._cut(in_value), **self.parameters()}, out_value)
+
+    def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
+        self.function.infer({**self._cut(in_value), **self.parameters()}, out_value)
 
     def backprop(
         self,
@@ -213,7 +217,7 @@ class ExpressionComponent(UpdatableComponent):
             assert isinstance(to_update, ExpressionComponent)
             gradients, rate = to_update.parameters(), to_update.learning_rate
         derivs = None if in_deriv is None else self._cut(in_deriv)
-        self.function.backward(operands, out_value, out_deriv, derivs, gradients, rate)
+        self.function.backward(operands, out_value, out_deriv, memo, derivs, gradients, rate)
 
 
 # -- config lines
