@@ -8,6 +8,7 @@ from contextlib import contextmanager
 __all__ = [
     "ConfigError",
     "DataError",
+    "EmptyError",
     "Nnet3Error",
     "OptionError",
     "ProgramError",
@@ -31,6 +32,10 @@ class OptionError(UserError):
 
 class DataError(UserError):
     """A file, table or stream that is missing, truncated, garbled or does not fit."""
+
+
+class EmptyError(DataError):
+    """Nothing was read, or nothing came of it: the program ends with status 1, as Kaldi's do."""
 
 
 class RequestError(UserError):

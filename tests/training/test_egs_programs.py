@@ -37,9 +37,9 @@ def run(tmp_path: Path, monkeypatch, capfd) -> Run:
     return call
 
 
-def fails(run: Run, *args: str) -> str:
+def fails(run: Run, *args: str, status: int = 255) -> str:
     """The one error line of a program that must fail."""
-    log = run(*args, status=255)
+    log = run(*args, status=status)
     errors = [line for line in log.splitlines() if line.startswith("ERROR")]
     assert len(errors) == 1
     assert "Traceback" not in log
@@ -231,8 +231,17 @@ def test_empty_tables(run):
         ("nnet3-compute-from-egs", "--use-gpu=no", "0.raw", "ark:none", "ark:out"),
         ("nnet3-compute-prob", "0.raw", "ark:none"),
     ):
-        assert "ark:none" in fails(run, *words), words
+        assert "ark:none" in fails(run, *words, status=1), words
         assert not Path("out").exists(), words
+
+
+def test_nothing_to_write_is_told_by_status_1(run):
+    write_table("ark:a", EXAMPLE, [("e", minibatch())])
+    for words in (
+        ("nnet3-copy-egs", "--keep-proportion=0", "ark:a", "ark:out"),
+        ("nnet3-merge-egs", "--minibatch-size=2", "ark:a", "ark:out"),
+    ):
+        assert "ark:a" in fails(run, *words, status=1), words
 
 
 def test_truncated_examples(run):

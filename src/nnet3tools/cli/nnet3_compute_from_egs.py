@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -56,5 +56,5 @@ def main(options: Options, args: list[str]) -> None:
             writer.write(key, np.exp(output) if options.apply_exp else output)
 
         if (count := for_each_example(args[1], compute)) == 0:
-            raise DataError(f"{args[1]}: no examples")
+            raise EmptyError(f"{args[1]}: no examples")
     log.log(f"Processed {count} examples.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.nnet.collapse import collapse_model
 from nnet3tools.training.diagnostics import ComputeProbOptions
 
@@ -52,5 +52,5 @@ def main(options: Options, args: list[str]) -> int:
         collapse_model(nnet)
     prob = NnetComputeProb(options.prob, nnet)
     if for_each_example(args[1], lambda key, example: prob.compute(example)) == 0:
-        raise DataError(f"{args[1]}: no examples")
+        raise EmptyError(f"{args[1]}: no examples")
     return 0 if prob.print_total_stats() else 1

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 from nnet3tools.io.holders import FLOAT, TOKEN, Holder
 from nnet3tools.io.table import RandomAccessTableReader
@@ -128,4 +128,4 @@ def main(options: Options, args: list[str]) -> None:
             f"{changer.num_errors} examples had errors."
         )
         if num_written == 0:
-            raise DataError(f"{args[0]}: there is nothing to write of its {num_read} examples")
+            raise EmptyError(f"{args[0]}: there is nothing to write of its {num_read} examples")

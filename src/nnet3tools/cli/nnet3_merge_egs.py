@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnet3tools.cli.options import program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.training.merging import ExampleMergingOptions
 
 USAGE = """This copies nnet training examples from input to output, but while doing so it
@@ -31,7 +31,7 @@ def main(options: ExampleMergingOptions, args: list[str]) -> None:
         count = for_each_example(args[0], lambda key, example: merger.accept(example))
         merger.finish()
         if merger.num_written == 0:
-            raise DataError(
+            raise EmptyError(
                 f"{args[0]}: no minibatch can be made of its {count} examples "
                 f"(--minibatch-size={options.minibatch_size})"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 
 USAGE = """Copy examples (typically single frames or small groups of frames) for
@@ -52,6 +52,6 @@ def main(options: Options, args: list[str]) -> None:
             writer.write(key, example)
             num_done += 1
         if num_done == 0:
-            raise DataError(f"{args[0]}: no examples to shuffle")
+            raise EmptyError(f"{args[0]}: no examples to shuffle")
     how = "using a buffer (partial randomization)" if options.buffer_size else ""
     log.log(f"Shuffled order of {num_done} neural-network training examples {how}")

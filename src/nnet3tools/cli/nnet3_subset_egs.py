@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError
+from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 
 USAGE = """Creates a random subset of the input examples, of a specified size.
@@ -39,7 +39,7 @@ def main(options: Options, args: list[str]) -> None:
             examples, options.n, options.srand, options.randomize_order
         )
     if num_read == 0:
-        raise DataError(f"{args[0]}: no examples to choose from")
+        raise EmptyError(f"{args[0]}: no examples to choose from")
     with TableWriter(args[1], EXAMPLE) as writer:
         for key, example in chosen:
             writer.write(key, example)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from nnet3tools.errors import Nnet3Error, ProgramError, UserError
+from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
 
 __all__ = ["Usage", "run_program"]
 
 ERROR = 255  # Kaldi's mains return -1
+NOTHING_DONE = 1
 BROKEN_PIPE = 128 + signal.SIGPIPE
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -51,6 +52,9 @@ def run_program(
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except EmptyError as error:
+        log.error_line(str(error))
+        return NOTHING_DONE
     except UserError as error:
         log.error_line(str(error))
     except MemoryError as error:

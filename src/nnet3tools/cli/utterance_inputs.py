@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.option_specs import option
-from nnet3tools.errors import DataError, OptionError, naming
+from nnet3tools.errors import EmptyError, OptionError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def utterances(
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
     """(key, features, i-vectors) of each utterance that has what it needs.
 
-    Others are warned about and counted. DataError if there are no utterances.
+    Others are warned about and counted. EmptyError if there are no utterances.
     """
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
@@ -138,7 +138,7 @@ def utterances(
             yield key, features, ivectors
             counts.frames += len(features)
         if num_seen == 0:
-            raise DataError(f"{rspecifier}: no utterances")
+            raise EmptyError(f"{rspecifier}: no utterances")
 
 
 def _ivector_source(

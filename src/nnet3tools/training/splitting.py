@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 from nnet3tools.training.options import option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
@@ -294,6 +294,6 @@ class UtteranceSplitter:
             log.log(f"Output frames are distributed among chunk-sizes as follows: {shares}")
 
     def check_any(self, features: str) -> None:
-        """DataError unless some chunk was made: an empty archive is not worth keeping."""
+        """EmptyError unless some chunk was made: an empty archive is not worth keeping."""
         if self.total_frames == 0:
-            raise DataError(f"{features}: no examples could be made of it")
+            raise EmptyError(f"{features}: no examples could be made of it")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.nnet.arithmetic import (
     freeze_natural_gradient,
@@ -254,6 +254,6 @@ class NnetTrainer:
             )
 
     def require_data(self, examples: str) -> None:
-        """DataError if nothing was trained on; `examples` is the rspecifier."""
+        """EmptyError if nothing was trained on; `examples` is the rspecifier."""
         if self._num_minibatches == 0:
-            raise DataError(f"{examples}: no examples to train on")
+            raise EmptyError(f"{examples}: no examples to train on")
