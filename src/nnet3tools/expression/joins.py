@@ -8,7 +8,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Expr, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
-from nnet3tools.tensor import Array
+from nnet3tools.tensor.concatenate import parts_along
 
 __all__ = ["Concatenate", "concatenate", "repeat", "stack"]
 
@@ -29,20 +29,12 @@ class Concatenate(Expr):
     def content(self) -> tuple:
         return (self.axis,)
 
-    def _parts(self, array: Array) -> list[Array]:
-        found, start = [], 0
-        for child in self.children:
-            end = start + child.shape[self.axis]
-            found.append(array[(slice(None),) * self.axis + (slice(start, end),)])
-            start = end
-        return found
-
     def forward_ops(self) -> list[NodeOp]:
-        parts = zip(self._parts(self.value), self.children, strict=True)
-        return [tensor.copy.bind(part, child.value) for part, child in parts]
+        return [tensor.concatenate.bind(self.value, [c.value for c in self.children], self.axis)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        parts = zip(self._parts(self.grad), self.children, strict=True)
+        sizes = [child.shape[self.axis] for child in self.children]
+        parts = zip(parts_along(self.grad, sizes, self.axis), self.children, strict=True)
         return [
             add_copy(child.grad, part, i in self.fresh) if child.trainable else None
             for i, (part, child) in enumerate(parts)

@@ -104,11 +104,12 @@ class Transpose(Expr):
         return self.axes
 
     def forward_ops(self) -> list[NodeOp]:
-        return [tensor.copy.bind(self.value, self.children[0].value.transpose(self.axes))]
+        return [tensor.transpose.bind(self.value, self.children[0].value, self.axes)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        target = self.children[0].grad.transpose(self.axes)
-        return [add_copy(target, self.grad, 0 in self.fresh)]
+        back = tuple(self.axes.index(axis) for axis in range(len(self.axes)))
+        operator = tensor.transpose if 0 in self.fresh else tensor.add_transposed
+        return [operator.bind(self.children[0].grad, self.grad, back)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False
