@@ -33,19 +33,21 @@ def check(operator, outs, *args, host=(), **options):
 class OutputsLast:
     """An operator whose last operands are its outputs, or None: `check` gives outputs first."""
 
-    def __init__(self, operator, wanted):
+    def __init__(self, operator, wanted, **more):
         self.operator, self.wanted, self.name = operator, wanted, operator.name
+        self.more = more
 
-    def _run(self, function, args):
+    def _run(self, function, args, more):
         count = sum(self.wanted)
         outs = iter(args[:count])
-        function(*args[count:], *(next(outs) if w else None for w in self.wanted))
+        function(*args[count:], *(next(outs) if w else None for w in self.wanted), **more)
 
     def __call__(self, *args):
-        self._run(self.operator, args)
+        more = {name: mirror(array.astype(args[0].dtype)) for name, array in self.more.items()}
+        self._run(self.operator, args, more)
 
     def reference(self, *args):
-        self._run(self.operator.reference, args)
+        self._run(self.operator.reference, args, self.more)
 
 
 def normal(*shape, seed=0):
@@ -217,6 +219,24 @@ def test_layer_norm(device, name):
             outs = [d for d, w in zip(made, wanted, strict=True) if w]
             for factor in (None, scale):
                 check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
+
+
+@pytest.mark.parametrize("weights", [(5, 5), (6, 2), (4,)])
+def test_gru(device, weights):
+    dim, inner = weights[0], sum(weights[1:])
+    width = 3 * dim + inner + (0 if inner == dim else inner)
+    w = normal(*weights)
+    for rows, of in itertools.product((0, 1, 30), LAYOUTS.values()):
+        x, out = of(normal(rows, width)), of(normal(rows, 2 * dim, seed=1))
+        check(tensor.gru_nonlinearity, [out], x, w)
+        tensor.gru_nonlinearity(out, x, w)
+        e, repair = normal(rows, 2 * dim, seed=2), normal(dim, seed=3)
+        made = [np.zeros((rows, dim), np.float32), of(normal(rows, width, seed=4))]
+        for wanted in ((True, False), (True, True)):
+            outs = made[: sum(wanted)]
+            check(OutputsLast(tensor.gru_nonlinearity_backprop, wanted), outs, x, w, out, e)
+        repaired = OutputsLast(tensor.gru_nonlinearity_backprop, wanted, repair=repair)
+        check(repaired, outs, x, w, out, e)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float16", "float32"])

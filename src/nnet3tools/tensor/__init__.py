@@ -75,6 +75,7 @@ from nnet3tools.tensor.arrays import Array, asarray, constant, empty, scratch, t
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.gru import gru_nonlinearity, gru_nonlinearity_backprop
 from nnet3tools.tensor.layer_norm import (
     layer_norm,
     layer_norm_backprop,
@@ -132,6 +133,8 @@ __all__ = [
     "fill",
     "functional",
     "gaps",
+    "gru_nonlinearity",
+    "gru_nonlinearity_backprop",
     "layer_norm",
     "layer_norm_backprop",
     "log_softmax",

@@ -6,6 +6,7 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     concatenate,
     element,
     gathering,
+    gru,
     layer_norm,
     products,
     random,

@@ -10,6 +10,7 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     elements,
     gather,
     groups,
+    gru,
     layer_norm,
     normalize,
     order,
