@@ -155,3 +155,26 @@ def test_bad_vectors(data: bytes, binary: bool, message: str) -> None:
 def test_bad_cindex_vectors(data: bytes, binary: bool, message: str) -> None:
     with pytest.raises(DataError, match=message):
         read_cindex_vector(Reader(io.BytesIO(data), "x", binary))
+
+
+def test_vectors_of_one_size_are_not_taken_for_each_other() -> None:
+    first = np.array([[0, 5, 0], [1, 5, 0], [0, 6, 0], [1, 6, 0]], np.int32)
+    in_x, in_t = first.copy(), first.copy()
+    in_x[:, 2] += 1
+    in_t[3, 1] += 1
+    vectors = [first, first, in_x, first, in_t]
+    file = io.BytesIO()
+    for vector in vectors:
+        write_index_vector(Writer(file, True), vector)
+    data = file.getvalue()
+    for source in (io.BytesIO(data), Trickle(data, 7)):
+        reader = Reader(source, "x", True)
+        for vector in vectors:
+            found = read_index_vector(reader)
+            np.testing.assert_array_equal(found, vector)
+            found[:] = -1  # what the caller does with it must not reach the next one
+    cut = Reader(io.BytesIO(data[:-3]), "x", True)
+    for _ in vectors[1:]:
+        read_index_vector(cut)
+    with pytest.raises(DataError, match="found the end of the stream"):
+        read_index_vector(cut)

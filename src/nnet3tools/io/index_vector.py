@@ -147,10 +147,11 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
     if size == 0:
         return np.empty(0, np.int32), np.empty((0, 3), np.int32)
     if reader.binary:
-        if not with_nodes and (steady := _read_steady(reader, size)) is not None:
+        if with_nodes:
+            return _decode(reader, *_split_elements(reader, size, with_nodes), with_nodes)
+        if (steady := _read_steady(reader, size)) is not None:
             return np.empty(0, np.int32), steady
-        data, lengths = _split_elements(reader, size, with_nodes)
-        return _decode(reader, data, lengths, with_nodes)
+        return np.empty(0, np.int32), _read_like_before(reader, size)
     if with_nodes:
         return _read_text_groups(reader, size)
     return np.empty(0, np.int32), _read_text_indexes(reader, size)
@@ -168,6 +169,40 @@ def _read_steady(reader: Reader, size: int) -> Ints | None:
     out = np.zeros((size, 3), np.int32)
     codes.cumsum(dtype=np.int32, out=out[:, 1])
     return out
+
+
+_lately: dict[int, tuple[bytes, Ints]] = {}
+"""Size -> the vector of that size read last, as bytes and decoded."""
+_MAX_LATELY = 16
+
+
+def _read_like_before(reader: Reader, size: int) -> Ints:
+    """A vector of no simple form: minibatches of one structure all have the same, bytes and all.
+
+    No vector is the beginning of another one of its size, so that equal bytes are all of it.
+    """
+    data, found = _lately.get(size, (b"", None))
+    if found is not None and _follows(reader, data):
+        reader.advance(len(data))
+        return found.copy()
+    data, lengths = _split_elements(reader, size, with_nodes=False)
+    found = _decode(reader, data, lengths, with_nodes=False)[1]
+    if len(_lately) >= _MAX_LATELY:
+        _lately.clear()
+    _lately[size] = data, found
+    return found.copy()
+
+
+def _follows(reader: Reader, data: bytes) -> bool:
+    """Whether these are the stream's next bytes; no more is read than it takes to say so."""
+    while True:
+        piece = reader.buffered(len(data))
+        if not data.startswith(piece):
+            return False
+        if len(piece) == len(data):
+            return True
+        if not reader.more():
+            return False
 
 
 def _split_elements(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
