@@ -55,7 +55,9 @@ class UtteranceOptions:
                 raise OptionError(f"--{name} does not go with --looped=true")
 
 
-def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str]) -> int:
+def compute_utterances(
+    options: UtteranceOptions, use_gpu: str, gpu_math: str, args: list[str]
+) -> int:
     """Read features, write outputs; the exit status."""
     import numpy as np
 
@@ -72,7 +74,7 @@ def compute_utterances(options: UtteranceOptions, use_gpu: str, args: list[str])
     simple.check()
     if options.looped:
         options.check_looped()
-    device = choose_device(use_gpu)
+    device = choose_device(use_gpu, gpu_math)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     computer: UtteranceComputer | LoopedUtteranceComputer

@@ -1,4 +1,4 @@
-"""--use-gpu: which device a program computes on."""
+"""--use-gpu and --gpu-math: which device a program computes on, and how exactly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 
-__all__ = ["choose_device", "use_gpu_option"]
+__all__ = ["choose_device", "gpu_math_option", "use_gpu_option"]
 
 _CHOICES = ("yes", "no", "optional", "wait")
 
@@ -29,6 +29,15 @@ class _NotGiven(str):
 def use_gpu_option(default: str) -> str:
     """The field `use_gpu: str = use_gpu_option("yes")`, with Kaldi's default for the program."""
     return option(_NotGiven(default), "yes|no|optional|wait, only has effect if there is a GPU")
+
+
+def gpu_math_option() -> str:
+    """The field `gpu_math: str = gpu_math_option()` of every program that computes."""
+    return option(
+        "fp32",
+        "How matrix products are done on a GPU: fp32|tf32|fp16|bf16 (stored and summed in single "
+        "precision all the same; fp16 with loss scaling in training)",
+    )
 
 
 def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:

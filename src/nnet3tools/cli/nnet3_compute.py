@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
-from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
@@ -51,6 +51,7 @@ class Options:
         "", "With --output-derivs: wxfilename for the model derivative, as a network."
     )
     use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
     compute: ComputeOptions = option_group("computation", ComputeOptions)
     utterances: UtteranceOptions = option_group("", UtteranceOptions)
 
@@ -64,7 +65,7 @@ def main(options: Options, args: list[str]) -> int | None:
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
-    return compute_utterances(options.utterances, options.use_gpu, args)
+    return compute_utterances(options.utterances, options.use_gpu, options.gpu_math, args)
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
@@ -77,7 +78,7 @@ def run_program_once(options: Options, args: list[str]) -> None:
     for name in ("input_derivs", "model_derivative"):
         if getattr(options, name) and not options.output_derivs:
             raise OptionError(f"--{name.replace('_', '-')} needs --output-derivs")
-    device = choose_device(options.use_gpu)
+    device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(nnet_in)
     computation = load_computation(options.computation)
     check_fits(computation, nnet, options.computation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
@@ -33,6 +33,7 @@ class Options:
     apply_exp: bool = option(False, "If true, apply exp function to output")
     output_name: str = option("output", "Do computation for specified output-node")
     use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
 
 
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
@@ -47,14 +48,15 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.running import ExampleRunner
 
-    device = choose_device(options.use_gpu)
+    device = choose_device(options.use_gpu, options.gpu_math)
     runner = ExampleRunner(read_nnet(args[0]), like=device)
     with TableWriter(args[2], MATRIX) as writer:
 
         def compute(key: str, example: NnetExample) -> None:
-            output = tensor.to_host(runner.forward(example).get_output(options.output_name))
+            with runner.ready(example) as ready:
+                output = tensor.to_host(runner.forward(ready).get_output(options.output_name))
             writer.write(key, np.exp(output) if options.apply_exp else output)
 
-        if (count := for_each_example(args[1], compute)) == 0:
+        if (count := for_each_example(args[1], compute, runner.ahead)) == 0:
             raise EmptyError(f"{args[1]}: no examples")
     log.log(f"Processed {count} examples.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.nnet.collapse import collapse_model
@@ -32,6 +33,8 @@ class Options:
     collapse_model: bool = option(
         True, "If true, collapse model to the extent possible before using it (for efficiency)."
     )
+    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
+    gpu_math: str = gpu_math_option()
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
@@ -43,6 +46,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example
 
+    device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(args[0])
     if options.batchnorm_test_mode:
         set_batchnorm_test_mode(nnet, True)
@@ -50,7 +54,7 @@ def main(options: Options, args: list[str]) -> int:
         set_dropout_test_mode(nnet, True)
     if options.collapse_model:
         collapse_model(nnet)
-    prob = NnetComputeProb(options.prob, nnet)
-    if for_each_example(args[1], lambda key, example: prob.compute(example)) == 0:
+    prob = NnetComputeProb(options.prob, nnet, like=device)
+    if for_each_example(args[1], lambda key, example: prob.compute(example), prob.ahead) == 0:
         raise EmptyError(f"{args[1]}: no examples")
     return 0 if prob.print_total_stats() else 1

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
@@ -31,6 +31,7 @@ class Options:
 
     num_segments: int = option(1, "Number of line segments used for computing derivatives")
     use_gpu: str = use_gpu_option("no")
+    gpu_math: str = gpu_math_option()
     compute_prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
@@ -41,7 +42,7 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_example
 
-    choose_device(options.use_gpu)
+    device = choose_device(options.use_gpu, options.gpu_math)
     if options.num_segments < 1:
         raise OptionError("--num-segments must be at least 1")
     old, new = read_nnet(args[0]), read_nnet(args[1])
@@ -52,12 +53,12 @@ def main(options: Options, args: list[str]) -> None:
         examples: list[NnetExample] = []
         if not for_each_example(args[2], lambda key, example: examples.append(example)):
             raise DataError(f"{args[2]}: no examples")
-        _show_objective_changes(options, old, new, examples)
+        _show_objective_changes(options, old, new, examples, device)
     _show_parameter_changes(old, new)
 
 
 def _show_objective_changes(
-    options: Options, old: Nnet, new: Nnet, examples: list[NnetExample]
+    options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
     """Log the objective on the line from old to new, and each component's share of its change."""
     import numpy as np
@@ -68,6 +69,7 @@ def _show_objective_changes(
         format_per_component,
         scale_nnet,
     )
+    from nnet3tools.nnet.device import move_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb
 
     num_segments = options.num_segments
@@ -77,10 +79,12 @@ def _show_objective_changes(
         between = new.copy()
         scale_nnet(between, middle)
         add_nnet(between, old, 1.0 - middle)
-        computer = NnetComputeProb(options.compute_prob, between, compute_deriv=True)
+        computer = NnetComputeProb(options.compute_prob, between, compute_deriv=True, like=device)
         for example in examples:
             computer.compute(example)
         totals, gradient = computer.totals.get("output"), computer.deriv_nnet
+        if gradient is not None:
+            move_nnet(gradient)  # back from the GPU
         if totals is None or gradient is None or not totals.weight > 0.0:
             raise DataError("the examples have no supervision for 'output'")
         computer.print_total_stats()

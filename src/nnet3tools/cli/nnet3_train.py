@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.progress import Progress
 from nnet3tools.io import log
@@ -32,10 +32,7 @@ class Options:
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
     use_gpu: str = use_gpu_option("yes")
-    gpu_math: str = option(
-        "fp32",
-        "How matrix products are done on a GPU: fp32|tf32|fp16|bf16 (sums are in single precision)",
-    )
+    gpu_math: str = gpu_math_option()
     cuda_cache_memory: bool = option(True, "Accepted for compatibility; has no effect")
     cuda_memory_proportion: float = option(0.5, "Accepted for compatibility; has no effect")
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)

@@ -103,7 +103,9 @@ class NnetComputeProb:
         nnet: Nnet,
         compute_deriv: bool = False,
         store_stats_in_nnet: bool = False,
+        like: Array | None = None,
     ) -> None:
+        """`like` is any array of the device to compute on (default: the host)."""
         self.options = options
         self.nnet = nnet
         self.deriv_nnet: Nnet | None = None
@@ -118,8 +120,14 @@ class NnetComputeProb:
             self.deriv_nnet,
             need_model_derivative=compute_deriv,
             store_component_stats=store_stats_in_nnet,
+            like=like,
         )
         self.totals: dict[str, OutputTotals] = {}
+
+    @property
+    def ahead(self) -> ExampleRunner | None:
+        """What prepares examples while others are computed (see ExampleRunner)."""
+        return self._runner.ahead
 
     def compute(self, example: NnetExample) -> None:
         """Add one minibatch."""

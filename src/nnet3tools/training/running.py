@@ -104,9 +104,14 @@ class ExampleRunner:
             self._device_inputs = DeviceInputs(get_device(), like)
 
     @property
-    def on_device(self) -> bool:
-        """Whether it runs on a GPU."""
-        return self._device_inputs is not None
+    def ahead(self) -> ExampleRunner | None:
+        """What `for_each_example` may use to prepare examples by a thread: this, on a GPU.
+
+        On the CPU it would not pay: of nnet3-train on 46 minibatches of the tdnn of benchmarks/
+        (15 s) reading, decompressing and checking take 0.02 s, and threads have to share the
+        interpreter.
+        """
+        return None if self._device_inputs is None else self
 
     # -- what can be done ahead
 

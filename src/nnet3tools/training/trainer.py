@@ -155,12 +155,8 @@ class NnetTrainer:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """What prepares examples while others are trained on, where that pays (see running.py).
-
-        On the CPU it does not: of nnet3-train on 46 minibatches of the tdnn of benchmarks/ (15 s)
-        reading, decompressing and checking take 0.02 s, and threads have to share the interpreter.
-        """
-        return self._runner if self._runner.on_device else None
+        """What prepares examples while others are trained on (see ExampleRunner)."""
+        return self._runner.ahead
 
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; whether there was any data."""
