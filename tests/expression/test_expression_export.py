@@ -8,6 +8,15 @@ from expression_checks import normal
 
 from nnet3tools import expression as ex
 from nnet3tools.expression.graphviz import graphviz
+from nnet3tools.expression.node import Expr
+
+
+def sparse(x):
+    """The parts of a sparse matrix (3 x 4) whose values are the first ones of x."""
+    values = ex.narrow(ex.flatten(x), 0, 0, 4)
+    indexes, offsets = ([1, 3, 0, 2], [0, 2, 2, 4])
+    return values, x.graph.constant(indexes), x.graph.constant(offsets)
+
 
 CASES = {
     "arithmetic": lambda x, y: (x + y * 2 - 1) / (ex.sqr(y) + 1) + x**2,
@@ -40,6 +49,14 @@ CASES = {
     "loss": lambda x, y: ex.cross_entropy(
         x, x.graph.constant(np.array([0, 1, 2, 1], np.int32)), 0.1
     ),
+    "sparse": lambda x, y: (
+        ex.csr_dot((3, 4), *sparse(y), x)
+        + ex.transpose(ex.dot_csr(ex.transpose(y), (3, 4), *sparse(x), True))
+    ),
+    "sparse_transposed": lambda x, y: (
+        ex.dot_csr(y, (3, 4), *sparse(x))
+        + ex.transpose(ex.csr_dot((3, 4), *sparse(y), ex.transpose(y), True))
+    ),
     "casts": lambda x, y: ex.cast(ex.cast(x * 3, ex.Type.INT32), x.type) * y,
 }
 
@@ -63,6 +80,23 @@ def test_onnxruntime_computes_the_same(name):
     wanted = {i.name for i in session.get_inputs()}
     (found,) = session.run(["out"], {n: a for n, a in given.items() if n in wanted})
     np.testing.assert_allclose(found, root.value, 1e-4, 1e-5)
+
+
+NOT_IN_ONNX = {"choose", "dropout_mask", "lambda"}
+"""What depends on a function of the caller's, or on chance."""
+
+
+def test_every_kind_of_node_is_exported_or_known_not_to_be():
+    pytest.importorskip("onnx")
+    from nnet3tools.expression.onnx_nodes import NODES
+
+    kinds, found = [Expr], set()
+    while kinds:
+        kind = kinds.pop()
+        kinds.extend(kind.__subclasses__())
+        if "type_name" in vars(kind) and not kind.is_leaf:
+            found.add(kind.type_name)
+    assert found == set(NODES) | NOT_IN_ONNX
 
 
 def test_what_onnx_cannot_say_is_an_error():

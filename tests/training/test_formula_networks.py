@@ -200,3 +200,27 @@ def test_in_place_flags_are_made_use_of(kind):
     assert counts[1][0] >= 1
     assert counts[1][1] >= 1
     assert counts[1] >= counts[0]
+
+
+LOOP = """
+input-node name=input dim=3
+component name=w type=AffineComponent input-dim=9 output-dim=6 learning-rate=0.1
+component name=f type=ExpressionComponent dim=6 params=g:6:init=1.5 expression="{formula}"
+component name=a type=AffineComponent input-dim=6 output-dim=5 learning-rate=0.05
+component-node name=w component=w input=Append(input, IfDefined(Offset(f, -1)))
+component-node name=f component=f input=w
+component-node name=a component=a input=f
+output-node name=output input=a objective=linear
+"""
+ROW_FORMULAS = {
+    "columns": "g * (x - mean(x, axis=0)) / sqrt(var(x, axis=0) + 0.001)",
+    "rows": "tanh(layer_norm(x, g))",
+    "elements": "tanh(g * x)",
+}
+
+
+@pytest.mark.parametrize("kind", ROW_FORMULAS)
+def test_joining_the_time_steps_of_a_model_update_does_not_mix_their_rows(kind):
+    """In a loop each step is a minibatch of its own to a formula with statistics over rows."""
+    nnet = Nnet.from_config(parse_config_lines(LOOP.format(formula=ROW_FORMULAS[kind])))
+    compare(compute(nnet, OPTIONS["optimized"]), compute(nnet, OPTIONS["plain"]))

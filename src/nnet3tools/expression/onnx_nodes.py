@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.expression.node import Expr
 from nnet3tools.tensor.functional import Type, dtype_of
 
@@ -102,6 +103,26 @@ def _layer_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
     return _rms_norm(w, node, [w.emit("Sub", x[0], mean), *x[1:]])
 
 
+def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
+    """The dense form of the sparse matrix; ONNX has no products of sparse ones."""
+    starts, cols = (tensor.to_host(node.children[i].value) for i in (2, 1))
+    numbers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    zeros = w.constant(np.zeros((len(starts) - 1, num_cols)), dtype_of(node.type))
+    at = w.constant(np.stack([numbers, cols], 1))
+    dense = w.emit("ScatterND", zeros, at, x[0], reduction="add")
+    return _transposed(w, dense, 2, node.trans)
+
+
+def _csr_dot(w: OnnxWriter, node: Any, x: list[str]) -> str:
+    cols = node.shape[0] if node.trans else node.children[3].shape[0]
+    return w.emit("MatMul", _sparse(w, node, x, cols), x[3])
+
+
+def _dot_csr(w: OnnxWriter, node: Any, x: list[str]) -> str:
+    cols = node.children[3].shape[1] if node.trans else node.shape[1]
+    return w.emit("MatMul", x[3], _sparse(w, node, x, cols))
+
+
 NODES: dict[str, Translate] = {
     "sum": _reduce("ReduceSum"),
     "mean": _reduce("ReduceMean"),
@@ -117,6 +138,8 @@ NODES: dict[str, Translate] = {
     "dot": _dot,
     "bdot": _dot,
     "affine": _dot,
+    "csr_dot": _csr_dot,
+    "dot_csr": _dot_csr,
     "copy": _same,
     "stop_gradient": _same,
     "clip_gradient": _same,

@@ -1,0 +1,149 @@
+"""Formula text gives the very nodes of the Python form, for every function and operator."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from nnet3tools import expression as ex
+from nnet3tools.expression.elementwise import KINDS, apply
+from nnet3tools.expression.formula import parse_formula
+from nnet3tools.expression.formula_functions import FUNCTIONS
+from nnet3tools.tensor.functional import CASTS, FormulaError
+from nnet3tools.tensor.functional.functions import ALIASES
+
+PYTHON = {
+    "x + y - 2 * x / y": lambda x, y, i: x + y - 2 * x / y,
+    "x ** 2 + -x ^ y": lambda x, y, i: x**2 + -(x**y),
+    "(x < y) + (x <= y) + (x > y) + (x >= y)": lambda x, y, i: (x < y) + (x <= y) + (x > y)
+    + (x >= y),
+    "(x == y) + (x != 0.5)": lambda x, y, i: ex.eq(x, y) + ex.ne(x, 0.5),
+    "x > 0 && y > 0 || !(x > y)": lambda x, y, i: (x > 0) & (y > 0) | ~(x > y),
+    "not x and y or x": lambda x, y, i: ~x & y | x,
+    "clip(x, 0.5) + clip(x, -1, y)": lambda x, y, i: ex.clip(x, 0.5) + ex.clip(x, -1, y),
+    "2 * pi * x": lambda x, y, i: 2 * 3.141592653589793 * x,
+    "h = x * 2; g = tanh(h); g * h": lambda x, y, i: ex.tanh(x * 2) * (x * 2),
+    "sum(x) + sum(x, axis=1) + sum(x, 0)": lambda x, y, i: ex.sum_(x, None) + ex.sum_(x, 1)
+    + ex.sum_(x, 0),
+    "mean(x, axis=0) + var(x, axis=0)": lambda x, y, i: ex.mean(x, 0) + ex.var(x, 0),
+    "std(x, axis=-1) * prod(x, axis=1)": lambda x, y, i: ex.std(x, -1) * ex.prod(x, 1),
+    "max(x, axis=1) - min(x, axis=1)": lambda x, y, i: ex.max_(x, 1) - ex.min_(x, 1),
+    "max(x, y) + min(x, 0)": lambda x, y, i: ex.maximum(x, y) + ex.minimum(x, 0),
+    "logsumexp(x, axis=1)": lambda x, y, i: ex.logsumexp(x, 1),
+    "softmax(x) + softmax(x, x > 0, axis=0)": lambda x, y, i: ex.softmax(x)
+    + ex.softmax(x, x > 0, 0),
+    "log_softmax(x, axis=0) + logsoftmax(y)": lambda x, y, i: ex.log_softmax(x, axis=0)
+    + ex.log_softmax(y),
+    "concatenate(x, y) + concatenate([y, x], axis=1)": lambda x, y, i: ex.concatenate([x, y], 1)
+    + ex.concatenate([y, x], 1),
+    "stack(x, y, axis=0)": lambda x, y, i: ex.stack([x, y], 0),
+    "choose(x, y, 1)": lambda x, y, i: ex.choose([x, y], 1),
+    "choose(x, y, argmax(x))": lambda x, y, i: ex.choose([x, y], ex.argmax(x)[1]),
+    "slice(x, 1, 0, 3, 2)": lambda x, y, i: ex.slice_(x, 1, 0, 3, 2),
+    "sort(x) + sort(y, axis=0, descending=false)": lambda x, y, i: ex.sort(x)[0]
+    + ex.sort(y, 0, False)[0],
+    "topk(x, 1)": lambda x, y, i: ex.topk(x, 1)[0],
+    "argmax(x) - argmin(x, axis=1)": lambda x, y, i: ex.argmax(x)[1] - ex.argmin(x, 1)[1],
+    "affine(x, y, i, trans_b=true)": lambda x, y, i: ex.affine(x, y, i, trans_b=True),
+    "dot(x, y, trans_b=true, scalar=0.5)": lambda x, y, i: ex.dot(x, y, False, True, 0.5),
+    "bdot(reshape(x, [2, 2, 3]), reshape(y, [2, 3, 2]))": lambda x, y, i: ex.bdot(
+        ex.reshape(x, (2, 2, 3)), ex.reshape(y, (2, 3, 2))
+    ),
+    "checkpoint(tanh(x)) + stop_gradient(y)": lambda x, y, i: ex.checkpoint(ex.tanh(x))
+    + ex.stop_gradient(y),
+    "clip_gradient(x, 0.5)": lambda x, y, i: ex.clip_gradient(x, 0.5),
+    "cols(x, [2, 0]) + rows(narrow(y, 1, 0, 2), [3, 2, 1, 0])": lambda x, y, i: ex.cols(x, [2, 0])
+    + ex.rows(ex.narrow(y, 1, 0, 2), [3, 2, 1, 0]),
+    "index_select(x, 1, [1])": lambda x, y, i: ex.index_select(x, 1, [1]),
+    "gather(x, 0, [[0, 1, 2]])": lambda x, y, i: ex.gather(x, 0, np.array([[0, 1, 2]])),
+    "scatter(x, 0, [[0, 1, 2]], narrow(y, 0, 0, 1))": lambda x, y, i: ex.scatter(
+        x, 0, np.array([[0, 1, 2]]), ex.narrow(y, 0, 0, 1)
+    ),
+    "cross_entropy(x, argmax(y), 0.1)": lambda x, y, i: ex.cross_entropy(
+        x, ex.argmax(y)[1], 0.1
+    ),
+    "unlikelihood(x, argmax(y))": lambda x, y, i: ex.unlikelihood(x, ex.argmax(y)[1]),
+    "cumsum(x, axis=0, reverse=true)": lambda x, y, i: ex.cumsum(x, 0, True),
+    "flatten(x)": lambda x, y, i: ex.flatten(x),
+    "layer_norm(x, mean(y, axis=0)) + rms_norm(y)": lambda x, y, i: ex.layer_norm(
+        x, ex.mean(y, 0)
+    ) + ex.rms_norm(y),
+    "repeat(x, 2, axis=1)": lambda x, y, i: ex.repeat(x, 2, 1),
+    "shift(x, [1, 0])": lambda x, y, i: ex.shift(x, (1, 0)),
+    "transpose(x, [1, 0]) + swap_axes(y, 0, 1)": lambda x, y, i: ex.transpose(x, (1, 0))
+    + ex.swap_axes(y, 0, 1),
+    "scalar_product(x, y, 1) + weighted_average(x, y, 1)": lambda x, y, i: ex.scalar_product(
+        x, y, 1
+    ) + ex.weighted_average(x, y, 1),
+}  # fmt: skip
+WORDS = {"and", "or"}
+"""Functions that are operators in text: `x and y`, `x && y`."""
+
+
+def leaves():
+    graph = ex.Graph()
+    x, y = (graph.input(name, (4, 3), trainable=True) for name in "xy")
+    return graph, {"x": x, "y": y, "i": graph.input("i", (4,))}
+
+
+@pytest.mark.parametrize("text", PYTHON)
+def test_text_is_the_python_form(text):
+    graph, names = leaves()
+    assert parse_formula(text).build(graph, names) is PYTHON[text](*names.values())
+
+
+@pytest.mark.parametrize("name", sorted({*KINDS, *ALIASES} - WORDS))
+def test_every_elementwise_function(name):
+    graph, names = leaves()
+    kind = ALIASES.get(name, name)
+    operands = ["x", "y", "x"][: KINDS[kind].arity]
+    made = parse_formula(f"{name}({', '.join(operands)})").build(graph, names)
+    assert made is apply(kind, *(names[o] for o in operands))
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_casts(name):
+    graph, names = leaves()
+    assert parse_formula(f"{name}(x)").build(graph, names) is ex.cast(names["x"], CASTS[name])
+
+
+def test_no_function_is_left_out():
+    seen = set(re.findall(r"(\w+)\(", " ".join(PYTHON)))
+    assert set(FUNCTIONS) <= seen | set(KINDS) | set(ALIASES) | set(CASTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("x * * y", 5, "syntax error"),
+        ("tanh(x", 7, "syntax error: expected '\\)'"),
+        ("x + $", 5, "syntax error"),
+        ("", 1, "syntax error"),
+        ("a = x; a = y; a", 8, "'a' is defined twice"),
+        ("x = y; x", 1, "'x' cannot be defined anew"),
+        ("x + yy", 5, "unknown name 'yy' \\(nearest known: y\\)"),
+        ("x + tnah(y)", 5, "unknown function 'tnah' \\(nearest known: tanh\\)"),
+        (
+            "x * (y + i)",
+            6,
+            "do not broadcast: y input float32 \\(4 x 3\\), i input float32 \\(4\\)",
+        ),
+        ("1 + dot(x, y)", 5, "do not fit together: x input float32 \\(4 x 3\\), y input"),
+        ("a = b; b = c * x; c = sqr(a); a", 27, "cycle: a -> b -> c -> a"),
+        ("a = a + x; a", 5, "cycle: a -> a"),
+        ("x + sum(y, axis=2)", 5, "no axis 2"),
+        ("x + tanh(x, y)", 5, "takes 1 operands, found 2"),
+        ("x + softmax()", 5, "softmax"),
+        ("x + concatenate(x, 1)", 5, "numbers cannot be joined"),
+        ("2 + exp(1, 2)", 5, "exp needs"),
+    ],
+)
+def test_errors_mark_the_column(text, column, message):
+    graph, names = leaves()
+    with pytest.raises(FormulaError, match=message) as caught:
+        parse_formula(text).build(graph, names)
+    assert caught.value.column == column, str(caught.value)
+    mark = text[: column - 1] + " >>> " + text[column - 1 :]
+    assert str(caught.value).endswith(f"at column {column} of formula: {mark}")
