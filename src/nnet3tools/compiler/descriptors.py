@@ -7,19 +7,19 @@ what it can into copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools.compiler.locations import (
     Column,
     push_left,
+    reversible_columns,
     row_runs,
-    split_backward,
     split_locations,
 )
-from nnet3tools.compiler.node_facts import PartFacts
-from nnet3tools.compiler.step_info import Locations, StepInfo
+from nnet3tools.compiler.step_info import SEVERAL, Locations, StepInfo
 from nnet3tools.graph.tables import is_increasing
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.program.commands import (
@@ -36,15 +36,26 @@ from nnet3tools.program.computation import Computation
 __all__ = ["DescriptorCompiler"]
 
 
+class _PerStep(NamedTuple):
+    """A number of each step; the last entry, -1, is for step -1."""
+
+    numbers: list[int]
+    array: IntArray
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> _PerStep:
+        listed = [*numbers, -1]
+        return cls(listed, np.array(listed, np.int32))
+
+
 class DescriptorCompiler:
     """Makes the commands of descriptor steps; index lists go into the program's tables."""
 
     def __init__(self, infos: Sequence[StepInfo], computation: Computation) -> None:
         self._computation = computation
-        # The last entry, -1, is for step -1.
-        self._value_of = np.array([*(info.value for info in infos), -1], np.int32)
-        self._deriv_of = np.array([*(info.deriv or -1 for info in infos), -1], np.int32)
-        self._node_of = np.array([*(info.step.node for info in infos), -1], np.int32)
+        self._values = _PerStep.of(info.value for info in infos)
+        self._derivs = _PerStep.of(info.deriv or -1 for info in infos)
+        self._nodes = _PerStep.of(info.step.node for info in infos)
 
     def forward(self, info: StepInfo) -> Iterator[Command]:
         """Commands that compute the value of a descriptor step."""
@@ -53,32 +64,71 @@ class DescriptorCompiler:
         ):
             if part.constant != 0.0:
                 yield SetConst(value, part.constant)
-            for alpha, steps, rows in self._by_scale(part, locations):
-                submatrices, rows = push_left(self._value_of[steps], rows)
-                for column in split_locations(submatrices, rows):
-                    yield self._forward_column(value, alpha, column)
+            for alpha, nodes in part.nodes_of_scale:
+                of_scale = None if len(part.nodes_of_scale) == 1 else nodes
+                for column in self._columns(locations, self._values, of_scale):
+                    if isinstance(column, int):
+                        yield MatrixAdd(value, column, alpha)
+                    else:
+                        yield self._forward_column(value, alpha, column)
 
     def backward(self, info: StepInfo) -> Iterator[Command]:
         """Commands that add the derivative of a descriptor step to those of its inputs."""
         for part, deriv, locations in zip(
             info.facts.parts, info.deriv_parts, info.locations, strict=True
         ):
-            for alpha, steps, rows in self._by_scale(part, locations):
-                submatrices, rows = push_left(self._deriv_of[steps], rows)
-                for column in split_backward(submatrices, rows):
-                    yield self._backward_column(deriv, alpha, column)
+            for alpha, nodes in part.nodes_of_scale:
+                of_scale = None if len(part.nodes_of_scale) == 1 else nodes
+                for column in self._columns(locations, self._derivs, of_scale):
+                    if isinstance(column, int):
+                        yield MatrixAdd(column, deriv, alpha)
+                        continue
+                    for reversible in reversible_columns(column):
+                        yield self._backward_column(deriv, alpha, reversible)
 
-    def _by_scale(
-        self, part: PartFacts, locations: Locations
-    ) -> Iterator[tuple[float, IntArray, IntArray]]:
-        """The terms that have each scale: (scale, steps, rows)."""
-        if len(part.nodes_of_scale) == 1:
-            yield part.nodes_of_scale[0][0], locations.steps, locations.rows
-            return
-        nodes = self._node_of[locations.steps]
-        for scale, of_scale in part.nodes_of_scale:
-            steps = np.where(np.isin(nodes, list(of_scale)), locations.steps, np.int32(-1))
-            yield scale, steps, locations.rows
+    def _columns(
+        self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
+    ) -> Iterable[Column | int]:
+        """Split the sum of what is at these locations, of some nodes only (None: of all).
+
+        A column that is all of a submatrix, row for row, is just the number of that.
+        """
+        if (simple := self._simple_columns(locations, submatrix_of, nodes)) is not None:
+            return simple
+        steps = locations.steps
+        if nodes is not None:
+            of_nodes = np.isin(self._nodes.array[steps], list(nodes))
+            steps = np.where(of_nodes, steps, np.int32(-1))
+        return split_locations(*push_left(submatrix_of.array[steps], locations.rows))
+
+    def _simple_columns(
+        self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
+    ) -> list[Column | int] | None:
+        """What split_locations makes of a sum each term of which is of a step of its own.
+
+        That is nearly every sum; None for the others.
+        """
+        if SEVERAL in locations.step_of_term:
+            return None
+        terms: dict[int, int] = {}
+        for term, step in enumerate(locations.step_of_term):
+            submatrix = submatrix_of.numbers[step]
+            if submatrix >= 0 and (nodes is None or self._nodes.numbers[step] in nodes):
+                if submatrix in terms:
+                    return None
+                terms[submatrix] = term
+        # Kaldi lists them in the order of a hash table, which for a few small numbers is the
+        # reverse of that in which they were met.
+        return [
+            submatrix
+            if locations.is_whole[term]
+            else Column(
+                submatrix,
+                np.full(len(locations.rows), submatrix, np.int32),
+                locations.rows[:, term],
+            )
+            for submatrix, term in reversed(terms.items())
+        ]
 
     def _num_rows(self, submatrix: int) -> int:
         return self._computation.submatrices[submatrix].num_rows

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from nnet3tools.graph.tables import all_true, is_increasing
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 
-__all__ = ["Column", "push_left", "row_runs", "split_backward", "split_locations"]
+__all__ = [
+    "Column",
+    "push_left",
+    "reversible_columns",
+    "row_runs",
+    "split_backward",
+    "split_locations",
+]
 
 
 class Column(NamedTuple):
@@ -66,8 +73,8 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
             return [Column(first[0], submatrices[:, 0], rows[:, 0])]
         return [_column(submatrices[:, 0], rows[:, 0])]
     if all(constant) and len(set(first)) == width and -1 not in first:
-        # Every submatrix has a column of its own already. Kaldi lists them in the order of a hash
-        # table, which for a few small numbers is the reverse of that in which they were met.
+        # Every submatrix has a column of its own already. (Why in reverse: see
+        # DescriptorCompiler._simple_columns, which finds most such sums before they come here.)
         return [Column(first[i], submatrices[:, i], rows[:, i]) for i in range(width - 1, -1, -1)]
     frequent = _frequent_submatrices(submatrices, num_rows // 2)
     if not frequent:
@@ -102,23 +109,24 @@ def _column(submatrices: IntArray, rows: IntArray) -> Column:
 
 
 def split_backward(submatrices: IntArray, rows: IntArray) -> list[Column]:
-    """Split as split_locations, then so that each column can be reversed.
+    """Split as split_locations, then so that each column can be reversed."""
+    columns = split_locations(submatrices, rows)
+    return [part for column in columns for part in reversible_columns(column)]
 
-    In a column of one submatrix all rows with the same location are neighbours (but for rows
-    without any); in a column of several submatrices no location is repeated.
+
+def reversible_columns(column: Column) -> list[Column]:
+    """Split a column so that in each part no two rows that go to the same place collide.
+
+    In a part of one submatrix all rows with the same location are neighbours (but for rows
+    without any); in a part of several submatrices no location is repeated.
     """
-    columns = []
-    for column in split_locations(submatrices, rows):
-        if column.submatrix == -1:
-            continue
-        if column.submatrix > 0:
-            occurrence = _run_number(column.rows)
-        else:
-            codes = column.submatrices.astype(np.int64) << 32 | column.rows
-            codes[column.submatrices < 0] = -1
-            occurrence = _occurrence(codes)
-        columns += _split_by(column, occurrence)
-    return columns
+    if column.submatrix == -1:
+        return []
+    if column.submatrix > 0:
+        return _split_by(column, _run_number(column.rows))
+    codes = column.submatrices.astype(np.int64) << 32 | column.rows
+    codes[column.submatrices < 0] = -1
+    return _split_by(column, _occurrence(codes))
 
 
 def _split_by(column: Column, number: NDArray[np.intp] | None) -> list[Column]:

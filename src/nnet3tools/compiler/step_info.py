@@ -6,11 +6,12 @@ nnet-compile.cc, with the same numbering of matrices and submatrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.compiler.node_facts import NodeFacts
 from nnet3tools.graph.computation_graph import ComputationGraph
@@ -25,9 +26,12 @@ from nnet3tools.program.computation import Computation
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Locations", "StepInfo", "create_step_infos"]
+__all__ = ["SEVERAL", "Locations", "StepInfo", "create_step_infos"]
 
 _NO_ID = np.iinfo(np.int32).max
+
+SEVERAL = -2
+"""In place of a step: there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class Locations:
 
     steps: IntArray
     rows: IntArray
+    step_of_term: list[int]
+    """For each term the step (or -1) that it comes from in all rows; SEVERAL if not in all."""
+    is_whole: list[bool]
+    """For each term whether it is all rows of one step, in their order."""
 
 
 @dataclass(slots=True)
@@ -67,32 +75,58 @@ def create_step_infos(
     computation: Computation,
 ) -> list[StepInfo]:
     """Declare the matrices of all steps in `computation`."""
-    infos: list[StepInfo] = []
-    for number, step in enumerate(steps.steps):
-        info = StepInfo(step, facts[step.node])
-        if len(step.ids):
-            info.locations = _locations(graph, steps, info)
-            request = requests[step.segment]
+    infos = [StepInfo(step, facts[step.node]) for step in steps.steps]
+    _find_locations(graph, steps, infos)
+    any_derivs = False
+    for number, info in enumerate(infos):
+        if len(info.step.ids):
+            request = requests[info.step.segment]
             # Of an output whose derivative nobody gives nothing follows (Kaldi's compiler would
             # demand that derivative all the same where the output depends on parameters).
             need_deriv = _asks_for_deriv(nnet, request, info) or (
-                not nnet.is_output(step.node)
+                any_derivs
+                and not nnet.is_output(info.step.node)
                 and any(infos[i].deriv for i in _dependencies(number, info))
             )
             _declare_matrices(nnet, infos, info, need_deriv, computation)
-        infos.append(info)
+            any_derivs |= need_deriv
     return infos
 
 
-def _locations(graph: ComputationGraph, steps: Steps, info: StepInfo) -> list[Locations]:
-    if not info.facts.parts:
-        return []
-    all_terms = graph.dependencies(info.step.ids)
-    locations = []
-    for part in info.facts.parts:
-        terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
-        locations.append(Locations(steps.step_of[terms], steps.row_of[terms]))
-    return locations
+def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
+    """Fill in the locations of descriptor steps, those of one node all at once."""
+    of_node: dict[tuple[int, int], list[StepInfo]] = {}
+    for info in infos:
+        if info.facts.parts and len(info.step.ids):
+            of_node.setdefault((info.step.segment, info.step.node), []).append(info)
+    step_sizes = np.array([len(step.ids) for step in steps.steps] + [0], np.int64)
+    for members in of_node.values():
+        ids = [info.step.ids for info in members]
+        ends = np.cumsum([len(i) for i in ids])
+        all_terms = graph.dependencies(ids[0] if len(ids) == 1 else np.concatenate(ids))
+        for part in members[0].facts.parts:
+            terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
+            of_rows = steps.step_of[terms], steps.row_of[terms]
+            found = _split_by_step(*of_rows, ends, step_sizes)
+            for info, locations in zip(members, found, strict=True):
+                info.locations.append(locations)
+
+
+def _split_by_step(
+    steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
+) -> Iterator[Locations]:
+    """The locations of consecutive rows, those before each of `ends`."""
+    starts = np.concatenate([[0], ends[:-1]])
+    sizes = ends - starts
+    first = steps[starts]
+    one_step = np.logical_and.reduceat(steps == np.repeat(first, sizes, axis=0), starts)
+    in_order = rows == (np.arange(len(rows)) - np.repeat(starts, sizes))[:, None]
+    whole = one_step & np.logical_and.reduceat(in_order, starts)
+    whole &= step_sizes[first] == sizes[:, None]
+    step_of_term = np.where(one_step, first, SEVERAL).tolist()
+    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+    for (start, end), of_term, is_whole in zip(bounds, step_of_term, whole.tolist(), strict=True):
+        yield Locations(steps[start:end], rows[start:end], of_term, is_whole)
 
 
 def _in_order(terms: IntArray) -> IntArray:
@@ -107,24 +141,21 @@ def _in_order(terms: IntArray) -> IntArray:
     return np.where(terms == _NO_ID, np.int32(-1), terms)
 
 
-def _dependencies(number: int, info: StepInfo) -> list[int]:
+def _dependencies(number: int, info: StepInfo) -> set[int]:
     """The steps that a step takes its values from."""
     if info.step.is_input:
-        return []
+        return set()
     if info.facts.component is not None:
-        return [number - 1]
+        return {number - 1}
     if info.step.source >= 0:
-        return [info.step.source]
+        return {info.step.source}
     found: set[int] = set()
     for locations in info.locations:
-        first = locations.steps[0].tolist()
-        constant = (locations.steps == locations.steps[:1]).all(axis=0).tolist()
-        for column, is_constant in enumerate(constant):
-            if is_constant:
-                found.add(first[column])
-            else:
+        found.update(locations.step_of_term)
+        for column, step in enumerate(locations.step_of_term):
+            if step == SEVERAL:
                 found.update(sorted_unique(locations.steps[:, column]).tolist())
-    return sorted(found - {-1})
+    return found - {-1, SEVERAL}
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:

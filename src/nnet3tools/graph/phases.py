@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
-from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
 from nnet3tools.nnet.indexes import IntArray
 
 __all__ = ["sub_phases"]
@@ -83,16 +83,9 @@ def _edges_inside(
     position[ids] = np.arange(len(ids))
     counts = graph.offsets[ids + 1] - graph.offsets[ids]
     users = np.repeat(np.arange(len(ids)), counts)
-    used = position[graph.terms[_ranges(graph.offsets[ids], counts)]]
+    used = position[graph.terms[concatenated_ranges(graph.offsets[ids], counts)]]
     inside = used >= 0
     return users[inside], used[inside]
-
-
-def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """start, start + 1 ... start + count - 1 of each in turn."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
 def _longest_chains(
@@ -110,7 +103,7 @@ def _longest_chains(
     while len(ready):
         levels[ready] = level
         level += 1
-        waiting = users_by_used[_ranges(starts[ready], counts[ready])]
+        waiting = users_by_used[concatenated_ranges(starts[ready], counts[ready])]
         np.subtract.at(missing, waiting, 1)
         ready = sorted_unique(waiting[missing[waiting] == 0])
     return levels

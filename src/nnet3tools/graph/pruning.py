@@ -16,8 +16,7 @@ from nnet3tools.graph.tables import (
     DependencyRows,
     all_true,
     as_slice,
-    is_increasing,
-    join_rows,
+    concatenated_ranges,
     present_ids,
     sorted_unique,
 )
@@ -25,8 +24,8 @@ from nnet3tools.nnet.indexes import BoolArray, IntArray
 
 __all__ = ["prune_segment"]
 
-_Batches = dict[int, list[tuple[IntArray, IntArray]]]
-"""Node -> (ids, rows of the dependencies they use)."""
+_UsedRows = dict[int, tuple[IntArray, IntArray]]
+"""Node -> (ids in the order of keys, rows of the dependencies they use)."""
 
 
 def prune_segment(
@@ -45,7 +44,7 @@ def prune_segment(
 
 
 class _Finder:
-    """Finds what is required, going from the outputs back."""
+    """Finds what is required: all that can be computed, less what nobody uses."""
 
     def __init__(
         self,
@@ -57,36 +56,40 @@ class _Finder:
     ) -> None:
         self._plan, self._graph, self._store = plan, graph, store
         self._dependency_rows, self._start = dependency_rows, start
-        self.used_rows: _Batches = {}
+        self.used_rows: _UsedRows = {}
         self.required: BoolArray = store.is_input[: store.size].copy()
         """A flag for each cindex; inputs are kept in any case."""
         self.required[:start] = True
 
     def find(self) -> None:
         """Fill in `required` and `used_rows`."""
-        pending: dict[int, list[IntArray]] = {}
         for node in self._plan.nnet.output_nodes():
-            ids = self._graph.tables[node].ids
-            if len(ids := ids[ids >= self._start]):
-                self.required[ids] = True
-                pending[node] = [ids]
-        while pending:
-            for node in self._plan.from_outputs:
-                if (batches := pending.pop(node, None)) is not None:
-                    ids = batches[0] if len(batches) == 1 else np.concatenate(batches)
-                    self._visit(node, ids, pending)
+            self.required[self._graph.tables[node].ids] = True
+        # Once round by nodes is enough where nothing recurs.
+        left_over = []
+        for node in self._plan.from_outputs:
+            if len(ids := self._computed(node)):
+                rows = self._used(node, ids)
+                self.used_rows[node] = ids, rows
+                required = self.required[as_slice(ids)]
+                left_over.append(ids[~required])
+                self.required[present_ids(rows if all_true(required) else rows[required])] = True
+        if self._plan.num_back_edges:
+            unfollowed = np.concatenate(left_over)
+            self._follow(unfollowed[self.required[unfollowed]])
+        for node, (ids, rows) in self.used_rows.items():
+            kept = self.required[as_slice(ids)]
+            if not all_true(kept):
+                self.used_rows[node] = ids[kept], rows[kept]
 
-    def _visit(self, node: int, ids: IntArray, pending: dict[int, list[IntArray]]) -> None:
-        rows = self._used(node, ids)
-        self.used_rows.setdefault(node, []).append((ids, rows))
-        new = present_ids(rows)
-        new = sorted_unique(new[~self.required[new]])
-        self.required[as_slice(new)] = True
-        source = self._plan.rules[node].single_source
-        groups = self._store.by_node(new) if source is None else [(source, new)]
-        for of_node, of_group in groups:
-            if len(of_group):
-                pending.setdefault(of_node, []).append(of_group)
+    def _computed(self, node: int) -> IntArray:
+        """The cindexes of a node that this segment can compute."""
+        ids = self._graph.tables[node].ids
+        if self._start:
+            ids = ids[ids >= self._start]
+        at = as_slice(ids)
+        computed = (self._store.slots[at] >= 0) & (self._store.status[at] == COMPUTABLE)
+        return ids if all_true(computed) else ids[computed]
 
     def _used(self, node: int, ids: IntArray) -> IntArray:
         """The dependencies that computable cindexes of a node use, -1 for those they do not."""
@@ -99,9 +102,29 @@ class _Finder:
         _, used = rule.used(store.keys[at], rows, store.keys[rows], available)
         return np.where(used, rows, np.int32(-1))
 
+    def _follow(self, new: IntArray) -> None:
+        """Mark what these required cindexes use as required, then what that uses...
+
+        Where networks recur there is a generation for each frame or more, so that each must cost
+        little: this goes by ids, not by nodes.
+        """
+        size = self._store.size
+        starts, widths = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        total = 0
+        for ids, rows in self.used_rows.values():
+            at, width = as_slice(ids), rows.shape[1]
+            starts[at] = total + width * np.arange(len(ids))
+            widths[at] = width
+            total += rows.size
+        terms = np.concatenate([rows.ravel() for _, rows in self.used_rows.values()])
+        while len(new):
+            new = present_ids(terms[concatenated_ranges(starts[new], widths[new])])
+            new = sorted_unique(new[~self.required[new]])
+            self.required[new] = True
+
 
 def _renumber(
-    graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _Batches
+    graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
     """Append what is kept to the graph, node by node, in the order of keys."""
     # One more entry than there are ids, so that -1 stays -1.
@@ -131,7 +154,7 @@ def _renumber(
         table.ids = new_of[as_slice(old_ids)].copy()
     terms, widths = [graph.terms], []
     for node, first, last in ranges:
-        rows = _renumbered_rows(used_rows.get(node, []), new_of, first, last)
+        rows = _renumbered_rows(used_rows.get(node), new_of, first, last)
         terms.append(rows.ravel())
         widths.append(rows.shape[1])
     counts = [last - first for _, first, last in ranges]
@@ -148,16 +171,16 @@ def _renumber(
 
 
 def _renumbered_rows(
-    batches: list[tuple[IntArray, IntArray]], new_of: IntArray, first: int, end: int
+    used_rows: tuple[IntArray, IntArray] | None, new_of: IntArray, first: int, end: int
 ) -> IntArray:
     """Dependencies of cindexes first ... end - 1 of a node, in that order, under new ids."""
-    if not batches:
+    if used_rows is None:
         return np.empty((end - first, 0), np.int32)
-    ids, rows = join_rows(batches) if len(batches) > 1 else batches[0]
-    at = new_of[as_slice(ids)]
+    ids, rows = used_rows
     rows = new_of[rows]
-    if len(ids) == end - first and is_increasing(at):
+    if len(ids) == end - first:
         return rows
+    # The others are inputs.
     ordered = np.full((end - first, rows.shape[1]), -1, np.int32)
-    ordered[at - first] = rows
+    ordered[new_of[ids] - first] = rows
     return ordered

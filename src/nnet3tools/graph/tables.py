@@ -20,6 +20,7 @@ __all__ = [
     "add_counts",
     "all_true",
     "as_slice",
+    "concatenated_ranges",
     "is_increasing",
     "join_rows",
     "present_ids",
@@ -82,6 +83,13 @@ def join_rows(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntAr
         for _, rows in batches
     ]
     return ids, np.concatenate(padded)
+
+
+def concatenated_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers start, start + 1, ... of every range, one range after the other."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
 
 
 class KeyTable:

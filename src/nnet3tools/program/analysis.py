@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.graph.tables import concatenated_ranges
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
@@ -21,16 +22,9 @@ from nnet3tools.program.groups import CommandGroup, group_commands
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["AccessTable", "Analysis", "Variables", "concatenated_ranges"]
+__all__ = ["AccessTable", "Analysis", "Variables"]
 
 Ints = NDArray[np.int64]
-
-
-def concatenated_ranges(starts: Ints, lengths: Ints) -> Ints:
-    """The numbers start, start + 1, ... of every range, one range after the other."""
-    total = int(lengths.sum())
-    before = np.cumsum(lengths) - lengths
-    return np.arange(total) + np.repeat(starts - before, lengths)
 
 
 class _Splits(NamedTuple):
