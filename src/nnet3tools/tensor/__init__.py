@@ -54,8 +54,15 @@ also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms
 
 **Rows**: copy_rows, add_rows, add_row_ranges and the _multi forms move rows by index arrays (-1: no
 row); copy_cols, add_cols likewise. Bind them if they run often: regular index patterns become plain
-strided copies. **Special operators** exist where fusing pays: softmax, log_softmax,
-normalize_per_row and their derivatives, and what other modules of this package declare.
+strided copies.
+
+**Axes**: `transpose(out, src, axes)`, `add_transposed`; `concatenate(out, parts, axis)`, `split(src,
+parts, axis)`, `add_split`, of any number of axes. A view (`x.T`, `x[:, a:b]`) is cheaper where an
+operator can read it.
+
+**Special operators** exist where fusing pays, each with its derivative: softmax, log_softmax,
+layer_norm and rms_norm (scale and offset included), normalize_per_row, lstm_nonlinearity,
+gru_nonlinearity, and what other modules of this package declare.
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
