@@ -56,9 +56,9 @@ also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms
 row); copy_cols, add_cols likewise. Bind them if they run often: regular index patterns become plain
 strided copies.
 
-**Axes**: `transpose(out, src, axes)`, `add_transposed`; `concatenate(out, parts, axis)`, `split(src,
-parts, axis)`, `add_split`, of any number of axes. A view (`x.T`, `x[:, a:b]`) is cheaper where an
-operator can read it.
+**Axes**: `transpose(out, src, axes)`, `add_transposed`; `concatenate(out, parts, axis)`,
+`split(src, parts, axis)`, `add_split`; for any number of axes. A view (`x.T`, `x[:, a:b]`) is
+cheaper where an operator can read it.
 
 **Special operators** exist where fusing pays, each with its derivative: softmax, log_softmax,
 layer_norm and rms_norm (scale and offset included), normalize_per_row, lstm_nonlinearity,
