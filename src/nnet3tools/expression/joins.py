@@ -33,6 +33,11 @@ class Concatenate(Expr):
         return [tensor.concatenate.bind(self.value, [c.value for c in self.children], self.axis)]
 
     def backward_ops(self) -> list[NodeOp | None]:
+        count = len(self.children)
+        if all(c.trainable for c in self.children) and len(self.fresh) in (0, count):
+            operator = tensor.split if self.fresh else tensor.add_split
+            step = operator.bind(self.grad, [c.grad for c in self.children], self.axis)
+            return [step, *[_nothing] * (count - 1)]
         sizes = [child.shape[self.axis] for child in self.children]
         parts = zip(parts_along(self.grad, sizes, self.axis), self.children, strict=True)
         return [
@@ -42,6 +47,10 @@ class Concatenate(Expr):
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False
+
+
+def _nothing() -> None:
+    """For children whose gradient the first child's operation has dealt with."""
 
 
 def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
