@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnet3tools import tensor
-from nnet3tools.errors import ProgramError
+from nnet3tools.errors import ProgramError, naming
 from nnet3tools.expression.control import Same
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.formula import parse_formula
@@ -28,8 +28,8 @@ from nnet3tools.tensor.registry import device_of
 
 __all__ = ["RowFunction"]
 
-_PROBE_ROWS = 7
-"""Rows of the graph that shapes are found with: a number that hardly is a dimension by mistake."""
+_PROBE_ROWS = (7, 11)
+"""Rows of graphs that shapes are found with: two numbers, so that a formula for one only shows."""
 
 _MAX_SIZES = 8
 """Graphs are kept for so many numbers of rows and types met last; on a GPU for all, as captured
@@ -48,7 +48,8 @@ class _Run:
         self.operands = {
             name: graph.input(name, shape, type, trainable=True) for name, shape in shapes.items()
         }
-        root = owner.formula.build(graph, self.operands)
+        with naming(f"a minibatch of {rows} rows"):
+            root = owner.formula.build(graph, self.operands)
         if root.type is not type and root.type.is_float:
             raise ExpressionError(f"the value is {root.describe()}, the matrices are {type.value}")
         self.root = graph.add(Copy(root)) if root.is_leaf or isinstance(root, Same) else root
@@ -85,7 +86,9 @@ class RowFunction:
         self.formula = parse_formula(text)
         self.parts, self.params = dict(parts), dict(params)
         self._idle: dict[tuple, list[_Run]] = {}
-        root = self._probe()
+        root, other = (self._probe(rows) for rows in _PROBE_ROWS)
+        if root.shape[1] != other.shape[1]:
+            raise ExpressionError(f"the columns of '{text}' depend on the number of rows")
         self.output_dim = root.shape[1]
         self._fused: Fused | None = fuse(root)
         fused = self._fused
@@ -94,16 +97,16 @@ class RowFunction:
         same_columns = fused is not None and len(self.parts) == 1 and len(fused.widths) == 1
         self.in_place = same_columns and self.parts == {next(iter(self.parts)): self.output_dim}
 
-    def _probe(self) -> Expr:
+    def _probe(self, rows: int) -> Expr:
         graph = Graph()
         names: dict[str, Any] = {}
         for name, dim in self.parts.items():
-            names[name] = graph.input(name, (_PROBE_ROWS, dim), trainable=True)
+            names[name] = graph.input(name, (rows, dim), trainable=True)
         for name, shape in self.params.items():
             names[name] = graph.param(name, tensor.zeros(shape))
         root = self.formula.build(graph, names)
-        if len(root.shape) != 2 or root.shape[0] != _PROBE_ROWS or root.shape[1] < 1:
-            shown = shape_text(root.shape).replace(str(_PROBE_ROWS), "rows", 1)
+        if len(root.shape) != 2 or root.shape[0] != rows or root.shape[1] < 1:
+            shown = shape_text(root.shape).replace(str(rows), "rows", 1)
             raise ExpressionError(
                 f"the value of '{self.formula.text}' has shape {shown}, expected (rows x dim)"
             )
