@@ -184,6 +184,16 @@ def test_softmax(axis, x):
     check(lambda a: ex.log_softmax(a, axis=axis), lambda a: np.log(smax(a, axis)), x)
 
 
+def test_softmax_beside_other_uses_of_its_operand():
+    """Its gradient is set where it is the first, and added where it is not."""
+    for kinds in ((ex.softmax, ex.log_softmax), (ex.log_softmax, ex.softmax)):
+        check(
+            lambda a, k=kinds: k[0](a) * k[1](a) + a,
+            lambda a: smax(a) * np.log(smax(a)) + a,
+            X,
+        )
+
+
 def test_softmax_of_vector_and_mask():
     check(ex.softmax, smax, VEC)
     mask = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]], np.int32)

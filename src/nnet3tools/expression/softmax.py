@@ -54,10 +54,12 @@ class Softmax(RowNode):
     def backward_ops(self) -> list[NodeOp | None]:
         x = self.children[0]
         value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
+        if 0 in self.fresh:
+            return [tensor.softmax_backprop.bind(grad, value, adj)]
         total = tensor.empty((len(adj), 1), like=adj)
         sums = _sums("_1 * _2", 1).bind(total, value, adj)
         given = {"value": value, "adj": adj, "a": total}
-        return [in_order([sums, add_term(grad, "value * (adj - a)", given, 0 in self.fresh)])]
+        return [in_order([sums, add_term(grad, "value * (adj - a)", given)])]
 
 
 class LogSoftmax(RowNode):
@@ -71,10 +73,12 @@ class LogSoftmax(RowNode):
     def backward_ops(self) -> list[NodeOp | None]:
         x = self.children[0]
         value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
+        if 0 in self.fresh:
+            return [tensor.log_softmax_backprop.bind(grad, value, adj)]
         total = tensor.empty((len(adj), 1), like=adj)
         sums = _sums("_1", 1).bind(total, adj)
         given = {"value": value, "adj": adj, "a": total}
-        return [in_order([sums, add_term(grad, "adj - exp(value) * a", given, 0 in self.fresh)])]
+        return [in_order([sums, add_term(grad, "adj - exp(value) * a", given)])]
 
 
 def _along(kind: type[RowNode], x: Expr, axis: int) -> Expr:
