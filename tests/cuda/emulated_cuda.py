@@ -257,7 +257,9 @@ class EmulatedDevice:
 
     def upload(self, host: np.ndarray) -> Any:
         self.uploads += 1
-        return np.array(host).view(ndarray)
+        made = np.array(host)
+        self.keep_if_recording(made)
+        return made.view(ndarray)
 
     def pinned(self, num_bytes: int) -> np.ndarray:
         return np.full(num_bytes, 0x7F, np.uint8)

@@ -66,7 +66,7 @@ def test_follows_the_dense_equations(rows: int, dim: int, rank: int) -> None:
     x = data(rng, rows, dim)
     preconditioner.precondition(x.copy())
     reference = DenseReference(
-        rows_of(preconditioner), preconditioner.d, preconditioner.rho, preconditioner.alpha
+        rows_of(preconditioner), preconditioner.d.copy(), preconditioner.rho, preconditioner.alpha
     )
     for _ in range(6):
         x = data(rng, rows, dim)

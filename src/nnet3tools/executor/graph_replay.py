@@ -1,19 +1,25 @@
 """Programs on a GPU as CUDA graphs: captured at their second use, replayed from then on.
 
-A graph repeats device work and nothing else. Steps whose Python code does more, say decides by a
-random number, counts minibatches, or looks at the device, must run themselves each time. Which
-these are is found out at the first use, by watching the host while each step runs; runs of steps
-between them become graphs.
+A graph repeats device work and nothing else. What the host has to decide or count meanwhile is
+declared (tensor/host.py): it is done again before each launch, and each outcome of the decisions,
+a variant of the work, has its own graph, captured when it comes up. Programs are cut into sections
+with few random decisions each, as every one of them may double the variants.
+
+Steps that change the host in ways not declared must run themselves each time. Which these are is
+found out at the first use, by watching the host while each step runs; again at the second, if what
+was seen at the first was declared to be no example.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
 from nnet3tools.io import log
-from nnet3tools.tensor.arrays import count_transfers, separate_pool
+from nnet3tools.tensor.arrays import captured_scratch, count_transfers
+from nnet3tools.tensor.host import Event, NotCapturable, Tape, taping
 
 if TYPE_CHECKING:
     from nnet3tools.executor.lowering import Binding, Step
@@ -22,6 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["GraphReplayer", "graph_capture"]
 
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
+
+_MAX_WATCHES = 2
+"""Runs that are watched at most."""
+_MAX_RANDOM = 3
+"""Random decisions in one section: it has up to 2 ** 3 variants for them alone."""
 
 
 def graph_capture() -> Capture:
@@ -41,29 +52,42 @@ class GraphReplayer:
         self._binding, self._capture = binding, capture
         self._host_side: set[int] = set()
         """Commands that must run themselves."""
-        self._used: set[int] = set()
+        self._random: dict[int, int] = {}
+        """Command -> how many decisions of its first run were random."""
+        self._watches: dict[int, int] = {}
+        """Segment -> how often it is still to be watched; less if nothing is left to see."""
         self._sections: dict[int, list[tuple[int, Step]]] = {}
         self._segments: list[Segment] = []
+        self._memory: dict[tuple[int, int], Any] = {}
+        """What `tensor.host.kept` gave to steps: memos have one address in all variants."""
 
     def steps(self, segment: Segment) -> Iterable[tuple[int, Step]]:
         """(first command, work) to do in turn to run the segment this time."""
         key = id(segment)
-        if key in self._sections:
-            return self._sections[key]
-        if key in self._used:
-            return self._second_use(segment)
-        self._used.add(key)
-        self._segments.append(segment)  # keeps the id its own
-        return [(c, self._watched(c, step)) for c, step in segment.steps]
+        if key not in self._watches:
+            self._segments.append(segment)  # keeps the id its own
+            self._watches[key] = _MAX_WATCHES
+        if self._watches[key] > 0:
+            left, self._watches[key] = self._watches[key] - 1, 0
+            return [(c, self._watched(c, step, key, left)) for c, step in segment.steps]
+        if key not in self._sections:
+            self._sections[key] = list(self._make_sections(segment))
+            self._tell(segment)
+        return self._sections[key]
 
     # -- the first use
 
-    def _watched(self, c: int, step: Step) -> Step:
+    def _watched(self, c: int, step: Step, segment: int, left: int) -> Step:
         def run() -> None:
-            before = self._host_state(c)
-            step()
-            if self._host_state(c) != before:
+            tape = _Watch(lambda: self._host_state(c), self._memory)
+            tape.begin(c)
+            with taping(tape):
+                step()
+            if tape.excused and left:
+                self._watches[segment] = left
+            elif tape.has_changed():
                 self._host_side.add(c)
+            self._random[c] = max(self._random.get(c, 0), tape.num_random)
 
         return run
 
@@ -80,50 +104,37 @@ class GraphReplayer:
                     _collect(nnet.component(number), scalars, set())
         return tensor.random.get_state(), count_transfers(), scalars
 
-    # -- the second use
+    # -- from the second use on
 
-    def _second_use(self, segment: Segment) -> Iterable[tuple[int, Step]]:
-        """Capture and run section by section; the sections are kept when all has gone well."""
-        host_side = self._with_memos()
-        sections: list[tuple[int, Step]] = []
-        for first, steps, outside in _sections(segment.steps, host_side):
-            run = steps[0] if outside else self._graph(steps)
-            sections.append((first, run))
-            yield first, run
-        self._sections[id(segment)] = sections
-        self._tell(segment, host_side)
+    def _make_sections(self, segment: Segment) -> Iterable[tuple[int, Step]]:
+        """Host-side steps alone, the others in sections of not too many random decisions."""
+        steps: list[tuple[int, Step]] = []
+        random = 0
+        for c, step in segment.steps:
+            weight = self._random.get(c, 0)
+            outside = c in self._host_side
+            if steps and (outside or random + weight > _MAX_RANDOM):
+                yield steps[0][0], _Section(steps, self._capture, self._memory).run
+                steps, random = [], 0
+            if outside:
+                yield c, self._alone(c, step)
+            else:
+                steps.append((c, step))
+                random += weight
+        if steps:
+            yield steps[0][0], _Section(steps, self._capture, self._memory).run
 
-    def _with_memos(self) -> set[int]:
-        """Host-side commands, and those that hand memos to them or take memos from them.
-
-        A graph has the addresses of one memo's arrays in it, so that both ends must be in graphs.
-        """
-        memos: dict[int, list[int]] = {}
-        for c, command in enumerate(self._binding.computation.commands):
-            if memo := getattr(command, "memo", 0):
-                memos.setdefault(memo, []).append(c)
-        found = set(self._host_side)
-        for ends in memos.values():
-            if not found.isdisjoint(ends):
-                found.update(ends)
-        return found
-
-    def _graph(self, steps: list[Step]) -> Step:
-        def work() -> None:
-            for step in steps:
-                step()
-
-        with separate_pool() as pool:
-            replay = self._capture(work)
-
+    def _alone(self, c: int, step: Step) -> Step:
         def run() -> None:
-            replay()
-            pool  # noqa: B018 (the graph uses its memory)
+            tape = Tape(memory=self._memory)
+            tape.begin(c)
+            with taping(tape):
+                step()
 
         return run
 
-    def _tell(self, segment: Segment, host_side: set[int]) -> None:
-        outside = [c for c, _ in segment.steps if c in host_side]
+    def _tell(self, segment: Segment) -> None:
+        outside = [c for c, _ in segment.steps if c in self._host_side]
         if outside:
             log.vlog(
                 2,
@@ -132,18 +143,91 @@ class GraphReplayer:
             )
 
 
-def _sections(
-    steps: list[tuple[int, Step]], host_side: set[int]
-) -> list[tuple[int, list[Step], bool]]:
-    """(first command, its steps, whether outside of graphs): host-side ones stand alone."""
-    found: list[tuple[int, list[Step], bool]] = []
-    for c, step in steps:
-        outside = c in host_side
-        if outside or not found or found[-1][2]:
-            found.append((c, [step], outside))
+class _Watch(Tape):
+    """Sees what a step changes on the host other than by declared events; counts random ones."""
+
+    def __init__(
+        self, state: Callable[[], tuple[Any, ...]], memory: dict[tuple[int, int], Any]
+    ) -> None:
+        super().__init__(memory=memory)
+        self.num_random = 0
+        self._state, self._seen, self._changed = state, state(), False
+
+    def perform(self, event: Event) -> Hashable:
+        before = self._state()
+        self._changed |= before != self._seen
+        value = super().perform(event)
+        self._seen = self._state()
+        self.num_random += value is not None and self._seen[0] != before[0]
+        return value
+
+    def has_changed(self) -> bool:
+        """Whether anything but declared events changed the host so far."""
+        return self._changed or self._state() != self._seen
+
+
+@dataclass
+class _Node:
+    """A place in the course of a section's events: after some of them, with some outcomes."""
+
+    event: Event | None = None
+    """What comes next; None: nothing, or nobody knows yet."""
+    after: dict[Hashable, _Node] = field(default_factory=dict)
+    """Outcome of the event -> where it leads."""
+    work: Callable[[list[Hashable]], None] | None = None
+    """At the end: what does the device's work, given all outcomes."""
+
+
+class _Section:
+    """Steps that run as one graph for each variant."""
+
+    def __init__(
+        self,
+        steps: list[tuple[int, Step]],
+        capture: Capture,
+        memory: dict[tuple[int, int], Any],
+    ) -> None:
+        self._steps, self._capture, self._memory = steps, capture, memory
+        self._root = _Node()
+
+    def run(self) -> None:
+        """The host's part, as far as it is known; then the graph, or a first run of the variant."""
+        node, done = self._root, list[Hashable]()
+        while node.event is not None:
+            done.append(node.event())
+            node = node.after.setdefault(done[-1], _Node())
+        if node.work is None:
+            node, done = self._record(done)
+        assert node.work is not None
+        node.work(done)
+
+    def _record(self, done: list[Hashable]) -> tuple[_Node, list[Hashable]]:
+        """Capture a variant that begins with these outcomes; its node and all of its outcomes."""
+        tape = Tape(done, capturing=True, memory=self._memory)
+        work: Callable[[list[Hashable]], None]
+        try:
+            with captured_scratch():
+                replay = self._capture(lambda: self._go(tape))
+        except NotCapturable:
+            log.vlog(2, f"command c{tape.step} has work for the host: outside of CUDA graphs")
+            work = self._run_live
         else:
-            found[-1][1].append(step)
-    return found
+            work = lambda _: replay()  # noqa: E731
+        node = self._root
+        for event, value in zip(tape.events, tape.values, strict=True):
+            node.event = node.event or event
+            node = node.after.setdefault(value, _Node())
+        node.work = work
+        return node, tape.values
+
+    def _run_live(self, done: list[Hashable]) -> None:
+        self._go(Tape(done, memory=self._memory))
+
+    def _go(self, tape: Tape) -> None:
+        with taping(tape):
+            for c, step in self._steps:
+                tape.begin(c)
+                step()
 
 
 def _collect(owner: Any, scalars: list[Any], seen: set[int]) -> None:

@@ -214,8 +214,9 @@ def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     memos, memo_number = binding.memos, command.memo
 
     def backprop() -> None:
-        component.backprop(*args, memos[memo_number], to_update, in_deriv)
-        host.act(partial(memos.pop, memo_number))
+        # what replays this later may have noted the memo already, and needs it again
+        memo = memos[memo_number] if host.is_taped() else memos.pop(memo_number)
+        component.backprop(*args, memo, to_update, in_deriv)
 
     return backprop
 

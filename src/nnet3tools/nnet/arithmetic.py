@@ -18,10 +18,12 @@ from nnet3tools.nnet.components.base import (
     UpdatableComponent,
 )
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
     "add_nnet",
+    "check_natural_gradient",
     "check_same_structure",
     "component_dot_products",
     "dot_product",
@@ -177,6 +179,13 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
     """Stop, or resume, updating the natural-gradient statistics."""
     for component in _updatable(nnet):
         component.freeze_natural_gradient(freeze)
+
+
+def check_natural_gradient(nnet: Nnet) -> None:
+    """UserError if natural gradient met infinity or NaN: on a GPU nobody noticed so far."""
+    for component in _updatable(nnet):
+        for preconditioner in natural_gradients(component):
+            preconditioner.check_finite()
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:

@@ -12,8 +12,11 @@ and smoothed to G_t = F_t + (alpha / D) tr(F_t) I = R_t^T D_t R_t + beta_t I. By
 
     beta_t X_t G_t^-1 = X_t - X_t W_t^T W_t,    W_t = E_t^1/2 R_t,    e_t = 1 / (beta_t / d_t + 1)
 
-so only W_t (on the device), d_t and rho_t (on the host) are kept. F_{t+1} approximates
-T_t = eta / N X_t^T X_t + (1 - eta) F_t by one step of the power method from R_t.
+so only W_t, d_t and rho_t are kept. F_{t+1} approximates T_t = eta / N X_t^T X_t + (1 - eta) F_t by
+one step of the power method from R_t (tensor/fisher.py has the formulas).
+
+All of it stays on the device that the rows are on, the scales that `precondition` returns included:
+nothing waits for a GPU. There infinity and NaN are counted, and reported by `check_finite`.
 """
 
 from __future__ import annotations
@@ -23,40 +26,36 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.io import log
+from nnet3tools.tensor import host
+from nnet3tools.tensor.fisher import (
+    DIVERGED,
+    EPSILON,
+    RHO,
+    fisher_step,
+    norm_ratio,
+    orthonormalize,
+)
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["OnlineNaturalGradient"]
 
 Array = Any
-Vector = NDArray[np.float64]
 
-_EPSILON = 1.0e-10
-"""Absolute floor of rho and d: keeps F invertible where all derivatives are zero."""
-_DELTA = 5.0e-4
-"""Floor of rho and d relative to the largest eigenvalue: keeps roundoff in check."""
 _INITIAL_UPDATES = 10
 """F is updated on every one of the first calls; only later does `update_period` count."""
-_MAX_CONDITION = 1.0e6
-"""Above this condition number of C_t the rows of R_{t+1} are checked for orthogonality."""
-_ORTHOGONALITY = 1.0e-3
-"""Largest tolerated element of R R^T - I."""
-
 _add_scaled_rows = tensor.element("_1 += _2 * _3")
 
 
 class OnlineNaturalGradient:
     """Running Fisher estimate for the rows of one matrix, and the preconditioning with it.
 
-    The state (`w`, `d`, `rho`) is not part of model files; only the options are. `num_calls`
+    The state (`w`, `d`, `numbers`) is not part of model files; only the options are. `num_calls`
     counts `precondition` calls; 0 means that there is no estimate yet.
     """
-
-    HOST_ARRAYS = ("d",)
-    """What stays on the host when a network moves to a device."""
 
     def __init__(
         self,
@@ -74,8 +73,14 @@ class OnlineNaturalGradient:
         self.frozen = False
         self.num_calls = 0
         self.w: Array | None = None
-        self.d: Vector = np.empty(0)
-        self.rho = 0.0
+        self.d: Array = np.empty(0)
+        self.numbers: Array = np.zeros(3)
+        """rho and two flags: see tensor/fisher.py."""
+
+    @property
+    def rho(self) -> float:
+        """Weight of the identity in F; waits for the device."""
+        return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
         """What is wrong with the options, in words, or None."""
@@ -105,15 +110,26 @@ class OnlineNaturalGradient:
         """
         if x.shape[1] == 1:  # a scalar space has nothing to precondition
             return 1.0
-        if self.num_calls == 0:
+        if host.decide(lambda: self.num_calls == 0):
             self._initialize(x)
-        product = float(tensor.dot(x, x))
-        self._step(x, product, updating=self._updating())
+        product = tensor.dot(x, x)
+        self._step(x, product, updating=host.decide(self._updating))
+        host.act(self._count_call)
+        return norm_ratio(product, tensor.dot(x, x))
+
+    def _count_call(self) -> None:
         self.num_calls += 1
-        if product <= 0.0:
-            return 1.0
-        result = float(tensor.dot(x, x))
-        return math.sqrt(product / result) if result != 0.0 else 1.0
+
+    def check_finite(self) -> None:
+        """UserError if there was infinity or NaN in what was preconditioned; waits for the device.
+
+        On the host every update calls this.
+        """
+        if tensor.to_host(self.numbers)[DIVERGED]:
+            raise UserError(
+                "natural gradient met infinity or NaN in the derivatives or activations: the "
+                "training has diverged (lower the learning rate or max-change) or the data is bad"
+            )
 
     # -- when
 
@@ -138,16 +154,17 @@ class OnlineNaturalGradient:
                 f"{dim - 1} (but this is probably still too high)"
             )
             self.rank = dim - 1
-        self.rho = _EPSILON
-        self.d = np.full(self.rank, _EPSILON)
+        host.not_capturable()
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
         self.w = tensor.asarray(w.astype(np.float32), like=x)
+        self.d = tensor.asarray(np.full(self.rank, EPSILON), like=x)
+        self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
         # With no more rows than the rank one step already finds their row space.
         with tensor.scratch(x.shape, like=x) as work:
             for _ in range(1 if num_rows <= self.rank else 3):
                 tensor.copy(work, x)
-                self._step(work, float(tensor.dot(x, x)), updating=True)
+                self._step(work, tensor.dot(x, x), updating=True)
 
     # -- one step
 
@@ -160,101 +177,42 @@ class OnlineNaturalGradient:
             if not updating:
                 tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
                 return
-            with tensor.scratch(w.shape, like=w) as j:
+            with (
+                tensor.scratch(w.shape, like=w) as j,
+                tensor.scratch((2, rank, rank), like=x) as products,
+            ):
                 tensor.prod(j, h, x, trans_a=True)  # J = H^T X
-                k_and_l = self._small_products(x, h, j)
+                # K = J J^T and L = H^T H = W J^T, by the cheaper way
+                tensor.prod(products[0], j, j, trans_b=True)
+                if x.shape[0] > x.shape[1]:
+                    tensor.prod(products[1], w, j, trans_b=True)
+                else:
+                    tensor.prod(products[1], h, h, trans_a=True)
                 tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                self._update(j, *k_and_l, trace, x.shape[0])
+                self._update(j, products, trace, x.shape[0])
 
-    def _small_products(self, x: Array, h: Array, j: Array) -> tuple[Vector, Vector]:
-        """K = J J^T and L = H^T H = W J^T on the host, by the cheaper way."""
-        with tensor.scratch((2, self.rank, self.rank), like=x) as small:
-            tensor.prod(small[0], j, j, trans_b=True)
-            if x.shape[0] > x.shape[1]:
-                tensor.prod(small[1], self.w, j, trans_b=True)
-            else:
-                tensor.prod(small[1], h, h, trans_a=True)
-            both = tensor.to_host(small).astype(np.float64)
-        both = 0.5 * (both + both.transpose(0, 2, 1))
-        if not np.isfinite(both).all():
-            raise UserError(
-                "natural gradient met infinity or NaN in the derivatives or activations: the "
-                "training has diverged (lower the learning rate or max-change) or the data is bad"
-            )
-        return both[0], both[1]
-
-    def _update(self, j: Array, k: Vector, l: Vector, trace: float, num_rows: int) -> None:  # noqa: E741
-        """The estimate after a minibatch whose products are J, K, L; J is overwritten by B."""
-        assert self.w is not None
-        rank, dim = self.w.shape
-        eta = self._eta(num_rows)
-        eta_n, keep = eta / num_rows, 1.0 - eta
-        inv_sqrt_e = 1.0 / np.sqrt(self._e(self.d, self.rho, dim))
-        d_rho = self.d + self.rho
-
-        # Z = Y Y^T with Y = R T = eta/N E^-1/2 J + (1 - eta) (D + rho I) R, by the small products
-        scaled_l = eta_n * keep * (inv_sqrt_e[:, None] * l * inv_sqrt_e)
-        z = eta_n**2 * (inv_sqrt_e[:, None] * k * inv_sqrt_e)
-        z += scaled_l * d_rho + d_rho[:, None] * scaled_l
-        z[np.diag_indices(rank)] += (keep * d_rho) ** 2
-        c, u = np.linalg.eigh(z)
-        order = np.argsort(-np.abs(c), kind="stable")
-        c, u = c[order], u[:, order]
-        floor = (self.rho * keep) ** 2
-        doubtful = bool(c[0] > _MAX_CONDITION * c[-1] or (c < floor).any())
-        sqrt_c = np.sqrt(np.maximum(c, floor))
-
-        # tr(F_{t+1}) = tr(T_t) fixes rho; D_{t+1} = C^1/2 - rho_{t+1} I
-        trace_t = eta_n * trace + keep * (dim * self.rho + self.d.sum())
-        rho = (trace_t - sqrt_c.sum()) / (dim - rank)
-        smallest = max(_EPSILON, _DELTA * float(sqrt_c.max()))
-        d = np.maximum(sqrt_c - rho, smallest)
-        rho = max(rho, smallest)
-        e = self._e(d, rho, dim)
-
-        # W_{t+1} = A B, B = J + (1-eta)/(eta/N) (D+rho) W, A = eta/N E'^1/2 C^-1/2 U^T E^-1/2
-        coefficients = ((keep / eta_n) * d_rho)[:, None]
-        _add_scaled_rows(j, self._device(coefficients), self.w)
-        a = (eta_n * np.sqrt(e) / sqrt_c)[:, None] * u.T * inv_sqrt_e
-        tensor.prod(self.w, self._device(a), j)
-        if doubtful:
-            self._reorthogonalize(np.sqrt(e), j)
-        self.d, self.rho = d, rho
-
-    def _e(self, d: Vector, rho: float, dim: int) -> Vector:
-        """Diagonal of E, from beta = rho (1 + alpha) + alpha / D tr(D)."""
-        beta = rho * (1.0 + self.alpha) + self.alpha * d.sum() / dim
-        return 1.0 / (beta / d + 1.0)
-
-    def _device(self, host: Vector) -> Array:
-        return tensor.asarray(host.astype(np.float32), like=self.w)
-
-    def _reorthogonalize(self, sqrt_e: Vector, work: Array) -> None:
-        """Restore R R^T = I where roundoff broke it, with R = E^-1/2 W; `work` is R x D scratch.
-
-        R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions.
-        """
-        w, rank = self.w, len(sqrt_e)
-        with tensor.scratch((rank, rank), like=w) as small:
-            tensor.prod(small, w, w, trans_b=True)
-            gram = tensor.to_host(small).astype(np.float64) / np.outer(sqrt_e, sqrt_e)
-        if np.abs(gram - np.eye(rank)).max() <= _ORTHOGONALITY:
-            return
-        try:
-            inverse = np.linalg.inv(np.linalg.cholesky(gram))
-        except np.linalg.LinAlgError:
-            inverse = None
-        if inverse is None or not inverse.max() < 100.0:
-            log.warning("Cholesky out of expected range, reorthogonalizing by QR")
-            q, r = np.linalg.qr(tensor.to_host(w).T.astype(np.float64))
-            signs = np.where(np.diag(r) < 0.0, -1.0, 1.0)
-            tensor.copy(w, self._device((q * (signs * sqrt_e)).T))
-            return
-        tensor.copy(work, w)
-        tensor.prod(w, self._device(sqrt_e[:, None] * np.tril(inverse) / sqrt_e), work)
+    def _update(self, j: Array, products: Array, trace: float, num_rows: int) -> None:
+        """The estimate after a minibatch with these products; J is overwritten."""
+        w = self.w
+        assert w is not None
+        rank, dim = w.shape
+        with (
+            tensor.scratch((rank, rank), like=w) as transform,
+            tensor.scratch((rank, 1), like=w) as coefficients,
+        ):
+            eta = self._eta(num_rows)
+            fisher_step(
+                self.d, self.numbers, transform, coefficients, products, trace, eta, num_rows,
+                self.alpha, dim,
+            )  # fmt: skip
+            if device_of(w) == "numpy":
+                self.check_finite()
+            _add_scaled_rows(j, coefficients, w)
+            tensor.prod(w, transform, j)
+        orthonormalize(w, self.d, self.numbers, self.alpha)
 
 
-def _special_orthonormal(num_rows: int, num_cols: int) -> Vector:
+def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:
     """Orthonormal rows without a zero row or column: row r has its entries at r, r + num_rows...
 
     The first entry of a row is 1.1 times the others, so that no sum of rows is constant: the

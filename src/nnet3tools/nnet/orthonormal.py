@@ -17,6 +17,15 @@ __all__ = ["constrain_matrix", "constrain_orthonormal"]
 
 _subtract = tensor.element("_1 = _1 - _2")
 
+# of the traces of P (_3) and P P (_2): the square of a floating scale; and the factor (_1) that the
+# update is multiplied by, with _4 rows: 0 for a component not in use, see _slow_down for the rest
+_square = tensor.element("_1 = _2 / _3")
+_factor = tensor.element(
+    "ratio = _2 * _4 / (_3 * _3); "
+    "speed = where(ratio <= 1.02, 1.0, where(ratio <= 1.1, 0.5, 0.25)); "
+    "_1 = where(_3 < 1e-15, 0.0, -0.5 * speed * _3 / _2)"
+)
+
 
 def constrain_orthonormal(nnet: Nnet) -> None:
     """Move constrained parameter matrices towards the constraint; called after each minibatch.
@@ -61,6 +70,11 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
         diagonal = p.reshape(-1)[:: rows + 1]
         if scale < 0.0:
             trace_p, trace_pp = tensor.dot(m, m), tensor.dot(p, p)
+            if not isinstance(trace_p, float):  # a DeviceScalar: nobody is to wait for it
+                _subtract(diagonal, trace_pp.mapped(_square, trace_p))
+                tensor.prod(update, p, m)
+                tensor.add(m, update, alpha=trace_pp.mapped(_factor, trace_p, rows))
+                return
             if trace_p < 1.0e-15:
                 return  # the component is not in use
             scale = math.sqrt(trace_pp / trace_p)

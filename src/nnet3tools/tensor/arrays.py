@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor import host as host_work
 from nnet3tools.tensor.registry import device_of
 
 __all__ = [
     "POISON",
     "Array",
     "asarray",
+    "captured_scratch",
     "constant",
     "count_transfers",
     "empty",
     "poison",
     "scratch",
-    "separate_pool",
     "to_host",
     "zeros",
 ]
@@ -88,6 +89,7 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
     """
     module = _module(like)
     if module is not np and isinstance(host, np.ndarray):
+        host_work.not_capturable()
         _transfers[0] += 1
     return module.asarray(host, dtype=dtype)
 
@@ -106,6 +108,7 @@ def to_host(array: Array) -> np.ndarray:
     """The array as numpy.ndarray; the very same if it is on the host already."""
     if device_of(array) == "numpy":
         return array
+    host_work.not_capturable()
     _transfers[0] += 1
     return array.get()
 
@@ -119,11 +122,14 @@ def count_transfers() -> int:
 
 
 class _Pool:
-    """Free buffers by size class: powers of two, so that a few buffers serve all shapes."""
+    """Free buffers by size class: powers of two, so that a few buffers serve all shapes.
 
-    def __init__(self) -> None:
+    It keeps at most `most` bytes of unused memory.
+    """
+
+    def __init__(self, most: float) -> None:
         self._free: dict[tuple[str, int], list[Array]] = {}
-        self._kept = 0
+        self._kept, self._most = 0, most
 
     def take(self, num_bytes: int, like: Array) -> tuple[str, int, Array]:
         size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
@@ -135,24 +141,26 @@ class _Pool:
         return device, size, _module(like).empty(size, np.uint8)
 
     def give_back(self, device: str, size: int, buffer: Array) -> None:
-        if self._kept + size <= _KEEP_BYTES:
+        if self._kept + size <= self._most:
             self._kept += size
             self._free.setdefault((device, size), []).append(buffer)
 
 
-_pool = _Pool()
+_pool = _Pool(_KEEP_BYTES)
+_captured_pool = _Pool(math.inf)
 
 
 @contextmanager
-def separate_pool() -> Iterator[object]:
-    """Let `scratch` take memory in the `with` block from a pool of its own, which is given.
+def captured_scratch() -> Iterator[None]:
+    """Let `scratch` take memory in the `with` block from a pool that drops nothing.
 
-    What is captured in a graph goes on using that memory: whoever keeps the graph keeps the pool.
+    What is captured in a graph goes on using that memory. All graphs share it: they run one after
+    the other, and nobody expects anything of a scratch array's contents.
     """
     global _pool
-    before, _pool = _pool, _Pool()
+    before, _pool = _pool, _captured_pool
     try:
-        yield _pool
+        yield
     finally:
         _pool = before
 

@@ -14,15 +14,32 @@ from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.glibc import RAND_MAX, GlibcRand
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["get_state", "normal", "rand", "rand_int", "seed", "set_state", "uniform", "with_prob"]
+__all__ = [
+    "get_state",
+    "last_seeding",
+    "normal",
+    "rand",
+    "rand_int",
+    "seed",
+    "set_state",
+    "uniform",
+    "with_prob",
+]
 
 _glibc = GlibcRand(1)
+_seeding = (0, 1)
 
 
 def seed(value: int) -> None:
     """Start again, like C's srand(value)."""
-    global _glibc
+    global _glibc, _seeding
     _glibc = GlibcRand(value)
+    _seeding = _seeding[0] + 1, value
+
+
+def last_seeding() -> tuple[int, int]:
+    """(how often `seed` was called, with what the last time): generators of devices follow it."""
+    return _seeding
 
 
 def get_state() -> tuple[Any, ...]:

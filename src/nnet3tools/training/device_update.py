@@ -65,9 +65,7 @@ class DeviceUpdate:
         updated = {id(c): i for i, (_, c) in enumerate(components)}
         for source, dest in zip(delta.components, nnet.components, strict=True):
             at = updated.get(id(source))
-            factor = scale if at is None else _scalar(self.factors[at : at + 1])
-            # components that also count things on the host need the number there
-            dest.add(float(factor) if hasattr(dest, "count") else factor, source)
+            dest.add(scale if at is None else _scalar(self.factors[at : at + 1]), source)
 
     def _limits_of(self, limits: list[float]) -> Array:
         """Limits on the device, uploaded when they change."""

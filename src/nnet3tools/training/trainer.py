@@ -9,6 +9,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.nnet.arithmetic import (
+    check_natural_gradient,
     freeze_natural_gradient,
     scale_batchnorm_stats,
     scale_nnet,
@@ -152,6 +153,8 @@ class NnetTrainer:
             else:
                 self._train_once(ready)
         self._num_minibatches += 1
+        if self._num_minibatches % self.options.print_interval == 0:
+            check_natural_gradient(self._delta)
 
     @property
     def ahead(self) -> ExampleRunner | None:
@@ -162,6 +165,7 @@ class NnetTrainer:
         """Log the overall objectives and max-change statistics; whether there was any data."""
         results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
         self._max_change_stats.print(self.nnet)
+        check_natural_gradient(self._delta)
         return any(results)
 
     def finish(self) -> None:

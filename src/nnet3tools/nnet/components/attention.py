@@ -30,6 +30,8 @@ from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
+from nnet3tools.tensor import host
+from nnet3tools.tensor.counter import Counter
 from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["AttentionIndexes", "RestrictedAttentionComponent"]
 
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
+_sum_entropies = tensor.aggregate("_1", "sum", axis=1)
 _entropy_of_rows = tensor.aggregate("-_1 * log(max(_1, 1e-20))", "sum", axis=0)
 
 
@@ -91,6 +94,8 @@ class _Parts(NamedTuple):
 @register
 class RestrictedAttentionComponent(Component):
     """Attention with `num_heads` heads over `num_left_inputs` + 1 + `num_right_inputs` frames."""
+
+    stats_count = Counter()
 
     def __init__(self, options: AttentionOptions) -> None:
         self.options = options
@@ -154,8 +159,9 @@ class RestrictedAttentionComponent(Component):
         text = f"{super().info()}, {self.options.info()}"
         if self.stats_count == 0.0:
             return text
-        text += ", entropy=" + "".join(f"{e / self.stats_count:g}," for e in self.entropy_stats)
-        for head, posteriors in enumerate(self.posterior_stats[:5]):
+        entropies = tensor.to_host(self.entropy_stats)
+        text += ", entropy=" + "".join(f"{e / self.stats_count:g}," for e in entropies)
+        for head, posteriors in enumerate(tensor.to_host(self.posterior_stats)[:5]):
             numbers = "".join(f"{p / self.stats_count:g}," for p in posteriors)
             text += f" posterior-stats[{head}]={numbers}"
         return f"{text} stats-count={self.stats_count:g}"
@@ -190,9 +196,7 @@ class RestrictedAttentionComponent(Component):
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
-        c = tensor.empty(
-            (num_rows, self.options.num_heads * self.options.context_dim), like=out_value
-        )
+        c = host.kept((num_rows, self.options.num_heads * self.options.context_dim), like=out_value)
         c_heads = self._by_heads(c)
         window_dots(c_heads, parts.queries, parts.keys, shift, self.options.key_scale)
         tensor.add(c_heads, parts.biases)
@@ -240,42 +244,44 @@ class RestrictedAttentionComponent(Component):
         """Sum the attention weights and their entropy by head, for two in three minibatches."""
         c: Array = memo
         shape = (self.options.num_heads, self.options.context_dim)
-        if self.entropy_stats.shape != shape[:1]:
-            self.entropy_stats, self.posterior_stats = np.zeros(shape[0]), np.zeros(shape)
+        if host.decide(lambda: self.entropy_stats.shape != shape[:1]):
+            host.not_capturable()
+            self.entropy_stats = tensor.zeros(shape[0], like=c, dtype=np.float64)
+            self.posterior_stats = tensor.zeros(shape, like=c, dtype=np.float64)
             self.stats_count = 0.0
-        if tensor.random.rand_int(0, 2) == 0:
+        if host.decide(lambda: tensor.random.rand_int(0, 2) == 0):
             return
-        sums = tensor.empty((2, c.shape[1]), like=c, dtype=np.float64)
-        _sum_rows(sums[0], c)
-        _entropy_of_rows(sums[1], c)
-        posteriors, entropies = tensor.to_host(sums).reshape(2, *shape)
-        self.posterior_stats += posteriors
-        self.entropy_stats += entropies.sum(axis=1)
+        _sum_rows(self.posterior_stats.reshape(-1), c, beta=1.0)
+        with tensor.scratch(c.shape[1], like=c, dtype=np.float64) as entropies:
+            _entropy_of_rows(entropies, c)
+            _sum_entropies(self.entropy_stats, entropies.reshape(shape), beta=1.0)
         self.stats_count += c.shape[0]
 
     def zero_stats(self) -> None:
         self.stats_count = 0.0
-        self.entropy_stats.fill(0.0)
-        self.posterior_stats.fill(0.0)
+        tensor.fill(self.entropy_stats, 0.0)
+        tensor.fill(self.posterior_stats, 0.0)
 
     def scale(self, scale: float) -> None:
         if scale == 0.0:
             self.zero_stats()
             return
         self.stats_count *= scale
-        self.entropy_stats *= scale
-        self.posterior_stats *= scale
+        tensor.scale(self.entropy_stats, scale)
+        tensor.scale(self.posterior_stats, scale)
 
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, RestrictedAttentionComponent)
         if other.entropy_stats.size == 0:
             return
         if self.entropy_stats.size == 0:
-            self.entropy_stats = np.zeros_like(other.entropy_stats)
-            self.posterior_stats = np.zeros_like(other.posterior_stats)
-        self.stats_count += alpha * other.stats_count
-        self.entropy_stats += alpha * other.entropy_stats
-        self.posterior_stats += alpha * other.posterior_stats
+            self.entropy_stats, self.posterior_stats = (
+                tensor.zeros(s.shape, like=s) for s in (other.entropy_stats, other.posterior_stats)
+            )
+        if other.stats_count != 0.0:
+            self.stats_count += alpha * other.stats_count
+        tensor.add(self.entropy_stats, other.entropy_stats, alpha=alpha)
+        tensor.add(self.posterior_stats, other.posterior_stats, alpha=alpha)
 
     # -- indexes
 

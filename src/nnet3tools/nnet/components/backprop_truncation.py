@@ -19,11 +19,13 @@ from nnet3tools.nnet.components.common import (
     optional_field,
     read_field,
     require,
+    summed,
     write_double_field,
     write_field,
 )
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -78,6 +80,8 @@ class TruncationIndexes(PrecomputedIndexes):
 @register
 class BackpropTruncationComponent(Component):
     """y = scale * x; see the module for the derivative."""
+
+    count, num_clipped, num_zeroed, count_zeroing_boundaries = (Counter() for _ in range(4))
 
     def __init__(self, dim: int) -> None:
         self.dim, self.scale_factor = dim, 1.0
@@ -193,9 +197,9 @@ class BackpropTruncationComponent(Component):
             marks = tensor.constant(indexes.zeroing, like=in_deriv).reshape(rows, 1)
             _zeroed(zeroed, norms, zero * zero, marks)
             if isinstance(to_update, BackpropTruncationComponent):
-                to_update.num_clipped += _number_above(norms, clip * clip) or 0.0
+                to_update.num_clipped += summed(_number_above(norms, clip * clip))
                 to_update.count += rows
-                to_update.num_zeroed += _total(zeroed) or 0.0
+                to_update.num_zeroed += summed(_total(zeroed))
                 to_update.count_zeroing_boundaries += indexes.zeroing_sum
             _scales(norms, zeroed, clip * clip)
             _scale_to(in_deriv, in_deriv, norms)
@@ -208,11 +212,16 @@ class BackpropTruncationComponent(Component):
 
     def scale(self, scale: float) -> None:
         for _, name in _STATS:
-            setattr(self, name, getattr(self, name) * scale)
+            total = getattr(self, name)
+            total *= scale
+            setattr(self, name, total)
 
     def add(self, alpha: float, other: Component) -> None:
         for _, name in _STATS:
-            setattr(self, name, getattr(self, name) + alpha * getattr(other, name))
+            total = getattr(self, name)
+            if getattr(other, name) != 0.0:
+                total += alpha * getattr(other, name)
+            setattr(self, name, total)
 
     # -- indexes
 

@@ -29,6 +29,8 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import summarize_vector
+from nnet3tools.tensor import host
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -68,6 +70,8 @@ class BatchNormComponent(Component):
     Blocks of `block_dim` columns share their statistics. `stats_sum` and `stats_sumsq`
     (block_dim,) sum inputs and their squares over `count` rows, in float64.
     """
+
+    count = Counter()
 
     def __init__(
         self,
@@ -237,7 +241,7 @@ class BatchNormComponent(Component):
             _scale_and_shift(y, x, self.test_scale, self.test_offset)
             return None
         n = x.shape[0]
-        stats = tensor.empty((3, self.block_dim), like=x)
+        stats = host.kept((3, self.block_dim), like=x)
         memo = _Memo(n, stats[0], stats[1], stats[2])
         _sum(memo.mean, x, alpha=1.0 / n)
         _sum_squares(memo.uvar, x, alpha=1.0 / n)
@@ -284,7 +288,10 @@ class BatchNormComponent(Component):
             self.scale(0.0)
 
     def scale(self, scale: float) -> None:
-        self.count = self.count * scale if scale != 0.0 else 0.0
+        if scale == 0.0:
+            self.count = 0.0
+        else:
+            self.count *= scale
         for stats in (self.stats_sum, self.stats_sumsq):
             if scale == 0.0:
                 tensor.fill(stats, 0.0)
@@ -293,7 +300,8 @@ class BatchNormComponent(Component):
 
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, BatchNormComponent)
-        self.count += alpha * other.count
+        if other.count != 0.0:
+            self.count += alpha * other.count
         tensor.add(self.stats_sum, other.stats_sum, alpha=alpha)
         tensor.add(self.stats_sumsq, other.stats_sumsq, alpha=alpha)
         self._derive()

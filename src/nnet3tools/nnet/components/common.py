@@ -30,6 +30,7 @@ __all__ = [
     "read_field",
     "require",
     "rounded_average",
+    "summed",
     "vector_from_file",
     "write_double_field",
     "write_field",
@@ -126,6 +127,12 @@ def vector_from_file(rxfilename: str) -> Array:
     return vector
 
 
+def summed(total: float | None) -> float:
+    """What an aggregate over all axes gives, which has a value: on a GPU it stays there."""
+    assert total is not None
+    return total
+
+
 def rand_uniform() -> float:
     """A number in (0, 1) from the stream of single decisions: Kaldi's RandUniform()."""
     return float(np.float32((tensor.random.rand() + 1.0) / (_RAND_MAX + 2.0)))
@@ -146,8 +153,11 @@ def checked_natural_gradient(
 
 
 def natural_gradients(component: Component) -> list[OnlineNaturalGradient]:
-    """The natural-gradient estimates that a component owns; empty if it has none."""
-    return [v for v in vars(component).values() if isinstance(v, OnlineNaturalGradient)]
+    """The natural-gradient estimates that a component, or a part of it, owns; often none."""
+    found = [v for v in vars(component).values() if isinstance(v, OnlineNaturalGradient)]
+    for part in getattr(component, "components", ()):  # a composite
+        found += natural_gradients(part)
+    return found
 
 
 # -- blocks

@@ -29,6 +29,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IntArray
+from nnet3tools.tensor import host
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -39,6 +40,16 @@ __all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
 _multiply = tensor.element("_1 = _1 * _2")
 _keep_some = tensor.element("_1 = where(_1 > _2, 1 / (1 - _2), 0)")
 _spread = tensor.element("_1 = 4 * _2 * _1 + 1 - 2 * _2")
+# Columns (_1) as they were before half of the circle was turned around at start (_2); _3 dim.
+_turn_half = tensor.element(
+    "s = floor(_2 * _3); gap = _1 - s; d = where(gap < 0, gap + _3, gap); "
+    "to = s + where(d < _5 || (d > _4 - _5 && d <= _4), _4 - d, d); "
+    "_1 = where(to >= _3, to - _3, to)"
+)
+# 1 but where a column (_1) is in the band that begins at _2 and has width _3, both in (0, 1].
+_outside_band = tensor.element(
+    "gap = _1 - floor(_2 * _4); _1 = where(where(gap < 0, gap + _4, gap) >= floor(_3 * _5), 1, 0)"
+)
 
 
 @register_precomputed
@@ -219,9 +230,10 @@ class GeneralDropoutComponent(RandomComponent):
 
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
         """A new mask; its mean is 1 except in the SpecAugment mode."""
+        mask = host.kept((num_rows, self.block_dim), like=like)
         if self.specaugment_max_proportion != 0.0:
-            return tensor.asarray(self._draw_bands(num_rows), like=like)
-        mask = tensor.empty((num_rows, self.block_dim), like=like)
+            self._draw_bands(mask)
+            return mask
         tensor.random.uniform(mask)
         if self.continuous:
             _spread(mask, float(self.dropout_proportion))
@@ -229,27 +241,23 @@ class GeneralDropoutComponent(RandomComponent):
             _keep_some(mask, float(self.dropout_proportion))
         return mask
 
-    def _draw_bands(self, num_rows: int) -> np.ndarray:
+    def _draw_bands(self, mask: Array) -> None:
         """Rows of ones with a random band of zeros, which may wrap around.
 
         For more regions than one, a random half of the circle of columns is turned around for each
-        further region, which may split a band in two; as in Kaldi.
+        further region, which may split a band in two; as in Kaldi. The turns are undone from the
+        last to the first, to find out where a column was before them.
         """
-        dim, regions = self.block_dim, self.specaugment_max_regions
+        num_rows, dim = mask.shape
         most = int(dim * np.float32(self.specaugment_max_proportion) + 0.5)
-        draws = np.empty((1 + regions, num_rows), np.float32)
-        tensor.random.uniform(draws)
-        width = (draws[0] * (most + 1)).astype(np.int64)[:, None]
-        starts = (draws[1:] * dim).astype(np.int64)[:, :, None]
-        bins = np.arange(dim)
-        mask = ((bins - starts[0]) % dim >= width).astype(np.float32)
         half, quarter = dim // 2, dim // 2 // 2
-        for start in starts[1:]:
-            distance = (bins - start) % dim
-            swapped = (distance < quarter) | ((distance > half - quarter) & (distance <= half))
-            source = np.where(swapped, half - distance, distance)
-            mask = np.take_along_axis(mask, (start + source) % dim, axis=1)
-        return mask
+        columns = tensor.constant(np.arange(dim, dtype=np.float32), like=mask)
+        with tensor.scratch((1 + self.specaugment_max_regions, num_rows), like=mask) as draws:
+            tensor.random.uniform(draws)
+            tensor.copy(mask, columns)
+            for start in draws[:1:-1]:
+                _turn_half(mask, start[:, None], dim, half, quarter)
+            _outside_band(mask, draws[1][:, None], draws[0][:, None], dim, most + 1)
 
     # -- indexes
 

@@ -31,6 +31,7 @@ from nnet3tools.nnet.components.common import (
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -42,7 +43,7 @@ _NONLINEARITIES = ("i_t_sigmoid", "f_t_sigmoid", "c_t_tanh", "o_t_sigmoid", "m_t
 _TANHS = (2, 4)
 
 _repair_scales = tensor.element("_1 = where(_2 / _3 < _4, _5, 0)")
-_count_positive = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis=1)
+_count_saturated = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis=1)
 
 
 @register
@@ -54,8 +55,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     units repaired; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
-    HOST_ARRAYS = ("self_repair_config", "self_repair_total")
-    """What stays on the host when a network moves to a device."""
+    count = Counter()
 
     def __init__(self, params: Array, use_dropout: bool = False) -> None:
         self.params = params
@@ -159,13 +159,14 @@ class LstmNonlinearityComponent(UpdatableComponent):
         if self.count > 0:
             parts.append(f", count={self.count:.3g}")
         for k, name in enumerate(_NONLINEARITIES):
-            config = self.self_repair_config
+            config = tensor.to_host(self.self_repair_config)
             parts.append(
                 f", {name}={{ self-repair-lower-threshold={config[k]:g}"
                 f", self-repair-scale={config[k + 5]:g}"
             )
             if self.count != 0.0:
-                proportion = self.self_repair_total[k] / (self.count * self.cell_dim)
+                repaired = float(tensor.to_host(self.self_repair_total)[k])
+                proportion = repaired / (self.count * self.cell_dim)
                 value_avg = tensor.to_host(self.value_sum[k]) / self.count
                 deriv_avg = tensor.to_host(self.deriv_sum[k]) / self.count
                 parts.append(f", self-repaired-proportion={proportion:g}")
@@ -199,8 +200,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
             tensor.scratch((3, self.cell_dim), like=in_value) as params_deriv,
         ):
             # 1 is added to the count so that nothing is divided by zero at first.
-            thresholds = tensor.asarray(self.self_repair_config[:5, None], like=in_value)
-            scales = tensor.asarray(self.self_repair_config[5:, None], like=in_value)
+            thresholds = self.self_repair_config[:5, None]
+            scales = self.self_repair_config[5:, None]
             _repair_scales(repair, self.deriv_sum, self.count + 1.0, thresholds, scales)
             operands = (in_value, self.params, out_deriv, repair, in_deriv)
             if to_update is None:
@@ -208,18 +209,15 @@ class LstmNonlinearityComponent(UpdatableComponent):
                 return
             assert isinstance(to_update, LstmNonlinearityComponent)
             # Before the sums below change: they may be those that decided on the repairs.
-            repaired = self._units_to_repair(thresholds)
+            _count_saturated(
+                to_update.self_repair_total, self.deriv_sum, self.count + 1.0, thresholds,
+                alpha=in_value.shape[0], beta=1.0,
+            )  # fmt: skip
             tensor.lstm_nonlinearity_backprop(
                 *operands, params_deriv, to_update.value_sum, to_update.deriv_sum
             )
-            to_update.self_repair_total += repaired * in_value.shape[0]
             to_update.count += in_value.shape[0]
             to_update._update(params_deriv)
-
-    def _units_to_repair(self, thresholds: Array) -> np.ndarray:
-        counts = tensor.empty((5,), like=self.deriv_sum)
-        _count_positive(counts, self.deriv_sum, self.count + 1.0, thresholds)
-        return tensor.to_host(counts)
 
     def _update(self, params_deriv: Array) -> None:
         scale = 1.0
@@ -233,9 +231,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
         self.preconditioner.frozen = freeze
 
     def zero_stats(self) -> None:
-        for total in (self.value_sum, self.deriv_sum):
+        for total in (self.value_sum, self.deriv_sum, self.self_repair_total):
             tensor.fill(total, 0.0)
-        self.self_repair_total[:] = 0.0
         self.count = 0.0
 
     def scale(self, scale: float) -> None:
@@ -243,9 +240,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
         if scale == 0.0:
             self.zero_stats()
             return
-        for total in (self.value_sum, self.deriv_sum):
+        for total in (self.value_sum, self.deriv_sum, self.self_repair_total):
             tensor.scale(total, scale)
-        self.self_repair_total *= scale
         self.count *= scale
 
     def add(self, alpha: float, other: Component) -> None:
@@ -253,5 +249,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
         assert isinstance(other, LstmNonlinearityComponent)
         tensor.add(self.value_sum, other.value_sum, alpha=alpha)
         tensor.add(self.deriv_sum, other.deriv_sum, alpha=alpha)
-        self.self_repair_total += alpha * other.self_repair_total
-        self.count += alpha * other.count
+        tensor.add(self.self_repair_total, other.self_repair_total, alpha=alpha)
+        if other.count != 0.0:
+            self.count += alpha * other.count

@@ -20,6 +20,8 @@ from nnet3tools.nnet.components.common import (
     write_field,
 )
 from nnet3tools.nnet.components.summary import summarize_vector
+from nnet3tools.tensor import host
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -48,6 +50,9 @@ class NonlinearComponent(Component):
     `oderiv_count` rows. They are float64, and None until there is something to sum. Files may hold
     vectors of another size; those are kept but not used, and new statistics replace them.
     """
+
+    count, oderiv_count = Counter(), Counter()
+    num_dims_self_repaired, num_dims_processed = Counter(), Counter()
 
     sum_derivatives: Any = None
     """The `aggregate` that sums dy/dx over the rows, given y; None: no such statistics."""
@@ -180,14 +185,19 @@ class NonlinearComponent(Component):
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum values and derivatives on about every other minibatch, and on the first."""
-        if tensor.random.rand_int(0, 1) == 0 and self.count != 0.0:
+        if host.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
             return
         self.sum_stats(out_value)
 
     def sum_stats(self, out_value: Array) -> None:
         """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
         with_derivatives = self.sum_derivatives is not None
-        if not self._fits(self.value_sum) or (with_derivatives and not self._fits(self.deriv_sum)):
+        if host.decide(
+            lambda: not (self._fits(self.value_sum) and self._fits(self.deriv_sum))
+            if with_derivatives
+            else not self._fits(self.value_sum)
+        ):
+            host.not_capturable()
             self.count = 0.0
             self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
             if with_derivatives:
@@ -199,9 +209,10 @@ class NonlinearComponent(Component):
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
         """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
-        if tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0:
+        if host.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
             return
-        if not self._fits(self.oderiv_sumsq):
+        if host.decide(lambda: not self._fits(self.oderiv_sumsq)):
+            host.not_capturable()
             self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
             self.oderiv_count = 0.0
         _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
@@ -218,7 +229,9 @@ class NonlinearComponent(Component):
                 else:
                     tensor.scale(vector, scale)
         for name in _COUNTS:
-            setattr(self, name, getattr(self, name) * scale)
+            count = getattr(self, name)
+            count *= scale
+            setattr(self, name, count)
 
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, NonlinearComponent)
@@ -229,7 +242,10 @@ class NonlinearComponent(Component):
                 setattr(self, name, tensor.zeros(theirs.shape, like=theirs, dtype=np.float64))
             tensor.add(getattr(self, name), theirs, alpha=alpha)
         for name in _COUNTS:
-            setattr(self, name, getattr(self, name) + alpha * getattr(other, name))
+            count = getattr(self, name)
+            if getattr(other, name) != 0.0:
+                count += alpha * getattr(other, name)
+            setattr(self, name, count)
 
 
 def _sum_or_none(average: np.ndarray, count: float) -> Array | None:

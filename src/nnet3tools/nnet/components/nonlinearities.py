@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
-from nnet3tools.nnet.components.common import as_blocks, rand_uniform
+from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
 from nnet3tools.nnet.components.nonlinear import (
     REPAIR_PROBABILITY,
     UNSET_THRESHOLD,
     NonlinearComponent,
 )
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.tensor import host
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -122,7 +123,7 @@ class RectifiedLinearComponent(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         """Raise the inputs of dead units, lower those of units that are always on."""
-        if not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY:
+        if host.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
             return
         assert self.deriv_sum is not None
         to_update.num_dims_processed += self.block_dim
@@ -134,7 +135,7 @@ class RectifiedLinearComponent(_SelfRepairing):
         ):
             _mean_rows(deriv, self.deriv_sum.reshape(-1, self.block_dim))
             _relu_state(state, deriv, lower, upper)
-            to_update.num_dims_self_repaired += _sum_sizes(state) or 0.0
+            to_update.num_dims_self_repaired += summed(_sum_sizes(state))
             _add_rows(as_blocks(in_deriv, self.block_dim), state, self._repair_scale())
 
 
@@ -155,12 +156,12 @@ class _TwoSided(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         to_update.num_dims_processed += self.dim
-        if not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY:
+        if host.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
             return
         lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:
             _is_saturated(saturated, self.deriv_sum, lower)
-            to_update.num_dims_self_repaired += _sum_sizes(saturated) or 0.0
+            to_update.num_dims_self_repaired += summed(_sum_sizes(saturated))
             type(self).repair(in_deriv, out_value, saturated, self._repair_scale())  # type: ignore[operator]
 
 

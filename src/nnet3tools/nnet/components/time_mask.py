@@ -6,6 +6,7 @@ mode nothing happens.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
@@ -28,6 +29,9 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IntArray
+from nnet3tools.tensor import host
+from nnet3tools.tensor.gather import add_gathered
+from nnet3tools.tensor.order import cumulative_sum
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -36,6 +40,11 @@ if TYPE_CHECKING:
 __all__ = ["SpecAugmentTimeMaskComponent", "TimeMaskIndexes"]
 
 _multiply = tensor.element("_1 = _1 * _2")
+# numbers of frames of random numbers in (0, 1]: up to _2, and not more than the _3 that matter
+_to_frames = tensor.element("_1 = min(floor(_1 * _2) + 1, _3)")
+_drop_some = tensor.element("_1 = where(_2 >= _3, 0, _1)")
+_at_most = tensor.element("_1 = int32(min(_2, _3))")
+_is_even = tensor.element("_1 = where(floor(_2 / 2) * 2 == _2, 1, 0)")
 
 
 @register_precomputed
@@ -49,6 +58,26 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     def __init__(self, rows: IntArray, offsets: IntArray) -> None:
         self.rows, self.offsets = rows, offsets
+
+    @property
+    def num_sequences(self) -> int:
+        """How many sequences there are."""
+        return len(self.offsets) - 1
+
+    @functools.cached_property
+    def longest(self) -> int:
+        """Frames of the longest sequence."""
+        return int(np.diff(self.offsets).max(initial=0))
+
+    @functools.cached_property
+    def places(self) -> IntArray:
+        """For each row its place where every sequence has `longest` + 1 frames."""
+        sequence = np.repeat(np.arange(self.num_sequences), np.diff(self.offsets))
+        frame = np.arange(len(self.rows)) - self.offsets[sequence]
+        places = np.empty(len(self.rows), np.int32)
+        places[self.rows] = sequence * (self.longest + 1) + frame
+        places.flags.writeable = False
+        return places
 
     def fits(self, num_inputs: int, num_outputs: int) -> bool:
         return len(self.rows) == num_inputs == num_outputs
@@ -173,7 +202,8 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             return None
         if len(indexes.rows) != out_value.shape[0]:
             raise ProgramError(f"time mask for {len(indexes.rows)} rows, not {out_value.shape[0]}")
-        mask = tensor.asarray(self._draw_mask(indexes), like=out_value)
+        mask = host.kept((out_value.shape[0], 1), like=out_value)
+        self._draw_mask(mask, indexes)
         _multiply(out_value, mask)
         return mask
 
@@ -195,29 +225,34 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
         if memo is not None:
             _multiply(in_deriv, memo)
 
-    def _draw_mask(self, indexes: TimeMaskIndexes) -> np.ndarray:
+    def _draw_mask(self, mask: Array, indexes: TimeMaskIndexes) -> None:
         """1 in kept and 0 in zeroed stretches, which alternate with random lengths, by sequence.
 
         With probability `zeroed_proportion` a sequence starts with a kept one, as in Kaldi.
         """
-        lengths = np.diff(indexes.offsets)
-        sequences, longest = len(lengths), int(lengths.max(initial=0))
+        sequences, longest = indexes.num_sequences, indexes.longest
         # A stretch has at least one frame, so `longest` + 1 of them cover any sequence.
-        draws = np.empty((sequences, longest + 2), np.float32)
-        tensor.random.uniform(draws)
-        stretches = draws[:, 1:]
-        stretches[:, 0::2] *= self.max_kept_frames
-        stretches[:, 1::2] *= self.time_mask_max_frames
-        frames = np.floor(stretches).astype(np.int64) + 1
-        frames[draws[:, 0] >= self.zeroed_proportion, 0] = 0
-        ends = np.minimum(np.cumsum(frames, axis=1), longest)
-        # How many stretches have ended at each frame: even while in a kept one.
-        ended = np.zeros((sequences, longest + 1), np.int64)
-        np.add.at(ended, (np.arange(sequences)[:, None], ends), 1)
-        kept = np.cumsum(ended, axis=1)[:, :longest] % 2 == 0
-        mask = np.empty((len(indexes.rows), 1), np.float32)
-        mask[indexes.rows, 0] = kept[np.arange(longest) < lengths[:, None]]
-        return mask
+        shape = (sequences, longest + 1)
+        with (
+            tensor.scratch((sequences, longest + 2), like=mask) as draws,
+            tensor.scratch(shape, like=mask) as ends,
+            tensor.scratch(shape, like=mask, dtype=np.int32) as places,
+            tensor.scratch(shape, like=mask) as ended,
+        ):
+            tensor.random.uniform(draws)
+            starts, stretches = draws[:, :1], draws[:, 1:]
+            _to_frames(stretches[:, 0::2], self.max_kept_frames, longest + 1)
+            _to_frames(stretches[:, 1::2], self.time_mask_max_frames, longest + 1)
+            _drop_some(stretches[:, :1], starts, self.zeroed_proportion)
+            cumulative_sum(ends, stretches, 1, False, False)
+            _at_most(places, ends, longest)
+            # How many stretches have ended at each frame: even while in a kept one.
+            tensor.fill(ends, 1.0)
+            tensor.fill(ended, 0.0)
+            add_gathered(ended, ends, places, 1)
+            cumulative_sum(ends, ended, 1, False, False)
+            _is_even(ended, ends)
+            tensor.copy_rows(mask, ended.reshape(-1, 1), indexes.places)
 
     # -- indexes
 

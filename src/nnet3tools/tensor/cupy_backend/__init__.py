@@ -5,6 +5,7 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     basics,
     concatenate,
     element,
+    fisher,
     gathering,
     gru,
     layer_norm,

@@ -19,6 +19,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
+from nnet3tools.tensor.cupy_backend.element import with_device_numbers
 from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
@@ -43,6 +44,7 @@ _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """Numbers (in a row or block, or column) that are not worth cutting up further."""
 _scale = element("_1 = _1 * _2")
 _fill = element("_1 = _2")
+_add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
 
 
 @dataclass(frozen=True)
@@ -318,6 +320,12 @@ class AggregateKernel:
     def __call__(
         self, out: Any, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], Any]:
+        if any(isinstance(operand, DeviceScalar) for operand in ins):
+            before: list[Callable[[], None]] = []
+            run = self(out, with_device_numbers(ins, before), alpha, beta)
+            return lambda: [*(step() for step in before), run()][-1]
+        if isinstance(alpha, DeviceScalar):
+            return self._scaled(out, ins, alpha, beta)
         full = broadcast_shape([o.shape for o in ins if is_array(o)]) or (1,)
         axes = list(range(len(full)))
         if self._axis is not None:
@@ -331,6 +339,23 @@ class AggregateKernel:
         if self._axis is None:
             return lambda: self._number(ins, full, axes, factor)
         return self._into(out, ins, full, axes, factor, beta)
+
+    def _scaled(
+        self, out: Any, ins: Sequence[Any], alpha: DeviceScalar, beta: float
+    ) -> Callable[[], Any]:
+        """As __call__, where the factor is on the device: reduced first, then added."""
+        if self._axis is None:
+            number = self(out, ins, 1.0, 0.0)
+            return lambda: number() * alpha
+        reduced = get_device().empty(out.shape, out.dtype)
+        reduce = self(reduced, ins, 1.0, 0.0)
+        add = _add_scaled.bind(out, reduced, alpha, float(beta))
+
+        def run() -> None:
+            reduce()
+            add()
+
+        return run
 
     def _number(
         self, ins: Sequence[Any], full: tuple[int, ...], axes: list[int], factor: float

@@ -27,10 +27,20 @@ from nnet3tools.tensor.cupy_backend.operands import (
     operand_type,
     overlap,
 )
+from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.functional import Assignments, Type, simplify
 
-__all__ = ["THREADS", "ElementKernel", "Walk", "element_source", "grid_for", "walk_operands"]
+__all__ = [
+    "THREADS",
+    "ElementKernel",
+    "Walk",
+    "converted",
+    "element_source",
+    "grid_for",
+    "walk_operands",
+    "with_device_numbers",
+]
 
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
@@ -209,6 +219,8 @@ class ElementKernel:
 
     def __call__(self, *operands: Any) -> Callable[[], None]:
         given, copies = list(operands), list[Callable[[], None]]()
+        if any(isinstance(operand, DeviceScalar) for operand in given):
+            given = with_device_numbers(given, copies)
         for target in self._targets:
             if not is_array(given[target]):
                 raise ProgramError(
@@ -272,6 +284,27 @@ class ElementKernel:
         items = sizes[-1] // 4 if walk.vector else sizes[-1]
         grid, block = grid_for(items, rows, device.num_processors)
         return kernel, grid, block, args, places
+
+
+def with_device_numbers(operands: list[Any], before: list[Callable[[], None]]) -> list[Any]:
+    """Numbers on the device as arrays of one element, which take the other arrays' type."""
+    types = {o.dtype for o in operands if is_array(o) and o.dtype.kind == "f"}
+    wanted = np.dtype(np.float64 if np.dtype(np.float64) in types else np.float32)
+    found = []
+    for operand in operands:
+        if isinstance(operand, DeviceScalar):
+            operand = converted(operand, wanted, before)
+        found.append(operand)
+    return found
+
+
+def converted(number: DeviceScalar, dtype: Any, before: list[Callable[[], None]]) -> Any:
+    """A number on the device as an array (1,) of a type; `before` gets what makes it one."""
+    if number.array.dtype == dtype:
+        return number.array
+    made = get_device().empty((1,), dtype)
+    before.append(copy_kernel(made, number.array))
+    return made
 
 
 def _signature(operand: Any) -> Any:

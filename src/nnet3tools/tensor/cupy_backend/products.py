@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
-from nnet3tools.tensor.cupy_backend.element import copy_kernel
+from nnet3tools.tensor.cupy_backend.element import converted, copy_kernel
 from nnet3tools.tensor.cupy_backend.operands import element_strides
+from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
 
@@ -62,7 +63,7 @@ def bind_prod(
     b: Array,
     trans_a: bool = False,
     trans_b: bool = False,
-    alpha: float = 1.0,
+    alpha: Any = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], None]:
     """One call of cuBLAS, with copies around it where views are too wild for it."""
@@ -106,7 +107,7 @@ def _keeping(run: Callable[[], Any], arrays: tuple[Array, ...]) -> Callable[[], 
 
 
 def _gemm(
-    out: Array, a: _Matrix, b: _Matrix, c: _Matrix, inner: int, alpha: float, beta: float
+    out: Array, a: _Matrix, b: _Matrix, c: _Matrix, inner: int, alpha: Any, beta: float
 ) -> Callable[[], None]:
     rows, cols = out.shape[-2:]
     batch = out.shape[0] if out.ndim == 3 else 1
@@ -116,9 +117,15 @@ def _gemm(
     if c.transposed:  # C' = op(B)' op(A)'
         a, b = b._replace(transposed=not b.transposed), a._replace(transposed=not a.transposed)
         rows, cols = cols, rows
-    return get_device().gemm(
+    if isinstance(alpha, DeviceScalar):
+        steps: list[Callable[[], None]] = []
+        factor = converted(alpha, out.dtype, steps)
+    else:
+        steps, factor = [], float(alpha)
+    run = get_device().gemm(
         out.dtype, rows, cols, inner, batch,
         pointer(a.array), a.pitch, a.transposed, a.step,
         pointer(b.array), b.pitch, b.transposed, b.step,
-        pointer(c.array), c.pitch, c.step, float(alpha), float(beta),
+        pointer(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
+    return run if not steps else lambda: [step() for step in (*steps, run)]

@@ -6,14 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor import host
 from nnet3tools.tensor.arrays import to_host
 from nnet3tools.tensor.cupy_backend.device import get_device
-from nnet3tools.tensor.element import element
+from nnet3tools.tensor.element import Element, element
 
-__all__ = ["DeviceScalar"]
+__all__ = ["DeviceCounter", "DeviceScalar"]
 
 _sum = element("_1 = _2 + _3")
+_product = element("_1 = _2 * _3")
 _affine = element("_1 = _2 * _3 + _4")
+_set = element("_1 = _2")
+_add = element("_1 += _2")
+_scale = element("_1 *= _2")
 
 Number = (int, float, np.integer, np.floating)
 
@@ -24,7 +29,7 @@ def _host(value: Any) -> Any:
 
 
 class DeviceScalar:
-    """A float64 on the device; sums and multiples stay there, everything else fetches it.
+    """A float64 on the device; sums and products stay there, everything else fetches it.
 
     What tensor.dot and reductions to a number return: float(x), comparisons and math functions
     work as on a float, but wait for the device.
@@ -40,16 +45,22 @@ class DeviceScalar:
     def __float__(self) -> float:
         return float(to_host(self.array)[0])
 
-    def _affine(self, factor: float, offset: float) -> DeviceScalar:
+    def __int__(self) -> int:
+        return int(float(self))
+
+    def mapped(self, formula: Element, *others: Any) -> DeviceScalar:
+        """A new number (_1) by a formula of this one (_2) and others (_3, ...)."""
         made = DeviceScalar(get_device().empty((1,), np.float64))
-        _affine(made.array, self.array, float(factor), float(offset))
+        rest = (o.array if isinstance(o, DeviceScalar) else float(o) for o in others)
+        formula(made.array, self.array, *rest)
         return made
+
+    def _affine(self, factor: float, offset: float) -> DeviceScalar:
+        return self.mapped(_affine, factor, offset)
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, DeviceScalar):
-            made = DeviceScalar(get_device().empty((1,), np.float64))
-            _sum(made.array, self.array, other.array)
-            return made
+            return self.mapped(_sum, other)
         if isinstance(other, Number):
             return self if other == 0 else self._affine(1.0, float(other))
         return float(self) + other
@@ -57,9 +68,11 @@ class DeviceScalar:
     __radd__ = __add__
 
     def __mul__(self, other: Any) -> Any:
+        if isinstance(other, DeviceScalar):
+            return self.mapped(_product, other)
         if isinstance(other, Number):
             return self._affine(float(other), 0.0)
-        return float(self) * _host(other)
+        return float(self) * other
 
     __rmul__ = __mul__
 
@@ -110,3 +123,67 @@ class DeviceScalar:
 
     def __repr__(self) -> str:
         return f"DeviceScalar({float(self)!r})"
+
+
+class DeviceCounter(DeviceScalar):
+    """A number that statistics count with: written in place, so that graphs may point to it.
+
+    Comparing it with 0, which decides whether there are statistics yet, does not wait: it counts as
+    positive once anything was added.
+    """
+
+    __slots__ = ("_is_zero",)
+
+    def __init__(self, value: float) -> None:
+        """A new one, on the device in use."""
+        super().__init__(get_device().upload(np.array([value], np.float64)))
+        self._is_zero = value == 0.0
+
+    def _mark(self, is_zero: bool) -> None:
+        def mark() -> None:
+            self._is_zero = is_zero
+
+        host.act(mark)
+
+    def assign(self, value: Any) -> None:
+        """Take another value: a number, or one that is on the device."""
+        if value is self:
+            return
+        if isinstance(value, DeviceScalar):
+            _set(self.array, value.array)
+            self._mark(False)
+        elif value != 0.0 or not self._is_zero:
+            _set(self.array, float(value))
+            self._mark(value == 0.0)
+
+    def __iadd__(self, other: Any) -> DeviceCounter:
+        _add(self.array, other.array if isinstance(other, DeviceScalar) else float(other))
+        self._mark(False)
+        return self
+
+    def __imul__(self, other: Any) -> DeviceCounter:
+        if isinstance(other, Number) and other == 0.0:
+            self.assign(0.0)
+        else:
+            _scale(self.array, other.array if isinstance(other, DeviceScalar) else float(other))
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, float)) and other == 0.0:
+            return self._is_zero
+        return super().__eq__(other)
+
+    def __le__(self, other: Any) -> bool:
+        if isinstance(other, (int, float)) and other == 0.0:
+            return self._is_zero
+        return super().__le__(other)
+
+    def __gt__(self, other: Any) -> bool:
+        if isinstance(other, (int, float)) and other == 0.0:
+            return not self._is_zero
+        return super().__gt__(other)
+
+    def __bool__(self) -> bool:
+        return not self._is_zero
+
+    __hash__ = DeviceScalar.__hash__

@@ -1,0 +1,82 @@
+"""Online natural gradient's small dense part on CUDA: see tensor/fisher.py.
+
+A block of threads works on one estimate. The symmetric eigenvalue problem is solved by Jacobi's
+method in float64: between updates the estimate's directions hardly turn, so that the matrix is
+nearly diagonal and a few sweeps do.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.arrays import scratch
+from nnet3tools.tensor.basics import prod
+from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
+from nnet3tools.tensor.cupy_backend.indexes import uploaded
+from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
+from nnet3tools.tensor.fisher import DELTA, EPSILON, MAX_CONDITION, ORTHOGONALITY
+from nnet3tools.tensor.registry import implements
+
+_THREADS = 256
+_MOST_SHARED = 36 << 10
+"""Bytes of shared memory for the triangle of a matrix; all of a kernel's must be within 48 KiB."""
+
+
+@functools.cache
+def _source(name: str, rank: int) -> str:
+    text = (Path(__file__).parent / f"{name}.cuh").read_text()
+    size = rank + rank % 2
+    count = size * (size + 1) // 2
+    storage = f"__shared__ double z[{count}];"
+    if 8 * count > _MOST_SHARED:
+        storage = "double* z = (double*)table[7 * blockIdx.x + 6] + size * size;"
+    return text.replace("RANK", str(rank)).replace("STORAGE", storage)
+
+
+def _address(array: Array) -> int:
+    """Where an array begins; its kernels know of no strides."""
+    if not array.flags.c_contiguous:
+        raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
+    return pointer(array)
+
+
+def _launch(name: str, rank: int, rows: list[list[int]], factors: list[list[float]]) -> None:
+    """One block for each row of a table of addresses, with its factors."""
+    table = uploaded(np.array(rows, np.int64), np.int64)
+    numbers = uploaded(np.array(factors, np.float64), np.float64)
+    kernel = get_device().kernel(_source(name, rank), f"{name}_{rank}")
+    args = np.uint64(pointer(table)), np.uint64(pointer(numbers))
+    kernel((len(rows), 1, 1), (_THREADS, 1, 1), args)
+
+
+@implements("fisher_step", "cupy")
+def fisher_step(
+    d: Array, numbers: Array, transform: Array, coefficients: Array, products: Array, trace: Any,
+    eta: float, num_rows: int, alpha: float, dim: int,
+) -> None:  # fmt: skip
+    """One kernel; the eigenvectors, and a large matrix's triangle, lie in scratch memory."""
+    assert isinstance(trace, DeviceScalar)
+    rank = len(d)
+    size = rank + rank % 2
+    with scratch((size * size + size * (size + 1) // 2,), like=d) as work:
+        arrays: Sequence[Array] = (
+            d, numbers, transform, coefficients, products, trace.array, work
+        )  # fmt: skip
+        factors = [eta / num_rows, 1.0 - eta, alpha, dim, MAX_CONDITION, EPSILON, DELTA, 0.0]
+        _launch("fisher_step", rank, [[_address(a) for a in arrays]], [factors])
+
+
+@implements("orthonormalize", "cupy")
+def orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
+    """R R^T always, then a kernel that does nothing where all is well."""
+    rank, dim = w.shape
+    with scratch((rank, rank), like=w) as gram:
+        prod(gram, w, w, trans_b=True)
+        addresses = [_address(a) for a in (w, d, numbers, gram)]
+        _launch("orthonormalize", rank, [addresses], [[alpha, dim, ORTHOGONALITY]])

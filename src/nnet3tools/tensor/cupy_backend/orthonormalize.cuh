@@ -1,0 +1,68 @@
+// The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. RANK stands for a number.
+
+// table: for each estimate addresses of w, d, numbers, gram = W W^T; factors: alpha, dim, and the
+// largest tolerated deviation. Gram and Schmidt's process, each row twice; what vanishes, as it lies
+// in the span of the rows before, becomes the first unit vector that does not.
+extern "C" __global__ void orthonormalize_RANK(const long long* table, const double* factors) {
+  const int n = RANK;
+  __shared__ double scale[n], dots[n];
+  __shared__ nn_Sum<double> part[9];
+  __shared__ nn_Max<double> worst_part[9];
+  const long long* at = table + 4 * blockIdx.x;
+  const double* factor = factors + 3 * blockIdx.x;
+  float* w = (float*)at[0];
+  const double* d = (const double*)at[1];
+  const double* numbers = (const double*)at[2];
+  const float* gram = (const float*)at[3];
+  const double alpha = factor[0];
+  const int dim = (int)factor[1], thread = threadIdx.x, threads = blockDim.x;
+  if (numbers[1] == 0.0) return;
+  nn_Sum<double> acc;
+  acc.init();
+  for (int i = thread; i < n; i += threads) acc.add(d[i]);
+  const double beta = numbers[0] * (1.0 + alpha) + alpha * nn_block(acc, part).a / dim;
+  for (int i = thread; i < n; i += threads) scale[i] = 1.0 / sqrt(beta / d[i] + 1.0);
+  __syncthreads();
+  nn_Max<double> worst;
+  worst.init();
+  for (int k = thread; k < n * n; k += threads) {
+    const int i = k / n, j = k % n;
+    worst.add(nn_abs(gram[k] / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
+  }
+  if (nn_block(worst, worst_part).a <= factor[2]) return;
+  for (int i = 0; i < n; ++i) {
+    float* row = w + (long long)i * dim;
+    for (int c = thread; c < dim; c += threads) row[c] = (float)(row[c] / scale[i]);
+    for (int tried = 0; tried <= dim; ++tried) {
+      for (int pass = 0; pass < 2; ++pass) {
+        for (int j = 0; j < i; ++j) {
+          acc.init();
+          for (int c = thread; c < dim; c += threads)
+            acc.add((double)row[c] * (double)w[(long long)j * dim + c]);
+          const double dot = nn_block(acc, part).a;
+          if (thread == 0) dots[j] = dot;
+        }
+        __syncthreads();
+        for (int c = thread; c < dim; c += threads) {
+          double left = row[c];
+          for (int j = 0; j < i; ++j) left -= dots[j] * (double)w[(long long)j * dim + c];
+          row[c] = (float)left;
+        }
+        __syncthreads();
+      }
+      acc.init();
+      for (int c = thread; c < dim; c += threads) acc.add((double)row[c] * (double)row[c]);
+      const double norm = sqrt(nn_block(acc, part).a);
+      // of the unit vectors one at least has half of this mean left
+      const double enough = tried == 0 ? 1e-4 : sqrt(0.5 * (dim - i) / dim);
+      if (norm > enough) {
+        for (int c = thread; c < dim; c += threads) row[c] = (float)(row[c] / norm);
+        break;
+      }
+      for (int c = thread; c < dim; c += threads) row[c] = c == (i + tried) % dim ? 1.0f : 0.0f;
+    }
+    __syncthreads();
+  }
+  for (long long k = thread; k < (long long)n * dim; k += threads)
+    w[k] = (float)(w[k] * scale[k / dim]);
+}

@@ -1,0 +1,158 @@
+"""The small dense part of online natural gradient: eigenvalues, floors and the new estimate.
+
+nnet/natural_gradient.py has the paper and the notation: F = R^T D R + rho I estimates the Fisher
+matrix of D-dimensional rows, and W = E^1/2 R is kept instead of R. What is R x R or a vector of R
+elements is done here, in float64; on the host by the functions below, which are the operators'
+NumPy implementations, too, on a GPU by one block of threads for each estimate, so that nobody waits
+for the device (cupy_backend/fisher_step.cuh states the formulas again, as there is no LAPACK).
+
+`numbers` (3,) float64 holds rho at RHO; at DOUBTFUL whether the rows of R may have lost their
+orthogonality; at DIVERGED how often there was infinity or NaN in the products.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3tools.io import log
+from nnet3tools.tensor.arrays import Array, scratch
+from nnet3tools.tensor.basics import copy, prod
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import implements, operator
+
+__all__ = [
+    "DELTA",
+    "DIVERGED",
+    "DOUBTFUL",
+    "EPSILON",
+    "MAX_CONDITION",
+    "ORTHOGONALITY",
+    "RHO",
+    "diagonal_e",
+    "fisher_step",
+    "norm_ratio",
+    "orthonormalize",
+]
+
+RHO, DOUBTFUL, DIVERGED = 0, 1, 2
+
+EPSILON = 1.0e-10
+"""Absolute floor of rho and d: keeps F invertible where all derivatives are zero."""
+DELTA = 5.0e-4
+"""Floor of rho and d relative to the largest eigenvalue: keeps roundoff in check."""
+MAX_CONDITION = 1.0e6
+"""Above this condition number of C_t the rows of R_{t+1} are checked for orthogonality."""
+ORTHOGONALITY = 1.0e-3
+"""Largest tolerated element of R R^T - I."""
+
+_ratio = element("_1 = where(_2 > 0 && _3 != 0, sqrt(_2 / where(_3 != 0, _3, 1)), 1)")
+
+
+def norm_ratio(before: float, after: float) -> float:
+    """sqrt(before / after), of squared norms; 1 where there is nothing to compare.
+
+    Where they are on a device only, so is the result.
+    """
+    if isinstance(before, float):
+        return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
+    return before.mapped(_ratio, after)  # a DeviceScalar
+
+
+def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
+    """Diagonal of E: 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / D tr(D)."""
+    beta = rho * (1.0 + alpha) + alpha * d.sum() / dim
+    return 1.0 / (beta / d + 1.0)
+
+
+@operator(writes=("d", "numbers", "transform", "coefficients"), types=("float64",))
+def fisher_step(
+    d: Array,
+    numbers: Array,
+    transform: Array,
+    coefficients: Array,
+    products: Array,
+    trace: float,
+    eta: float,
+    num_rows: int,
+    alpha: float,
+    dim: int,
+) -> None:
+    """The estimate after a minibatch X (num_rows x dim), in place: d (R,), numbers.
+
+    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
+    eta is how much of the new scatter goes in. W_{t+1} = A (J + diag(coefficients) W_t) with
+    `transform` (R, R) = A and `coefficients` (R, 1). Nothing is changed but numbers[DIVERGED] if
+    the products are not finite.
+    """
+    rank = len(d)
+    both = products.astype(np.float64)
+    both = 0.5 * (both + both.transpose(0, 2, 1))
+    if not np.isfinite(both).all():
+        numbers[DIVERGED] += 1.0
+        return
+    k, l = both  # noqa: E741
+    rho = float(numbers[RHO])
+    eta_n, keep = eta / num_rows, 1.0 - eta
+    inv_sqrt_e = 1.0 / np.sqrt(diagonal_e(d, rho, alpha, dim))
+    d_rho = d + rho
+
+    # Z = Y Y^T with Y = R T = eta/N E^-1/2 J + (1 - eta) (D + rho I) R, by the small products
+    scaled_l = eta_n * keep * (inv_sqrt_e[:, None] * l * inv_sqrt_e)
+    z = eta_n**2 * (inv_sqrt_e[:, None] * k * inv_sqrt_e)
+    z += scaled_l * d_rho + d_rho[:, None] * scaled_l
+    z[np.diag_indices(rank)] += (keep * d_rho) ** 2
+    c, u = np.linalg.eigh(z)
+    order = np.argsort(-np.abs(c), kind="stable")
+    c, u = c[order], u[:, order]
+    floor = (rho * keep) ** 2
+    numbers[DOUBTFUL] = bool(c[0] > MAX_CONDITION * c[-1] or (c < floor).any())
+    sqrt_c = np.sqrt(np.maximum(c, floor))
+
+    # tr(F_{t+1}) = tr(T_t) fixes rho; D_{t+1} = C^1/2 - rho_{t+1} I
+    trace_t = eta_n * trace + keep * (dim * rho + d.sum())
+    rho = (trace_t - sqrt_c.sum()) / (dim - rank)
+    smallest = max(EPSILON, DELTA * float(sqrt_c.max()))
+    d[:] = np.maximum(sqrt_c - rho, smallest)
+    numbers[RHO] = rho = max(rho, smallest)
+    e = diagonal_e(d, rho, alpha, dim)
+
+    # W_{t+1} = A B, B = J + (1-eta)/(eta/N) (D+rho) W, A = eta/N E'^1/2 C^-1/2 U^T E^-1/2
+    coefficients[:, 0] = (keep / eta_n) * d_rho
+    transform[:] = (eta_n * np.sqrt(e) / sqrt_c)[:, None] * u.T * inv_sqrt_e
+
+
+@operator(writes=("w",))
+def orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
+    """Restore R R^T = I where roundoff may have broken it, with R = E^-1/2 W; W is R x D.
+
+    R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions.
+    """
+    if not numbers[DOUBTFUL]:
+        return
+    rank, dim = w.shape
+    sqrt_e = np.sqrt(diagonal_e(d, float(numbers[RHO]), alpha, dim))
+    with scratch((rank, rank), like=w) as small:
+        prod(small, w, w, trans_b=True)
+        gram = small.astype(np.float64) / np.outer(sqrt_e, sqrt_e)
+    if np.abs(gram - np.eye(rank)).max() <= ORTHOGONALITY:
+        return
+    try:
+        inverse = np.linalg.inv(np.linalg.cholesky(gram))
+    except np.linalg.LinAlgError:
+        inverse = None
+    if inverse is None or not inverse.max() < 100.0:
+        log.warning("Cholesky out of expected range, reorthogonalizing by QR")
+        q, r = np.linalg.qr(w.T.astype(np.float64))
+        signs = np.where(np.diag(r) < 0.0, -1.0, 1.0)
+        w[:] = (q * (signs * sqrt_e)).T
+        return
+    with scratch(w.shape, like=w) as work:
+        copy(work, w)
+        transform = sqrt_e[:, None] * np.tril(inverse) / sqrt_e
+        prod(w, transform.astype(np.float32), work)
+
+
+implements("fisher_step", "numpy")(fisher_step.reference)
+implements("orthonormalize", "numpy")(orthonormalize.reference)

@@ -1,0 +1,144 @@
+"""Natural gradient on the emulated device against the host; nothing is fetched there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from emulated_cuda import fetch, needs_compiler, to_device
+
+from nnet3tools import tensor
+from nnet3tools.errors import UserError
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
+from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
+
+pytestmark = needs_compiler
+
+
+def estimate(rank, dim, seed=0, spread=1.0):
+    """d, numbers, products and trace of a made-up estimate and minibatch."""
+    rng = np.random.default_rng(seed)
+    d = np.sort(rng.uniform(0.1, 2.0, rank))[::-1].copy()
+    h = (rng.normal(size=(3 * rank, rank)) * spread ** -np.arange(rank)).astype(np.float32)
+    j = (h.T @ rng.normal(size=(3 * rank, dim))).astype(np.float32)
+    products = np.stack([j @ j.T, h.T @ h])
+    return d, np.array([0.3, 0.0, 0.0]), products, float((h * h).sum() * 2.0)
+
+
+def step_on_device(d, numbers, products, trace, *options):
+    """What fisher_step makes there: d, numbers, transform, coefficients."""
+    rank = len(d)
+    outs = [to_device(a) for a in (d, numbers)]
+    outs += [to_device(np.zeros(shape, np.float32)) for shape in ((rank, rank), (rank, 1))]
+    scalar = DeviceScalar(to_device(np.array([trace])))
+    fisher_step(*outs, to_device(products), scalar, *options)
+    return [fetch(a) for a in outs]
+
+
+@pytest.mark.parametrize(("rank", "dim"), [(1, 4), (2, 5), (7, 30), (20, 41), (97, 120)])
+def test_estimates_are_those_of_the_host(device, rank, dim):
+    d, numbers, products, trace = estimate(rank, dim)
+    options = (0.3, 3 * rank, 4.0, dim)
+    got = step_on_device(d, numbers, products, trace, *options)
+    transform, coefficients = np.zeros((rank, rank), np.float32), np.zeros((rank, 1), np.float32)
+    fisher_step(d, numbers, transform, coefficients, products, trace, *options)
+    np.testing.assert_allclose(got[0], d, rtol=1e-9)
+    np.testing.assert_allclose(got[1], numbers, rtol=1e-9)
+    np.testing.assert_allclose(got[3], coefficients, rtol=1e-6)
+    # an eigenvector's sign is anybody's choice
+    signs = np.sign((got[2] * transform).sum(axis=1, keepdims=True))
+    scale = np.abs(transform).max()
+    np.testing.assert_allclose(got[2] * signs, transform, atol=2e-5 * scale)
+    assert device.launched.count(f"fisher_step_{rank}") == 1
+
+
+def test_nearly_equal_and_tiny_eigenvalues_are_floored_as_on_the_host(device):
+    d, numbers, products, trace = estimate(8, 20, spread=30.0)
+    d[:] = 1e-10
+    numbers[RHO] = 1e-10
+    options = (0.5, 24, 4.0, 20)
+    got = step_on_device(d, numbers, products, trace, *options)
+    transform, coefficients = np.zeros((8, 8), np.float32), np.zeros((8, 1), np.float32)
+    fisher_step(d, numbers, transform, coefficients, products, trace, *options)
+    np.testing.assert_allclose(got[0], d, rtol=1e-6)
+    np.testing.assert_allclose(got[1], numbers, rtol=1e-6)
+    assert numbers[DOUBTFUL] == 1.0
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_infinity_is_counted_and_changes_nothing_else(device, bad):
+    d, numbers, products, trace = estimate(4, 9)
+    products[1, 2, 3] = bad
+    got = step_on_device(d, numbers, products, trace, 0.3, 12, 4.0, 9)
+    assert np.array_equal(got[0], d)
+    assert got[1].tolist() == [0.3, 0.0, 1.0]
+    host = numbers.copy()
+    fisher_step(d, host, np.zeros((4, 4)), np.zeros((4, 1)), products, trace, 0.3, 12, 4.0, 9)
+    assert host.tolist() == got[1].tolist()
+
+
+def r_of(w, d, rho, alpha, dim):
+    """R = E^-1/2 W."""
+    beta = rho * (1.0 + alpha) + alpha / dim * d.sum()
+    return np.float64(w) * np.sqrt(beta / d + 1.0)[:, None]
+
+
+@pytest.mark.parametrize("damage", ["none", "slight", "heavy", "dependent"])
+@pytest.mark.parametrize("doubtful", [0.0, 1.0])
+def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtful):
+    rng = np.random.default_rng(1)
+    rank, dim, alpha, rho = 6, 17, 4.0, 0.2
+    r = np.linalg.qr(rng.normal(size=(dim, rank)))[0].T
+    if damage == "slight":
+        r += 1e-2 * rng.normal(size=r.shape)
+    elif damage == "heavy":
+        r[3] += 0.9 * r[1]
+    elif damage == "dependent":
+        r[4], r[2] = r[1], r[0] + r[1]
+    d = np.linspace(2.0, 0.1, rank)
+    w = np.float32(r / (r_of(r, d, rho, alpha, dim) / r)[:, :1]).copy("C")
+    there, numbers = to_device(w), np.array([rho, doubtful, 0.0])
+    orthonormalize(there, to_device(d), to_device(numbers), alpha)
+    got = r_of(fetch(there), d, rho, alpha, dim)
+    if damage == "none" or not doubtful:
+        assert np.array_equal(fetch(there), w)
+        return
+    np.testing.assert_allclose(got @ got.T, np.eye(rank), atol=1e-5)
+    np.testing.assert_allclose(got[0] @ r[0] / np.linalg.norm(r[0]), 1.0, atol=1e-5)
+    if damage != "dependent":  # what is made of dependent rows differs
+        orthonormalize(w, d, numbers, alpha)
+        np.testing.assert_allclose(got, r_of(w, d, rho, alpha, dim), atol=2e-5)
+
+
+def test_a_run_of_minibatches_agrees_with_the_host_and_fetches_nothing(device):
+    rng = np.random.default_rng(2)
+    here, there = (OnlineNaturalGradient(4, 2, 500.0) for _ in range(2))
+    for i in range(16):
+        x = (rng.normal(size=(25, 12)) * np.linspace(2.0, 0.1, 12)).astype(np.float32)
+        y = to_device(x)
+        before = device.downloads
+        scale = there.precondition(y)
+        assert device.downloads == before
+        assert isinstance(scale, DeviceScalar)
+        expected = here.precondition(x) * x
+        np.testing.assert_allclose(float(scale) * fetch(y), expected, rtol=1e-3, atol=1e-4)
+        if i in (3, 15):
+            assert there.rho == pytest.approx(here.rho, rel=1e-4)
+    np.testing.assert_allclose(fetch(there.d), here.d, rtol=1e-3)
+    there.check_finite()
+
+
+def test_all_zero_rows_keep_scale_one(device):
+    preconditioner = OnlineNaturalGradient(rank=2)
+    for _ in range(4):
+        assert float(preconditioner.precondition(to_device(np.zeros((10, 6), np.float32)))) == 1.0
+
+
+def test_divergence_is_reported_when_somebody_asks(device):
+    preconditioner = OnlineNaturalGradient(rank=2)
+    preconditioner.precondition(to_device(np.ones((8, 5), np.float32)))
+    preconditioner.check_finite()
+    preconditioner.precondition(to_device(np.full((8, 5), np.nan, np.float32)))
+    assert tensor.to_host(preconditioner.numbers)[DIVERGED] > 0
+    with pytest.raises(UserError, match="diverged"):
+        preconditioner.check_finite()
