@@ -85,7 +85,7 @@ def _show_objective_changes(
         totals, gradient = computer.totals.get("output"), computer.deriv_nnet
         if gradient is not None:
             move_nnet(gradient)  # back from the GPU
-        if totals is None or gradient is None or not totals.weight > 0.0:
+        if totals is None or gradient is None or totals.weight == 0.0:
             raise DataError("the examples have no supervision for 'output'")
         computer.print_total_stats()
         log.log(f"At position {middle:g}, objf per frame is {totals.objective / totals.weight:g}")
