@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ over a repeated scalar are three times slower."""
 _THREAD_AT = 1 << 20
 """Work (elements times steps) from which a second thread pays."""
 
+_FOUR_GROUPS_FROM = 16
+"""Tiles from which there are four groups: each has scratch registers of its own."""
+
 
 def convert(source: np.ndarray, out: np.ndarray) -> None:
     """out = source, converted as C does."""
@@ -32,11 +36,15 @@ def convert(source: np.ndarray, out: np.ndarray) -> None:
 
 
 def split_groups(tiles: Sequence[_T], work: int) -> list[Sequence[_T]]:
-    """Tiles as one group or two, by the amount of work only."""
-    if work < _THREAD_AT or len(tiles) < 4:
+    """Tiles as one group, two or four, by their number and the amount of work only.
+
+    Four, so that a thread that was held up leaves the other one more than half of them.
+    """
+    if work < _THREAD_AT or len(tiles) < 2:
         return [tiles]
-    middle = (len(tiles) + 1) // 2
-    return [tiles[:middle], tiles[middle:]]
+    parts = 4 if len(tiles) >= _FOUR_GROUPS_FROM else 2
+    cuts = [len(tiles) * n // parts for n in range(parts + 1)]
+    return [tiles[b:e] for b, e in itertools.pairwise(cuts)]
 
 
 _Step = tuple[Callable[..., Any], Callable[[Any], tuple[Any, ...]], np.dtype | None]

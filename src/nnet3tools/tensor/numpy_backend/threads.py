@@ -1,15 +1,22 @@
 """Running lists of calls on one or two threads, and the scratch memory they work in.
 
-A call is (function, arguments): a ufunc with its output last. Tiles are split over threads in a
-fixed way that depends on sizes only, so that results do not depend on the number of threads.
+A call is (function, arguments): a ufunc with its output last. Tiles are put into groups in a fixed
+way that depends on sizes only, each group with scratch registers of its own; a thread takes the
+next group when it is done with one. So results do not depend on the number of threads, nor on which
+of them was faster.
+
+What two threads gain hangs on the length of the calls: NumPy gives up the interpreter's lock within
+a call, and who waits for that lock sleeps and has to be woken (5 us at best on the machine of
+benchmarks/README.md). Two threads that make calls of 5 us each are no faster than one; from 20 us
+on they hardly disturb each other.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -19,16 +26,18 @@ from nnet3tools.tensor.arrays import POISON
 __all__ = ["LOCK", "TILE_BYTES", "Call", "num_threads", "register", "run_calls", "set_num_threads"]
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+_Result = SimpleQueue[BaseException | None]
 
-TILE_BYTES = 1 << 17
-"""Size of a scratch register: a few of them, with their operands, fit a second-level cache."""
+TILE_BYTES = 1 << 18
+"""Size of a scratch register. Half of this is as fast on one thread (a second-level cache holds two
+or three such tiles, and the third level is hardly slower); on two threads calls should be long."""
 
 _MAX_THREADS = 2
 
 LOCK = threading.RLock()
 """Held while an operator runs: scratch registers are shared by all."""
 _registers: dict[tuple[int, int], np.ndarray] = {}
-_pool: ThreadPoolExecutor | None = None
+_helper: _Helper | None = None
 
 
 def _default_threads() -> int:
@@ -64,15 +73,53 @@ def register(group: int, index: int) -> np.ndarray:
     return found
 
 
-def _run(calls: Sequence[Call]) -> None:
-    with np.errstate(all="ignore"):
+class _Helper:
+    """The second thread: waits for groups of calls to run."""
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[tuple[Iterator[Sequence[Call]], _Result]] = SimpleQueue()
+        threading.Thread(target=self._work, name="nnet3-tensor", daemon=True).start()
+
+    def start(self, groups: Iterator[Sequence[Call]]) -> _Result:
+        """Run groups until the iterator, which others may draw from as well, has no more.
+
+        The queue returned gets one item when the last group taken is done: what it raised, if
+        anything.
+        """
+        result: _Result = SimpleQueue()
+        self._jobs.put((groups, result))
+        return result
+
+    def _work(self) -> None:
+        with np.errstate(all="ignore"):
+            while True:
+                groups, result = self._jobs.get()
+                try:
+                    _run_groups(groups)
+                    result.put(None)
+                except BaseException as error:
+                    result.put(error)
+                del groups, result
+
+
+def _forget_helper() -> None:
+    """A forked process has no second thread."""
+    global _helper
+    _helper = None
+
+
+os.register_at_fork(after_in_child=_forget_helper)
+
+
+def _run_groups(groups: Iterator[Sequence[Call]]) -> None:
+    for calls in groups:
         for function, arguments in calls:
             function(*arguments)
 
 
 def run_calls(first: Sequence[Call], groups: Sequence[Sequence[Call]]) -> None:
-    """Run `first`, then every group; a second thread takes the second group where there is one."""
-    global _pool
+    """Run `first`, then every group; a second thread takes some groups where there are several."""
+    global _helper
     # the registers are shared: one operator at a time
     with LOCK, np.errstate(all="ignore"):
         if POISON:
@@ -80,15 +127,17 @@ def run_calls(first: Sequence[Call], groups: Sequence[Sequence[Call]]) -> None:
                 raw.fill(255)
         for function, arguments in first:
             function(*arguments)
-        if len(groups) > 1 and _num_threads > 1:
-            if _pool is None:
-                _pool = ThreadPoolExecutor(_MAX_THREADS - 1, thread_name_prefix="nnet3-tensor")
-            pending = [_pool.submit(_run, calls) for calls in groups[1:]]
-            for function, arguments in groups[0]:
-                function(*arguments)
-            for future in pending:
-                future.result()
-        else:
-            for calls in groups:
-                for function, arguments in calls:
-                    function(*arguments)
+        if len(groups) < 2 or _num_threads < 2:
+            _run_groups(iter(groups))
+            return
+        if _helper is None:
+            _helper = _Helper()
+        # drawing from an iterator over a list is one step under the interpreter's lock
+        left = iter(groups)
+        result = _helper.start(left)
+        try:
+            _run_groups(left)
+        finally:
+            error = result.get()
+        if error is not None:
+            raise error
