@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import (
-    Array,
-    Component,
-    PrecomputedIndexes,
-)
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.common import (
     checked_natural_gradient,
     get_positive,
@@ -25,9 +21,10 @@ from nnet3tools.nnet.components.common import (
     require,
     write_field,
 )
-from nnet3tools.nnet.components.gru_base import GruNonlinearityBase, add_product, finish_cell
+from nnet3tools.nnet.components.gru_base import GruNonlinearityBase
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.gru import gru_columns
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -128,55 +125,14 @@ class GruNonlinearityComponent(GruNonlinearityBase):
             f", rank-out={rank_out}, update-period={self.preconditioner_in.update_period}"
         )
 
-    def previous_cell(self, matrix: Array) -> Array:
-        start = 2 * self.cell_dim + self.recurrent_dim
-        return matrix[:, start : start + self.cell_dim]
-
-    def _reset_and_state(self, matrix: Array) -> tuple[Array, Array]:
-        """The columns r and s(t-1)."""
-        dim, recurrent = self.cell_dim, self.recurrent_dim
-        return matrix[:, dim : dim + recurrent], matrix[:, matrix.shape[1] - recurrent :]
-
-    def _argument(self, matrix: Array) -> Array:
-        """The columns x_h."""
-        start = self.cell_dim + self.recurrent_dim
-        return matrix[:, start : start + self.cell_dim]
-
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
-        h, c = out_value[:, : self.cell_dim], out_value[:, self.cell_dim :]
-        reset, state = self._reset_and_state(in_value)
-        tensor.copy(h, self._argument(in_value))
-        with tensor.scratch(state.shape, like=state) as gated:
-            _multiply(gated, reset, state)
-            tensor.prod(h, gated, self.w_h, trans_b=True, beta=1.0)
-        finish_cell(h, c, in_value[:, : self.cell_dim], self.previous_cell(in_value))
-        return None
-
-    def backprop_argument(
-        self, in_value: Array, h_deriv: Array, to_update: Component | None, in_deriv: Array | None
-    ) -> None:
-        reset, state = self._reset_and_state(in_value)
-        with tensor.scratch(state.shape, like=state) as gated:
-            if in_deriv is not None:
-                tensor.add(self._argument(in_deriv), h_deriv)
-                tensor.prod(gated, h_deriv, self.w_h)
-                reset_deriv, state_deriv = self._reset_and_state(in_deriv)
-                add_product(reset_deriv, gated, state)
-                add_product(state_deriv, gated, reset)
-            if to_update is not None:
-                assert isinstance(to_update, GruNonlinearityComponent)
-                _multiply(gated, reset, state)
-                to_update._update(gated, h_deriv)
-
-    def _update(self, inputs: Array, derivs: Array) -> None:
-        """Add the gradient, preconditioned if this is no gradient holder; overwrites both."""
-        rate = self.learning_rate
-        if not self.is_gradient:
-            rate *= self.preconditioner_in.precondition(inputs)
-            rate *= self.preconditioner_out.precondition(derivs)
-        tensor.prod(self.w_h, derivs, inputs, trans_a=True, alpha=rate, beta=1.0)
+    def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
+        columns, rate = gru_columns(self.w_h), self.learning_rate
+        with tensor.scratch((len(in_value), self.recurrent_dim), like=in_value) as gated:
+            _multiply(gated, columns.reset_of(in_value), columns.state_of(in_value))
+            if not self.is_gradient:
+                rate *= self.preconditioner_in.precondition(gated)
+                rate *= self.preconditioner_out.precondition(argument_deriv)
+            tensor.prod(self.w_h, argument_deriv, gated, trans_a=True, alpha=rate, beta=1.0)
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
         self.preconditioner_in.frozen = freeze

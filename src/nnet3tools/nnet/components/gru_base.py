@@ -1,9 +1,7 @@
-"""What GRU nonlinearities share: tanh statistics, self-repair, files, backprop of the cell.
+"""What GRU nonlinearities share: the cell, tanh statistics, self-repair, files.
 
-    c(t) = (1 - z) * h(t) + z * c(t-1),  h(t) = tanh(argument)
-
-The argument is the concrete component's. Formulas and file fields: Kaldi's
-nnet-combined-component.{h,cc}.
+The shape of the weights `w_h` says which kind of cell it is: see nnet3tools.tensor.gru. File
+fields: Kaldi's nnet-combined-component.{h,cc}.
 """
 
 from __future__ import annotations
@@ -26,28 +24,23 @@ from nnet3tools.nnet.components.common import (
     read_field,
     require,
     rounded_average,
+    summed,
     write_double_field,
     write_field,
 )
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from nnet3tools.tensor import host
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["GruNonlinearityBase", "add_product", "finish_cell"]
+__all__ = ["GruNonlinearityBase"]
 
 _REPAIR_PROBABILITY = 0.5
 """Statistics and self-repair run on about this part of the minibatches."""
 
-add_product = tensor.element("_1 += _2 * _3")
-finish_cell = tensor.element("_1 = tanh(_1); _2 = (1 - _3) * _1 + _3 * _4")
-"""(_1: the argument of tanh, which becomes h, _2: c) of (_3 z, _4 the c before)."""
-
-# (_1: derivative at the argument of tanh) of (_2 at h, _3 at c, _4 z, _5 h)
-_tanh_argument_deriv = tensor.element("_1 = (_2 + _3 * (1 - _4)) * (1 - _5 * _5)")
-_add_z_deriv = tensor.element("_1 += _2 * (_3 - _4)")
-_repair = tensor.element("_1 -= _2 * _3 * _4")
 _needs_repair = tensor.element("_1 = where(_2 < _3, 1, 0)")
 _sum = tensor.aggregate("_1", "sum", axis=0)
 _sum_tanh_derivs = tensor.aggregate("1 - _1 * _1", "sum", axis=0)
@@ -63,11 +56,12 @@ class GruNonlinearityBase(UpdatableComponent):
     w_h: Array
     self_repair_threshold: float = 0.2
     self_repair_scale: float = 1.0e-05
-    self_repair_total: float = 0.0
-    count: float = 0.0
+    self_repair_total = Counter()
+    count = Counter()
 
     def __init__(self, w_h: Array) -> None:
         self.w_h = w_h
+        self.self_repair_total = self.count = 0.0
         self.value_sum = tensor.zeros((self.cell_dim,), dtype=np.float64)
         self.deriv_sum = tensor.zeros((self.cell_dim,), dtype=np.float64)
 
@@ -140,6 +134,12 @@ class GruNonlinearityBase(UpdatableComponent):
 
     # -- running
 
+    def propagate(
+        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
+    ) -> object:
+        tensor.gru_nonlinearity(out_value, in_value, self.w_h)
+        return None
+
     def backprop(
         self,
         debug_info: str,
@@ -153,45 +153,44 @@ class GruNonlinearityBase(UpdatableComponent):
     ) -> None:
         assert in_value is not None
         assert out_value is not None
-        dim = self.cell_dim
-        h, c_deriv = out_value[:, :dim], out_deriv[:, dim:]
-        z, previous = in_value[:, :dim], self.previous_cell(in_value)
-        with tensor.scratch(h.shape, like=h) as h_deriv:
-            # Nothing but tests ever gives a derivative at h itself.
-            _tanh_argument_deriv(h_deriv, out_deriv[:, :dim], c_deriv, z, h)
-            if in_deriv is not None:
-                _add_z_deriv(in_deriv[:, :dim], c_deriv, previous, h)
-                add_product(self.previous_cell(in_deriv), c_deriv, z)
+        h = out_value[:, : self.cell_dim]
+        with (
+            tensor.scratch(h.shape, like=h) as argument_deriv,
+            tensor.scratch((self.cell_dim,), like=h) as repair,
+        ):
+            repaired = None
             if to_update is not None:
                 assert isinstance(to_update, GruNonlinearityBase)
-                to_update.stats_and_self_repair(h, h_deriv)
-            self.backprop_argument(in_value, h_deriv, to_update, in_deriv)
+                repaired = repair if to_update.stats_and_repair(h, repair) else None
+            tensor.gru_nonlinearity_backprop(
+                in_value, self.w_h, out_value, out_deriv, argument_deriv, in_deriv, repaired
+            )
+            if to_update is not None:
+                to_update.update_weights(in_value, argument_deriv)
 
-    def stats_and_self_repair(self, h: Array, h_deriv: Array) -> None:
-        """Count tanh values and derivatives; pull units with small derivatives towards 0."""
-        if rand_uniform() > _REPAIR_PROBABILITY:
-            return
+    def stats_and_repair(self, h: Array, repair: Array) -> bool:
+        """Count tanh values and derivatives; set the pull of units with small ones towards 0.
+
+        On about half of the minibatches; False on the others, which have no such pull.
+        """
+        if host.decide(lambda: rand_uniform() > _REPAIR_PROBABILITY):
+            return False
         self.count += h.shape[0]
         _sum(self.value_sum, h, beta=1.0)
         _sum_tanh_derivs(self.deriv_sum, h, beta=1.0)
-        if self.count <= 0.0:  # a difference of models
-            return
-        with tensor.scratch((self.cell_dim,), like=h) as repaired:
-            _needs_repair(repaired, self.deriv_sum, self.self_repair_threshold * self.count)
-            self.self_repair_total += _total(repaired) or 0.0
-            _repair(h_deriv, h, repaired, self.self_repair_scale / _REPAIR_PROBABILITY)
+        if host.decide(lambda: self.count <= 0.0):  # a difference of models
+            return False
+        _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
+        self.self_repair_total += summed(_total(repair))
+        tensor.scale(repair, self.self_repair_scale / _REPAIR_PROBABILITY)
+        return True
 
     @abstractmethod
-    def previous_cell(self, matrix: Array) -> Array:
-        """The columns of the input (or its derivative) that are c(t-1)."""
+    def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
+        """Add to w_h what the derivatives at tanh's argument say; may overwrite these.
 
-    @abstractmethod
-    def backprop_argument(
-        self, in_value: Array, h_deriv: Array, to_update: Component | None, in_deriv: Array | None
-    ) -> None:
-        """Go on from the derivative at the argument of tanh, and update; may overwrite h_deriv."""
-
-    # -- training
+        Preconditioned if this is no gradient holder.
+        """
 
     def zero_stats(self) -> None:
         tensor.fill(self.value_sum, 0.0)
@@ -213,5 +212,7 @@ class GruNonlinearityBase(UpdatableComponent):
         assert isinstance(other, GruNonlinearityBase)
         tensor.add(self.value_sum, other.value_sum, alpha=alpha)
         tensor.add(self.deriv_sum, other.deriv_sum, alpha=alpha)
-        self.self_repair_total += alpha * other.self_repair_total
-        self.count += alpha * other.count
+        if other.self_repair_total != 0.0:
+            self.self_repair_total += alpha * other.self_repair_total
+        if other.count != 0.0:
+            self.count += alpha * other.count

@@ -10,11 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import (
-    Array,
-    Component,
-    PrecomputedIndexes,
-)
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.common import (
     checked_natural_gradient,
     get_positive,
@@ -23,10 +19,11 @@ from nnet3tools.nnet.components.common import (
     require,
     write_field,
 )
-from nnet3tools.nnet.components.gru_base import GruNonlinearityBase, add_product, finish_cell
+from nnet3tools.nnet.components.gru_base import GruNonlinearityBase
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.gru import gru_columns
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["OutputGruNonlinearityComponent"]
 
 _multiply = tensor.element("_1 = _2 * _3")
-_argument = tensor.element("_1 = _2 + _3 * _4")
 _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
 
 
@@ -102,39 +98,13 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
             f", update-period={options.update_period}"
         )
 
-    def previous_cell(self, matrix: Array) -> Array:
-        return matrix[:, 2 * self.cell_dim :]
-
-    def _argument(self, matrix: Array) -> Array:
-        """The columns x_h."""
-        return matrix[:, self.cell_dim : 2 * self.cell_dim]
-
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
-        h, c = out_value[:, : self.cell_dim], out_value[:, self.cell_dim :]
-        previous = self.previous_cell(in_value)
-        _argument(h, self._argument(in_value), previous, self.w_h)
-        finish_cell(h, c, in_value[:, : self.cell_dim], previous)
-        return None
-
-    def backprop_argument(
-        self, in_value: Array, h_deriv: Array, to_update: Component | None, in_deriv: Array | None
-    ) -> None:
-        if in_deriv is not None:
-            tensor.add(self._argument(in_deriv), h_deriv)
-            add_product(self.previous_cell(in_deriv), h_deriv, self.w_h)
-        if to_update is not None:
-            assert isinstance(to_update, OutputGruNonlinearityComponent)
-            to_update._update(self.previous_cell(in_value), h_deriv)
-
-    def _update(self, previous: Array, derivs: Array) -> None:
-        """Add the gradient, preconditioned if this is no gradient holder; overwrites derivs."""
+    def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
+        previous = gru_columns(self.w_h).cell_of(in_value)
         if self.is_gradient:
-            _sum_products(self.w_h, derivs, previous, alpha=self.learning_rate, beta=1.0)
+            _sum_products(self.w_h, argument_deriv, previous, alpha=self.learning_rate, beta=1.0)
             return
-        _multiply(derivs, derivs, previous)
-        add_preconditioned_rows(self.w_h, derivs, self.learning_rate, self.preconditioner)
+        _multiply(argument_deriv, argument_deriv, previous)
+        add_preconditioned_rows(self.w_h, argument_deriv, self.learning_rate, self.preconditioner)
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
         self.preconditioner.frozen = freeze

@@ -137,9 +137,9 @@ def _bind_backward(
     centred: bool, x: np.ndarray, out_deriv: np.ndarray, scale: Row = None, eps: float = 1e-9,
     in_deriv: Row = None, scale_deriv: Row = None, offset_deriv: Row = None,
 ) -> Callable[[], None]:  # fmt: skip
-    wanted = [d is not None for d in (in_deriv, scale_deriv, offset_deriv)]
-    if not any(wanted):
+    if in_deriv is None and scale_deriv is None and offset_deriv is None:
         return lambda: None
+    wanted = in_deriv is not None, scale_deriv is not None, offset_deriv is not None
     kernel = _Backward(centred, _ones(x), scale, float(eps), *wanted)
     blocks = (x, out_deriv) if in_deriv is None else (x, out_deriv, in_deriv)
     run = bind_rows(kernel, 10, *blocks)
