@@ -23,7 +23,8 @@ from nnet3tools.tensor.registry import device_of
 
 __all__ = ["check_objective", "evaluate_objective"]
 
-_PROBE_ROWS = 7
+_PROBE_ROWS = (7, 11)
+"""A formula for one number of rows only fails with the other."""
 
 
 def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Expr, ...]:
@@ -41,8 +42,9 @@ def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) ->
 
 def check_objective(text: str, dim: int) -> None:
     """Raise a UserError if the formula is no objective of outputs with this many columns."""
-    *_, root = _build(text, _PROBE_ROWS, dim, Type.FLOAT32, None)
-    Execution([root])
+    for rows in _PROBE_ROWS:
+        *_, root = _build(text, rows, dim, Type.FLOAT32, None)
+        Execution([root])
 
 
 @functools.lru_cache(maxsize=16)

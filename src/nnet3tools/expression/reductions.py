@@ -178,7 +178,7 @@ def reduce(kind: type[Reduce], x: Expr, axis: int | None) -> Expr:
     axis = normal_axis(axis, x.shape, kind.type_name)
     if x.shape[axis] == 1 and kind.shrinks and x.type.is_float:
         return x
-    if x.shape[axis] == 0 and kind.reduction in ("max", "min"):
+    if x.shape[axis] == 0 and kind.reduction in ("max", "min", "logsumexp"):
         raise ExpressionError(f"{kind.type_name} of nothing: {x.describe()} along axis {axis}")
     return x.graph.add(kind(x, axis))
 
