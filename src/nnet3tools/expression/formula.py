@@ -24,21 +24,16 @@ from nnet3tools.expression.node import Expr
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import FUNCTIONS as FUNCTIONAL
 from nnet3tools.tensor.functional import Constant, FormulaError, simplify
+from nnet3tools.tensor.functional.grammar import (
+    ASSIGN,
+    CONSTANTS,
+    SYMBOLS,
+    identifier,
+    number,
+    operators_over,
+)
 
 __all__ = ["Formula", "parse_formula"]
-
-_CONSTANTS = {
-    "true": True,
-    "false": False,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "pi": 3.141592653589793,
-}
-_SYMBOLS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow", "^": "pow",
-    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-    "&&": "and", "&": "and", "and": "and", "||": "or", "|": "or", "or": "or",
-}  # fmt: skip
 
 
 class _Scope:
@@ -56,9 +51,9 @@ class _Scope:
         if name in self._done:
             return self._done[name]
         if name not in self._formula.definitions:
-            if name in _CONSTANTS:
-                return _CONSTANTS[name]
-            known = [*self._given, *self._formula.definitions, *_CONSTANTS]
+            if name in CONSTANTS:
+                return CONSTANTS[name]
+            known = [*self._given, *self._formula.definitions, *CONSTANTS]
             raise self._formula.unknown("name", name, known, position)
         if name in self._under_way:
             cycle = [*self._under_way[self._under_way.index(name) :], name]
@@ -131,8 +126,7 @@ def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    word = tokens[0]
-    value = float(word) if any(c in word for c in ".eE") else int(word)
+    value = tokens[0]
     return lambda scope: value
 
 
@@ -177,7 +171,7 @@ def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | Non
     def build(scope: _Scope) -> Any:
         value = first(scope)
         for symbol, part in zip(rest[::2], rest[1::2], strict=True):
-            value = _operate(text, position, _SYMBOLS[symbol], value, part(scope))
+            value = _operate(text, position, SYMBOLS[symbol], value, part(scope))
         return value
 
     return build
@@ -203,31 +197,20 @@ def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
 @functools.cache
 def _grammar() -> pp.ParserElement:
     expr: Any = pp.Forward().set_name("expression")
-    identifier = pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
-    number = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
     lpar, rpar, lbrack, rbrack = (pp.Suppress(c) for c in "()[]")
-    keyword = (identifier + pp.Suppress(pp.Regex(r"=(?!=)")) - expr).set_parse_action(_keyword)
-    call = identifier + lpar + pp.Opt(pp.DelimitedList(keyword | expr)) - rpar
+    assign = pp.Suppress(pp.Regex(ASSIGN))
+    keyword = (identifier() + assign - expr).set_parse_action(_keyword)
+    call = identifier() + lpar + pp.Opt(pp.DelimitedList(keyword | expr)) - rpar
     items = (lbrack - pp.Opt(pp.DelimitedList(expr)) - rbrack).set_parse_action(_list)
     atom = (
-        number.copy().set_parse_action(_number)
+        number().add_parse_action(_number)
         | call.set_parse_action(_call)
-        | identifier.copy().set_parse_action(_name)
+        | identifier().set_parse_action(_name)
         | items
         | lpar + expr - rpar
     ).set_name("operand")
-    unary: Any = pp.Forward()
-    power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(_fold_left)
-    unary <<= (pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)")) + power).set_parse_action(_prefix)
-
-    def level(part: pp.ParserElement, symbols: str) -> pp.ParserElement:
-        return (part + pp.ZeroOrMore(pp.Regex(symbols) - part)).set_parse_action(_fold_left)
-
-    total = level(level(unary, r"\*(?!\*)|/"), r"[+-]")
-    compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(_fold_left)
-    negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(_prefix)
-    expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
-    definition = (identifier + pp.Suppress(pp.Regex(r"=(?!=)")) - expr - pp.Suppress(";")).copy()
+    operators_over(expr, atom, _fold_left, _prefix)
+    definition = identifier() + assign - expr - pp.Suppress(";")
     definition.set_parse_action(lambda text, at, tokens: [(at, tokens[0], tokens[1])])
     return pp.ZeroOrMore(definition) + expr + pp.Suppress(pp.Opt(";")) + pp.StringEnd()
 

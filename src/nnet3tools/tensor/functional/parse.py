@@ -16,22 +16,17 @@ import pyparsing as pp
 from nnet3tools.errors import UserError
 from nnet3tools.tensor.functional.expr import Cast, Constant, Expr, Placeholder
 from nnet3tools.tensor.functional.functions import ALIASES, CASTS, FUNCTIONS
+from nnet3tools.tensor.functional.grammar import (
+    CONSTANTS,
+    SYMBOLS,
+    identifier,
+    number,
+    operators_over,
+)
 from nnet3tools.tensor.functional.statements import Assignments, assign
 
 __all__ = ["FormulaError", "parse", "parse_statements"]
 
-_CONSTANTS = {
-    "true": True,
-    "false": False,
-    "inf": float("inf"),
-    "nan": float("nan"),
-    "pi": 3.141592653589793,
-}
-_SYMBOLS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow", "^": "pow",
-    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
-    "&&": "and", "&": "and", "and": "and", "||": "or", "|": "or", "or": "or",
-}  # fmt: skip
 _ASSIGNS = {"+=": "add", "-=": "sub", "*=": "mul", "/=": "div"}
 
 Build = Callable[[Mapping[str, Expr]], Expr]
@@ -55,9 +50,7 @@ def _unknown(kind: str, name: str, known: list[str], text: str, position: int) -
 
 
 def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    word = tokens[0]
-    value = float(word) if any(c in word for c in ".eE") else int(word)
-    node = Constant(value)
+    node = Constant(tokens[0])
     return lambda names: node
 
 
@@ -69,9 +62,9 @@ def _name(text: str, position: int, tokens: pp.ParseResults) -> Build:
             return names[name]
         if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
             return Placeholder(int(name[1:]))
-        if name in _CONSTANTS:
-            return Constant(_CONSTANTS[name])
-        raise _unknown("name", name, [*names, *_CONSTANTS], text, position)
+        if name in CONSTANTS:
+            return Constant(CONSTANTS[name])
+        raise _unknown("name", name, [*names, *CONSTANTS], text, position)
 
     return build
 
@@ -108,7 +101,7 @@ def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | Non
     def build(names: Mapping[str, Expr]) -> Expr:
         value = first(names)
         for symbol, part in zip(rest[::2], rest[1::2], strict=True):
-            value = FUNCTIONS[_SYMBOLS[symbol]](value, part(names))
+            value = FUNCTIONS[SYMBOLS[symbol]](value, part(names))
         return value
 
     return build
@@ -137,31 +130,17 @@ def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
 def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
     """The grammar of one expression, and of statements."""
     expr: Any = pp.Forward().set_name("expression")
-    identifier = pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
-    number = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
     lpar, rpar = pp.Suppress("("), pp.Suppress(")")
-    call = identifier + lpar + pp.Opt(pp.DelimitedList(expr)) - rpar
+    call = identifier() + lpar + pp.Opt(pp.DelimitedList(expr)) - rpar
     atom = (
-        number.copy().set_parse_action(_number)
+        number().add_parse_action(_number)
         | call.set_parse_action(_apply)
-        | identifier.copy().set_parse_action(_name)
+        | identifier().set_parse_action(_name)
         | lpar + expr - rpar
     ).set_name("operand")
-    unary: Any = pp.Forward()
-    power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(_fold_left)
-    signs = pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)"))
-    unary <<= (signs + power).set_parse_action(_prefix)
-
-    def level(part: pp.ParserElement, symbols: str) -> pp.ParserElement:
-        return (part + pp.ZeroOrMore(pp.Regex(symbols) - part)).set_parse_action(_fold_left)
-
-    term = level(unary, r"\*(?![*=])|/(?!=)")
-    total = level(term, r"[+-](?!=)")
-    compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(_fold_left)
-    negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(_prefix)
-    expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
+    operators_over(expr, atom, _fold_left, _prefix)
     symbol = pp.one_of("= += -= *= /=")
-    statement = pp.Group(identifier + symbol - expr).set_parse_action(
+    statement = pp.Group(identifier() + symbol - expr).set_parse_action(
         lambda text, position, tokens: [(position, *tokens[0])]
     )
     end = pp.StringEnd()
