@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -9,61 +10,74 @@ import numpy as np
 from nnet3tools.tensor.numpy_backend.row_blocks import bind_rows, block_register
 from nnet3tools.tensor.registry import implements
 
+# Passes over the data are few, and each is over a block that is still in cache: the maximum, the
+# difference, exp (two thirds of the time), the sum as a product with ones (BLAS takes half of the
+# time of NumPy's sum), and a last pass. exp writes where the result will be, so that fetching that
+# memory goes on behind the arithmetic.
 
-def _softmax(group: int, out: np.ndarray, x: np.ndarray) -> None:
-    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out)
-    np.exp(out, out)
-    total = np.add.reduce(out, axis=1, keepdims=True)
+
+def _maxima(x: np.ndarray) -> np.ndarray:
+    return np.maximum.reduce(x, 1, None, None, True)
+
+
+def _softmax(ones: np.ndarray, group: int, out: np.ndarray, x: np.ndarray) -> None:
+    shifted = block_register(group, 0, out)
+    np.subtract(x, _maxima(x), shifted)
+    np.exp(shifted, out)
+    total = out @ ones
     np.multiply(out, np.reciprocal(total, total), out)
 
 
-def _log_softmax(group: int, out: np.ndarray, x: np.ndarray) -> None:
-    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True), out)
-    powers = block_register(group, 0, out)
-    np.exp(out, powers)
-    total = np.add.reduce(powers, axis=1, keepdims=True)
-    np.subtract(out, np.log(total, total), out)
+def _log_softmax(ones: np.ndarray, group: int, out: np.ndarray, x: np.ndarray) -> None:
+    shifted = block_register(group, 0, out)
+    np.subtract(x, _maxima(x), shifted)
+    np.exp(shifted, out)
+    total = out @ ones
+    np.subtract(shifted, np.log(total, total), out)
 
 
 def _softmax_backprop(
     group: int, in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
 ) -> None:
-    product = block_register(group, 0, in_deriv)
-    np.multiply(out_value, out_deriv, product)
-    total = np.add.reduce(product, axis=1, keepdims=True)
-    # y e - y sum(y e): in_deriv may be either operand, so that nothing is read after it is written
-    scaled = block_register(group, 1, in_deriv)
-    np.multiply(out_value, total, scaled)
-    np.subtract(product, scaled, in_deriv)
+    total = np.matmul(out_value[:, None, :], out_deriv[:, :, None])[:, :, 0]
+    # by way of scratch: in_deriv may be either operand
+    difference = block_register(group, 0, in_deriv)
+    np.subtract(out_deriv, total, difference)
+    np.multiply(out_value, difference, in_deriv)
 
 
 def _log_softmax_backprop(
     group: int, in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
 ) -> None:
-    total = np.add.reduce(out_deriv, axis=1, keepdims=True)
+    # of both signs: NumPy's sum, by halves, loses less
+    total = np.add.reduce(out_deriv, 1, None, None, True)
     powers = block_register(group, 0, in_deriv)
     np.exp(out_value, powers)
     np.multiply(powers, total, powers)
     np.subtract(out_deriv, powers, in_deriv)
 
 
+def _with_ones(kernel: Callable[..., None], like: np.ndarray) -> Callable[..., None]:
+    return functools.partial(kernel, np.ones((like.shape[-1], 1), like.dtype))
+
+
 @implements("softmax", "numpy", binder=True)
 def bind_softmax(out: np.ndarray, x: np.ndarray) -> Callable[[], None]:
     """Shifted by the row's maximum."""
-    return bind_rows(_softmax, 8, out, x)
+    return bind_rows(_with_ones(_softmax, out), 8, out, x)
 
 
 @implements("log_softmax", "numpy", binder=True)
 def bind_log_softmax(out: np.ndarray, x: np.ndarray) -> Callable[[], None]:
     """Shifted by the row's maximum."""
-    return bind_rows(_log_softmax, 8, out, x)
+    return bind_rows(_with_ones(_log_softmax, out), 8, out, x)
 
 
 @implements("softmax_backprop", "numpy", binder=True)
 def bind_softmax_backprop(
     in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
 ) -> Callable[[], None]:
-    """y e - y sum(y e)."""
+    """y (e - sum(y e))."""
     return bind_rows(_softmax_backprop, 4, in_deriv, out_value, out_deriv)
 
 
