@@ -10,6 +10,8 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
@@ -116,6 +118,32 @@ def test_backstitch_is_a_step_back_and_a_larger_one_forward():
     expected = back + 1.3 * rates(nnet) * gradient(middle, eg)
     NnetTrainer(NnetTrainerOptions(backstitch_training_scale=0.3, **FREE), nnet).train(eg)
     np.testing.assert_allclose(vectorize(nnet), expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("stitched", [0.0, 0.3])
+def test_steps_see_the_same_random_numbers_whether_or_not_they_compile(stitched):
+    """Compiling draws random numbers; with backstitch they are not those of the first step."""
+    config = """
+        input-node name=input dim=3
+        component name=d type=DropoutComponent dim=3 dropout-proportion=0.5
+        component name=a type=AffineComponent input-dim=3 output-dim=5 learning-rate=0.1
+        component-node name=d component=d input=input
+        component-node name=a component=a input=d
+        output-node name=output input=a
+    """
+    trained = []
+    for compiled in (False, True):
+        tensor.random.seed(0)
+        nnet = Nnet.from_config(parse_config_lines(config, "config"))
+        options = NnetTrainerOptions(backstitch_training_scale=stitched)
+        trainer, eg = NnetTrainer(options, nnet), minibatch()
+        if compiled:
+            trainer._runner.compile(eg)
+        if stitched == 0.0:
+            tensor.random.seed(5)  # nothing is restarted: the draws of compiling count
+        trainer.train(eg)
+        trained.append(vectorize(nnet))
+    assert np.array_equal(*trained) == (stitched > 0.0)
 
 
 def test_backstitch_interval():

@@ -23,6 +23,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.program.computation import Computation
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -178,14 +179,17 @@ class ExampleRunner:
 
     # -- running
 
+    def compile(self, example: NnetExample) -> Computation:
+        """The program for an example; new ones are compiled, which draws random numbers."""
+        return self._compiler.compile(computation_request(self.nnet, example, *self._flags))
+
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.
 
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
         is_ready = isinstance(example, ReadyExample)
-        request = computation_request(self.nnet, example, *self._flags)
-        computation = self._compiler.compile(request)
+        computation = self.compile(example)
         computer = self._computers.get(id(computation))
         if computer is None:
             computer = NnetComputer(

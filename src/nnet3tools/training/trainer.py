@@ -202,6 +202,7 @@ class NnetTrainer:
 
         Both see the same random numbers; natural gradient learns in the second only.
         """
+        self._runner.compile(example)  # before the restart: what it draws is not repeated
         freeze_natural_gradient(self._delta, True)
         self._restart_random_numbers()
         self._backstitch_step(example, is_first=True)
