@@ -26,6 +26,7 @@ import pytest
 
 from nnet3tools.tensor.cupy_backend import device as device_module
 from nnet3tools.tensor.cupy_backend.device import PRELUDE
+from nnet3tools.tensor.precision import are_precise
 
 HERE = Path(__file__).parent
 GXX = shutil.which("g++")
@@ -183,6 +184,8 @@ class EmulatedDevice:
         self.sources: dict[str, str] = {}
         self.downloads = self.uploads = 0
         self._kept: list[np.ndarray] = []
+        self.half_products = False
+        """Whether factors of products are rounded to half precision, as --gpu-math=fp16 does."""
         self._recording: list[Callable[[], None]] | None = None
 
     def kernel(self, source: str, name: str) -> Any:
@@ -242,10 +245,19 @@ class EmulatedDevice:
         right = view(b, (cols, inner) if trans_b else (inner, cols), ldb, stride_b)
         out = view(c, (rows, cols), ldc, stride_c)
 
+        rounded = self.half_products and dtype == np.float32 and not are_precise()
+
+        def half(matrix: np.ndarray) -> np.ndarray:
+            if not rounded:
+                return matrix
+            with np.errstate(over="ignore"):
+                return matrix.astype(np.float16).astype(np.float32)
+
         def work() -> None:
             self.launched.append("gemm")
-            x = left.swapaxes(1, 2) if trans_a else left
-            y = right.swapaxes(1, 2) if trans_b else right
+            x, y = half(left), half(right)
+            x = x.swapaxes(1, 2) if trans_a else x
+            y = y.swapaxes(1, 2) if trans_b else y
             factor = float(alpha.view(np.ndarray)[0]) if isinstance(alpha, ndarray) else alpha
             value = dtype.type(factor) * (x @ y)
             out[...] = value if beta == 0.0 else value + dtype.type(beta) * out

@@ -51,7 +51,7 @@ def main(options: Options, args: list[str]) -> int:
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(model_in)
-    trainer = NnetTrainer(options.trainer, nnet, device)
+    trainer = NnetTrainer(options.trainer, nnet, device, options.gpu_math == "fp16")
     with Progress("minibatches") as progress:
 
         def train(key: str, example: NnetExample) -> None:

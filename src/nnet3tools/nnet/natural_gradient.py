@@ -47,6 +47,8 @@ Array = Any
 
 _INITIAL_UPDATES = 10
 """F is updated on every one of the first calls; only later does `update_period` count."""
+# W by the new one, unless its coefficients are 0, which says that the products were not finite
+_replace_if_finite = tensor.element("_1 = where(_3 != 0, _2, _1)")
 _add_scaled_rows = tensor.element("_1 += _2 * _3")
 
 
@@ -110,10 +112,11 @@ class OnlineNaturalGradient:
         """
         if x.shape[1] == 1:  # a scalar space has nothing to precondition
             return 1.0
-        if host.decide(lambda: self.num_calls == 0):
-            self._initialize(x)
-        product = tensor.dot(x, x)
-        self._step(x, product, updating=host.decide(self._updating))
+        with tensor.precise_products():  # the estimate's are beyond half precision
+            if host.decide(lambda: self.num_calls == 0):
+                self._initialize(x)
+            product = tensor.dot(x, x)
+            self._step(x, product, updating=host.decide(self._updating))
         host.act(self._count_call)
         return norm_ratio(product, tensor.dot(x, x))
 
@@ -208,7 +211,12 @@ class OnlineNaturalGradient:
             if device_of(w) == "numpy":
                 self.check_finite()
             _add_scaled_rows(j, coefficients, w)
-            tensor.prod(w, transform, j)
+            if device_of(w) == "numpy":
+                tensor.prod(w, transform, j)
+            else:  # where nobody has looked at it yet
+                with tensor.scratch(w.shape, like=w) as new:
+                    tensor.prod(new, transform, j)
+                    _replace_if_finite(w, new, coefficients)
         orthonormalize(w, self.d, self.numbers, self.alpha)
 
 

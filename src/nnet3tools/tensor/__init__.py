@@ -91,6 +91,7 @@ from nnet3tools.tensor.layer_norm import (
 )
 from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
 from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
+from nnet3tools.tensor.precision import precise_products
 from nnet3tools.tensor.registry import UnsupportedOperator, gaps
 from nnet3tools.tensor.rows import (
     add_cols,
@@ -149,6 +150,7 @@ __all__ = [
     "lstm_nonlinearity",
     "lstm_nonlinearity_backprop",
     "normalize_per_row",
+    "precise_products",
     "prod",
     "random",
     "rms_norm",

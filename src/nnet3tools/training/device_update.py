@@ -29,6 +29,7 @@ _limit_all = tensor.element(
     "_6 += where(over && finite, 1.0, 0.0); _7 += where(over && !finite, 1.0, 0.0)"
 )
 _products = tensor.element("_1 = _2 * _3")
+_kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 _count = tensor.element("_1 += where(_2 != 1.0, 1.0, 0.0)")
 
 
@@ -66,6 +67,17 @@ class DeviceUpdate:
         for source, dest in zip(delta.components, nnet.components, strict=True):
             at = updated.get(id(source))
             dest.add(scale if at is None else _scalar(self.factors[at : at + 1]), source)
+
+    @property
+    def factor(self) -> Array:
+        """(1,): what the last change was multiplied with as a whole; 0 if it was not applied."""
+        return self._whole[1:2]
+
+    def drop_if_not_applied(self, delta: Nnet) -> None:
+        """Forget the last change for good, as momentum must, if it was not finite."""
+        for _, component in delta.updatable_components():
+            for array in component.parameters().values():
+                _kept_if(array, self.factor)
 
     def _limits_of(self, limits: list[float]) -> Array:
         """Limits on the device, uploaded when they change."""

@@ -24,6 +24,7 @@ from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetExample
+from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
@@ -37,6 +38,9 @@ from nnet3tools.training.update import (
 )
 
 __all__ = ["NnetTrainer", "NnetTrainerOptions"]
+
+_NO_LIMIT = 3e38
+"""A limit that every finite change keeps."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,17 @@ class NnetTrainerOptions:
 class NnetTrainer:
     """Trains `nnet` in place, minibatch by minibatch."""
 
-    def __init__(self, options: NnetTrainerOptions, nnet: Nnet, like: Array | None = None) -> None:
-        """Zero the statistics if asked to; `like` is any array of the device to train on."""
+    def __init__(
+        self,
+        options: NnetTrainerOptions,
+        nnet: Nnet,
+        like: Array | None = None,
+        loss_scaling: bool = False,
+    ) -> None:
+        """Zero the statistics if asked to; `like` is any array of the device to train on.
+
+        With `loss_scaling`, on a GPU, derivatives are scaled for products in half precision.
+        """
         options.check()
         self.options = options
         self.nnet = nnet
@@ -138,10 +151,11 @@ class NnetTrainer:
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
-        # momentum needs to know at once whether a change was applied
-        if like is not None and device_of(like) != "numpy" and options.momentum == 0.0:
+        self._loss_scale: LossScale | None = None
+        if like is not None and device_of(like) != "numpy":
             count = len(nnet.updatable_components())
             self._max_change_stats.device = DeviceUpdate(count, like)
+            self._loss_scale = LossScale(like) if loss_scaling else None
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""
@@ -154,7 +168,7 @@ class NnetTrainer:
                 self._train_once(ready)
         self._num_minibatches += 1
         if self._num_minibatches % self.options.print_interval == 0:
-            check_natural_gradient(self._delta)
+            self._check_natural_gradient()
 
     @property
     def ahead(self) -> ExampleRunner | None:
@@ -164,9 +178,15 @@ class NnetTrainer:
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; whether there was any data."""
         results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
-        self._max_change_stats.print(self.nnet)
-        check_natural_gradient(self._delta)
+        if self._loss_scale is not None:
+            self._loss_scale.print()
+        self._max_change_stats.print(self.nnet, warn=self._loss_scale is None)
+        self._check_natural_gradient()
         return any(results)
+
+    def _check_natural_gradient(self) -> None:
+        if self._loss_scale is None:  # overflows are part of its working
+            check_natural_gradient(self._delta)
 
     def finish(self) -> None:
         """Write the computation cache, if asked to; log how long compiling took."""
@@ -185,17 +205,29 @@ class NnetTrainer:
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * o.l2_regularize_factor
         apply_l2_regularization(self.nnet, l2_scale, self._delta)
-        success = update_with_max_change(
-            self._delta,
-            o.max_param_change,
-            1.0,
-            1.0 - o.momentum,
-            self.nnet,
-            self._max_change_stats,
-        )
+        success = self._update(1.0, 1.0 - o.momentum)
         scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
-        constrain_orthonormal(self.nnet)
+        self._constrain_orthonormal()
+        if o.momentum != 0.0 and self._max_change_stats.device is not None:
+            self._max_change_stats.device.drop_if_not_applied(self._delta)
         scale_nnet(self._delta, o.momentum if success else 0.0)
+
+    def _update(self, max_change_scale: float, scale: float) -> bool:
+        """From the change to the model; whether it was applied (on a GPU: always true)."""
+        limit = self.options.max_param_change
+        if self._loss_scale is not None and limit == 0.0:
+            limit = _NO_LIMIT  # changes that are not finite are left out all the same
+        applied = update_with_max_change(
+            self._delta, limit, max_change_scale, scale, self.nnet, self._max_change_stats
+        )
+        if self._loss_scale is not None:
+            assert self._max_change_stats.device is not None
+            self._loss_scale.adjust(self._max_change_stats.device.factor)
+        return applied
+
+    def _constrain_orthonormal(self) -> None:
+        with tensor.precise_products():
+            constrain_orthonormal(self.nnet)
 
     def _train_backstitch(self, example: NnetExample) -> None:
         """A small step back along the gradient, then a larger one forward from there.
@@ -224,16 +256,9 @@ class NnetTrainer:
             max_change_scale = scale = 1.0 + o.backstitch_training_scale
             l2_scale = 1.0 / scale * num_sequences(example.io) * o.l2_regularize_factor
             apply_l2_regularization(self.nnet, l2_scale, self._delta)
-        update_with_max_change(
-            self._delta,
-            o.max_param_change,
-            max_change_scale,
-            scale,
-            self.nnet,
-            self._max_change_stats,
-        )
+        self._update(max_change_scale, scale)
         if is_first:
-            constrain_orthonormal(self.nnet)
+            self._constrain_orthonormal()
         else:
             scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
         scale_nnet(self._delta, 0.0)
@@ -242,13 +267,19 @@ class NnetTrainer:
         """Forward, objective and backward; the change lands in the delta network."""
         computer = self._runner.forward(example)
         self._process_outputs(computer, example, suffix)
-        computer.run()
+        if self._loss_scale is None:
+            computer.run()
+            return
+        with self._loss_scale.backward(self._delta, self.options.momentum != 0.0):
+            computer.run()
 
     def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
         for io, objective in self._runner.outputs(example):
             output = computer.get_output(io.name)
             deriv = computer.input_buffer(io.name)
             weight, total = compute_objective(objective, io.features, output, io.name, deriv)
+            if self._loss_scale is not None:
+                self._loss_scale.scale_derivative(deriv)
             totals = self._totals.setdefault(io.name + suffix, ObjectiveTotals())
             totals.update(
                 io.name + suffix,

@@ -44,9 +44,9 @@ class MaxChangeStats:
         """Start all counts at zero."""
         self.num_per_component = [0] * self.num_components
 
-    def print(self, nnet: Nnet) -> None:
-        """Log the percentages that are not zero."""
-        self._fetch()
+    def print(self, nnet: Nnet, warn: bool = True) -> None:
+        """Log the percentages that are not zero; `warn` of changes that were not finite."""
+        self._fetch(warn)
         for (name, _), count in zip(
             nnet.updatable_components(), self.num_per_component, strict=True
         ):
@@ -61,12 +61,12 @@ class MaxChangeStats:
                 f"{100.0 * self.num_global / self.num_minibatches:g} % of the time."
             )
 
-    def _fetch(self) -> None:
+    def _fetch(self, warn: bool) -> None:
         if self.device is None:
             return
         each, whole, infinite = self.device.counts()
         self.num_per_component, self.num_global = each, whole
-        if infinite:
+        if infinite and warn:
             log.warning(f"Infinite parameter change, not applied, {infinite} times.")
 
 

@@ -24,6 +24,7 @@ from nnet3tools.nnet.components.common import (
     write_field,
 )
 from nnet3tools.nnet.components.registry import register, register_precomputed
+from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.tensor.counter import Counter
 
@@ -45,6 +46,7 @@ _STATS = (
 
 _scale_to = tensor.element("_1 = _2 * _3")
 _norms = tensor.aggregate("_1 * _1", "sum", axis=1)
+_unscale = tensor.element("_1 = _1 / (_2 * _2)")
 _zeroed = tensor.element("_1 = where(_2 > _3, -_4, 0)")
 _scales = tensor.element("_1 = (1 - _2) / sqrt(max(_1 / _3, 1))")
 _total = tensor.aggregate("_1", "sum", axis=None)
@@ -194,6 +196,8 @@ class BackpropTruncationComponent(Component):
             tensor.scratch((rows, 1), like=in_deriv) as zeroed,
         ):
             _norms(norms, in_deriv)  # squared
+            if (derivative := derivative_scale()) is not None:
+                _unscale(norms, derivative)
             marks = tensor.constant(indexes.zeroing, like=in_deriv).reshape(rows, 1)
             _zeroed(zeroed, norms, zero * zero, marks)
             if isinstance(to_update, BackpropTruncationComponent):

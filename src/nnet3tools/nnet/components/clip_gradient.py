@@ -25,6 +25,7 @@ from nnet3tools.nnet.components.common import (
     write_field,
 )
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.derivative_scale import as_derivative
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -180,7 +181,7 @@ class ClipGradientComponent(Component):
         if self.norm_based_clipping:
             self._clip_norms(out_deriv, in_deriv, to_update)
         else:
-            _clip(in_deriv, out_deriv, self.clipping_threshold)
+            _clip(in_deriv, out_deriv, as_derivative(self.clipping_threshold))
         if to_update is not None:
             to_update.num_backpropped += 1
             self._self_repair(debug_info, in_value, in_deriv, to_update)
@@ -189,7 +190,7 @@ class ClipGradientComponent(Component):
         self, out_deriv: Array, in_deriv: Array, to_update: ClipGradientComponent | None
     ) -> None:
         squares = tensor.to_host(self._row_norms_squared(out_deriv)).astype(np.float64)
-        excess = squares / self.clipping_threshold**2
+        excess = squares / float(as_derivative(self.clipping_threshold)) ** 2
         scales = tensor.asarray(np.maximum(excess, 1.0)[:, None] ** -0.5, like=in_deriv)
         _scale_rows(in_deriv, out_deriv, scales.astype(in_deriv.dtype))
         if to_update is not None:

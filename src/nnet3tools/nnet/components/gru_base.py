@@ -29,6 +29,7 @@ from nnet3tools.nnet.components.common import (
     write_field,
 )
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import host
 from nnet3tools.tensor.counter import Counter
 
@@ -183,6 +184,7 @@ class GruNonlinearityBase(UpdatableComponent):
         _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
         self.self_repair_total += summed(_total(repair))
         tensor.scale(repair, self.self_repair_scale / _REPAIR_PROBABILITY)
+        scale_as_derivative(repair)
         return True
 
     @abstractmethod

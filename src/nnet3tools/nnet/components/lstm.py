@@ -30,6 +30,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.counter import Counter
 
@@ -203,6 +204,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
             thresholds = self.self_repair_config[:5, None]
             scales = self.self_repair_config[5:, None]
             _repair_scales(repair, self.deriv_sum, self.count + 1.0, thresholds, scales)
+            scale_as_derivative(repair)
             operands = (in_value, self.params, out_deriv, repair, in_deriv)
             if to_update is None:
                 tensor.lstm_nonlinearity_backprop(*operands)

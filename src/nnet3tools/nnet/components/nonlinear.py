@@ -20,6 +20,7 @@ from nnet3tools.nnet.components.common import (
     write_field,
 )
 from nnet3tools.nnet.components.summary import summarize_vector
+from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.tensor import host
 from nnet3tools.tensor.counter import Counter
 
@@ -37,6 +38,10 @@ REPAIR_PROBABILITY = 0.5
 
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 _sum_squares = tensor.aggregate("sqr(_1)", "sum", axis=0)
+# without what overflowed, which would spoil the sum for good
+_sum_unscaled_squares = tensor.aggregate(
+    "where(abs(_1) < 1e37, sqr(float64(_1) / _2), 0)", "sum", axis=0
+)
 
 _VECTORS = ("value_sum", "deriv_sum", "oderiv_sumsq")
 _COUNTS = ("count", "oderiv_count", "num_dims_self_repaired", "num_dims_processed")
@@ -215,7 +220,10 @@ class NonlinearComponent(Component):
             host.not_capturable()
             self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
             self.oderiv_count = 0.0
-        _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
+        if (scale := derivative_scale()) is None:
+            _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
+        else:
+            _sum_unscaled_squares(self.oderiv_sumsq, out_deriv, scale.array, beta=1.0)
         self.oderiv_count += out_deriv.shape[0]
 
     def zero_stats(self) -> None:

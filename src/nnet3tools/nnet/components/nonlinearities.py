@@ -6,7 +6,7 @@ pushing their inputs back; formulas and thresholds: Kaldi's nnet-simple-componen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
@@ -17,6 +17,7 @@ from nnet3tools.nnet.components.nonlinear import (
     NonlinearComponent,
 )
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import host
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class _SelfRepairing(NonlinearComponent):
         """The threshold on sums over `count` rows."""
         return (default if configured == UNSET_THRESHOLD else configured) * self.count
 
-    def _repair_scale(self) -> float:
-        return self.self_repair_scale / REPAIR_PROBABILITY
+    def _repair_scale(self) -> Any:
+        return as_derivative(self.self_repair_scale / REPAIR_PROBABILITY)
 
 
 @register

@@ -20,6 +20,7 @@ import numpy as np
 from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
 from nnet3tools.tensor.cupy_backend.indexes import kept_copies
+from nnet3tools.tensor.precision import are_precise
 
 __all__ = ["CudaDevice", "set_math_mode"]
 
@@ -41,10 +42,23 @@ def set_math_mode(name: str) -> None:
     global _math_mode
     if name not in _COMPUTE_TYPES:
         raise OptionError(f"--gpu-math={name}: expected {'|'.join(_COMPUTE_TYPES)}")
-    major = int(cupy.cuda.Device().compute_capability[:-1])
+    major = _capability()
     if name in ("tf32", "bf16") and major < _FIRST_OF_FAST_MATH:
         raise OptionError(f"--gpu-math={name}: this device has compute capability {major}.x")
     _math_mode = name
+
+
+def _compute_type(dtype: np.dtype) -> int:
+    if dtype != np.float32:
+        return _COMPUTE_64F
+    if _math_mode in ("fp16", "bf16") and are_precise():
+        return _COMPUTE_TYPES["tf32" if _capability() >= _FIRST_OF_FAST_MATH else "fp32"]
+    return _COMPUTE_TYPES[_math_mode]
+
+
+def _capability() -> int:
+    """The major part of the device's compute capability."""
+    return int(cupy.cuda.Device().compute_capability[:-1])
 
 
 class _Cublas:
@@ -92,7 +106,7 @@ class _Cublas:
             pointer(a), integer(kind), integer(lda), long(stride_a),
             factors[1], pointer(c), integer(kind), integer(ldc), long(stride_c),
             integer(batch),
-            integer(_COMPUTE_TYPES[_math_mode] if dtype == np.float32 else _COMPUTE_64F),
+            integer(_compute_type(dtype)),
             integer(-1),
         )  # fmt: skip
         function = self._library.cublasGemmStridedBatchedEx

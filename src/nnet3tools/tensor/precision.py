@@ -1,0 +1,29 @@
+"""Which products need more than half precision (--gpu-math=fp16 or bf16)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["are_precise", "precise_products"]
+
+_depth = [0]
+
+
+@contextmanager
+def precise_products() -> Iterator[None]:
+    """Products bound or called in the `with` block have at least TF32's 10 bits and its exponent.
+
+    For sums of squares and the like, which leave the range of half precision. Where products are
+    done in single precision, as on the CPU, it changes nothing.
+    """
+    _depth[0] += 1
+    try:
+        yield
+    finally:
+        _depth[0] -= 1
+
+
+def are_precise() -> bool:
+    """Whether we are in such a block."""
+    return _depth[0] > 0
