@@ -221,6 +221,20 @@ def test_layer_norm(device, name):
                 check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
 
 
+@pytest.mark.parametrize("dropout", [0, 3])
+def test_lstm(device, dropout):
+    for rows, dim in ((0, 4), (1, 1), (30, 5), (300, 33)):
+        of = list(LAYOUTS.values())[rows % 4]
+        x, w = of(normal(rows, 5 * dim + dropout)), normal(3, dim, seed=1)
+        check(tensor.lstm_nonlinearity, [of(np.ones((rows, 2 * dim), np.float32))], x, w)
+        e, repair = of(normal(rows, 2 * dim, seed=2)), normal(5, dim, seed=3)
+        made = [np.ones_like(x), np.ones_like(w), np.ones((5, dim)), np.ones((5, dim))]
+        for wanted in ((1, 0, 0, 0), (0, 1, 0, 0), (0, 1, 1, 1), (1, 1, 1, 1), (1, 0, 0, 1)):
+            outs = [d for d, use in zip(made, wanted, strict=True) if use]
+            backward = OutputsLast(tensor.lstm_nonlinearity_backprop, wanted)
+            check(backward, outs, x, w, e, repair)
+
+
 @pytest.mark.parametrize("weights", [(5, 5), (6, 2), (4,)])
 def test_gru(device, weights):
     dim, inner = weights[0], sum(weights[1:])

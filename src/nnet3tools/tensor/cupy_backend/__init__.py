@@ -9,6 +9,7 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     gathering,
     gru,
     layer_norm,
+    lstm,
     products,
     random,
     rows,

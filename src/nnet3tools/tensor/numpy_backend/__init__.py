@@ -12,6 +12,7 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     groups,
     gru,
     layer_norm,
+    lstm,
     normalize,
     order,
     patches,
