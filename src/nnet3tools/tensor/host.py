@@ -24,7 +24,17 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
-__all__ = ["NotCapturable", "Tape", "act", "decide", "is_taped", "kept", "not_capturable", "taping"]
+__all__ = [
+    "NotCapturable",
+    "Tape",
+    "act",
+    "decide",
+    "is_taped",
+    "kept",
+    "kept_object",
+    "not_capturable",
+    "taping",
+]
 
 V = TypeVar("V", bound=Hashable)
 
@@ -124,6 +134,11 @@ def kept(shape: int | tuple[int, ...], like: Any = None, dtype: Any = None) -> A
     def make() -> Any:
         return empty(shape, like, dtype)
 
+    return make() if _tape is None else _tape.kept(make)
+
+
+def kept_object(make: Callable[[], Any]) -> Any:
+    """As `kept`, for memos that are more than an array; made anew if nobody takes notes."""
     return make() if _tape is None else _tape.kept(make)
 
 
