@@ -27,6 +27,7 @@ from nnet3tools.nnet.device import move_nnet
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
 from nnet3tools.tensor.arrays import POISON, poison
+from nnet3tools.tensor.recall import Recall
 from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class NnetComputer:
             self._replayer = GraphReplayer(self.program.binding, graph_capture())
             self._execute = self._execute_replayed
         else:
+            self._recall = Recall()
             self._execute = self._execute_plain
         self.reset()
 
@@ -181,6 +183,15 @@ class NnetComputer:
         self._wait()
 
     def _execute_plain(self, segment: Segment) -> None:
+        if self._recall.run == 0:  # programs that run only once leave out what pays only later
+            self._execute_steps(segment)
+        else:
+            with self._recall:
+                self._execute_steps(segment)
+        if not self._at < segment.next < len(self.program.segments):
+            self._recall.run += 1  # the end of the program, or of a round of its loop
+
+    def _execute_steps(self, segment: Segment) -> None:
         c = -1
         try:
             for c, step in segment.steps:  # noqa: B007 (the error names c)

@@ -24,6 +24,10 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
+from nnet3tools.tensor.recall import current
+
 __all__ = [
     "NotCapturable",
     "Tape",
@@ -35,6 +39,9 @@ __all__ = [
     "not_capturable",
     "taping",
 ]
+
+_MOST_RECALLED = 1 << 14
+"""Elements of an array that a program keeps from run to run on a host, beside its own memory."""
 
 V = TypeVar("V", bound=Hashable)
 
@@ -134,7 +141,12 @@ def kept(shape: int | tuple[int, ...], like: Any = None, dtype: Any = None) -> A
     def make() -> Any:
         return empty(shape, like, dtype)
 
-    return make() if _tape is None else _tape.kept(make)
+    if _tape is not None:
+        return _tape.kept(make)
+    recall = current()
+    if recall is None or np.prod(shape) > _MOST_RECALLED:
+        return make()
+    return recall.kept((shape, dtype, type(like), getattr(like, "dtype", None)), make)
 
 
 def kept_object(make: Callable[[], Any]) -> Any:

@@ -17,11 +17,14 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
 from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type, simplify
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
-from nnet3tools.tensor.numpy_backend.element import MAX_PLANS, used_values
+from nnet3tools.tensor.numpy_backend.element import MAX_PLANS
+from nnet3tools.tensor.numpy_backend.fusion import fuse
 from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
+from nnet3tools.tensor.numpy_backend.recalling import recalled
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, broadcast_shape
+from nnet3tools.tensor.recall import current
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
@@ -53,8 +56,8 @@ class _Plan:
         self.out_shape = tuple(1 if i in axes else n for i, n in enumerate(self.full))
         self._ufunc, self._start = _REDUCE[reduce]
         self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
-        values = used_values(lowering.values, [root])
-        self._layout = Layout(values, shapes, self.full, keep=[root])
+        values, (root,) = fuse(lowering.values, [root], shapes)
+        self._layout = Layout(values, shapes, self.full, keep=[root], reduced=True)
         work = (len(values) + 1) * math.prod(self.full)
         self._groups = split_groups(self._layout.tiles, work) if work else []
         self._tile_calls = TileCalls(self._layout, self._groups)
@@ -176,6 +179,14 @@ class _NumpyAggregate:
         return _Signature(plan, divisor, self._axis is None and axes == (0,) and len(full) > 0)
 
     def __call__(
+        self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
+    ) -> Callable[[], float | None]:
+        if (recall := current()) is not None:
+            bind = functools.partial(self._bind, out, ins, alpha, beta)
+            return recalled(recall, self, (out, *ins, alpha, beta), bind)
+        return self._bind(out, ins, alpha, beta)
+
+    def _bind(
         self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], float | None]:
         wide = out is None or out.dtype == np.float64

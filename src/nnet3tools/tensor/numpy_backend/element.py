@@ -15,10 +15,13 @@ from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.functional import Assignments, Type, simplify
 from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, convert, split_groups
+from nnet3tools.tensor.numpy_backend.fusion import fuse
 from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, overlap, with_axes
+from nnet3tools.tensor.numpy_backend.recalling import recalled
 from nnet3tools.tensor.numpy_backend.threads import Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, broadcast_shape
+from nnet3tools.tensor.recall import current
 
 MAX_PLANS = 512
 """Kinds of operands remembered a formula; when there are more, all are forgotten."""
@@ -45,7 +48,7 @@ class _Lowered:
             self.roots = [
                 lowering.step(None, [r], r.dtype) if r.kind == "operand" else r for r in self.roots
             ]
-        self.values = used_values(lowering.values, self.roots)
+        self.values = lowering.values
         self._plans: dict[tuple[tuple[Shape | None, ...], Aliases], _Plan] = {}
 
     def plan(self, operands: Sequence[Any], aliases: Aliases) -> _Plan:
@@ -58,20 +61,11 @@ class _Lowered:
         return found
 
 
-def used_values(values: Sequence[Value], roots: Sequence[Value]) -> list[Value]:
-    """Steps that some root needs, in order."""
-    needed = set(roots)
-    for value in reversed(values):
-        if value in needed:
-            needed.update(value.inputs)
-    return [v for v in values if v in needed]
-
-
 class _Plan:
     """A lowered formula for operands of given shapes."""
 
     def __init__(self, lowered: _Lowered, operands: Sequence[Any], aliases: Aliases) -> None:
-        self._lowered = lowered
+        self._targets = lowered.targets
         arrays = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         shapes = {i: a.shape for i, a in arrays.items()}
         full = shapes[lowered.targets[0]]
@@ -82,14 +76,15 @@ class _Plan:
                 f"an assigned operand must have the full shape; shapes: {list(shapes.values())}"
             )
         dtypes = {i: a.dtype for i, a in arrays.items()}
+        self._values, self._roots = fuse(lowered.values, lowered.roots, shapes)
         direct = self._direct(shapes, dtypes, aliases)
-        pairs = zip(lowered.roots, lowered.targets, strict=True)
+        pairs = zip(self._roots, self._targets, strict=True)
         stored = [(root, target) for root, target in pairs if direct.get(root) != target]
         self._stores = [target for _, target in stored]
         keep = [root for root, _ in stored]
-        self._layout = Layout(lowered.values, shapes, full, direct, keep)
+        self._layout = Layout(self._values, shapes, full, direct, keep)
         self._empty = 0 in full
-        steps = len(lowered.values) + len(self._stores)
+        steps = len(self._values) + len(self._stores)
         groups = split_groups(self._layout.tiles, steps * math.prod(full))
         self._tile_calls = TileCalls(self._layout, groups)
 
@@ -101,13 +96,13 @@ class _Plan:
         The step must have the target's type and shape, and nothing may read the target's old
         contents (under whatever operand) after it.
         """
-        lowered, direct = self._lowered, dict[Value, int]()
-        probe = Layout(lowered.values, shapes, shapes[lowered.targets[0]], keep=lowered.roots)
-        for root, target in zip(lowered.roots, lowered.targets, strict=True):
+        direct = dict[Value, int]()
+        probe = Layout(self._values, shapes, shapes[self._targets[0]], keep=self._roots)
+        for root, target in zip(self._roots, self._targets, strict=True):
             fits = root.kind == "step" and root.dtype == dtypes[target] and root not in direct
             if not fits or root in probe.bound or probe.shape(root) != shapes[target]:
                 continue
-            later = lowered.values[lowered.values.index(root) + 1 :]
+            later = self._values[self._values.index(root) + 1 :]
             read_later = {v.number for s in later for v in s.inputs if v.kind == "operand"}
             if not any(n == target or (target, n) in aliases for n in read_later):
                 direct[root] = target
@@ -189,6 +184,11 @@ class _NumpyElement:
         self._signatures: dict[tuple[Any, ...], _Signature] = {}
 
     def __call__(self, *operands: Any) -> Callable[[], None]:
+        if (recall := current()) is not None:
+            return recalled(recall, self, operands, functools.partial(self._bind, operands))
+        return self._bind(operands)
+
+    def _bind(self, operands: tuple[Any, ...]) -> Callable[[], None]:
         key = tuple(
             [
                 (o.dtype, o.shape, o.strides) if o.__class__ is np.ndarray else o.__class__
