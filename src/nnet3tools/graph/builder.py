@@ -119,16 +119,22 @@ class GraphBuilder:
         """Ids of cindexes of a node; those that are new are added and queued."""
         table = self.graph.tables[node]
         ids = table.find(keys)
-        if len(ids) == 0 or ids.min() >= 0:
+        missing = ids < 0
+        if not np.count_nonzero(missing):
             return ids
-        new = sorted_unique(keys[ids < 0])
+        # All are missing or none, mostly; and these are sorted.
+        wanted = keys if all_true(missing) else keys[missing]
+        new = sorted_unique(wanted)
         is_missing_input = node in self.plan.input_nodes
         first = self.store.add(node, new, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
         table.insert(new, first)
         if not is_missing_input:
             added = np.arange(first, first + len(new), dtype=np.int32)
             self._queue.setdefault(node, []).append(added)
-        return table.find(keys)
+        if new is keys:
+            return np.arange(first, first + len(new), dtype=np.int32)
+        ids[missing] = new.searchsorted(wanted) + first
+        return ids
 
     def _explore(self) -> None:
         """Find the dependencies of the queued cindexes, each node once."""

@@ -31,6 +31,8 @@ __all__ = [
     "make_rule",
 ]
 
+_NO_INDEXES = np.empty((0, 3), np.int32)
+
 AddCindexes = Callable[[int, KeyArray], IntArray]
 """(node, keys) -> ids: cindexes of a node, added to the graph where they are not in it."""
 
@@ -130,7 +132,7 @@ class DescriptorRule(NodeRule):
         """See NodeRule."""
         rows = np.empty((len(keys), len(self._leaves)), np.int32)
         of_node: dict[int, tuple[list[int], list[KeyArray]]] = {}
-        indexes = unpack(keys if None in self._shifts else keys[:0])
+        indexes = unpack(keys) if None in self._shifts else _NO_INDEXES
         for column, (leaf, shift) in enumerate(zip(self._leaves, self._shifts, strict=True)):
             if shift is not None:
                 node, mapped = shift[0], shift_time(keys, shift[1])

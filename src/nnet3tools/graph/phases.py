@@ -7,6 +7,7 @@ chain of dependencies inside it (Kaldi's ComputeComputationPhases, nnet-computat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
-from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
+from nnet3tools.graph.tables import add_counts, concatenated_ranges, sorted_unique
 from nnet3tools.nnet.indexes import IntArray
 
 __all__ = ["sub_phases"]
@@ -71,8 +72,11 @@ def _recurrent_phases(
     ids, levels = ids[order], levels[order]
     nodes = graph.nodes[ids]
     starts = np.flatnonzero((nodes[1:] != nodes[:-1]) | (levels[1:] != levels[:-1])) + 1
-    for group in np.split(ids, starts):
-        yield int(graph.nodes[group[0]]), group
+    bounds = [0, *starts.tolist(), len(ids)]
+    for (start, end), node in zip(
+        itertools.pairwise(bounds), nodes[bounds[:-1]].tolist(), strict=True
+    ):
+        yield node, ids[start:end]
 
 
 def _edges_inside(
@@ -104,6 +108,6 @@ def _longest_chains(
         levels[ready] = level
         level += 1
         waiting = users_by_used[concatenated_ranges(starts[ready], counts[ready])]
-        np.subtract.at(missing, waiting, 1)
+        add_counts(missing, waiting, -1)
         ready = sorted_unique(waiting[missing[waiting] == 0])
     return levels

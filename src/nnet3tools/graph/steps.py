@@ -8,6 +8,7 @@ after the step of its own input; a dim-range step has the rows of the step it is
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,6 +52,16 @@ class Steps:
     """Row of each cindex in its step, likewise."""
 
 
+class _SimpleRows(NamedTuple):
+    """All rows of one node in one segment, those of a simple component."""
+
+    first: int
+    """Id of the first; the others follow."""
+    indexes: IndexArray
+    input_ids: IntArray
+    """The cindex that each takes its value from."""
+
+
 class _Builder:
     def __init__(self, plan: NetworkPlan, graph: ComputationGraph) -> None:
         self.plan, self.nnet, self.graph = plan, plan.nnet, graph
@@ -59,13 +70,19 @@ class _Builder:
         self.row_of = np.full(graph.num_cindexes + 1, -1, np.int32)
         self._segment = 0
         self._have_dim_range: set[tuple[int, int]] = set()
+        self._simple_rows: dict[int, _SimpleRows] = {}
+        self._positions = np.arange(graph.num_cindexes, dtype=np.int32)
 
     def add_segment(self, segment: int, request: ComputationRequest) -> None:
         self._segment = segment
+        self._simple_rows = self._rows_of_simple_components()
         for node, ids in sub_phases(self.plan, self.graph, segment):
             match self.nnet.nodes[node]:
                 case ComponentNode(component_index) if not self.graph.is_input[ids[0]]:
-                    self._add_component(node, ids, self.nnet.components[component_index])
+                    if (rows := self._simple_rows.get(node)) is not None:
+                        self._add_simple_component(node, ids, rows)
+                    else:
+                        self._add_component(node, ids, self.nnet.components[component_index])
                 case DimRangeNode(source):
                     self._add_dim_ranges(node, ids, source)
                 case DescriptorNode() if not self.nnet.is_output(node):
@@ -77,8 +94,32 @@ class _Builder:
         number = len(self.steps)
         self.steps.append(Step(node, self._segment, ids, indexes, is_input))
         self.step_of[ids] = number
-        self.row_of[ids] = np.arange(len(ids))
+        self.row_of[ids] = self._positions[: len(ids)]
         self.step_of[-1] = self.row_of[-1] = -1
+
+    def _rows_of_simple_components(self) -> dict[int, _SimpleRows]:
+        """The rows of this segment's nodes with simple components, by node."""
+        graph, found = self.graph, {}
+        for node, first, end in graph.node_ranges[self._segment]:
+            match self.nnet.nodes[node]:
+                case ComponentNode(component_index) if not graph.is_input[first]:
+                    component = self.nnet.components[component_index]
+                    if component.properties & Properties.SIMPLE:
+                        ids = self._positions[first:end]
+                        inputs = graph.dependencies(ids)[:, 0]
+                        found[node] = _SimpleRows(first, graph.indexes(ids), inputs)
+        return found
+
+    def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
+        """Steps for a component and its input, which has the same indexes."""
+        first, last = int(ids[0]), int(ids[-1])
+        # Ids are increasing; if they are a range the step's rows are a view of the node's.
+        of_node: slice | IntArray = slice(first - rows.first, last + 1 - rows.first)
+        if last - first + 1 != len(ids):
+            of_node = ids - rows.first
+        indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
+        self._add(node - 1, input_ids, indexes)
+        self._add(node, ids, indexes)
 
     def _add_requested(self, node: int, request: ComputationRequest) -> None:
         name = self.nnet.node_names[node]
@@ -89,19 +130,17 @@ class _Builder:
         self._add(node, ids, spec.indexes, is_input=not is_output)
 
     def _add_component(self, node: int, ids: IntArray, component: Component) -> None:
+        """Steps for a component that is not simple and for its input."""
         graph = self.graph
         indexes = graph.indexes(ids)
-        if component.properties & Properties.SIMPLE:
-            input_ids, input_indexes = graph.dependencies(ids)[:, 0], indexes
-        else:
-            input_ids = graph.dependencies(ids).ravel()
-            input_ids = sorted_unique(input_ids[input_ids >= 0])
-            input_ids = input_ids[np.argsort(graph.keys[input_ids], kind="stable")]
-            input_indexes = graph.indexes(input_ids)
-            if component.properties & Properties.REORDERS_INDEXES:
-                input_indexes, indexes = component.reorder_indexes(input_indexes, indexes)
-                input_ids = graph.find(node - 1, input_indexes)
-                ids = graph.find(node, indexes)
+        input_ids = graph.dependencies(ids).ravel()
+        input_ids = sorted_unique(input_ids[input_ids >= 0])
+        input_ids = input_ids[np.argsort(graph.keys[input_ids], kind="stable")]
+        input_indexes = graph.indexes(input_ids)
+        if component.properties & Properties.REORDERS_INDEXES:
+            input_indexes, indexes = component.reorder_indexes(input_indexes, indexes)
+            input_ids = graph.find(node - 1, input_indexes)
+            ids = graph.find(node, indexes)
         self._add(node - 1, input_ids, input_indexes)
         self._add(node, ids, indexes)
 

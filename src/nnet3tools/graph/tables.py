@@ -53,7 +53,7 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[keep]
 
 
-def add_counts(target: IntArray, at: IntArray, amount: int) -> None:
+def add_counts(target: NDArray[np.integer], at: IntArray, amount: int) -> None:
     """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
     # With a scalar of another dtype ufunc.at is more than ten times slower.
     np.add.at(target, at, target.dtype.type(amount))
@@ -61,8 +61,10 @@ def add_counts(target: IntArray, at: IntArray, amount: int) -> None:
 
 def as_slice(ids: IntArray) -> slice | IntArray:
     """The same ids as a slice, if they follow each other (copying is then several times faster)."""
-    if len(ids) and int(ids[-1]) - int(ids[0]) + 1 == len(ids) and is_increasing(ids):
-        return slice(int(ids[0]), int(ids[-1]) + 1)
+    if len(ids):
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first + 1 == len(ids) and (last == first or is_increasing(ids)):
+            return slice(first, last + 1)
     return ids
 
 
@@ -87,9 +89,12 @@ def join_rows(batches: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntAr
 
 def concatenated_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The numbers start, start + 1, ... of every range, one range after the other."""
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    if len(starts) == 1:
+        return np.arange(int(starts[0]), int(starts[0]) + int(lengths[0]))
+    ends = lengths.cumsum()
+    numbers = np.arange(int(ends[-1]) if len(ends) else 0)
+    numbers += (starts - ends + lengths).repeat(lengths)
+    return numbers
 
 
 class KeyTable:
@@ -108,7 +113,7 @@ class KeyTable:
             return self.ids
         if len(mine) == 0:
             return np.full(len(keys), -1, np.int32)
-        at = np.searchsorted(mine, keys)
+        at = mine.searchsorted(keys)
         at[at == len(mine)] = 0
         found = mine[at] == keys
         ids = self.ids[at]
