@@ -64,7 +64,8 @@ class Layout:
 
     `values` are the steps in order, `shapes` those of the operands (all with the same number of
     axes), `direct` the values that are written straight into an operand, `keep` the values needed
-    after the last step.
+    after the last step. Tiles to be `reduced` are half as large: the fewer numbers are added up in
+    float32, the better.
     """
 
     values: Sequence[Value]
@@ -72,10 +73,12 @@ class Layout:
     full: Shape
     direct: Mapping[Value, int] = field(default_factory=dict)
     keep: Sequence[Value] = ()
+    reduced: bool = False
 
     def __post_init__(self) -> None:
         itemsizes = [v.dtype.itemsize for v in (*self.values, *self.keep)]
-        self.tiles = tile_slices(self.full, TILE_BYTES // max(itemsizes, default=4))
+        size = TILE_BYTES // 2 if self.reduced else TILE_BYTES
+        self.tiles = tile_slices(self.full, size // max(itemsizes, default=4))
         first = self.tiles[0] if self.tiles else ()
         self._cut = [s.stop - s.start != n for s, n in zip(first, self.full, strict=False)]
         self._step_shapes: dict[Value, Shape] = {}
