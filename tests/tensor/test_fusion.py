@@ -22,7 +22,7 @@ WHOLE, ROW = (50, 8), (1, 8)
 
 
 @pytest.mark.parametrize(
-    "formula, shapes, expected",
+    ("formula", "shapes", "expected"),
     [
         ("sigmoid(_1) * _2", [WHOLE] * 2, ["negative", "exp", "add", "divide"]),
         (
