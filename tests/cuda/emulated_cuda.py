@@ -259,7 +259,8 @@ class EmulatedDevice:
             x = x.swapaxes(1, 2) if trans_a else x
             y = y.swapaxes(1, 2) if trans_b else y
             factor = float(alpha.view(np.ndarray)[0]) if isinstance(alpha, ndarray) else alpha
-            value = dtype.type(factor) * (x @ y)
+            with np.errstate(all="ignore"):
+                value = dtype.type(factor) * (x @ y)
             out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
 
         return lambda: self._do(work)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_cuda_fisher
 import test_cuda_operators
 from emulated_cuda import EmulatedDevice, _module, mirror, to_device
 
@@ -100,6 +101,8 @@ def _bind_operators(monkeypatch: pytest.MonkeyPatch, device: Any) -> None:
             test(device, *args)
         except (AssertionError, ValueError):
             pass  # nothing was computed; what was asked for is known all the same
+    for rank in (7, 80, 97):
+        test_cuda_fisher.launch_all(rank)
     half = to_device(np.ones((8, 16), np.float16))
     tensor.element("_1 = _2 * sigmoid(_3)")(half, half, half)
     tensor.aggregate("_1", "logsumexp", axis=1)(to_device(np.ones(8, np.float32)), half)

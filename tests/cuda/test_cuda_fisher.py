@@ -35,6 +35,14 @@ def step_on_device(d, numbers, products, trace, *options):
     return [fetch(a) for a in outs]
 
 
+def launch_all(rank):
+    """Ask for both kernels of a rank."""
+    d, numbers, products, trace = estimate(rank, rank + 3)
+    step_on_device(d, numbers, products, trace, 0.3, 3 * rank, 4.0, rank + 3)
+    w = to_device(np.zeros((rank, rank + 3), np.float32))
+    orthonormalize(w, to_device(d), to_device(numbers), 4.0)
+
+
 @pytest.mark.parametrize(("rank", "dim"), [(1, 4), (2, 5), (7, 30), (20, 41), (97, 120)])
 def test_estimates_are_those_of_the_host(device, rank, dim):
     d, numbers, products, trace = estimate(rank, dim)

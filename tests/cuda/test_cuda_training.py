@@ -10,6 +10,7 @@ import pytest
 from emulated_cuda import get_devices, needs_compiler, to_device
 
 from nnet3tools import tensor
+from nnet3tools.errors import UserError
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
@@ -158,3 +159,102 @@ def test_recurrent_network_with_natural_gradient_agrees_with_the_host(device):
         models.append(vectorize(nnet))
     assert device.launched.count("graph") > 0
     np.testing.assert_allclose(models[1], models[0], rtol=5e-3, atol=5e-4)
+
+
+MIXED = """
+input-node name=input dim=3
+component name=a1 type=NaturalGradientAffineComponent input-dim=9 output-dim=8 rank-in=3 rank-out=2
+component-node name=a1 component=a1 input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r1 type=RectifiedLinearComponent dim=8 self-repair-scale=0.02
+component-node name=r1 component=r1 input=a1
+component name=b1 type=BatchNormComponent dim=8
+component-node name=b1 component=b1 input=r1
+component name=a2 type=TdnnComponent input-dim=8 output-dim=8 time-offsets=0,1 rank-in=3 rank-out=2
+component-node name=a2 component=a2 input=b1
+component name=s2 type=SigmoidComponent dim=8 self-repair-scale=0.01
+component-node name=s2 component=s2 input=a2
+{dropout}
+component name=w type=LinearComponent input-dim=12 output-dim=16 orthonormal-constraint=-1
+component-node name=w component=w input=Append({last}, IfDefined(Offset(c, -1)))
+component name=cell type=LstmNonlinearityComponent cell-dim=4
+component-node name=cell component=cell input=Append(w, IfDefined(Offset(c, -1)))
+dim-range-node name=c input-node=cell dim-offset=0 dim=4
+dim-range-node name=m input-node=cell dim-offset=4 dim=4
+component name=a3 type=AffineComponent input-dim=4 output-dim=8
+component-node name=a3 component=a3 input=m
+component name=t3 type=TanhComponent dim=8 self-repair-scale=0.01
+component-node name=t3 component=t3 input=a3
+component name=a type=AffineComponent input-dim=8 output-dim=5
+component-node name=a component=a input=t3
+component name=ls type=LogSoftmaxComponent dim=5
+component-node name=ls component=ls input=a
+output-node name=output input=ls
+"""
+DROPOUT = """
+component name=d2 type=DropoutComponent dim=8 dropout-proportion=0.3
+component-node name=d2 component=d2 input=s2
+component name=g2 type=GeneralDropoutComponent dim=8 dropout-proportion=0.2 continuous=true
+component-node name=g2 component=g2 input=d2
+"""
+
+
+def mixed_training(like, text, minibatches, **options):
+    """The trained model, its counts, the state of the decisions, downloads but for the start."""
+    tensor.random.seed(0)
+    nnet = Nnet.from_config(parse_config_lines(text))
+    trainer = NnetTrainer(NnetTrainerOptions(print_interval=1000, **options), nnet, like)
+    for i in range(minibatches):
+        if i == 1:
+            before = get_devices()[-1].downloads
+        trainer.train(minibatch(seed=i % 3))
+    downloads = get_devices()[-1].downloads - before
+    state = tensor.random.get_state()
+    move_nnet(nnet)
+    counts = [
+        float(getattr(c, name))
+        for c in nnet.components
+        for name in ("count", "oderiv_count", "num_dims_processed")
+        if hasattr(c, name)
+    ]
+    return nnet, counts, state, downloads
+
+
+def test_twenty_minibatches_make_the_same_decisions_and_nearly_the_same_model(device):
+    text = MIXED.format(dropout="", last="s2")
+    expected, counts, state, _ = mixed_training(None, text, 20)
+    like = to_device(np.zeros(0, np.float32))
+    got, device_counts, device_state, downloads = mixed_training(like, text, 20)
+    assert device_state == state
+    assert device_counts == pytest.approx(counts)
+    assert len({*counts}) > 4  # decisions differed from component to component
+    assert downloads == 0
+    np.testing.assert_allclose(vectorize(got), vectorize(expected), rtol=2e-3, atol=2e-3)
+    for a, b in zip(got.components, expected.components, strict=True):
+        for name in ("value_sum", "deriv_sum", "stats_sum", "self_repair_total", "oderiv_sumsq"):
+            if getattr(b, name, None) is not None:
+                np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=5e-3, atol=1e-3)
+    launched = device.launched
+    assert launched.count("graph") >= 17 * 3
+
+
+@pytest.mark.parametrize("options", [{}, {"backstitch_training_scale": 0.3}])
+def test_dropout_changes_no_other_decision(device, options):
+    text = MIXED.format(dropout=DROPOUT, last="g2")
+    _, counts, state, _ = mixed_training(None, text, 8, **options)
+    like = to_device(np.zeros(0, np.float32))
+    _, device_counts, device_state, downloads = mixed_training(like, text, 8, **options)
+    assert device_state == state
+    assert device_counts == pytest.approx(counts)
+    assert downloads == 0
+
+
+def test_divergence_is_an_error_at_the_next_log_line(device):
+    text = MIXED.format(dropout="", last="s2")
+    nnet = Nnet.from_config(parse_config_lines(text))
+    like = to_device(np.zeros(0, np.float32))
+    trainer = NnetTrainer(NnetTrainerOptions(print_interval=3), nnet, like)
+    trainer.train(minibatch())
+    nnet.components[0].linear_params[...] = np.nan
+    trainer.train(minibatch())
+    with pytest.raises(UserError, match="diverged"):
+        trainer.train(minibatch())

@@ -1,0 +1,165 @@
+"""Every component type in a network on the emulated device, several minibatches, against the host.
+
+Forward, backward, update and statistics; the first runs are plain, the later ones graph replays.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated_cuda import fetch, needs_compiler, to_device
+
+from nnet3tools import tensor
+from nnet3tools.errors import RequestError
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.io.stream import Writer
+from nnet3tools.nnet.arithmetic import scale_nnet
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.device import move_nnet
+from nnet3tools.nnet.indexes import make_indexes
+from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+
+sys.path.extend(str(Path(__file__).parents[1] / n) for n in ("fuzz", "networks", "optimizer"))
+from component_zoo import ZOO
+from zoo_networks import zoo_network
+
+pytestmark = needs_compiler
+
+RUNS = 8
+HOST_SIDE = {"ClipGradientComponent"}
+"""Types whose formulas take decisions by what is on the device: they run outside of graphs."""
+RANDOM = {"DropoutComponent", "DropoutMaskComponent"}
+RANDOM |= {"GeneralDropoutComponent", "SpecAugmentTimeMaskComponent"}
+PLAIN = {
+    "ConstantComponent", "ConstantFunctionComponent", "DistributeComponent", "FixedAffineComponent",
+    "FixedBiasComponent", "FixedScaleComponent", "NoOpComponent", "PermuteComponent",
+    "ElementwiseProductComponent", "PerElementOffsetComponent", "PerElementScaleComponent",
+    "PnormComponent", "SumBlockComponent", "SumGroupComponent", "MaxpoolingComponent",
+    "RepeatedAffineComponent", "BlockAffineComponent", "ConvolutionComponent", "AffineComponent",
+    "ScaleAndOffsetComponent", "NormalizeComponent", "SoftmaxComponent", "LogSoftmaxComponent",
+    "ExpressionComponent", "StatisticsExtractionComponent", "StatisticsPoolingComponent",
+}  # fmt: skip
+"""Types that do nothing on the host when they run: one or two of them stand for the rest."""
+QUICK = [*sorted(set(ZOO) - PLAIN - RANDOM), "StatisticsPoolingComponent", "ConvolutionComponent"]
+
+
+def requests():
+    """Requests one of which every network of the zoo can do."""
+    given = make_indexes(np.arange(2)[:, None], np.arange(-14, 15)).reshape(-1, 3)
+    for times in ([0, 1, 2, 3], [0, 2], [0]):
+        asked = make_indexes(np.arange(2)[:, None], np.array(times)).reshape(-1, 3)
+        yield ComputationRequest(
+            [IoSpecification("input", given, True)], [IoSpecification("output", asked, True)],
+            need_model_derivative=True, store_component_stats=True,
+        )  # fmt: skip
+
+
+def program_of(nnet):
+    """A compiled training program of the network."""
+    for request in requests():
+        try:
+            return CachingOptimizingCompiler(nnet).compile(request), request
+        except RequestError as error:
+            reason = error
+    raise reason
+
+
+def text_of(nnet):
+    """The model's file: parameters, statistics, counts."""
+    file = io.BytesIO()
+    nnet.write(Writer(file, False))
+    return file.getvalue().decode()
+
+
+def train(kind, like, device, seed=3):
+    """Outputs and input derivatives of each run, the model at the end, downloads at the end."""
+    _, nnet = zoo_network(seed, [kind])
+    delta = nnet.copy()
+    scale_nnet(delta, 0.0)
+    program, request = program_of(nnet)
+    computer = NnetComputer(
+        ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, like=like
+    )
+    rng = np.random.default_rng(seed)
+    tensor.random.seed(seed)
+    seen = []
+    shapes = [(len(request.inputs[0].indexes), 3), (len(request.outputs[0].indexes), 0)]
+    for _ in range(RUNS):
+        computer.reset()
+        downloads = device.downloads
+        computer.accept_input("input", tensor.asarray(normal(rng, shapes[0]), like=like))
+        computer.run()
+        output = computer.get_output("output")
+        seen.append(np.array(fetch(output)))
+        computer.accept_input("output", tensor.asarray(normal(rng, output.shape), like=like))
+        computer.run()
+        seen.append(np.array(fetch(computer.get_output("input"))))
+        for source, dest in zip(delta.components, nnet.components, strict=True):
+            dest.add(0.1, source)
+        scale_nnet(delta, 0.0)
+        downloads = device.downloads - downloads
+    move_nnet(nnet)
+    return seen, text_of(nnet), downloads, tensor.random.get_state()
+
+
+def normal(rng, shape):
+    """Float32 random numbers."""
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def assert_same_model(got, expected):
+    """All tokens equal, numbers nearly."""
+    number = re.compile(r"[-+]?(\d+\.?\d*(e[-+]?\d+)?|nan|inf)$")
+    mine, theirs = got.split(), expected.split()
+    assert len(mine) == len(theirs)
+    for a, b in zip(mine, theirs, strict=True):
+        if number.match(a) and number.match(b):
+            assert float(a) == pytest.approx(float(b), rel=5e-3, abs=5e-4)
+        else:
+            assert a == b
+
+
+def check(kind, device):
+    """A component type on the device against the host."""
+    expected, model, _, state = train(kind, None, device)
+    launched = len(device.launched)
+    got, device_model, downloads, device_state = train(
+        kind, to_device(np.zeros(0, np.float32)), device
+    )
+    assert device_state == state, "other random decisions"
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-3)
+    assert_same_model(device_model, model)
+    assert "graph" in device.launched[launched:]
+    if kind not in HOST_SIDE:
+        assert downloads == 0, "the last minibatch waited for the device"
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_components_with_host_work_agree_with_the_host(device, kind):
+    check(kind, device)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(set(ZOO) - set(QUICK) - RANDOM))
+def test_components_agree_with_the_host(device, kind):
+    check(kind, device)
+
+
+@pytest.mark.parametrize("kind", sorted(RANDOM))
+def test_random_components_draw_new_masks_at_each_replay_and_keep_the_decisions(device, kind):
+    *_, state = train(kind, None, device)
+    like = to_device(np.zeros(0, np.float32))
+    _, nnet = zoo_network(3, [kind])
+    assert any(c.properties & Properties.RANDOM for c in nnet.components)
+    got, _, downloads, device_state = train(kind, like, device)
+    assert device_state == state
+    assert downloads == 0
+    zeros = [np.flatnonzero(output == 0.0).tolist() for output in got[4::2]]
+    assert len({tuple(z) for z in zeros}) > 1
