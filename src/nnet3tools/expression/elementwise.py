@@ -39,7 +39,7 @@ class Elementwise(Expr):
 
     def __init__(self, function: Function, operands: Sequence[Operand]) -> None:
         self.function, self.operands = function, tuple(operands)
-        self.type_name = function.name  # type: ignore[misc]  # one class stands for many kinds
+        self.type_name = function.name
         children = [o for o in operands if isinstance(o, Expr)]
         super().__init__(children, common_shape(self.type_name, children), self._type())
 
@@ -97,7 +97,7 @@ class Cast(Elementwise):
     def __init__(self, x: Expr, to: Type) -> None:
         self.to = to
         super().__init__(_AS_IT_IS, [x])
-        self.type_name = "cast"  # type: ignore[misc]
+        self.type_name = "cast"
 
     def _type(self) -> Type:
         return self.to

@@ -206,9 +206,9 @@ class Execution:
             raise ProgramError("backward must follow forward, which computes what it overwrites")
         # with a scratch, values that are kept share no memory with gradients
         self._ran = not self._reuse or self._scratch is not None
-        root = self._seeded[0]
-        if len(self._seeded) == 1 and not root.is_gradient_view and root in (seeds or ()):
-            tensor.copy(root.grad, seeds[root])
+        root, given = self._seeded[0], seeds or {}
+        if len(self._seeded) == 1 and not root.is_gradient_view and root in given:
+            tensor.copy(root.grad, given[root])
         else:
             self._add_seeds(seeds)
         for op in self._backward:

@@ -11,7 +11,7 @@ from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, dtype_of
 
-__all__ = ["Buffer", "Scratch", "allocate", "place"]
+__all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]
 
 ALIGNMENT = 64
 """Offsets are multiples of this many bytes: a cache line, and more than any vector unit wants."""
@@ -73,6 +73,10 @@ class Scratch:
             found = tensor.empty((max(num_bytes, grown),), like=like, dtype="uint8")
             self._memory[type(like)] = found
         return found[:num_bytes]
+
+
+SCRATCH = Scratch()
+"""For whatever runs from beginning to end before anything else that uses it."""
 
 
 def allocate(

@@ -13,6 +13,7 @@ from nnet3tools.expression.control import Same
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.graph import Graph
+from nnet3tools.expression.memory import SCRATCH
 from nnet3tools.expression.moves import Copy
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.schedule import no_gradient_reason
@@ -53,7 +54,8 @@ def _prepare(
 ) -> tuple[Expr, Expr, Expr, Execution]:
     like = _example[device]
     output, target, root = _build(text, rows, dim, element, like)
-    return output, target, root, Execution([root], like, gradient)
+    run = Execution([root], like, gradient, scratch=SCRATCH, fed=[output, target])
+    return output, target, root, run
 
 
 _example: dict[str, Array] = {}
@@ -76,9 +78,9 @@ def evaluate_objective(
         if node.value is not None:  # the formula may not use it
             tensor.copy(node.value, array)
     execution.forward()
+    total = _total(root.value)
     if deriv is not None:
         execution.backward()
         tensor.copy(deriv, output_node.grad)
-    total = _total(root.value)
     assert total is not None
     return total

@@ -17,7 +17,7 @@ from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.fused import Fused, fuse
 from nnet3tools.expression.graph import Graph
-from nnet3tools.expression.memory import Scratch
+from nnet3tools.expression.memory import SCRATCH
 from nnet3tools.expression.moves import Copy
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.schedule import no_gradient_reason
@@ -34,8 +34,6 @@ _PROBE_ROWS = (7, 11)
 _MAX_SIZES = 8
 """Graphs are kept for so many numbers of rows and types met last; on a GPU for all, as captured
 programs go on using their memory."""
-
-_scratch = Scratch()
 
 
 class _Run:
@@ -54,7 +52,7 @@ class _Run:
             raise ExpressionError(f"the value is {root.describe()}, the matrices are {type.value}")
         self.root = graph.add(Copy(root)) if root.is_leaf or isinstance(root, Same) else root
         fed = self.operands.values()
-        self.execution = Execution([self.root], like, gradient, scratch=_scratch, fed=fed)
+        self.execution = Execution([self.root], like, gradient, scratch=SCRATCH, fed=fed)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
         """Compute the value."""
