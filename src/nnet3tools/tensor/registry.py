@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import os
+import pkgutil
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -172,6 +174,9 @@ def implements(
 
 def gaps(device: str) -> list[tuple[str, str]]:
     """Declared operators without an implementation on a device: (name, element type), sorted."""
+    for module in pkgutil.iter_modules([os.path.dirname(__file__)], __package__ + "."):
+        if not module.ispkg:  # operators of modules that nothing has imported yet count, too
+            importlib.import_module(module.name)
     load_device(device)
     tables: list[dict] = [_table, _binders]
     return sorted(
