@@ -221,6 +221,17 @@ def test_layer_norm(device, name):
                 check(OutputsLast(backward, wanted), outs, x, e, factor, 1e-3)
 
 
+def test_batch_norm(device):
+    for (rows, dim), of in itertools.product(
+        ((0, 3), (1, 1), (30, 5), (300, 33)), LAYOUTS.values()
+    ):
+        x, e = of(normal(rows, dim)), of(normal(rows, dim, seed=1))
+        stats = np.ones((3, dim), np.float32)
+        check(tensor.batch_norm, [of(np.ones((rows, dim), np.float32)), stats], x, 0.01, 0.7)
+        z, scale = of(normal(rows, dim, seed=2)), normal(dim, seed=3)
+        check(tensor.batch_norm_backprop, [np.ones_like(x)], z, e, scale, 0.7)
+
+
 @pytest.mark.parametrize("dropout", [0, 3])
 def test_lstm(device, dropout):
     for rows, dim in ((0, 4), (1, 1), (30, 5), (300, 33)):

@@ -49,8 +49,6 @@ also for accumulating (beta=1). More of Kaldi's matrix vocabulary in these terms
     AddMatBlocks, group broadcast  element over x.reshape(n, blocks, d) with (n, 1, d) or (1, b, 1)
     GroupPnorm(p)                  aggregate("abs(_1) ** _2", "sum", axis=2), then "_1 = _1 ** _2"
     batch of small products        prod on arrays with three axes
-    batch normalisation            mean and mean square by aggregate axis=0, then
-                                   element("_1 = (_2 - _3) / sqrt(max(_4 - _3 * _3, 0) + _5)")
 
 **Rows**: copy_rows, add_rows, add_row_ranges and the _multi forms move rows by index arrays (-1: no
 row); copy_cols, add_cols likewise. Bind them if they run often: regular index patterns become plain
@@ -61,8 +59,8 @@ strided copies.
 cheaper where an operator can read it.
 
 **Special operators** exist where fusing pays, each with its derivative: softmax, log_softmax,
-layer_norm and rms_norm (scale and offset included), normalize_per_row, lstm_nonlinearity,
-gru_nonlinearity, and what other modules of this package declare.
+layer_norm and rms_norm (scale and offset included), batch_norm, normalize_per_row,
+lstm_nonlinearity, gru_nonlinearity, and what other modules of this package declare.
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
@@ -80,6 +78,7 @@ from nnet3tools.tensor import functional, random
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
 from nnet3tools.tensor.arrays import Array, asarray, constant, empty, scratch, to_host, zeros
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
+from nnet3tools.tensor.batch_norm import batch_norm, batch_norm_backprop
 from nnet3tools.tensor.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.gru import gru_nonlinearity, gru_nonlinearity_backprop
@@ -127,6 +126,8 @@ __all__ = [
     "add_transposed",
     "aggregate",
     "asarray",
+    "batch_norm",
+    "batch_norm_backprop",
     "concatenate",
     "constant",
     "copy",

@@ -3,6 +3,7 @@
 from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     aggregate,
     basics,
+    batch_norm,
     concatenate,
     element,
     fisher,

@@ -3,6 +3,7 @@
 from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     aggregate,
     basics,
+    batch_norm,
     compress,
     concatenate,
     csr,
