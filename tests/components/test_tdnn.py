@@ -9,6 +9,7 @@ import pytest
 from harness import check_component, forward, from_bytes, make, to_bytes
 from time_aware import Ordered, check_dependencies, grid, inputs_for
 
+from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Properties
@@ -56,6 +57,18 @@ def test_derivatives_updates_and_files(name: str, use_bias: str) -> None:
     assert bool(tdnn.properties & Properties.PROPAGATE_ADDS) == (use_bias == "false")
     outputs = OUTPUTS[name]
     check_component(tdnn, Ordered(tdnn, inputs_for(tdnn, outputs), outputs).rows)
+
+
+def test_no_random_numbers_are_drawn_for_a_bias_that_is_not_there() -> None:
+    config = "type=TdnnComponent input-dim=3 output-dim=2 time-offsets=0,1"
+    tensor.random.seed(3)
+    weights = make(f"{config} use-bias=false").linear_params
+    after = tensor.random.rand()
+    tensor.random.seed(3)
+    alone = np.empty_like(weights)
+    tensor.random.normal(alone)
+    assert np.allclose(weights, alone / np.sqrt(6.0))
+    assert tensor.random.rand() == after
 
 
 def test_without_natural_gradient() -> None:

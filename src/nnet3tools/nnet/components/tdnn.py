@@ -148,8 +148,10 @@ class TdnnComponent(UpdatableComponent):
             line.get_float("bias-mean", 0.0),
             line.get_float("bias-stddev", 1.0),
         )
-        bias_dim = output_dim if line.get_bool("use-bias", True) else 0
-        bias_params = random_normal((bias_dim,), bias_stddev, bias_mean)
+        if line.get_bool("use-bias", True):
+            bias_params = random_normal((output_dim,), bias_stddev, bias_mean)
+        else:  # nothing is drawn, so that the components after this one start as Kaldi's do
+            bias_params = tensor.zeros((0,))
         self = cls(time_offsets, linear_params, bias_params)
         self.read_updatable_config(line)
         self.orthonormal_constraint = line.get_float("orthonormal-constraint", 0.0)
