@@ -46,11 +46,8 @@ def lstm_nonlinearity_backprop(
     like for sigmoids, -repair * h and the like for tanhs, is added at their arguments.
     """
     (i, f, g, o, h), c, (i_scale, f_scale, o_scale) = _values(x, params)
-    dim, pull, (w_i, w_f, w_o) = (
-        params.shape[1],
-        np.asarray(repair, np.float64),
-        np.asarray(params, np.float64),
-    )
+    dim, pull = params.shape[1], np.asarray(repair, np.float64)
+    w_i, w_f, w_o = np.asarray(params, np.float64)
     before, c_deriv = np.float64(x[:, 4 * dim : 5 * dim]), np.float64(out_deriv[:, :dim])
     m_deriv = o_scale * out_deriv[:, dim:]
     at_o = o * (1 - o) * h * m_deriv - (2 * o - 1) * pull[3]
@@ -74,11 +71,8 @@ def lstm_nonlinearity_backprop(
 
 def _values(x: Array, params: Array) -> tuple[list[np.ndarray], np.ndarray, list]:
     """i, f, g, o, h, then c, then the three scales, in float64."""
-    dim, wide, (w_i, w_f, w_o) = (
-        params.shape[1],
-        np.asarray(x, np.float64),
-        np.asarray(params, np.float64),
-    )
+    dim, wide = params.shape[1], np.asarray(x, np.float64)
+    w_i, w_f, w_o = np.asarray(params, np.float64)
     x_i, x_f, x_g, x_o, before = (wide[:, k * dim : (k + 1) * dim] for k in range(5))
     scales: list = [1.0] * 3
     if x.shape[1] > 5 * dim:
