@@ -41,9 +41,9 @@ def constrain_orthonormal(nnet: Nnet) -> None:
             constrain_matrix(params, constraint, name)
         else:
             with tensor.scratch((columns, rows), like=params) as transposed:
-                tensor.copy(transposed, params.T)
+                tensor.transpose(transposed, params, (1, 0))
                 constrain_matrix(transposed, constraint, name)
-                tensor.copy(params, transposed.T)
+                tensor.transpose(params, transposed, (1, 0))
 
 
 def _constrained_matrix(component: Component) -> tuple[float, Array]:

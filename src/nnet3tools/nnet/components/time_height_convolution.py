@@ -273,7 +273,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             _sum_rows(bias_deriv[0], as_rows(out_deriv, filters))
             add_params_deriv(indexes.computation, in_value, out_deriv, 1.0, deriv[:, :cols])
             rate = self.learning_rate * self.preconditioner_in.precondition(deriv)
-            tensor.copy(transposed, deriv.T)
+            tensor.transpose(transposed, deriv, (1, 0))
             rate *= self.preconditioner_out.precondition(transposed)
             tensor.add(self.linear_params, transposed[:cols].T, alpha=rate)
             tensor.add(self.bias_params, transposed[cols], alpha=rate)
