@@ -7,7 +7,8 @@ only, and so results do not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +27,19 @@ _CANCELLED = 1 / 64
 """Part of the mean square that a variance must be: below it, too many digits have cancelled."""
 
 
-def _blocks(like: np.ndarray, work: int) -> Iterator[tuple[int, slice]]:
-    """Blocks of rows of a matrix, each with its group of registers."""
+def _block_rows(like: np.ndarray) -> int:
+    """Rows of a block: whole runs of `_ADDED`, unless fewer fit a register."""
     rows = max(1, TILE_BYTES // max(1, like.shape[1] * like.itemsize))
-    rows = rows // _ADDED * _ADDED or rows
-    starts = range(0, len(like), rows)
-    for group, some in enumerate(split_groups(starts, work * like.size)):
-        for start in some:
-            yield group, slice(start, min(start + rows, len(like)))
+    return rows // _ADDED * _ADDED or rows
+
+
+def _blocks(matrix: np.ndarray) -> list[np.ndarray]:
+    """A matrix as blocks of rows, the last one with what is left."""
+    rows = _block_rows(matrix)
+    end = len(matrix) // rows * rows
+    # splitting an axis never copies, and one iteration is cheaper than many slices
+    blocks = list(matrix[:end].reshape(-1, rows, matrix.shape[1])) if matrix.size else []
+    return [*blocks, matrix[end:]] if end < len(matrix) else blocks
 
 
 def _scratch(group: int, index: int, like: np.ndarray) -> np.ndarray:
@@ -43,11 +49,20 @@ def _scratch(group: int, index: int, like: np.ndarray) -> np.ndarray:
     return register(group, index)[: like.nbytes].view(like.dtype).reshape(like.shape)
 
 
-def _grouped(calls: Sequence[tuple[int, list[Call]]]) -> list[list[Call]]:
-    """The calls of blocks as one list a group."""
-    groups: list[list[Call]] = [[] for _ in range(1 + max((g for g, _ in calls), default=-1))]
-    for group, some in calls:
-        groups[group] += some
+def _grouped(
+    size: int, make: Callable[..., list[Call]], blocks: Sequence[tuple[Any, ...]], scratch: int
+) -> list[list[Call]]:
+    """The calls that `make(product, *block)` gives for each block, as a list for each group.
+
+    `product` is a register of the group's; `scratch` is the place in `blocks` of what it is like.
+    """
+    groups = []
+    for group, some in enumerate(split_groups(blocks, size)):
+        calls: list[Call] = []
+        whole = _scratch(group, 0, some[0][scratch]) if some else None
+        for block in some:
+            calls += make(whole[: len(block[scratch])], *block)  # type: ignore[index]
+        groups.append(calls)
     return groups
 
 
@@ -55,43 +70,40 @@ class _ColumnSums:
     """The columns' sums of a and of a * b, in float64; of a - shift and its square with a shift."""
 
     def __init__(self, a: np.ndarray, b: np.ndarray, shift: np.ndarray | None = None) -> None:
-        self._ones = np.ones(_ADDED, a.dtype)
-        blocks = list(_blocks(a, 4))
-        counts = [-(-(rows.stop - rows.start) // _ADDED) for _, rows in blocks]
-        self._parts = np.empty((2, sum(counts), a.shape[1]), a.dtype)
-        calls, at = [], 0
-        for (group, rows), count in zip(blocks, counts, strict=True):
-            parts = self._parts[:, at : at + count]
-            calls.append((group, self._calls(group, a[rows], b[rows], shift, parts)))
-            at += count
-        self._groups = _grouped(calls)
+        self._shift = shift
+        rows = _block_rows(a)
+        self._run = min(rows, _ADDED)
+        self._ones = np.ones(self._run, a.dtype)
+        blocks = _blocks(a)
+        self._parts = np.empty((len(blocks), 2, rows // self._run, a.shape[1]), a.dtype)
+        if len(a) % rows:
+            self._parts[-1] = 0.0
+        pairs = list(zip(blocks, _blocks(b), self._parts, strict=True))
+        self._groups = _grouped(4 * a.size, self._calls, pairs, 0)
 
     def _calls(
-        self, group: int, a: np.ndarray, b: np.ndarray, shift: np.ndarray | None, out: np.ndarray
+        self, product: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
     ) -> list[Call]:
-        product = _scratch(group, 0, a)
-        if shift is None:
-            first: list[Call] = self._sum(a, out[0])
+        if self._shift is None:
+            first = self._sum(a, out[0])
         else:
-            first = [(np.subtract, (a, shift, product)), *self._sum(product, out[0])]
+            first = [(np.subtract, (a, self._shift, product)), *self._sum(product, out[0])]
             a = b = product
         return [*first, (np.multiply, (a, b, product)), *self._sum(product, out[1])]
 
     def _sum(self, block: np.ndarray, out: np.ndarray) -> list[Call]:
-        """The sums of each `_ADDED` rows of a block."""
-        whole, rest = divmod(len(block), _ADDED)
-        calls: list[Call] = []
-        if whole:
-            runs = block[: whole * _ADDED].reshape(whole, _ADDED, block.shape[1])
-            calls.append((np.matmul, (self._ones, runs, out[:whole])))
+        """The sums of each run of rows of a block."""
+        whole, rest = divmod(len(block), self._run)
+        runs = block[: len(block) - rest].reshape(whole, self._run, block.shape[1])
+        calls: list[Call] = [(np.matmul, (self._ones, runs, out[:whole]))]
         if rest:
-            calls.append((np.matmul, (self._ones[:rest], block[whole * _ADDED :], out[whole])))
+            calls.append((np.matmul, (self._ones[:rest], block[-rest:], out[whole])))
         return calls
 
     def __call__(self) -> np.ndarray:
         """(2, D)."""
         run_calls((), self._groups)
-        return self._parts.sum(axis=1, dtype=np.float64)
+        return self._parts.sum(axis=(0, 2), dtype=np.float64)
 
 
 class _Rows:
@@ -101,16 +113,17 @@ class _Rows:
         self.values = np.empty((count, like.shape[1]), like.dtype)
         self.fill: list[Call] = []
         """Calls to make once `values` are set, before those of the blocks."""
-        self._whole = list(self.values)
-        _, rows = next(_blocks(like, 0), (0, slice(0, 0)))
-        if like.shape[1] <= _SPREAD_UP_TO:
+        self.whole = list(self.values)
+        """The rows in the shape of a block, or that of a row."""
+        block = like[: _block_rows(like)]
+        if like.shape[1] <= _SPREAD_UP_TO and len(like) > len(block):
             # register 0 of each group is for the blocks
-            self._whole = [_scratch(0, 1 + k, like[rows]) for k in range(count)]
-            self.fill = [(convert, pair) for pair in zip(self.values, self._whole, strict=True)]
+            self.whole = [_scratch(0, 1 + k, block) for k in range(count)]
+            self.fill = [(convert, pair) for pair in zip(self.values, self.whole, strict=True)]
 
     def of_block(self, rows: int) -> list[np.ndarray]:
-        """The rows, in the shape of a block or that of a row."""
-        return [row if row.ndim == 1 else row[:rows] for row in self._whole]
+        """The rows as they are to be combined with a block of so many rows."""
+        return [row if row.ndim == 1 else row[:rows] for row in self.whole]
 
 
 @implements("batch_norm", "numpy", binder=True)
@@ -119,12 +132,13 @@ def bind_batch_norm(
 ) -> Callable[[], None]:
     """Sums of x and x * x give the variance; where it is nearly 0, those of x - mean."""
     sums, rows, count = _ColumnSums(x, x), _Rows(2, x), max(1, len(x))
-    calls: list[tuple[int, list[Call]]] = []
-    for group, at in _blocks(x, 2):
-        mean, scale = rows.of_block(at.stop - at.start)
-        subtract: Call = (np.subtract, (x[at], mean, out[at]))
-        calls.append((group, [subtract, (np.multiply, (out[at], scale, out[at]))]))
-    groups = _grouped(calls)
+
+    def normalize(_: np.ndarray, x: np.ndarray, out: np.ndarray) -> list[Call]:
+        mean, scale = rows.of_block(len(x))
+        return [(np.subtract, (x, mean, out)), (np.multiply, (out, scale, out))]
+
+    blocks = list(zip(_blocks(x), _blocks(out), strict=True))
+    groups = _grouped(2 * x.size, normalize, blocks, 0)
 
     def run() -> None:
         with LOCK:
@@ -151,16 +165,18 @@ def bind_batch_norm_backprop(
 ) -> Callable[[], None]:  # fmt: skip
     """Sums of e and z * e, then scale (e - mean of e) - z scale (mean of z e) / target_rms^2."""
     sums, rows, count = _ColumnSums(out_deriv, out_value), _Rows(3, out_deriv), len(out_deriv)
-    calls: list[tuple[int, list[Call]]] = []
-    for group, at in _blocks(out_deriv, 4):
-        mean, inner, factor = rows.of_block(at.stop - at.start)
-        z, e, slope = out_value[at], out_deriv[at], in_deriv[at]
-        product = _scratch(group, 0, e)
-        # in_deriv may be either operand: what is read is read before it is written
-        block: list[Call] = [(np.multiply, (z, inner, product))]
-        block += [(np.subtract, (e, mean, slope)), (np.multiply, (slope, factor, slope))]
-        calls.append((group, [*block, (np.subtract, (slope, product, slope))]))
-    groups = _grouped(calls)
+
+    def backprop(
+        product: np.ndarray, z: np.ndarray, e: np.ndarray, slope: np.ndarray
+    ) -> list[Call]:
+        mean, inner, factor = rows.of_block(len(e))
+        # slope may be z or e: what is read is read before it is written
+        first: list[Call] = [(np.multiply, (z, inner, product)), (np.subtract, (e, mean, slope))]
+        by_scale: Call = (np.multiply, (slope, factor, slope))
+        return [*first, by_scale, (np.subtract, (slope, product, slope))]
+
+    blocks = list(zip(_blocks(out_value), _blocks(out_deriv), _blocks(in_deriv), strict=True))
+    groups = _grouped(4 * out_deriv.size, backprop, blocks, 1)
 
     def run() -> None:
         with LOCK:
