@@ -301,6 +301,12 @@ def test_compression_between_its_uses(p):
     check_computation(p.computation, NNET)
 
 
+def test_what_was_decompressed_with_the_rest_may_be_overwritten(p):
+    compressed(p)
+    insert_after(p, DecompressMatrix, SetConst(p["relu"]))
+    check_computation(p.computation, NNET)
+
+
 def test_use_while_compressed(p):
     compressed(p)
     insert_after(p, CompressMatrix, SetConst(p["relu"]))

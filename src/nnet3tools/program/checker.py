@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Checker", "check_computation"]
 
+_EXCHANGE = (AcceptInput, ProvideOutput)
+_COMPRESSION = (CompressMatrix, DecompressMatrix)
+
 _MIN_PROPORTION = 0.8
 """ExtendMatrices may leave part of a matrix's last rows unused, from this share of its rows on."""
 
@@ -173,9 +176,14 @@ class Checker(OperandChecker):
                 self.fail(f"{self._describe(variable)} is never used")
 
     def check_lost(self) -> None:
-        """Nothing that was computed or given is overwritten before it was read; zeros may be."""
+        """Nothing that was computed or given is overwritten before it was read.
+
+        Zeros may be, and rows that were decompressed with others of their matrix.
+        """
         accesses = self.analysis.variable_accesses
-        constant = np.array([isinstance(c, SetConst) for c in self.computation.commands], bool)
+        constant = np.array(
+            [isinstance(c, SetConst | DecompressMatrix) for c in self.computation.commands], bool
+        )
         writes = accesses.types == AccessType.WRITE
         same = np.ones(max(len(writes) - 1, 0), bool)
         ends = accesses.offsets[1:-1]
@@ -194,7 +202,7 @@ class Checker(OperandChecker):
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
         before = np.concatenate([[0], pure_reads])[accesses.offsets[:-1]]
         recodes = np.array(
-            [isinstance(c, CompressMatrix | DecompressMatrix) for c in self.computation.commands],
+            [isinstance(c, _COMPRESSION) for c in self.computation.commands],
             bool,
         )
         writes = (accesses.types != AccessType.READ) & ~recodes[accesses.commands]
@@ -208,7 +216,7 @@ class Checker(OperandChecker):
         """Between compression and decompression nothing touches the matrix."""
         commands = self.computation.commands
         for c, command in enumerate(commands):
-            if not isinstance(command, CompressMatrix | DecompressMatrix):
+            if not isinstance(command, _COMPRESSION):
                 continue
             touching, _ = self.analysis.matrix_accesses.of(
                 self.computation.matrix_of(command.submatrix)
@@ -267,7 +275,7 @@ class Checker(OperandChecker):
             if isinstance(command, NoOperationMarker):
                 asked.clear()
                 worked = provided = -1
-            elif isinstance(command, AcceptInput | ProvideOutput):
+            elif isinstance(command, _EXCHANGE):
                 key = (type(command), command.node)
                 if key in asked:
                     self.fail("the same node twice in one segment", c)
@@ -327,7 +335,7 @@ class Checker(OperandChecker):
             if io.has_deriv:
                 expected[AcceptInput, io.name] = len(io.indexes)
         for c, command in enumerate(self.computation.commands):
-            if isinstance(command, AcceptInput | ProvideOutput):
+            if isinstance(command, _EXCHANGE):
                 name = self.nnet.node_names[command.node]
                 rows = expected.pop((type(command), name), None)
                 if rows is None:
