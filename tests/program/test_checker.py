@@ -302,7 +302,7 @@ def test_compression_between_its_uses(p):
 
 
 def test_what_was_decompressed_with_the_rest_may_be_overwritten(p):
-    compressed(p)
+    compressed(p, value_range=1.0)
     insert_after(p, DecompressMatrix, SetConst(p["relu"]))
     check_computation(p.computation, NNET)
 
