@@ -9,6 +9,8 @@ from emulated_cuda import fetch, needs_compiler, to_device
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.natural_gradient_updates import catch_up
+from nnet3tools.tensor import host
 from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
 
@@ -25,13 +27,18 @@ def estimate(rank, dim, seed=0, spread=1.0):
     return d, np.array([0.3, 0.0, 0.0]), products, float((h * h).sum() * 2.0)
 
 
+def step_on_host(*arguments):
+    """fisher_step of one estimate."""
+    fisher_step(*[[a] for a in (*arguments[:6], arguments[6:])])
+
+
 def step_on_device(d, numbers, products, trace, *options):
     """What fisher_step makes there: d, numbers, transform, coefficients."""
     rank = len(d)
     outs = [to_device(a) for a in (d, numbers)]
     outs += [to_device(np.zeros(shape, np.float32)) for shape in ((rank, rank), (rank, 1))]
     scalar = DeviceScalar(to_device(np.array([trace])))
-    fisher_step(*outs, to_device(products), scalar, *options)
+    fisher_step(*[[a] for a in (*outs, to_device(products), scalar, options)])
     return [fetch(a) for a in outs]
 
 
@@ -40,7 +47,7 @@ def launch_all(rank):
     d, numbers, products, trace = estimate(rank, rank + 3)
     step_on_device(d, numbers, products, trace, 0.3, 3 * rank, 4.0, rank + 3)
     w = to_device(np.zeros((rank, rank + 3), np.float32))
-    orthonormalize(w, to_device(d), to_device(numbers), 4.0)
+    orthonormalize([w], [to_device(d)], [to_device(numbers)], [4.0])
 
 
 @pytest.mark.parametrize(("rank", "dim"), [(1, 4), (2, 5), (7, 30), (20, 41), (97, 120)])
@@ -49,7 +56,7 @@ def test_estimates_are_those_of_the_host(device, rank, dim):
     options = (0.3, 3 * rank, 4.0, dim)
     got = step_on_device(d, numbers, products, trace, *options)
     transform, coefficients = np.zeros((rank, rank), np.float32), np.zeros((rank, 1), np.float32)
-    fisher_step(d, numbers, transform, coefficients, products, trace, *options)
+    step_on_host(d, numbers, transform, coefficients, products, trace, *options)
     np.testing.assert_allclose(got[0], d, rtol=1e-9)
     np.testing.assert_allclose(got[1], numbers, rtol=1e-9)
     np.testing.assert_allclose(got[3], coefficients, rtol=1e-6)
@@ -67,7 +74,7 @@ def test_nearly_equal_and_tiny_eigenvalues_are_floored_as_on_the_host(device):
     options = (0.5, 24, 4.0, 20)
     got = step_on_device(d, numbers, products, trace, *options)
     transform, coefficients = np.zeros((8, 8), np.float32), np.zeros((8, 1), np.float32)
-    fisher_step(d, numbers, transform, coefficients, products, trace, *options)
+    step_on_host(d, numbers, transform, coefficients, products, trace, *options)
     np.testing.assert_allclose(got[0], d, rtol=1e-6)
     np.testing.assert_allclose(got[1], numbers, rtol=1e-6)
     assert numbers[DOUBTFUL] == 1.0
@@ -81,7 +88,7 @@ def test_infinity_is_counted_and_changes_nothing_else(device, bad):
     assert np.array_equal(got[0], d)
     assert got[1].tolist() == [0.3, 0.0, 1.0]
     host = numbers.copy()
-    fisher_step(d, host, np.zeros((4, 4)), np.zeros((4, 1)), products, trace, 0.3, 12, 4.0, 9)
+    step_on_host(d, host, np.zeros((4, 4)), np.zeros((4, 1)), products, trace, 0.3, 12, 4.0, 9)
     assert host.tolist() == got[1].tolist()
 
 
@@ -106,7 +113,7 @@ def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtf
     d = np.linspace(2.0, 0.1, rank)
     w = np.float32(r / (r_of(r, d, rho, alpha, dim) / r)[:, :1]).copy("C")
     there, numbers = to_device(w), np.array([rho, doubtful, 0.0])
-    orthonormalize(there, to_device(d), to_device(numbers), alpha)
+    orthonormalize([there], [to_device(d)], [to_device(numbers)], [alpha])
     got = r_of(fetch(there), d, rho, alpha, dim)
     if damage == "none" or not doubtful:
         assert np.array_equal(fetch(there), w)
@@ -114,7 +121,7 @@ def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtf
     np.testing.assert_allclose(got @ got.T, np.eye(rank), atol=1e-5)
     np.testing.assert_allclose(got[0] @ r[0] / np.linalg.norm(r[0]), 1.0, atol=1e-5)
     if damage != "dependent":  # what is made of dependent rows differs
-        orthonormalize(w, d, numbers, alpha)
+        orthonormalize([w], [d], [numbers], [alpha])
         np.testing.assert_allclose(got, r_of(w, d, rho, alpha, dim), atol=2e-5)
 
 
@@ -150,3 +157,40 @@ def test_divergence_is_reported_when_somebody_asks(device):
     assert tensor.to_host(preconditioner.numbers)[DIVERGED] > 0
     with pytest.raises(UserError, match="diverged"):
         preconditioner.check_finite()
+
+
+def test_many_estimates_are_updated_by_one_kernel_a_rank(device):
+    ranks = (4, 7, 4, 4)
+    made = [estimate(rank, rank + 5, seed=i) for i, rank in enumerate(ranks)]
+    settings = [(0.2 + 0.1 * i, 3 * rank, 4.0, rank + 5) for i, rank in enumerate(ranks)]
+    alone = [step_on_device(*one, *options) for one, options in zip(made, settings, strict=True)]
+    device.launched.clear()
+    d, numbers, products, traces = zip(*made, strict=True)
+    outs = [[to_device(a) for a in d], [to_device(a) for a in numbers]]
+    outs += [[to_device(np.zeros((r, c or r), np.float32)) for r in ranks] for c in (0, 1)]
+    scalars = [DeviceScalar(to_device(np.array([trace]))) for trace in traces]
+    fisher_step(*outs, [to_device(p) for p in products], scalars, settings)
+    assert device.launched == ["fisher_step_4", "fisher_step_7"]
+    for i, expected in enumerate(alone):
+        for out, one in zip(outs, expected, strict=True):
+            np.testing.assert_array_equal(fetch(out[i]), one)
+
+
+def test_updates_that_are_put_off_come_before_the_estimate_is_needed_again(device):
+    rng = np.random.default_rng(4)
+    now, later = (OnlineNaturalGradient(3, 1, 500.0) for _ in range(2))
+    for i in range(6):
+        x = rng.normal(size=(20, 9)).astype(np.float32)
+        a, b = to_device(x), to_device(x)
+        first = now.precondition(a)
+        with host.taping(host.Tape()):
+            second = later.precondition(b)
+            if i % 3 == 0:
+                catch_up()
+        np.testing.assert_array_equal(fetch(a), fetch(b))
+        assert float(first) == float(second)
+        if i % 3 == 0:
+            assert later.rho == now.rho
+    assert later.rho != now.rho  # the last one is still to come
+    catch_up()
+    assert later.rho == now.rho

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
 from nnet3tools.io import log
+from nnet3tools.nnet.natural_gradient_updates import catch_up, forget_updates
 from nnet3tools.tensor.arrays import captured_scratch, count_transfers
 from nnet3tools.tensor.host import Event, NotCapturable, Tape, taping
 
@@ -64,16 +65,24 @@ class GraphReplayer:
     def steps(self, segment: Segment) -> Iterable[tuple[int, Step]]:
         """(first command, work) to do in turn to run the segment this time."""
         key = id(segment)
+        forget_updates()
         if key not in self._watches:
             self._segments.append(segment)  # keeps the id its own
             self._watches[key] = _MAX_WATCHES
         if self._watches[key] > 0:
             left, self._watches[key] = self._watches[key] - 1, 0
-            return [(c, self._watched(c, step, key, left)) for c, step in segment.steps]
+            return [(c, self._watched(c, step, key, left)) for c, step in self._steps(segment)]
         if key not in self._sections:
             self._sections[key] = list(self._make_sections(segment))
             self._tell(segment)
         return self._sections[key]
+
+    def _steps(self, segment: Segment) -> list[tuple[int, Step]]:
+        """The segment's steps, and one for natural gradient's updates that they put off."""
+        commands = self._binding.computation.commands
+        if not any(getattr(commands[c], "UPDATES", False) for c, _ in segment.steps):
+            return segment.steps
+        return [*segment.steps, (segment.steps[-1][0], catch_up)]
 
     # -- the first use
 
@@ -110,7 +119,7 @@ class GraphReplayer:
         """Host-side steps alone, the others in sections of not too many random decisions."""
         steps: list[tuple[int, Step]] = []
         random = 0
-        for c, step in segment.steps:
+        for c, step in self._steps(segment):
             weight = self._random.get(c, 0)
             outside = c in self._host_side
             if steps and (outside or random + weight > _MAX_RANDOM):

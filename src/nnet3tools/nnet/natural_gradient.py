@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -30,15 +31,17 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.io import log
-from nnet3tools.tensor import host
-from nnet3tools.tensor.fisher import (
-    DIVERGED,
-    EPSILON,
-    RHO,
-    fisher_step,
-    norm_ratio,
-    orthonormalize,
+from nnet3tools.nnet.natural_gradient_updates import (
+    Room,
+    Update,
+    catch_up,
+    make_room,
+    put_off,
+    room_of,
+    update_estimates,
 )
+from nnet3tools.tensor import host
+from nnet3tools.tensor.fisher import DIVERGED, EPSILON, RHO, norm_ratio
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["OnlineNaturalGradient"]
@@ -47,9 +50,6 @@ Array = Any
 
 _INITIAL_UPDATES = 10
 """F is updated on every one of the first calls; only later does `update_period` count."""
-# W by the new one, unless its coefficients are 0, which says that the products were not finite
-_replace_if_finite = tensor.element("_1 = where(_3 != 0, _2, _1)")
-_add_scaled_rows = tensor.element("_1 += _2 * _3")
 
 
 class OnlineNaturalGradient:
@@ -78,6 +78,14 @@ class OnlineNaturalGradient:
         self.d: Array = np.empty(0)
         self.numbers: Array = np.zeros(3)
         """rho and two flags: see tensor/fisher.py."""
+        self.room: Room | None = None
+        """On a GPU: an update's memory, as it may be put off."""
+
+    @property
+    def dim(self) -> int:
+        """D, once there is an estimate."""
+        assert self.w is not None
+        return int(self.w.shape[1])
 
     @property
     def rho(self) -> float:
@@ -115,6 +123,8 @@ class OnlineNaturalGradient:
         with tensor.precise_products():  # the estimate's are beyond half precision
             if host.decide(lambda: self.num_calls == 0):
                 self._initialize(x)
+            if host.is_taped():
+                catch_up(self)
             product = tensor.dot(x, x)
             self._step(x, product, updating=host.decide(self._updating))
         host.act(self._count_call)
@@ -140,7 +150,7 @@ class OnlineNaturalGradient:
         later = self.num_calls - _INITIAL_UPDATES
         return not self.frozen and (later <= 0 or later % self.update_period == 0)
 
-    def _eta(self, num_rows: int) -> float:
+    def eta(self, num_rows: int) -> float:
         """How much of the new scatter goes into the estimate, 0 < eta <= 0.9."""
         if self.num_minibatches_history > 0.0:
             return 1.0 / self.num_minibatches_history
@@ -163,61 +173,38 @@ class OnlineNaturalGradient:
         self.w = tensor.asarray(w.astype(np.float32), like=x)
         self.d = tensor.asarray(np.full(self.rank, EPSILON), like=x)
         self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
+        self.room = None if device_of(x) == "numpy" else make_room(self.w)
         # With no more rows than the rank one step already finds their row space.
         with tensor.scratch(x.shape, like=x) as work:
             for _ in range(1 if num_rows <= self.rank else 3):
                 tensor.copy(work, x)
-                self._step(work, tensor.dot(x, x), updating=True)
+                self._step(work, tensor.dot(x, x), updating=True, at_once=True)
 
     # -- one step
 
-    def _step(self, x: Array, trace: float, updating: bool) -> None:
+    def _step(self, x: Array, trace: float, updating: bool, at_once: bool = False) -> None:
         """Replace x by x - x W^T W; if `updating`, also the estimate. `trace` is tr(x x^T)."""
-        w, rank = self.w, self.rank
+        w = self.w
         assert w is not None
-        with tensor.scratch((x.shape[0], rank), like=x) as h:
+        with tensor.scratch((x.shape[0], self.rank), like=x) as h:
             tensor.prod(h, x, w, trans_b=True)  # H = X W^T
             if not updating:
                 tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
                 return
-            with (
-                tensor.scratch(w.shape, like=w) as j,
-                tensor.scratch((2, rank, rank), like=x) as products,
-            ):
-                tensor.prod(j, h, x, trans_a=True)  # J = H^T X
+            with room_of(self) as room:
+                tensor.prod(room.j, h, x, trans_a=True)  # J = H^T X
                 # K = J J^T and L = H^T H = W J^T, by the cheaper way
-                tensor.prod(products[0], j, j, trans_b=True)
+                tensor.prod(room.products[0], room.j, room.j, trans_b=True)
                 if x.shape[0] > x.shape[1]:
-                    tensor.prod(products[1], w, j, trans_b=True)
+                    tensor.prod(room.products[1], w, room.j, trans_b=True)
                 else:
-                    tensor.prod(products[1], h, h, trans_a=True)
+                    tensor.prod(room.products[1], h, h, trans_a=True)
                 tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                self._update(j, products, trace, x.shape[0])
-
-    def _update(self, j: Array, products: Array, trace: float, num_rows: int) -> None:
-        """The estimate after a minibatch with these products; J is overwritten."""
-        w = self.w
-        assert w is not None
-        rank, dim = w.shape
-        with (
-            tensor.scratch((rank, rank), like=w) as transform,
-            tensor.scratch((rank, 1), like=w) as coefficients,
-        ):
-            eta = self._eta(num_rows)
-            fisher_step(
-                self.d, self.numbers, transform, coefficients, products, trace, eta, num_rows,
-                self.alpha, dim,
-            )  # fmt: skip
-            if device_of(w) == "numpy":
-                self.check_finite()
-            _add_scaled_rows(j, coefficients, w)
-            if device_of(w) == "numpy":
-                tensor.prod(w, transform, j)
-            else:  # where nobody has looked at it yet
-                with tensor.scratch(w.shape, like=w) as new:
-                    tensor.prod(new, transform, j)
-                    _replace_if_finite(w, new, coefficients)
-        orthonormalize(w, self.d, self.numbers, self.alpha)
+                if self.room is None or at_once or not host.is_taped():
+                    update_estimates([Update(self, room, trace, x.shape[0])])
+                else:
+                    tensor.copy(room.trace, trace.array)  # type: ignore[attr-defined]
+                    host.act(partial(put_off, self, x.shape[0]))
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:

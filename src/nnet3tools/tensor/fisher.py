@@ -13,6 +13,7 @@ orthogonality; at DIVERGED how often there was infinity or NaN in the products.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -68,6 +69,28 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
 
 @operator(writes=("d", "numbers", "transform", "coefficients"), types=("float64",))
 def fisher_step(
+    d: Sequence[Array],
+    numbers: Sequence[Array],
+    transform: Sequence[Array],
+    coefficients: Sequence[Array],
+    products: Sequence[Array],
+    trace: Sequence[float],
+    settings: Sequence[tuple[float, int, float, int]],
+) -> None:
+    """Estimates after a minibatch X (num_rows x dim) for each, in place: d (R,), numbers.
+
+    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
+    settings are eta (how much of the new scatter goes in), num_rows, alpha, dim. W_{t+1} =
+    A (J + diag(coefficients) W_t) with `transform` (R, R) = A and `coefficients` (R, 1). Where the
+    products are not finite nothing is changed but numbers[DIVERGED] (and, on a GPU, transform and
+    coefficients, which are 0 then).
+    """
+    states = zip(d, numbers, transform, coefficients, products, trace, settings, strict=True)
+    for *arrays, options in states:
+        _fisher_step(*arrays, *options)
+
+
+def _fisher_step(
     d: Array,
     numbers: Array,
     transform: Array,
@@ -79,13 +102,6 @@ def fisher_step(
     alpha: float,
     dim: int,
 ) -> None:
-    """The estimate after a minibatch X (num_rows x dim), in place: d (R,), numbers.
-
-    `products` (2, R, R) are K = J J^T and L = H^T H, with H = X W^T, J = H^T X; trace = tr(X X^T);
-    eta is how much of the new scatter goes in. W_{t+1} = A (J + diag(coefficients) W_t) with
-    `transform` (R, R) = A and `coefficients` (R, 1). Nothing is changed but numbers[DIVERGED] if
-    the products are not finite.
-    """
     rank = len(d)
     both = products.astype(np.float64)
     both = 0.5 * (both + both.transpose(0, 2, 1))
@@ -124,11 +140,18 @@ def fisher_step(
 
 
 @operator(writes=("w",))
-def orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
+def orthonormalize(
+    w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
+) -> None:
     """Restore R R^T = I where roundoff may have broken it, with R = E^-1/2 W; W is R x D.
 
     R <- C^-1 R with O = R R^T = C C^T keeps the leading (larger) directions.
     """
+    for one in zip(w, d, numbers, alpha, strict=True):
+        _orthonormalize(*one)
+
+
+def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
     if not numbers[DOUBTFUL]:
         return
     rank, dim = w.shape

@@ -286,7 +286,7 @@ class ElementKernel:
         return kernel, grid, block, args, places
 
 
-def with_device_numbers(operands: list[Any], before: list[Callable[[], None]]) -> list[Any]:
+def with_device_numbers(operands: Sequence[Any], before: list[Callable[[], None]]) -> list[Any]:
     """Numbers on the device as arrays of one element, which take the other arrays' type."""
     types = {o.dtype for o in operands if is_array(o) and o.dtype.kind == "f"}
     wanted = np.dtype(np.float64 if np.dtype(np.float64) in types else np.float32)

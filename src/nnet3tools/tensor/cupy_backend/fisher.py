@@ -19,7 +19,6 @@ from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import prod
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.fisher import DELTA, EPSILON, MAX_CONDITION, ORTHOGONALITY
 from nnet3tools.tensor.registry import implements
 
@@ -55,28 +54,50 @@ def _launch(name: str, rank: int, rows: list[list[int]], factors: list[list[floa
     kernel((len(rows), 1, 1), (_THREADS, 1, 1), args)
 
 
+def _by_rank(arrays: Sequence[Array]) -> dict[int, list[int]]:
+    """Rank -> places of the estimates that have it."""
+    found: dict[int, list[int]] = {}
+    for i, array in enumerate(arrays):
+        found.setdefault(len(array), []).append(i)
+    return found
+
+
 @implements("fisher_step", "cupy")
 def fisher_step(
-    d: Array, numbers: Array, transform: Array, coefficients: Array, products: Array, trace: Any,
-    eta: float, num_rows: int, alpha: float, dim: int,
+    d: Sequence[Array], numbers: Sequence[Array], transform: Sequence[Array],
+    coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
+    settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """One kernel; the eigenvectors, and a large matrix's triangle, lie in scratch memory."""
-    assert isinstance(trace, DeviceScalar)
-    rank = len(d)
-    size = rank + rank % 2
-    with scratch((size * size + size * (size + 1) // 2,), like=d) as work:
-        arrays: Sequence[Array] = (
-            d, numbers, transform, coefficients, products, trace.array, work
-        )  # fmt: skip
-        factors = [eta / num_rows, 1.0 - eta, alpha, dim, MAX_CONDITION, EPSILON, DELTA, 0.0]
-        _launch("fisher_step", rank, [[_address(a) for a in arrays]], [factors])
+    """One kernel a rank; eigenvectors, and a large matrix's triangle, lie in scratch memory."""
+    traces = [getattr(number, "array", number) for number in trace]
+    operands = list(zip(d, numbers, transform, coefficients, products, traces, strict=True))
+    for rank, places in _by_rank(d).items():
+        size = rank + rank % 2
+        shape = len(places), size * size + size * (size + 1) // 2
+        with scratch(shape, like=d[0]) as work:
+            rows = [
+                [_address(a) for a in (*operands[i], work[k])] for k, i in enumerate(places)
+            ]  # fmt: skip
+            factors = []
+            for i in places:
+                eta, num_rows, alpha, dim = settings[i]
+                limits = MAX_CONDITION, EPSILON, DELTA, 0.0
+                factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
+            _launch("fisher_step", rank, rows, factors)
 
 
 @implements("orthonormalize", "cupy")
-def orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
-    """R R^T always, then a kernel that does nothing where all is well."""
-    rank, dim = w.shape
-    with scratch((rank, rank), like=w) as gram:
-        prod(gram, w, w, trans_b=True)
-        addresses = [_address(a) for a in (w, d, numbers, gram)]
-        _launch("orthonormalize", rank, [addresses], [[alpha, dim, ORTHOGONALITY]])
+def orthonormalize(
+    w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
+) -> None:
+    """R R^T always, then a kernel a rank that does nothing where all is well."""
+    for rank, places in _by_rank(w).items():
+        with scratch((len(places), rank, rank), like=w[0]) as grams:
+            for gram, i in zip(grams, places, strict=True):
+                prod(gram, w[i], w[i], trans_b=True)
+            rows = [
+                [_address(a) for a in (w[i], d[i], numbers[i], gram)]
+                for gram, i in zip(grams, places, strict=True)
+            ]
+            factors = [[alpha[i], w[i].shape[1], ORTHOGONALITY] for i in places]
+            _launch("orthonormalize", rank, rows, factors)

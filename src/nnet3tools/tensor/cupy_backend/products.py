@@ -91,9 +91,15 @@ def bind_prod(
         target = _as_blas(buffer)
         assert target is not None
     steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]
-    if len(steps) == 1:
-        return _keeping(steps[0], (a, b, out))
-    return _keeping(lambda: [step() for step in steps], (a, b, out))
+    return _keeping(steps[0] if len(steps) == 1 else _in_turn(steps), (a, b, out))
+
+
+def _in_turn(steps: list[Callable[[], None]]) -> Callable[[], None]:
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
 
 
 def _keeping(run: Callable[[], Any], arrays: tuple[Array, ...]) -> Callable[[], None]:
@@ -128,4 +134,4 @@ def _gemm(
         pointer(b.array), b.pitch, b.transposed, b.step,
         pointer(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
-    return run if not steps else lambda: [step() for step in (*steps, run)]
+    return run if not steps else _in_turn([*steps, run])

@@ -1,0 +1,161 @@
+"""Updates of online natural gradient's estimates: at once, or for many estimates together.
+
+What an update leaves for later minibatches is small and dense (tensor/fisher.py): on a GPU one
+block of threads for each estimate, one after the other, would leave the device idle. Under a
+replayer (tensor/host.py) updates are therefore put off and done together when the segment of the
+program ends, or when an estimate is needed again before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.tensor import host
+from nnet3tools.tensor.fisher import fisher_step, orthonormalize
+from nnet3tools.tensor.registry import device_of
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+
+__all__ = [
+    "Room",
+    "Update",
+    "catch_up",
+    "forget_updates",
+    "make_room",
+    "put_off",
+    "room_of",
+    "update_estimates",
+]
+
+Array = Any
+
+# W by the new one, unless its coefficients are 0, which says that the products were not finite
+_replace_if_finite = tensor.element("_1 = where(_3 != 0, _2, _1)")
+_add_scaled_rows = tensor.element("_1 += _2 * _3")
+
+
+class Room(NamedTuple):
+    """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), its coefficients (R, 1)."""
+
+    j: Array
+    products: Array
+    transform: Array
+    coefficients: Array
+    trace: Array
+    """tr(X X^T) (1,), where it is on a device."""
+
+
+class Update(NamedTuple):
+    """What an estimate is to learn: `trace` and the products in `room` of `num_rows` rows."""
+
+    estimate: OnlineNaturalGradient
+    room: Room
+    trace: Any
+    """A number, or on a device an array (1,)."""
+    num_rows: int
+
+
+def make_room(w: Array) -> Room:
+    """Room that stays."""
+    rank, dim = w.shape
+    return Room(
+        tensor.empty((rank, dim), like=w),
+        tensor.empty((2, rank, rank), like=w),
+        tensor.empty((rank, rank), like=w),
+        tensor.empty((rank, 1), like=w),
+        tensor.empty((1,), like=w, dtype=np.float64),
+    )
+
+
+@contextmanager
+def room_of(estimate: OnlineNaturalGradient) -> Iterator[Room]:
+    """The estimate's own room, or scratch memory where it has none, on the host."""
+    if estimate.room is not None:
+        yield estimate.room
+        return
+    w = estimate.w
+    assert w is not None
+    rank = w.shape[0]
+    with (
+        tensor.scratch(w.shape, like=w) as j,
+        tensor.scratch((2, rank, rank), like=w) as products,
+        tensor.scratch((rank, rank), like=w) as transform,
+        tensor.scratch((rank, 1), like=w) as coefficients,
+    ):
+        yield Room(j, products, transform, coefficients, None)
+
+
+def update_estimates(updates: Sequence[Update]) -> None:
+    """Let each estimate learn; J is overwritten. UserError on the host if it is not finite."""
+    if not updates:
+        return
+    estimates = [update.estimate for update in updates]
+    rooms = [update.room for update in updates]
+    states = [e.d for e in estimates], [e.numbers for e in estimates]
+    fisher_step(
+        *states,
+        [room.transform for room in rooms],
+        [room.coefficients for room in rooms],
+        [room.products for room in rooms],
+        [update.trace for update in updates],
+        [
+            (e.eta(update.num_rows), update.num_rows, e.alpha, e.dim)
+            for e, update in zip(estimates, updates, strict=True)
+        ],
+    )
+    for estimate, room in zip(estimates, rooms, strict=True):
+        _replace_w(estimate, room)
+    orthonormalize([e.w for e in estimates], *states, [e.alpha for e in estimates])
+
+
+def _replace_w(estimate: OnlineNaturalGradient, room: Room) -> None:
+    w = estimate.w
+    assert w is not None
+    if device_of(w) == "numpy":
+        estimate.check_finite()
+        _add_scaled_rows(room.j, room.coefficients, w)
+        tensor.prod(w, room.transform, room.j)
+        return
+    # nobody has looked yet whether it is finite
+    _add_scaled_rows(room.j, room.coefficients, w)
+    with tensor.scratch(w.shape, like=w) as new:
+        tensor.prod(new, room.transform, room.j)
+        _replace_if_finite(w, new, room.coefficients)
+
+
+# -- later
+
+_put_off: dict[OnlineNaturalGradient, int] = {}
+"""Estimate -> number of rows of a minibatch whose products and trace are in its room."""
+
+
+def put_off(estimate: OnlineNaturalGradient, num_rows: int) -> None:
+    """Let an estimate learn from what is in its room at the next `catch_up`."""
+    _put_off[estimate] = num_rows
+
+
+def catch_up(only: OnlineNaturalGradient | None = None) -> None:
+    """Do what was put off, or what was for one estimate."""
+
+    def take() -> tuple[tuple[OnlineNaturalGradient, int], ...]:
+        found = [e for e in _put_off if only is None or e is only]
+        return tuple((e, _put_off.pop(e)) for e in found)
+
+    updates = []
+    for estimate, num_rows in host.decide(take):
+        room = estimate.room
+        assert room is not None
+        updates.append(Update(estimate, room, room.trace, num_rows))
+    with tensor.precise_products():
+        update_estimates(updates)
+
+
+def forget_updates() -> None:
+    """Drop what was put off, as after an error."""
+    _put_off.clear()
