@@ -38,14 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchNormComponent"]
 
-_sum = tensor.aggregate("_1", "sum", axis=0)
-_sum_squares = tensor.aggregate("_1 * _1", "sum", axis=0)
-_sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
-
 # scale (_1) from uncentered variance (_2), mean (_3), epsilon (_4) and 1 / target_rms^2 (_5)
 _set_scale = tensor.element("_1 = pow(max(_5 * _2 - _5 * _3 * _3, 0) + _5 * _4, -0.5)")
-_normalize = tensor.element("_1 = (_2 - _3) * _4")
-_backprop = tensor.element("_1 = (_2 - _3) * _4 - _5 * _6 * _4")
 _scale_and_shift = tensor.element("_1 = _2 * _3 + _4")
 _scaled = tensor.element("_1 = _2 * _3")
 _set_offset = tensor.element("_1 = -_2 * _3")
@@ -57,10 +51,8 @@ class _Memo:
     """What the forward pass of one minibatch leaves for the backward pass and the statistics."""
 
     num_rows: int
-    mean: Array
-    uvar: Array
-    """Uncentered variance: mean of the squares."""
-    scale: Array
+    stats: Array
+    """(3, block_dim): mean, mean of the squares (uncentered variance), scale."""
 
 
 @register
@@ -240,14 +232,9 @@ class BatchNormComponent(Component):
         if self.test_mode:
             _scale_and_shift(y, x, self.test_scale, self.test_offset)
             return None
-        n = x.shape[0]
         stats = host.kept((3, self.block_dim), like=x)
-        memo = _Memo(n, stats[0], stats[1], stats[2])
-        _sum(memo.mean, x, alpha=1.0 / n)
-        _sum_squares(memo.uvar, x, alpha=1.0 / n)
-        _set_scale(memo.scale, memo.uvar, memo.mean, self.epsilon, 1.0 / self.target_rms**2)
-        _normalize(y, x, memo.mean, memo.scale)
-        return memo
+        tensor.batch_norm(y, stats, x, self.epsilon, self.target_rms)
+        return _Memo(len(x), stats)
 
     def backprop(
         self,
@@ -268,19 +255,15 @@ class BatchNormComponent(Component):
             return
         if not isinstance(memo, _Memo):
             raise ProgramError(f"{debug_info}: batch norm needs the memo of its forward pass")
-        n = memo.num_rows
-        with tensor.scratch((2, self.block_dim), like=dz) as means:
-            _sum(means[0], dz, alpha=1.0 / n)
-            _sum_products(means[1], z, dz, alpha=1.0 / (n * self.target_rms**2))
-            _backprop(dx, dz, means[0], memo.scale, z, means[1])
+        tensor.batch_norm_backprop(dx, z, dz, memo.stats[2], self.target_rms)
 
     # -- statistics
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         assert isinstance(memo, _Memo)
         self.count += memo.num_rows
-        tensor.add(self.stats_sum, memo.mean, alpha=memo.num_rows)
-        tensor.add(self.stats_sumsq, memo.uvar, alpha=memo.num_rows)
+        tensor.add(self.stats_sum, memo.stats[0], alpha=memo.num_rows)
+        tensor.add(self.stats_sumsq, memo.stats[1], alpha=memo.num_rows)
 
     def zero_stats(self) -> None:
         """Not in test mode: there the statistics are what the component computes with."""
