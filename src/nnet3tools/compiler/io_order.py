@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 from nnet3tools.program.commands import AcceptInput, Command, NoOperationMarker, ProvideOutput
 from nnet3tools.program.computation import Computation
 
 __all__ = ["consolidate_io", "segments"]
+
+_EXCHANGE = (AcceptInput, ProvideOutput)
 
 
 def segments(commands: list[Command]) -> list[tuple[int, int]]:
@@ -17,14 +21,14 @@ def segments(commands: list[Command]) -> list[tuple[int, int]]:
 def consolidate_io(computation: Computation) -> None:
     """Move AcceptInput to the start and ProvideOutput to the end of each segment (in place)."""
     commands = computation.commands
+    exchanging = [i for i, c in enumerate(commands) if isinstance(c, _EXCHANGE)]
     reordered: list[Command] = []
     for first, end in segments(commands):
         if first > 0:
             reordered.append(commands[first - 1])
-        segment = commands[first:end]
-        accept = [c for c in segment if isinstance(c, AcceptInput)]
-        provide = [c for c in segment if isinstance(c, ProvideOutput)]
-        reordered += accept
-        reordered += [c for c in segment if not isinstance(c, AcceptInput | ProvideOutput)]
-        reordered += provide
+        here = [i for i in exchanging if first <= i < end]
+        reordered += [commands[i] for i in here if isinstance(commands[i], AcceptInput)]
+        for begin, stop in itertools.pairwise([first - 1, *here, end]):
+            reordered += commands[begin + 1 : stop]
+        reordered += [commands[i] for i in here if isinstance(commands[i], ProvideOutput)]
     computation.commands = reordered

@@ -53,7 +53,7 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[keep]
 
 
-def add_counts(target: NDArray[np.integer], at: IntArray, amount: int) -> None:
+def add_counts(target: NDArray[np.integer], at: NDArray[np.integer], amount: int) -> None:
     """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
     # With a scalar of another dtype ufunc.at is more than ten times slower.
     np.add.at(target, at, target.dtype.type(amount))

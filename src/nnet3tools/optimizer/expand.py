@@ -64,7 +64,7 @@ class _Expander:
         if (self.strides[1:] == 0).any() or not computation.matrix_debug_info:
             raise ProgramError("the program for two sequences is not regular in n")
         self.new = computation.copy()
-        old = np.array(computation.submatrices, np.int64)
+        old = computation.submatrix_table()
         self.matrix_of, self.old_offset = old[:, 0], old[:, 1]
         self.new_offset = np.zeros(len(old), np.int64)
 

@@ -182,11 +182,12 @@ class _Round:
         analysis = self.times.analysis
         self._dirty = np.zeros(analysis.variables.num_variables, np.bool_)
         """(variables,) whether each was merged in this round."""
-        self._submatrices = np.array(computation.submatrices, np.int64)
+        self._submatrices = computation.submatrix_table()
         matrix_of = self._submatrices[:, 0].copy()
-        by_matrix = np.argsort(matrix_of, kind="stable")
-        ends = np.searchsorted(matrix_of[by_matrix], np.arange(len(computation.matrices) + 1))
-        self._submatrices_of = np.split(by_matrix, ends[1:])
+        self._by_matrix = np.argsort(matrix_of, kind="stable")
+        """The submatrices of matrix m: `_by_matrix[_starts[m]:_starts[m + 1]]`."""
+        matrices = np.arange(len(computation.matrices) + 1)
+        self._starts = np.searchsorted(matrix_of[self._by_matrix], matrices).tolist()
         self._matrix_of = matrix_of.tolist()
         self._allocate = analysis.allocate_command.tolist()
         self._free = analysis.deallocate_command.tolist()
@@ -217,10 +218,11 @@ class _Round:
     def _merge(self, keep: int, discard: int) -> None:
         m_keep, m_discard = self._matrix_of[keep], self._matrix_of[discard]
         # Every submatrix of the discarded matrix becomes the same part of submatrix `keep`.
-        base, moved = self._submatrices[keep], self._submatrices_of[m_discard]
-        self._submatrices[moved, 0] = base[0]
-        self._submatrices[moved, 1] += base[1]
-        self._submatrices[moved, 3] += base[3]
+        moved = self._by_matrix[self._starts[m_discard] : self._starts[m_discard + 1]]
+        matrix, row_offset, _, col_offset, _ = self._submatrices[keep].tolist()
+        self._submatrices[moved, 0] = matrix
+        self._submatrices[moved, 1] += row_offset
+        self._submatrices[moved, 3] += col_offset
         self._join_lifetimes(m_keep, m_discard)
         matrices = self.computation.matrices
         if self.times.analysis.computation.matrices[m_discard].stride_type == (

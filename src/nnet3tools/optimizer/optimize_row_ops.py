@@ -12,6 +12,8 @@ from nnet3tools.program.computation import Computation
 
 __all__ = ["optimize_row_ops"]
 
+_ROW_OPS = (CopyRows, AddRows)
+
 
 def optimize_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
     """CopyRows -> MatrixCopy and AddRows -> MatrixAdd where the rows are one run.
@@ -21,13 +23,14 @@ def optimize_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOpti
     has been written there before.
     """
     out = computation.copy()
-    out.commands = [_as_matrix_op(out, command) for command in out.commands]
+    out.commands = [
+        _as_matrix_op(out, command) if isinstance(command, _ROW_OPS) else command
+        for command in out.commands
+    ]
     return out
 
 
-def _as_matrix_op(computation: Computation, command: Command) -> Command:
-    if not isinstance(command, CopyRows | AddRows):
-        return command
+def _as_matrix_op(computation: Computation, command: CopyRows | AddRows) -> Command:
     run = _single_run(computation.indexes[command.indexes])
     if run is None:
         return command

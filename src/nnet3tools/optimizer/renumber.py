@@ -44,7 +44,7 @@ def renumber(computation: Computation) -> Computation:
     out = computation.copy()
     groups = group_commands(out.commands)
     tables: dict[str, Ints] = {}
-    multi_used = np.unique(_operands(groups, "IndexesMulti")).tolist()
+    multi_used = _distinct(_operands(groups, "IndexesMulti")).tolist()
     listed = [out.indexes_multi[i] for i in multi_used]
     used = np.concatenate([_operands(groups, "Submatrix"), listed_submatrices(listed)[1]])
     to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0])
@@ -55,8 +55,8 @@ def renumber(computation: Computation) -> Computation:
         out.indexes_multi[i] = pairs
     for kind, field in _INDEX_TABLES.items():
         old: list[IntArray] = getattr(out, field)
-        in_use = np.unique(_operands(groups, kind))
-        tables[kind], kept = _compacted(len(old), in_use, lambda i, old=old: old[i].tobytes())
+        in_use = _distinct(_operands(groups, kind))
+        tables[kind], kept = _compacted(len(old), in_use, _content_of(old))
         setattr(out, field, [old[i] for i in kept])
     tables["Memo"] = _memo_table(out.commands, groups)
     _renumber_commands(out.commands, groups, tables)
@@ -71,10 +71,19 @@ def _operands(groups: _Groups, kind: str) -> Ints:
     return np.concatenate(columns) if columns else np.empty(0, np.int64)
 
 
+def _distinct(numbers: Ints) -> Ints:
+    """The distinct ones of small numbers, none negative, increasing."""
+    return np.flatnonzero(np.bincount(numbers))
+
+
+def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
+    return lambda i: arrays[i].tobytes()
+
+
 def _renumber_matrices(computation: Computation, used: Ints) -> Ints:
     """Compact submatrices and matrices in place; returns old submatrix -> new (-1: gone)."""
     submatrices = computation.submatrices
-    in_use = np.unique(np.append(used, 0))
+    in_use = _distinct(np.append(used, 0))
     to_new, kept = _compacted(len(submatrices), in_use, submatrices.__getitem__)
     table = np.array([submatrices[s] for s in kept], np.int64).reshape(-1, 5)
     matrices_kept, table[:, 0] = np.unique(table[:, 0], return_inverse=True)

@@ -26,8 +26,13 @@ def snip_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions)
     CopyRows and CopyRowsMulti are left alone: there "no row" means a row of zeros.
     """
     out = computation.copy()
-    out.commands = [_snipped(out, command) for command in out.commands]
+    out.commands = [
+        _snipped(out, command) if type(command) in _SNIPPED else command for command in out.commands
+    ]
     return out
+
+
+_SNIPPED = frozenset({AddRows, AddRowsMulti, AddToRowsMulti, CopyToRowsMulti, AddRowRanges})
 
 
 def _snipped(computation: Computation, command: Command) -> Command:

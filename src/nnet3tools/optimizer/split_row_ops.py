@@ -30,6 +30,7 @@ _MAX_SIZE_RATIO = 2
 """A plain operation may span at most this many times the rows it touches."""
 
 MultiCommand = AddRowsMulti | CopyRowsMulti | AddToRowsMulti | CopyToRowsMulti
+_MULTI_COMMANDS = (AddRowsMulti, CopyRowsMulti, AddToRowsMulti, CopyToRowsMulti)
 
 
 def split_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
@@ -39,7 +40,7 @@ def split_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions
     commands: list[Command] = []
     for command in out.commands:
         parts = None
-        if isinstance(command, MultiCommand):
+        if isinstance(command, _MULTI_COMMANDS):
             parts = _plain_commands(out, command, splits[command.indexes_multi])
         commands += parts or [command]
     if len(commands) > len(out.commands):

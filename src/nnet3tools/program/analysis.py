@@ -55,8 +55,7 @@ class Variables:
     """The variables of a program and which of them make up each submatrix."""
 
     def __init__(self, computation: Computation) -> None:
-        sub = np.array(computation.submatrices, np.int64).reshape(-1, 5)
-        matrices = np.array([m[:2] for m in computation.matrices], np.int64).reshape(-1, 2)
+        sub, matrices = computation.submatrix_table(), computation.matrix_sizes()
         self._sub, self._num_matrices = sub, len(matrices)
         matrix = sub[:, 0]
         self._rows = _split(matrix, sub[:, 1], sub[:, 1] + sub[:, 2], len(matrices), matrices[:, 0])

@@ -7,10 +7,13 @@ Kaldi's struct NnetComputation (nnet-computation.h) with arrays for the row inde
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import PrecomputedIndexes
@@ -182,6 +185,16 @@ class Computation:
         return len(self.indexes_ranges) - 1
 
     # -- looking at the tables
+
+    def submatrix_table(self) -> NDArray[np.int64]:
+        """(submatrices, 5): the fields of SubMatrixInfo."""
+        numbers = itertools.chain.from_iterable(self.submatrices)
+        return np.fromiter(numbers, np.int64, 5 * len(self.submatrices)).reshape(-1, 5)
+
+    def matrix_sizes(self) -> NDArray[np.int64]:
+        """(matrices, 2): rows and columns."""
+        numbers = itertools.chain.from_iterable(map(itemgetter(0, 1), self.matrices))
+        return np.fromiter(numbers, np.int64, 2 * len(self.matrices)).reshape(-1, 2)
 
     def is_whole_matrix(self, submatrix: int) -> bool:
         """Whether a submatrix is all of its matrix."""

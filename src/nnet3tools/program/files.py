@@ -164,8 +164,8 @@ def _check_tables(reader: Reader, computation: Computation) -> None:
 
     The checker sees to the rest; this is what the printer and the checker themselves rely on.
     """
-    sub = np.array(computation.submatrices, np.int64).reshape(-1, 5)
-    mat = np.array([m[:2] for m in computation.matrices], np.int64).reshape(-1, 2)
+    sub = computation.submatrix_table()
+    mat = computation.matrix_sizes()
     if not len(sub) or not len(mat) or sub[0].any() or mat[0].any():
         raise reader.error("program without the empty first matrix and submatrix")
     in_range = (sub[1:, 0] > 0) & (sub[1:, 0] < len(mat))

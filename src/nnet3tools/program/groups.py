@@ -6,13 +6,12 @@ checker and passes ask of all of them is answered here a class at a time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import ProgramError
 
@@ -30,10 +29,10 @@ class CommandGroup:
     __slots__ = ("_columns", "cls", "commands", "positions")
 
     def __init__(
-        self, cls: type[Command], positions: Sequence[int], commands: Sequence[Command]
+        self, cls: type[Command], positions: ArrayLike, commands: Sequence[Command]
     ) -> None:
         self.cls = cls
-        self.positions: Ints = np.array(positions, np.int64)
+        self.positions: Ints = np.asarray(positions, np.int64)
         """(commands,) where they stand in the program."""
         self.commands = commands
         self._columns: dict[str, Ints] = {}
@@ -58,10 +57,13 @@ class CommandGroup:
 
 def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
     """All commands of a program by their class."""
-    positions: dict[type[Command], list[int]] = defaultdict(list)
-    for position, cls in enumerate(map(type, commands)):
-        positions[cls].append(position)
-    return {cls: CommandGroup(cls, at, [commands[c] for c in at]) for cls, at in positions.items()}
+    kinds = np.fromiter(map(attrgetter("KIND"), commands), np.int64, len(commands))
+    groups: dict[type[Command], CommandGroup] = {}
+    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+        positions = np.flatnonzero(kinds == kind)
+        members = [commands[c] for c in positions.tolist()]
+        groups[type(members[0])] = CommandGroup(type(members[0]), positions, members)
+    return groups
 
 
 def made_of_columns(

@@ -10,6 +10,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.program.command import Command
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.groups import group_commands
 from nnet3tools.program.printing import command_text
 
 if TYPE_CHECKING:
@@ -75,8 +76,10 @@ class OperandChecker:
     def check_operands(self) -> None:
         """The tables, ranges of all operands, whole matrices where needed, sizes and aliasing."""
         self._check_submatrices()
+        out_of_range = self._out_of_range()
         for c, command in enumerate(self.computation.commands):
-            self._check_ranges(c, command)
+            if c == out_of_range:
+                self._check_ranges(c, command)
             if problem := command.problem(self):
                 self.fail(problem, c)
 
@@ -90,6 +93,21 @@ class OperandChecker:
                     found.append((name, 1 if needed else 0, self._limits[kind]))
         return found
 
+    def _out_of_range(self) -> int:
+        """The first command that `_check_ranges` objects to; -1 if there is none."""
+        table, sizes = self.computation.submatrix_table(), self.computation.matrix_sizes()
+        whole = (table[:, 1::2] == 0).all(axis=1)
+        whole &= (table[:, 2::2] == sizes[table[:, 0]]).all(axis=1)
+        found = []
+        for cls, group in group_commands(self.computation.commands).items():
+            bad = np.zeros(len(group), np.bool_)
+            for name, low, end in self._limits_of(cls):
+                bad |= (group.column(name) < low) | (group.column(name) >= end)
+            for name in cls.WHOLE:
+                bad |= ~whole[np.where(bad, 0, group.column(name))]
+            found += group.positions[bad][:1].tolist()
+        return min(found, default=-1)
+
     def _check_ranges(self, c: int, command: Command) -> None:
         for name, low, end in self._limits_of(type(command)):
             value = getattr(command, name)
@@ -101,8 +119,7 @@ class OperandChecker:
 
     def _check_submatrices(self) -> None:
         """Every submatrix lies within its matrix."""
-        table = np.array(self.computation.submatrices, np.int64).reshape(-1, 5)[1:]
-        sizes = np.array([m[:2] for m in self.computation.matrices], np.int64).reshape(-1, 2)
+        table, sizes = self.computation.submatrix_table()[1:], self.computation.matrix_sizes()
         matrix = table[:, 0]
         bad = (matrix < 1) | (matrix >= len(sizes))
         size = sizes[np.where(bad, 0, matrix)]
