@@ -67,7 +67,7 @@ def write_data(name: str, count: int, seed: int) -> list[int]:
             for i, label in enumerate(classes):
                 times = np.linspace(-1, 1, FRAMES)[:, None]
                 clean = 0.5 * starts[label] + times * slopes[label]
-                noisy = clean + 1.2 * rng.normal(size=(FRAMES, DIM))
+                noisy = clean + 2.2 * rng.normal(size=(FRAMES, DIM))
                 feats.write(f"utt{i:03d}", noisy.astype(np.float32))
                 labels = np.full(FRAMES, label, np.int32)
                 offsets = np.arange(FRAMES + 1, dtype=np.int32)
@@ -113,5 +113,5 @@ def test_formulas_do_as_well_as_built_in_components(data, monkeypatch):
     folder, classes = data
     monkeypatch.chdir(folder)
     reached = {kind: accuracy(kind, classes) for kind in KINDS}
-    assert reached["built-in"] > 0.8
-    assert reached["formulas"] > reached["built-in"] - 0.05
+    assert reached["built-in"] > 0.75
+    assert reached["formulas"] > reached["built-in"] - 0.07
