@@ -29,6 +29,7 @@ QUICK = [
     "affine(softmax(x), w, p) + dot(y, w, trans_b=true)",
 ]
 MORE = [
+    "batch_norm(x) + y",
     "log_softmax(x, y > 0)",
     "layer_norm(x, p) + rms_norm(y)",
     "concatenate(x, y) * 2 + repeat(x, 2, axis=1)",

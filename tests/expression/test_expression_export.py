@@ -43,7 +43,7 @@ CASES = {
     "order": lambda x, y: ex.sort(x, 1)[0]
     + ex.topk(y, 1, 0, False)[0]
     + ex.cumsum(x, 1, True, True),
-    "norms": lambda x, y: ex.layer_norm(x, y, x) + ex.rms_norm(y),
+    "norms": lambda x, y: ex.layer_norm(x, y, x) + ex.rms_norm(y) + ex.batch_norm(x),
     "average": lambda x, y: ex.weighted_average(x, ex.exp(y), 1),
     "highway": lambda x, y: ex.highway(x, y, ex.stop_gradient(ex.checkpoint(x * y))),
     "loss": lambda x, y: ex.cross_entropy(

@@ -31,6 +31,10 @@ MATRIX = {
         lambda x: ex.layer_norm(x, eps=0.01),
         lambda x: (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 0.01),
     ),
+    "batch_norm": (
+        lambda x: ex.batch_norm(x, eps=0.01),
+        lambda x: (x - x.mean(0)) / np.sqrt(x.var(0) + 0.01),
+    ),
     "rms_norm": (
         lambda x: ex.rms_norm(x, eps=0.01),
         lambda x: x / np.sqrt((x * x).mean(1, keepdims=True) + 0.01),
@@ -42,7 +46,7 @@ MATRIX = {
     ),
     "shift": (lambda x: ex.shift(x, (0, 1)), lambda x: np.pad(x, ((0, 0), (1, 0)))[:, :-1]),
 }  # fmt: skip
-ONLY_FLOAT = {"softmax", "log_softmax", "dot", "cumsum", "layer_norm", "rms_norm"}
+ONLY_FLOAT = {"softmax", "log_softmax", "dot", "cumsum", "layer_norm", "rms_norm", "batch_norm"}
 """Others take integers and truth values, too."""
 LARGE = {"log", "sqrt", "number_pow", "reverse_div", "log_softmax"}
 """What is not defined at 0, or grows fast."""

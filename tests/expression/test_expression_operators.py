@@ -372,6 +372,25 @@ def test_norm_in_half_precision_does_not_overflow():
     np.testing.assert_allclose(value.value, expected, 2e-3, 2e-3)
 
 
+def test_batch_norm():
+    def plain(x, g, b):
+        centred = x - x.mean(0)
+        return centred / np.sqrt((centred**2).mean(0) + 0.01) * g + b
+
+    gamma, beta = normal(3, seed=11), normal(3, seed=12)
+    check(lambda x, g, b: ex.batch_norm(x, g, b, 0.01), plain, X, gamma, beta)
+    # beside another use of its operand, and of an operand that is a view
+    check(
+        lambda x, g, b: ex.tanh(x) * ex.batch_norm(x, g, b, 0.01)
+        + ex.concatenate([ex.batch_norm(ex.narrow(x, 1, 0, 2)), ex.narrow(x, 1, 2, 1)], 1),
+        lambda x, g, b: np.tanh(x) * plain(x, g, b)
+        + np.concatenate(
+            [(x - x.mean(0))[:, :2] / np.sqrt(x.var(0)[:2] + 1e-3), x[:, 2:]], 1
+        ),
+        X, gamma, beta,
+    )  # fmt: skip
+
+
 def test_losses():
     labels = np.array([0, 2, 1, 1], np.int32)
 

@@ -70,6 +70,7 @@ PYTHON = {
     "layer_norm(x, mean(y, axis=0)) + rms_norm(y)": lambda x, y, i: ex.layer_norm(
         x, ex.mean(y, 0)
     ) + ex.rms_norm(y),
+    "batch_norm(x, eps=0.01)": lambda x, y, i: ex.batch_norm(x, eps=0.01),
     "repeat(x, 2, axis=1)": lambda x, y, i: ex.repeat(x, 2, 1),
     "shift(x, [1, 0])": lambda x, y, i: ex.shift(x, (1, 0)),
     "transpose(x, [1, 0]) + swap_axes(y, 0, 1)": lambda x, y, i: ex.transpose(x, (1, 0))

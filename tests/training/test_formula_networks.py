@@ -74,6 +74,11 @@ PAIRS = {
         "type=BatchNormComponent dim=6 target-rms=1.0",
         'dim=6 expression="(x - mean(x, axis=0)) / sqrt(var(x, axis=0) + 0.001)"',
     ),
+    "batch_norm_function": (
+        "hidden",
+        "type=BatchNormComponent dim=6 target-rms=1.0",
+        'dim=6 expression="batch_norm(x)"',
+    ),
     "log_softmax": ("last", LAST, 'dim=5 expression="log_softmax(x)"'),
     "log_softmax_spelt_out": ("last", LAST, 'dim=5 expression="x - logsumexp(x, axis=1)"'),
     "lstm": (

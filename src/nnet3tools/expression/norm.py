@@ -1,4 +1,7 @@
-"""Normalisation of rows: layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019)."""
+"""Normalisation of rows: layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019).
+
+And of columns: batch norm (Ioffe and Szegedy 2015).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 from typing import ClassVar
 
 from nnet3tools import tensor
+from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.moves import contiguous
 from nnet3tools.expression.node import Expr, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
@@ -14,7 +18,7 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.registry import Operator
 
-__all__ = ["layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "layer_norm", "rms_norm"]
 
 
 class RmsNorm(Expr):
@@ -68,6 +72,35 @@ class LayerNorm(RmsNorm):
     type_name = "layer_norm"
     operator = tensor.layer_norm
     derivatives = tensor.layer_norm_backprop
+
+
+class BatchNorm(Expr):
+    """x less its column's mean, over its column's standard deviation."""
+
+    type_name, overwrites = "batch_norm", True
+
+    def __init__(self, x: Expr, eps: float) -> None:
+        self.eps = eps
+        super().__init__([x], x.shape, x.type)
+
+    def content(self) -> tuple:
+        return (self.eps,)
+
+    def forward_ops(self) -> list[NodeOp]:
+        x = self.children[0].value
+        self._stats = tensor.empty((3, self.shape[1]), like=x)
+        return [tensor.batch_norm.bind(self.value, self._stats, x, self.eps, 1.0)]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        grad, rest = self.children[0].grad, (self.value, self.grad, self._stats[2], 1.0)
+        if 0 in self.fresh:
+            return [tensor.batch_norm_backprop.bind(grad, *rest)]
+        part = tensor.empty(self.shape, like=grad)
+        compute = tensor.batch_norm_backprop.bind(part, *rest)
+        return [in_order([compute, tensor.add.bind(grad, part)])]
+
+    def backward_reads(self) -> tuple[set[int], bool]:
+        return set(), True
 
 
 def _row(array: Array) -> Array:
@@ -127,3 +160,19 @@ def rms_norm(
 ) -> Expr:
     """Rows with mean square 1, times gamma, plus beta."""
     return _norm(RmsNorm, x, gamma, beta, eps)
+
+
+def batch_norm(
+    x: Expr, gamma: Expr | None = None, beta: Expr | None = None, eps: float = 1e-3
+) -> Expr:
+    """Columns of a matrix with mean 0 and variance 1 over its rows, times gamma, plus beta."""
+    from nnet3tools.expression.operators import cast
+
+    if not x.type.is_float or len(x.shape) != 2:
+        raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
+    if x.type is Type.FLOAT16:
+        made = cast(batch_norm(cast(x, Type.FLOAT32), eps=eps), Type.FLOAT16)
+    else:
+        made = x.graph.add(BatchNorm(x, float(eps)))
+    made = made if gamma is None else made * gamma
+    return made if beta is None else made + beta

@@ -103,6 +103,14 @@ def _layer_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
     return _rms_norm(w, node, [w.emit("Sub", x[0], mean), *x[1:]])
 
 
+def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
+    columns = w.constant([0])
+    centred = w.emit("Sub", x[0], w.emit("ReduceMean", x[0], columns, keepdims=1))
+    square = w.emit("ReduceMean", w.emit("Mul", centred, centred), columns, keepdims=1)
+    floored = w.emit("Add", square, w.constant(node.eps, dtype_of(node.type)))
+    return w.emit("Div", centred, w.emit("Sqrt", floored))
+
+
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
     """The dense form of the sparse matrix; ONNX has no products of sparse ones."""
     starts, cols = (tensor.to_host(node.children[i].value) for i in (2, 1))
@@ -156,6 +164,7 @@ NODES: dict[str, Translate] = {
     "scatter": lambda w, node, x: w.emit("ScatterElements", *x, axis=node.axis),
     "sort_indexes": _sort_indexes,
     "cumsum": _cumsum,
+    "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
 }

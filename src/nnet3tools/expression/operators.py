@@ -30,7 +30,7 @@ from nnet3tools.expression.moves import (
     transpose,
 )
 from nnet3tools.expression.node import Expr, Operand
-from nnet3tools.expression.norm import layer_norm, rms_norm
+from nnet3tools.expression.norm import batch_norm, layer_norm, rms_norm
 from nnet3tools.expression.order import argmax, argmin, cumsum, sort, topk
 from nnet3tools.expression.products import affine, bdot, dot
 from nnet3tools.expression.reductions import (
@@ -51,8 +51,8 @@ from nnet3tools.expression.sparse import csr_dot, dot_csr
 from nnet3tools.tensor.functional import Type
 
 __all__ = [
-    "abs_", "affine", "and_", "argmax", "argmin", "atleast_nd", "bdot", "bump", "callback",
-    "cast", "ceil", "checkpoint", "choose", "clip", "clip_gradient", "cols", "concatenate",
+    "abs_", "affine", "and_", "argmax", "argmin", "atleast_nd", "batch_norm", "bdot", "bump",
+    "callback", "cast", "ceil", "checkpoint", "choose", "clip", "clip_gradient", "cols", "concatenate",
     "contiguous", "cos", "cross_entropy", "csr_dot", "cumsum", "debug", "dot", "dot_csr",
     "dropout", "dropout_mask", "eq", "erf", "exp", "flatten", "flatten_2d", "floor", "gather",
     "ge", "gelu", "gt", "highway", "index_select", "lambda_", "layer_norm", "le", "leaky_relu",
