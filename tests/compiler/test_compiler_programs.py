@@ -11,7 +11,7 @@ from interpreter import Interpreter
 from plain_graph import Cindex, Index, PlainGraph, RandomNetwork, leaf_cindex, parse, random_request
 
 from nnet3tools.compiler.compiler import compile_computation
-from nnet3tools.errors import RequestError
+from nnet3tools.errors import ConfigError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
@@ -183,6 +183,16 @@ def test_scales_split_a_sum_by_factor_smallest_first() -> None:
     given = random_inputs(nnet, request.inputs, 0)
     output = Interpreter(nnet, computation).run(given)["output"]
     np.testing.assert_allclose(output, 2 * given["input"] + 0.5, rtol=1e-6)
+
+
+def test_nodes_that_are_not_asked_for_may_be_such_as_cannot_be_compiled() -> None:
+    nnet = parse(
+        "input-node name=input dim=2\noutput-node name=output input=input\n"
+        "output-node name=other input=Sum(input, Scale(-1, input))\n"
+    )
+    compile_computation(nnet, request_of({"input": range(2)}, {"output": range(2)}))
+    with pytest.raises(ConfigError, match="expected one scale for node 0"):
+        compile_computation(nnet, request_of({"input": range(2)}, {"other": range(2)}))
 
 
 class Three(Component):

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3tools.compiler.descriptors import DescriptorCompiler
 from nnet3tools.compiler.io_order import consolidate_io
-from nnet3tools.compiler.node_facts import NodeFacts, node_facts
+from nnet3tools.compiler.node_facts import FactsOfNodes
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.compiler.step_info import StepInfo, create_step_infos
 from nnet3tools.errors import RequestError
@@ -65,7 +65,7 @@ class Compiler:
     def __init__(self, nnet: Nnet) -> None:
         self.nnet = nnet
         self.plan = NetworkPlan(nnet)
-        self._facts = [node_facts(nnet, node) for node in range(nnet.num_nodes)]
+        self._facts = FactsOfNodes(nnet)
 
     def compile(self, requests: list[ComputationRequest], options: CompilerOptions) -> Computation:
         """See compile_computation."""
@@ -106,7 +106,7 @@ class _Emitter:
     def __init__(
         self,
         nnet: Nnet,
-        facts: Sequence[NodeFacts],
+        facts: FactsOfNodes,
         requests: Sequence[ComputationRequest],
         infos: Sequence[StepInfo],
         computation: Computation,

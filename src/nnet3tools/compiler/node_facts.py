@@ -13,7 +13,7 @@ from nnet3tools.program.computation import StrideType
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["NodeFacts", "PartFacts", "node_facts"]
+__all__ = ["FactsOfNodes", "NodeFacts", "PartFacts", "node_facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,21 @@ class NodeFacts:
     component: Component | None
     properties: Properties
     parts: tuple[PartFacts, ...]
+
+
+class FactsOfNodes(dict[int, NodeFacts]):
+    """Facts by node, found when they are first asked for: nodes that no request needs may be
+    such as cannot be compiled.
+    """
+
+    def __init__(self, nnet: Nnet) -> None:
+        super().__init__()
+        self._nnet = nnet
+
+    def __missing__(self, node: int) -> NodeFacts:
+        """See node_facts."""
+        facts = self[node] = node_facts(self._nnet, node)
+        return facts
 
 
 def node_facts(nnet: Nnet, node: int) -> NodeFacts:

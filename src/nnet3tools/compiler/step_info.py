@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.compiler.node_facts import NodeFacts
+from nnet3tools.compiler.node_facts import FactsOfNodes, NodeFacts
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
@@ -71,7 +71,7 @@ def create_step_infos(
     graph: ComputationGraph,
     steps: Steps,
     requests: Sequence[ComputationRequest],
-    facts: Sequence[NodeFacts],
+    facts: FactsOfNodes,
     computation: Computation,
 ) -> list[StepInfo]:
     """Declare the matrices of all steps in `computation`."""
