@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -77,13 +77,13 @@ def _gates(x: Array, dim: int) -> list[Array]:
     return gates + [x[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
 
 
-@implements("lstm_nonlinearity", "numpy")
-def lstm_nonlinearity(out: Array, x: Array, params: Array) -> None:
+@implements("lstm_nonlinearity", "numpy", binder=True)
+def bind_lstm_nonlinearity(out: Array, x: Array, params: Array) -> Callable[[], None]:
     """One formula."""
     dim = params.shape[1]
     gates = _gates(x, dim)
     forward = _forward[len(gates) > 5]
-    forward(out[:, :dim], out[:, dim:], *gates[:5], *params, *gates[5:])
+    return forward.bind(out[:, :dim], out[:, dim:], *gates[:5], *params, *gates[5:])
 
 
 @implements("lstm_nonlinearity_backprop", "numpy")
