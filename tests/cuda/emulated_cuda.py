@@ -294,6 +294,9 @@ class EmulatedDevice:
     def strided(self, array: Any, shape: Any, strides: Any) -> Any:
         return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True)
 
+    def memory(self) -> tuple[int, int]:
+        return 1 << 20, 1 << 30
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         recorded: list[Callable[[], None]] = []
         self._recording = recorded

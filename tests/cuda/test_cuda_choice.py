@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emulated_cuda import needs_compiler
 
 from nnet3tools.cli import gpu
 from nnet3tools.errors import OptionError, UserError
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/training")
 
 
 class _Devices:
@@ -89,7 +92,6 @@ def test_gpu_math_is_checked_without_a_gpu():
 
 
 def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
-    sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/training")
     from training_helpers import minibatch, network
 
     from nnet3tools.executor import program
@@ -105,3 +107,69 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
     monkeypatch.setattr(program.Arena, "take", full)
     with pytest.raises(UserError, match=r"MB at their peak.*m\d+ \(.*memory-compression-level"):
         NnetTrainer(NnetTrainerOptions(), network()).train(minibatch())
+
+
+@needs_compiler
+@pytest.mark.parametrize("where", ["arena", "later"])
+def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
+    from emulated_cuda import to_device
+    from training_helpers import minibatch, network
+
+    from nnet3tools.executor import program
+    from nnet3tools.training import trainer
+
+    def full(*_: object) -> None:
+        raise MemoryError("cudaErrorMemoryAllocation: out of memory")
+
+    take = program.Arena.take
+    if where == "arena":
+        monkeypatch.setattr(program.Arena, "take", lambda a, n: full() if n else take(a, n))
+    else:
+        monkeypatch.setattr(trainer, "apply_l2_regularization", full)
+    made = trainer.NnetTrainer(
+        trainer.NnetTrainerOptions(), network(), to_device(np.zeros(0, np.float32))
+    )
+    with pytest.raises(UserError) as caught:
+        made.train(minibatch())
+    text = str(caught.value)
+    assert "out of memory on the GPU" in text
+    assert "1024.0 MB 1.0 are free" in text
+    for part in ("arena", "model", "parameter change", "example buffers", "compression-level"):
+        assert part in text
+
+
+def test_memory_that_is_told_beforehand_is_what_training_takes():
+    """Model, change, arena and natural gradient against a trainer's own; buffers by formula."""
+    from training_helpers import minibatch
+
+    from nnet3tools.executor.memory_need import memory_need
+    from nnet3tools.nnet.components.common import natural_gradients
+    from nnet3tools.nnet.config import parse_config_lines
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+
+    config = """
+input-node name=input dim=3
+component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=50 rank-in=3 rank-out=7
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=t type=TdnnComponent input-dim=50 output-dim=5 time-offsets=0
+component-node name=t component=t input=a
+component name=ls type=LogSoftmaxComponent dim=5
+component-node name=ls component=ls input=t
+output-node name=output input=ls
+"""
+    nnet = Nnet.from_config(parse_config_lines(config))
+    trainer = NnetTrainer(NnetTrainerOptions(store_component_stats=False), nnet)
+    example = minibatch(size=30)
+    trainer.train(example)
+    (computer,) = trainer._runner._computers.values()
+    need = memory_need(computer.computation, nnet, computer.program.plan)
+    parameters = [p for _, c in nnet.updatable_components() for p in c.parameters().values()]
+    statistics = need["model"] - sum(p.nbytes for p in parameters)
+    assert need["parameter change"] == need["model"]
+    assert 0 <= statistics <= 5 * 8  # the sums of LogSoftmax
+    assert need["arena of the matrices"] == computer.peak_bytes
+    estimates = [e for c in trainer._delta.components for e in natural_gradients(c)]
+    assert need["natural gradient"] == sum(e.w.nbytes for e in estimates)
+    features, targets = example.io
+    assert need["example buffers"] == 2 * (features.features.nbytes + 12 * len(targets.indexes))

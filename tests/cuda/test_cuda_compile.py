@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import pkgutil
-import shutil
-import subprocess
 from typing import Any
 
+import kernel_compilers
 import numpy as np
 import pytest
 import test_cuda_fisher
@@ -23,8 +21,6 @@ from nnet3tools import tensor
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, use_device
 from nnet3tools.tensor.element import Element
-
-ARCHITECTURES = ("80", "90")
 
 
 class CollectingDevice(EmulatedDevice):
@@ -128,48 +124,26 @@ def sources() -> dict[str, str]:
 
 
 def test_every_kernel_compiles(sources, tmp_path):
-    names = list(sources)
-    assert len(names) > 200
-    text = "#include <cuda_fp16.h>\n" + PRELUDE + "\n".join(sources.values())
-    if (nvcc := shutil.which("nvcc")) is not None:
-        _compile_with_nvcc(nvcc, text, tmp_path)
-    elif (nvrtc := _nvrtc()) is not None:
-        _compile_with_nvrtc(nvrtc, text.replace("#include <cuda_fp16.h>\n", "", 1))
+    assert len(sources) > 200
+    if (path := kernel_compilers.nvcc()) is not None:
+        text = PRELUDE + "\n".join(sources.values())
+        kernel_compilers.compile_with_nvcc(path, text, tmp_path)
+    elif (library := kernel_compilers.nvrtc()) is not None:
+        compiled = kernel_compilers.compile_with_nvrtc(library, PRELUDE, list(sources.values()))
+        assert compiled > 200
     else:
         pytest.skip("neither nvcc nor NVRTC is installed")
 
 
-def _compile_with_nvcc(nvcc: str, text: str, tmp_path: Any) -> None:
-    source = tmp_path / "kernels.cu"
-    source.write_text(text)
-    codes = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
-    command = [nvcc, "-std=c++17", "-fatbin", *codes, "--threads", "2", "-Xcicc", "-O1"]
-    command += ["-Xptxas", "-O1", "-o", str(tmp_path / "kernels.fatbin"), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-
-
-def _nvrtc() -> Any:
-    for name in ("libnvrtc.so.13", "libnvrtc.so.12"):
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    return None
-
-
-def _compile_with_nvrtc(nvrtc: Any, text: str) -> None:
-    kept = "\n".join(part for part in text.split("\n\n") if "__half" not in part)
-    for architecture in ARCHITECTURES:
-        program = ctypes.c_void_p()
-        nvrtc.nvrtcCreateProgram(ctypes.byref(program), kept.encode(), b"kernels.cu", 0, None, None)
-        options = (ctypes.c_char_p * 2)(f"-arch=sm_{architecture}".encode(), b"--std=c++17")
-        status = nvrtc.nvrtcCompileProgram(program, 2, options)
-        size = ctypes.c_size_t()
-        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        nvrtc.nvrtcGetProgramLog(program, log)
-        assert status == 0, log.value.decode()[-4000:]
+def test_nvrtc_takes_the_kernels_too(sources):
+    """It is what compiles them on a user's machine; a few of each kind, also where nvcc is."""
+    if (library := kernel_compilers.nvrtc()) is None:
+        pytest.skip("NVRTC is not installed")
+    some = list(sources.values())[::25]
+    compiled = kernel_compilers.compile_with_nvrtc(library, PRELUDE, some, "sm_90")
+    assert compiled >= len(some) - 3
+    with pytest.raises(AssertionError, match="nonsense"):
+        kernel_compilers.compile_with_nvrtc(library, PRELUDE, ["nonsense;"])
 
 
 def test_kernel_names_are_unique_and_sources_do_not_depend_on_sizes(sources):

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 USAGE = """Prints what a compiled program (from nnet3-compile) consists of: the commands in readable
 form, commands by kind with their floating-point operations, and the memory over the program's
-life: the peak, where it is and which matrices hold it, and the arena that the executor will take.
+life: the peak, where it is and which matrices hold it, the arena that the executor will take, and
+all that it will take of a GPU's memory: model, its change, natural gradient, minibatches as well.
 --html writes a page that shows all that as a picture; it opens in a browser, without a network.
 
 Usage:  nnet3-computation-info [options] <raw-nnet> <computation-rxfilename>
@@ -43,6 +44,7 @@ class Options:
 @program("nnet3-computation-info", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Print and write what was asked for."""
+    from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
     from nnet3tools.executor.run_computation import check_fits
     from nnet3tools.nnet.model_file import read_nnet
@@ -63,7 +65,8 @@ def main(options: Options, args: list[str]) -> None:
     report = ProgramReport(computation, nnet)
     if options.print:
         sys.stdout.write(program_text(computation, nnet) + "\n")
-    sys.stdout.write(report.text(arenas, options.max_matrices))
+    need = memory_need(computation, nnet, gpu_plan)
+    sys.stdout.write(report.text(arenas, options.max_matrices, need))
     places = [
         [block.matrix, block.first, block.last, offset, block.num_bytes]
         for block, offset in zip(plan.blocks, plan.offsets, strict=True)

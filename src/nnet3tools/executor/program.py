@@ -10,6 +10,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.lowering import Binding, Step, lower_command, lower_moves
+from nnet3tools.executor.memory_need import memory_need, need_text
 from nnet3tools.executor.memory_plan import ALIGNMENT, MemoryPlan, io_blocks, plan_memory
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
@@ -20,7 +21,7 @@ from nnet3tools.tensor.registry import device_of
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Arena", "BoundProgram", "Segment", "bind_program"]
+__all__ = ["Arena", "BoundProgram", "Segment", "bind_program", "out_of_memory"]
 
 
 class Arena:
@@ -85,23 +86,50 @@ def bind_program(
     try:
         memory = arena.take(plan.num_bytes)
     except MemoryError:
-        raise _out_of_memory(plan, computation) from None
+        raise out_of_memory(plan, computation, nnet, _free_bytes(arena)) from None
     binding = Binding(computation, plan, memory, nnet, nnet_to_update, nnet_to_store_stats)
     return BoundProgram(computation, nnet, plan, binding, _segments(binding))
 
 
-def _out_of_memory(plan: MemoryPlan, computation: Computation) -> UserError:
-    """What the plan asks for, what holds most of it, and what would help."""
+def _free_bytes(arena: Arena) -> tuple[int, int] | None:
+    """Of a GPU: bytes free, and all."""
+    if device_of(arena.take(0)) == "numpy":
+        return None
+    from nnet3tools.tensor.cupy_backend.device import get_device
+
+    return get_device().memory()
+
+
+def out_of_memory(
+    plan: MemoryPlan, computation: Computation, nnet: Nnet, free: tuple[int, int] | None
+) -> UserError:
+    """What is asked for, what holds most of it, and what would help.
+
+    `free` is for a GPU: bytes free, and all.
+    """
     largest = sorted(plan.blocks, key=lambda block: -block.num_bytes)[:3]
-    names = (
+    names = ", ".join(
         f"m{b.matrix} ({computation.matrices[b.matrix].num_rows} x "
         f"{computation.matrices[b.matrix].num_cols}, {b.num_bytes / 2**20:.1f} MB)"
         for b in largest
     )
+    where = ""
+    if free is not None:
+        where = (
+            f"; of the GPU's {free[1] / 2**20:.1f} MB {free[0] / 2**20:.1f} are free now, and all "
+            f"needs about {need_text(memory_need(computation, nnet, plan))}"
+        )
+    if computation.need_model_derivative:
+        advice = (
+            "smaller minibatches (nnet3-merge-egs --minibatch-size) or "
+            "--optimization.memory-compression-level=2 need less"
+        )
+    else:
+        advice = "smaller minibatches (--minibatch-size) or chunks (--frames-per-chunk) need less"
     return UserError(
-        f"out of memory: the matrices of this computation take {plan.num_bytes / 2**20:.1f} MB at "
-        f"their peak, the largest being {', '.join(names)}; a smaller minibatch, or "
-        "--optimization.memory-compression-level=2 in training, needs less"
+        f"out of memory{' on the GPU' if free else ''}: the matrices of this computation take "
+        f"{plan.num_bytes / 2**20:.1f} MB at their peak, the largest being {names}{where}; "
+        f"{advice} (nnet3-computation-info tells beforehand)"
     )
 
 

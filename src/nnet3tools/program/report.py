@@ -85,13 +85,21 @@ class ProgramReport:
         alive = [life for life in self.lives if life.first <= command <= life.last]
         return sorted(alive, key=lambda life: (-life.num_bytes, life.matrix))
 
-    def text(self, arenas: Mapping[str, int] | None = None, max_matrices: int = 20) -> str:
+    def text(
+        self,
+        arenas: Mapping[str, int] | None = None,
+        max_matrices: int = 20,
+        gpu_need: Mapping[str, int] | None = None,
+    ) -> str:
         """The report in lines; `arenas` are the bytes of the executor's memory plans, by device.
 
-        Of the matrices alive at the peak at most `max_matrices` are listed.
+        Of the matrices alive at the peak at most `max_matrices` are listed. `gpu_need` is what all
+        will take of a GPU's memory, by what holds it.
         """
         lines = [*self._size_lines(), "", *self._kind_lines(), ""]
-        lines += [*self._memory_lines(arenas or {}), *self._peak_lines(max_matrices)]
+        lines += self._memory_lines(arenas or {})
+        lines += _need_lines(gpu_need or {})
+        lines += self._peak_lines(max_matrices)
         return "".join(f"{line}\n" for line in lines)
 
     def _size_lines(self) -> list[str]:
@@ -153,6 +161,16 @@ class ProgramReport:
             rest = alive[max_matrices:]
             lines.append(f"... and {len(rest)} more of {sum(x.num_bytes for x in rest)} bytes")
         return lines
+
+
+def _need_lines(need: Mapping[str, int]) -> list[str]:
+    if not need:
+        return []
+    total = sum(need.values())
+    return [
+        f"gpu-bytes: {total} ({bytes_text(total)}; and what CUDA itself takes)",
+        *(f"  {what}: {size} ({bytes_text(size)})" for what, size in need.items()),
+    ]
 
 
 def bytes_text(number: int) -> str:

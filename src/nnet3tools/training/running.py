@@ -15,7 +15,8 @@ import numpy as np
 
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.program import Arena
+from nnet3tools.executor.memory_plan import plan_memory
+from nnet3tools.executor.program import Arena, out_of_memory
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
@@ -23,6 +24,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.computation import Computation
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
@@ -98,6 +100,7 @@ class ExampleRunner:
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
         self._arena = Arena(like)
+        self._latest: Computation | None = None
         self._device_inputs: DeviceInputs | None = None
         if like is not None and device_of(like) != "numpy":
             from nnet3tools.tensor.cupy_backend.device import get_device
@@ -157,8 +160,21 @@ class ExampleRunner:
         if example.packed is None or self._device_inputs is None:
             yield self._with_arrays(example, example.arrays)
             return
-        yield self._with_arrays(example, self._device_inputs.arrays(example.packed))
+        try:
+            yield self._with_arrays(example, self._device_inputs.arrays(example.packed))
+        except MemoryError as error:
+            raise self._explained(error) from None
         self._device_inputs.release(example.packed)
+
+    def _explained(self, error: MemoryError) -> Exception:
+        """Lack of a GPU's memory, wherever it was noticed: what takes it, and what would help."""
+        from nnet3tools.tensor.cupy_backend.device import get_device
+
+        if self._latest is None:
+            return error
+        accesses = Analysis(self._latest, self.nnet, lifetimes=False).matrix_accesses
+        plan = plan_memory(self._latest, accesses, compress_lossy=True)
+        return out_of_memory(plan, self._latest, self.nnet, get_device().memory())
 
     def _keeps_sparse(self, io: NnetIo) -> bool:
         node = self.nnet.nodes[self.nnet.node_index(io.name)]
@@ -189,7 +205,7 @@ class ExampleRunner:
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
         is_ready = isinstance(example, ReadyExample)
-        computation = self.compile(example)
+        computation = self._latest = self.compile(example)
         computer = self._computers.get(id(computation))
         if computer is None:
             computer = NnetComputer(

@@ -213,6 +213,11 @@ class CudaDevice:
         """CuPy's as_strided."""
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
+    def memory(self) -> tuple[int, int]:
+        """What CuPy's pool keeps unused counts as free."""
+        free, total = cupy.cuda.runtime.memGetInfo()
+        return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated.
 

@@ -93,6 +93,9 @@ class Device(Protocol):
     def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         """A view of an array with other shape and strides (bytes)."""
 
+    def memory(self) -> tuple[int, int]:
+        """Bytes that are free, and all there are."""
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch."""
 

@@ -1,0 +1,122 @@
+"""What a program will take of a GPU's memory, before it runs: by what holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nnet3tools.executor.memory_plan import MemoryPlan
+from nnet3tools.nnet.components.base import Component, UpdatableComponent
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.program.commands import AcceptInput, Backprop
+from nnet3tools.program.computation import Computation
+
+__all__ = ["memory_need", "need_text"]
+
+_FLOAT = 4
+_NUM_BUFFERS = 2
+"""Minibatches on the device at a time: the present one and the next (training/device_inputs.py)."""
+_SPARSE_TARGET = 12
+"""Bytes of a target with one class a frame: row, column and value."""
+_WORKSPACE = 32 << 20
+"""cuBLAS's (tensor/cupy_backend/cuda.py)."""
+
+
+def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[str, int]:
+    """Bytes by what holds them on a GPU, largest first.
+
+    Natural gradient's are estimates, from its ranks; targets are taken for sparse ones, a class a
+    row. CUDA's own few hundred megabytes, code and context, are not in it.
+    """
+    training = computation.need_model_derivative
+    parameters = sum(_array_bytes(c) for c in nnet.components)
+    need = {
+        "arena of the matrices": plan.num_bytes,
+        "model": parameters,
+        "example buffers": _NUM_BUFFERS * _example_bytes(computation, nnet),
+        "indexes": _index_bytes(computation),
+        "cuBLAS workspace": _WORKSPACE,
+    }
+    if training:
+        need["parameter change"] = parameters
+        need["natural gradient"] = sum(map(_natural_gradient_bytes, nnet.components))
+        need["work space of updates"] = _update_bytes(computation, nnet)
+    return dict(sorted(need.items(), key=lambda item: -item[1]))
+
+
+def need_text(need: dict[str, int]) -> str:
+    """The total and its parts in megabytes, in one line."""
+    parts = ", ".join(f"{what} {size / 2**20:.1f}" for what, size in need.items() if size)
+    return f"{sum(need.values()) / 2**20:.1f} MB ({parts})"
+
+
+def _array_bytes(owner: Any) -> int:
+    """Of the floating-point arrays of an object and the objects it holds, natural gradient's not
+    included.
+    """
+    total = 0
+    for value in getattr(owner, "__dict__", {}).values():
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if hasattr(item, "nbytes") and item.dtype.kind == "f":
+                total += int(item.nbytes)
+            elif isinstance(item, Component):
+                total += _array_bytes(item)
+    return total
+
+
+def _preconditioners(component: Component) -> Iterator[tuple[OnlineNaturalGradient, int]]:
+    """Estimates of natural gradient, with the dimension of what they precondition.
+
+    By their names: one for the rows of the parameters is called ..._out, others are for the
+    columns, to which the bias adds one.
+    """
+    shapes = [p.shape for p in _parameters(component)]
+    if shapes:
+        largest = max(shapes, key=lambda shape: (len(shape), shape))
+        for name, value in vars(component).items():
+            if isinstance(value, OnlineNaturalGradient):
+                yield value, largest[0] if name.endswith("_out") else largest[-1] + 1
+    for part in getattr(component, "components", ()):  # a composite
+        yield from _preconditioners(part)
+
+
+def _parameters(component: Component) -> list[Any]:
+    if not isinstance(component, UpdatableComponent):
+        return []
+    return list(component.parameters().values())
+
+
+def _natural_gradient_bytes(component: Component) -> int:
+    return sum(
+        max(min(estimate.rank, dim - 1), 0) * dim * _FLOAT
+        for estimate, dim in _preconditioners(component)
+    )
+
+
+def _example_bytes(computation: Computation, nnet: Nnet) -> int:
+    total = 0
+    for command in computation.commands:
+        if isinstance(command, AcceptInput):
+            info = computation.submatrices[command.submatrix]
+            is_input = nnet.is_input(command.node)
+            total += info.num_rows * (info.num_cols * _FLOAT if is_input else _SPARSE_TARGET)
+    return total
+
+
+def _index_bytes(computation: Computation) -> int:
+    tables = (computation.indexes, computation.indexes_multi, computation.indexes_ranges)
+    return sum(int(array.nbytes) for table in tables for array in table)
+
+
+def _update_bytes(computation: Computation, nnet: Nnet) -> int:
+    """Natural gradient's copies of a component's input and derivative, where they are largest."""
+    most = 0
+    for command in computation.commands:
+        if type(command) is not Backprop:
+            continue
+        component = nnet.component(command.component)
+        rows = computation.submatrices[command.out_deriv].num_rows
+        dims = [dim for _, dim in _preconditioners(component)]
+        most = max(most, sum(1 << (rows * dim * _FLOAT - 1).bit_length() for dim in dims))
+    return most
