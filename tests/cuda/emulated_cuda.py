@@ -183,6 +183,7 @@ class EmulatedDevice:
         self.launched: list[str] = []
         self.sources: dict[str, str] = {}
         self.downloads = self.uploads = 0
+        self.captures = self.kernels_of_graphs = 0
         self._kept: list[np.ndarray] = []
         self.half_products = False
         """Whether factors of products are rounded to half precision, as --gpu-math=fp16 does."""
@@ -299,6 +300,7 @@ class EmulatedDevice:
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         recorded: list[Callable[[], None]] = []
+        self.captures += 1
         self._recording = recorded
         try:
             work()
@@ -307,6 +309,7 @@ class EmulatedDevice:
 
         def replay() -> None:
             self.launched.append("graph")
+            self.kernels_of_graphs += len(recorded)
             for one in recorded:
                 one()
 

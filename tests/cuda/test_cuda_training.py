@@ -258,3 +258,23 @@ def test_divergence_is_an_error_at_the_next_log_line(device):
     trainer.train(minibatch())
     with pytest.raises(UserError, match="diverged"):
         trainer.train(minibatch())
+
+
+def test_after_the_first_minibatches_hardly_anything_is_launched_by_itself(device):
+    """Forward, backward and update are graphs; what is left belongs to data and objective."""
+    text = MIXED.format(dropout="", last="s2")
+    tensor.random.seed(0)
+    nnet = Nnet.from_config(parse_config_lines(text))
+    like = to_device(np.zeros(0, np.float32))
+    trainer = NnetTrainer(NnetTrainerOptions(print_interval=1000), nnet, like)
+    for _ in range(40):
+        trainer.train(minibatch())
+    device.launched.clear()
+    device.captures = device.kernels_of_graphs = 0
+    for _ in range(8):
+        trainer.train(minibatch())
+    graphs = device.launched.count("graph")
+    alone = len(device.launched) - graphs - device.kernels_of_graphs
+    assert device.kernels_of_graphs > 8 * 150
+    assert alone <= 8 * 8 + 20 * device.captures
+    assert graphs <= 8 * 6

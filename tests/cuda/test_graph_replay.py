@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.executor.graph_replay import GraphReplayer
+from nnet3tools.executor.graph_replay import GraphReplayer, WorkReplayer
 from nnet3tools.io import log
 from nnet3tools.tensor import host
 
@@ -228,3 +228,44 @@ def test_outside_of_replays_everything_is_just_called():
     assert done == [1]
     assert host.kept((3, 2), dtype=np.float64).shape == (3, 2)
     assert not host.is_taped()
+
+
+class Network:
+    """Something with components."""
+
+    def __init__(self, *components):
+        self.components = components
+
+
+def test_work_that_is_no_program_is_captured_by_key():
+    machine = Machine()
+    replayer = WorkReplayer([Network(Component())], machine.capture)
+    for _ in range(3):
+        for key in "ab":
+            replayer.run(key, lambda key=key: machine.do(key))
+    assert machine.said == list("ababab")
+    assert machine.graphs == 4
+
+
+def test_work_that_changes_its_networks_in_secret_is_not_captured():
+    machine, component = Machine(), Component()
+    replayer = WorkReplayer([Network(Component()), Network(component)], machine.capture)
+
+    def work():
+        component.count += 1
+        machine.do(str(component.count))
+
+    for _ in range(3):
+        replayer.run("key", work)
+    assert machine.said == ["1", "2", "3"]
+    assert machine.graphs == 0
+
+
+def test_what_an_event_asks_itself_is_no_event_of_its_own():
+    machine, drawn = Machine(), iter([0, 1, 0, 1, 1])
+
+    def step():
+        machine.do(str(host.decide(lambda: host.decide(lambda: next(drawn)))))
+
+    run = replayer_of(machine, [step])
+    assert ["".join(run()) for _ in range(5)] == ["0", "1", "0", "1", "1"]

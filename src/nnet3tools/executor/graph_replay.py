@@ -12,7 +12,7 @@ was seen at the first was declared to be no example.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from nnet3tools.tensor.host import Event, NotCapturable, Tape, taping
 if TYPE_CHECKING:
     from nnet3tools.executor.lowering import Binding, Step
     from nnet3tools.executor.program import Segment
+    from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["GraphReplayer", "graph_capture"]
+__all__ = ["GraphReplayer", "WorkReplayer", "graph_capture"]
 
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
@@ -150,6 +151,44 @@ class GraphReplayer:
                 f"{len(outside)} of {len(segment.steps)} steps have work for the host and run "
                 f"outside of CUDA graphs: commands {', '.join(f'c{c}' for c in outside)}",
             )
+
+
+class WorkReplayer:
+    """Runs device work that is no program, such as the parameter update, by graphs.
+
+    `networks` are what it may change on the host.
+    """
+
+    def __init__(self, networks: Sequence[Nnet], capture: Capture) -> None:
+        self._networks, self._capture = networks, capture
+        self._sections: dict[Hashable, _Section | None] = {}
+
+    def run(self, key: Hashable, work: Step) -> None:
+        """Do the work. That of an equal key must be the same, declared decisions excepted."""
+        if key not in self._sections:
+            self._watch(key, work)
+        elif (section := self._sections[key]) is None:
+            work()
+        else:
+            section.run()
+
+    def _watch(self, key: Hashable, work: Step) -> None:
+        """The first run; others follow where it was no example."""
+        tape = _Watch(self._host_state, {})
+        with taping(tape):
+            work()
+        if tape.has_changed() and not tape.excused:
+            log.vlog(2, f"{key} has work for the host and runs outside of CUDA graphs")
+            self._sections[key] = None
+        elif not tape.excused:
+            self._sections[key] = _Section([(0, work)], self._capture, {})
+
+    def _host_state(self) -> tuple[Any, ...]:
+        scalars: list[Any] = []
+        for network in self._networks:
+            for component in network.components:
+                _collect(component, scalars, set())
+        return tensor.random.get_state(), count_transfers(), scalars
 
 
 class _Watch(Tape):

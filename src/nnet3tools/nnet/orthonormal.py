@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
+from functools import partial
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
@@ -27,23 +29,34 @@ _factor = tensor.element(
 )
 
 
-def constrain_orthonormal(nnet: Nnet) -> None:
+def _just_do(key: Hashable, work: Callable[[], None]) -> None:
+    work()
+
+
+def constrain_orthonormal(
+    nnet: Nnet, run: Callable[[Hashable, Callable[[], None]], None] = _just_do
+) -> None:
     """Move constrained parameter matrices towards the constraint; called after each minibatch.
 
-    Each is chosen one time in four (by Kaldi's rand), since none strays far in between.
+    Each is chosen one time in four (by Kaldi's rand), since none strays far in between. `run` does
+    the work on one, given a key of it.
     """
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         constraint, params = _constrained_matrix(component)
         if constraint == 0.0 or tensor.random.rand_int(0, 3) != 0:
             continue
-        rows, columns = params.shape
-        if rows <= columns:
-            constrain_matrix(params, constraint, name)
-        else:
-            with tensor.scratch((columns, rows), like=params) as transposed:
-                tensor.transpose(transposed, params, (1, 0))
-                constrain_matrix(transposed, constraint, name)
-                tensor.transpose(params, transposed, (1, 0))
+        run(("orthonormal constraint", name), partial(_constrain, params, constraint, name))
+
+
+def _constrain(params: Array, constraint: float, name: str) -> None:
+    rows, columns = params.shape
+    if rows <= columns:
+        constrain_matrix(params, constraint, name)
+        return
+    with tensor.scratch((columns, rows), like=params) as transposed:
+        tensor.transpose(transposed, params, (1, 0))
+        constrain_matrix(transposed, constraint, name)
+        tensor.transpose(params, transposed, (1, 0))
 
 
 def _constrained_matrix(component: Component) -> tuple[float, Array]:

@@ -81,7 +81,11 @@ class Tape:
     def perform(self, event: Event) -> Hashable:
         """Call an event, unless that has been done, and note it."""
         place = len(self.events)
-        value = self._done[place] if place < len(self._done) else event()
+        if place < len(self._done):
+            value = self._done[place]
+        else:
+            with _no_notes():  # what an event calls is part of it
+                value = event()
         self.events.append(event)
         self.values.append(value)
         return value
@@ -105,6 +109,16 @@ def taping(tape: Tape) -> Iterator[Tape]:
     before, _tape = _tape, tape
     try:
         yield tape
+    finally:
+        _tape = before
+
+
+@contextmanager
+def _no_notes() -> Iterator[None]:
+    global _tape
+    before, _tape = _tape, None
+    try:
+        yield
     finally:
         _tape = before
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.graph_replay import WorkReplayer, graph_capture
 from nnet3tools.nnet.arithmetic import (
     check_natural_gradient,
     freeze_natural_gradient,
@@ -152,10 +154,13 @@ class NnetTrainer:
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
         self._loss_scale: LossScale | None = None
+        self._replayer: WorkReplayer | None = None
         if like is not None and device_of(like) != "numpy":
             count = len(nnet.updatable_components())
             self._max_change_stats.device = DeviceUpdate(count, like)
             self._loss_scale = LossScale(like) if loss_scaling else None
+            if options.computation.cuda_graph:
+                self._replayer = WorkReplayer([nnet, self._delta], graph_capture())
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""
@@ -204,10 +209,19 @@ class NnetTrainer:
         o = self.options
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * o.l2_regularize_factor
+        if self._replayer is None:
+            self._apply_change(l2_scale)
+        else:
+            key = "parameter update", l2_scale
+            self._replayer.run(key, partial(self._apply_change, l2_scale))
+        self._constrain_orthonormal()
+
+    def _apply_change(self, l2_scale: float) -> None:
+        """The change with l2, limited, to the model; momentum is left of it."""
+        o = self.options
         apply_l2_regularization(self.nnet, l2_scale, self._delta)
         success = self._update(1.0, 1.0 - o.momentum)
         scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
-        self._constrain_orthonormal()
         if o.momentum != 0.0 and self._max_change_stats.device is not None:
             self._max_change_stats.device.drop_if_not_applied(self._delta)
         scale_nnet(self._delta, o.momentum if success else 0.0)
@@ -227,7 +241,10 @@ class NnetTrainer:
 
     def _constrain_orthonormal(self) -> None:
         with tensor.precise_products():
-            constrain_orthonormal(self.nnet)
+            if self._replayer is None:
+                constrain_orthonormal(self.nnet)
+            else:
+                constrain_orthonormal(self.nnet, self._replayer.run)
 
     def _train_backstitch(self, example: NnetExample) -> None:
         """A small step back along the gradient, then a larger one forward from there.

@@ -17,6 +17,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor import host
 from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetIo
 
@@ -43,6 +44,10 @@ class MaxChangeStats:
     def __post_init__(self) -> None:
         """Start all counts at zero."""
         self.num_per_component = [0] * self.num_components
+
+    def count_minibatch(self) -> None:
+        """Note that there was another one."""
+        self.num_minibatches += 1
 
     def print(self, nnet: Nnet, warn: bool = True) -> None:
         """Log the percentages that are not zero; `warn` of changes that were not finite."""
@@ -115,7 +120,7 @@ def update_with_max_change(
     (Euclidean norms; both limits are multiplied by `max_change_scale`; 0 is no limit). Returns
     False, and changes nothing, if the whole change is infinite or NaN.
     """
-    stats.num_minibatches += 1
+    host.act(stats.count_minibatch)
     if stats.device is not None:
         stats.device.run(delta, nnet, max_param_change, max_change_scale, scale)
         return True

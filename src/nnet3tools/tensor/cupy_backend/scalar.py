@@ -145,6 +145,9 @@ class DeviceCounter(DeviceScalar):
 
         host.act(mark)
 
+    def _is_known_zero(self) -> bool:
+        return host.decide(lambda: self._is_zero)
+
     def assign(self, value: Any) -> None:
         """Take another value: a number, or one that is on the device."""
         if value is self:
@@ -152,7 +155,7 @@ class DeviceCounter(DeviceScalar):
         if isinstance(value, DeviceScalar):
             _set(self.array, value.array)
             self._mark(False)
-        elif value != 0.0 or not self._is_zero:
+        elif value != 0.0 or not self._is_known_zero():
             _set(self.array, float(value))
             self._mark(value == 0.0)
 
@@ -170,20 +173,20 @@ class DeviceCounter(DeviceScalar):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (int, float)) and other == 0.0:
-            return self._is_zero
+            return self._is_known_zero()
         return super().__eq__(other)
 
     def __le__(self, other: Any) -> bool:
         if isinstance(other, (int, float)) and other == 0.0:
-            return self._is_zero
+            return self._is_known_zero()
         return super().__le__(other)
 
     def __gt__(self, other: Any) -> bool:
         if isinstance(other, (int, float)) and other == 0.0:
-            return not self._is_zero
+            return not self._is_known_zero()
         return super().__gt__(other)
 
     def __bool__(self) -> bool:
-        return not self._is_zero
+        return not self._is_known_zero()
 
     __hash__ = DeviceScalar.__hash__
