@@ -373,6 +373,13 @@ def test_order_and_cumulative_sums(device, axis, flag):
     x = np.round(normal(7, 6))
     out = np.zeros((3, 6) if axis == 0 else (7, 3), np.int32)
     check(order.sort_indexes, [out], x, axis, flag)
+    long = np.round(normal(300, 2) if axis == 0 else normal(2, 300))
+    long[long > 2] = np.nan
+    for k in (1, 5):
+        out = np.zeros((k, 2) if axis == 0 else (2, k), np.int32)
+        check(order.sort_indexes, [out], np.nan_to_num(long), axis, flag)
+    every = np.zeros(long.shape, np.int32)
+    check(order.sort_indexes, [every], long, axis, flag)
     for exclusive in (False, True):
         check(order.cumulative_sum, [normal(7, 6)], x, axis, flag, exclusive, 0.5)
 

@@ -238,6 +238,20 @@ def test_nothing_is_missing_on_numpy():
     assert tensor.gaps("numpy") == []
 
 
+def test_what_networks_and_expressions_are_made_of_is_declared():
+    """Element and Aggregate are formulas; every other kind of operator is one declaration."""
+    kinds = (
+        "prod softmax log_softmax layer_norm rms_norm batch_norm lstm_nonlinearity "
+        "gru_nonlinearity copy_rows add_rows copy_rows_multi add_rows_multi copy_to_rows_multi "
+        "add_to_rows_multi add_row_ranges copy_cols add_cols take gather scatter transpose "
+        "concatenate split compress decompress sort_indexes cumulative_sum csr_dot"
+    ).split()
+    tensor.gaps("numpy")  # every module of the layer is imported
+    assert set(kinds) <= set(registry.OPERATORS)
+    backward = [k for k in kinds if k.endswith(("softmax", "norm", "nonlinearity"))]
+    assert {f"{k}_backprop" for k in backward} <= set(registry.OPERATORS)
+
+
 def test_gaps_of_a_device_are_listed():
     missing = tensor.gaps("cupy")
     print("\n".join(f"{name} {element_type}" for name, element_type in missing))

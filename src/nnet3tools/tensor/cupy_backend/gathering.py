@@ -14,7 +14,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
-from nnet3tools.tensor.cupy_backend.strided import grid_step
+from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
 
 Step = Callable[[], None]
@@ -88,24 +88,42 @@ def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     return grid_step("scatter", _space(of), arrays, body)
 
 
-@implements("sort_indexes", "cupy", types=("int32",), binder=True)
-def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """Each element counts those that come before it; NaN comes last."""
-    of = _last(x, axis)
-    arrays = {"out": _last(out, axis), "x": of}
-    body = """
+_SELECT = """
+    __shared__ nn_First part[9];
+    nn_First last; last.init();
+    for (long long k = 0; k < wanted; ++k) {
+      nn_First next; next.init();
+      for (long long i = threadIdx.x; i < count; i += blockDim.x) {
+        const double value = sign * (double)x[[a, b, c, i]];
+        if (last.at < 0 || nn_before(last.a, last.at, value, i)) next.add(value, i);
+      }
+      last = nn_block(next, part);
+      if (threadIdx.x == 0) out[[a, b, c, k]] = (T)last.at;
+    }
+"""
+_COUNT = """
       const double mine = sign * (double)x[[a, b, c, k]];
       long long place = 0;
-      for (long long i = 0; i < n_k; ++i) {
-        const double other = sign * (double)x[[a, b, c, i]];
-        const bool equal = other == mine || (other != other && mine != mine);
-        place += equal ? i < k : other < mine || (mine != mine && other == other);
-      }
+      for (long long i = 0; i < n_k; ++i)
+        place += nn_before(sign * (double)x[[a, b, c, i]], i, mine, k);
       if (place < wanted) out[[a, b, c, place]] = (T)k;"""
-    return grid_step(
-        "sort_indexes", _space(of), arrays, body,
-        sign=np.float64(-1.0 if descending else 1.0), wanted=np.int64(out.shape[axis]),
-    )  # fmt: skip
+
+
+@implements("sort_indexes", "cupy", types=("int32",), binder=True)
+def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
+    """Few places: a block for each line finds one after the other.
+
+    Many: each element counts those that come before it.
+    """
+    of, wanted, length = _last(x, axis), out.shape[axis], x.shape[axis]
+    arrays = {"out": _last(out, axis), "x": of}
+    sign = np.float64(-1.0 if descending else 1.0)
+    numbers: dict[str, Any] = {"sign": sign, "wanted": np.int64(wanted)}
+    if 4 * wanted > length > 1:
+        return grid_step("sort_indexes", _space(of), arrays, _COUNT, **numbers)
+    lines = {i: n for i, n in _space(of).items() if i != "k"}
+    numbers["count"] = np.int64(length)
+    return block_step("select_indexes", lines, length, arrays, _SELECT, **numbers)
 
 
 @implements("cumulative_sum", "cupy", binder=True)

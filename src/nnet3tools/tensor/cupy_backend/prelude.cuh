@@ -75,6 +75,24 @@ template <typename T> struct nn_LogSumExp {
   }
   __device__ __forceinline__ T value() { return a + log(b); }
 };
+// Whether a value at a place comes before another in order: NaN last, equal ones by place.
+static __device__ __forceinline__ bool nn_before(double v, long long i, double w, long long j)
+{ return v < w || (v == v && w != w) || ((v == w || (v != v && w != w)) && i < j); }
+// The first in order of values and their places; place -1: none yet
+struct nn_First {
+  double a;
+  long long at;
+  __device__ __forceinline__ void init() { a = 0.0; at = -1; }
+  __device__ __forceinline__ void add(double v, long long i)
+  { if (at < 0 || nn_before(v, i, a, at)) { a = v; at = i; } }
+  __device__ __forceinline__ void merge(nn_First o) { if (o.at >= 0) add(o.a, o.at); }
+  __device__ __forceinline__ nn_First down(int d) {
+    nn_First o;
+    o.a = __shfl_down_sync(0xffffffffu, a, d);
+    o.at = __shfl_down_sync(0xffffffffu, at, d);
+    return o;
+  }
+};
 template <typename R> static __device__ __forceinline__ R nn_warp(R acc)
 { for (int d = 16; d > 0; d >>= 1) acc.merge(acc.down(d)); return acc; }
 // The reduction over a block of (x <= 256, 1): every thread gets it. `part` is shared, of 9 places.
