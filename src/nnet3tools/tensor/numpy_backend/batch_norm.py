@@ -1,7 +1,7 @@
 """Batch normalisation on NumPy: one pass over the matrix for its sums, one for the result.
 
 Blocks of rows stay in cache while they are worked on. BLAS does the sums, as products of ones with
-64 rows at a time in the matrix's own type; these are added up in float64. Blocks depend on shapes
+128 rows at a time in the matrix's own type; these are added up in float64. Blocks depend on shapes
 only, and so results do not depend on the number of threads.
 """
 
@@ -16,8 +16,8 @@ from nnet3tools.tensor.numpy_backend.calls import convert, split_groups
 from nnet3tools.tensor.numpy_backend.threads import LOCK, TILE_BYTES, Call, register, run_calls
 from nnet3tools.tensor.registry import implements
 
-_ADDED = 64
-"""Rows that are summed in the matrix's own type."""
+_ADDED = 128
+"""Rows that are summed in the matrix's own type; BLAS adds four at a time."""
 
 _SPREAD_UP_TO = 1024
 """Columns up to which a row is copied for every row of a block: NumPy spends 20 ns on each row of a

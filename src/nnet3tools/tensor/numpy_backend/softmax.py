@@ -12,8 +12,9 @@ from nnet3tools.tensor.registry import implements
 
 # Passes over the data are few, and each is over a block that is still in cache: the maximum, the
 # difference, exp (two thirds of the time), the sum as a product with ones (BLAS takes half of the
-# time of NumPy's sum), and a last pass. exp writes where the result will be, so that fetching that
-# memory goes on behind the arithmetic.
+# time of NumPy's sum), and a last pass. Slow memory is best met by the two cheap passes, which have
+# many loads and stores under way: the maximum reads it, the difference writes it, and exp goes from
+# cache to cache.
 
 
 def _maxima(x: np.ndarray) -> np.ndarray:
@@ -21,19 +22,18 @@ def _maxima(x: np.ndarray) -> np.ndarray:
 
 
 def _softmax(ones: np.ndarray, group: int, out: np.ndarray, x: np.ndarray) -> None:
-    shifted = block_register(group, 0, out)
-    np.subtract(x, _maxima(x), shifted)
-    np.exp(shifted, out)
+    np.subtract(x, _maxima(x), out)
+    np.exp(out, out)
     total = out @ ones
     np.multiply(out, np.reciprocal(total, total), out)
 
 
 def _log_softmax(ones: np.ndarray, group: int, out: np.ndarray, x: np.ndarray) -> None:
-    shifted = block_register(group, 0, out)
-    np.subtract(x, _maxima(x), shifted)
-    np.exp(shifted, out)
-    total = out @ ones
-    np.subtract(shifted, np.log(total, total), out)
+    np.subtract(x, _maxima(x), out)
+    powers = block_register(group, 0, out)
+    np.exp(out, powers)
+    total = powers @ ones
+    np.subtract(out, np.log(total, total), out)
 
 
 def _softmax_backprop(
