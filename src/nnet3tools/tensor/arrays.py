@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor import host as host_work
+from nnet3tools.tensor.host_pool import HostPool
 from nnet3tools.tensor.registry import device_of
 
 __all__ = [
@@ -33,7 +34,7 @@ Array = Any
 Shape = int | tuple[int, ...]
 
 _KEEP_BYTES = 1 << 26
-"""The pool keeps at most this much unused memory a device."""
+"""The pool keeps at most this much unused memory of a device."""
 
 
 POISON = os.environ.get("NNET3TOOLS_POISON", "0") not in ("", "0")
@@ -122,30 +123,30 @@ def count_transfers() -> int:
 
 
 class _Pool:
-    """Free buffers by size class: powers of two, so that a few buffers serve all shapes.
+    """A device's free buffers by size class: powers of two, so that a few buffers serve all shapes.
 
     It keeps at most `most` bytes of unused memory.
     """
 
     def __init__(self, most: float) -> None:
-        self._free: dict[tuple[str, int], list[Array]] = {}
+        self._free: dict[int, list[Array]] = {}
         self._kept, self._most = 0, most
 
-    def take(self, num_bytes: int, like: Array) -> tuple[str, int, Array]:
+    def take(self, num_bytes: int, like: Array) -> Array:
         size = 1 << max(10, (max(num_bytes, 1) - 1).bit_length())
-        device = device_of(like)
-        buffers = self._free.get((device, size))
+        buffers = self._free.get(size)
         if buffers:
             self._kept -= size
-            return device, size, buffers.pop()
-        return device, size, _module(like).empty(size, np.uint8)
+            return buffers.pop()
+        return _module(like).empty(size, np.uint8)
 
-    def give_back(self, device: str, size: int, buffer: Array) -> None:
-        if self._kept + size <= self._most:
-            self._kept += size
-            self._free.setdefault((device, size), []).append(buffer)
+    def give_back(self, buffer: Array) -> None:
+        if self._kept + buffer.size <= self._most:
+            self._kept += buffer.size
+            self._free.setdefault(buffer.size, []).append(buffer)
 
 
+_host_pool = HostPool()
 _pool = _Pool(_KEEP_BYTES)
 _captured_pool = _Pool(math.inf)
 
@@ -165,17 +166,32 @@ def captured_scratch() -> Iterator[None]:
         _pool = before
 
 
-@contextmanager
-def scratch(shape: Shape, like: Array, dtype: Any = None) -> Iterator[Array]:
+class _Scratch:
+    """A context manager by hand: it is entered some hundred times a minibatch."""
+
+    __slots__ = ("_buffer", "_dtype", "_like", "_pool", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], like: Array, dtype: np.dtype) -> None:
+        self._shape, self._like, self._dtype = shape, like, dtype
+
+    def __enter__(self) -> Array:
+        num_bytes = math.prod(self._shape) * self._dtype.itemsize
+        if device_of(self._like) == "numpy":
+            self._pool: Any = _host_pool
+            self._buffer = _host_pool.take(num_bytes)
+        else:
+            self._pool = _pool
+            self._buffer = _pool.take(num_bytes, self._like)
+        return poison(self._buffer[:num_bytes]).view(self._dtype).reshape(self._shape)
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.give_back(self._buffer)
+
+
+def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:
     """A temporary from the pool, contents undefined, on the device (and of the type) of `like`.
 
     It must not be used after the `with` block.
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
-    element = _dtype(like, dtype)
-    num_bytes = math.prod(shape) * element.itemsize
-    device, size, buffer = _pool.take(num_bytes, like)
-    try:
-        yield poison(buffer)[:num_bytes].view(element).reshape(shape)
-    finally:
-        _pool.give_back(device, size, buffer)
+    return _Scratch(shape, like, _dtype(like, dtype))

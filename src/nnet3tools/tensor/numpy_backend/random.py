@@ -17,6 +17,7 @@ from nnet3tools.tensor.random import rand
 from nnet3tools.tensor.registry import implements
 
 _BLOCK = 1 << 14
+_16 = np.uint32(16)
 _MULTIPLIER, _INCREMENT = 1103515245, 12345
 _SEED_OFFSET = 27437
 """What RandomState adds to rand()."""
@@ -41,32 +42,47 @@ def _jumps() -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _rand_r(count: int) -> np.ndarray:
-    """`count` numbers of a fresh RandomState, int32 in [0, RAND_MAX]."""
+def _draw(out: np.ndarray) -> None:
+    """Fill a vector with Kaldi's RandUniform, float32 in (0, 1], of a fresh RandomState.
+
+    (rand_r + 1) / (RAND_MAX + 2) in double precision, as Kaldi computes it.
+    """
     factor, offset = _jumps()
-    out = np.empty(count, np.int32)
     state = np.uint32((rand() + _SEED_OFFSET) & 0xFFFFFFFF)
-    for start in range(0, count, _BLOCK):
-        steps = factor * state + offset
+    steps, numbers = np.empty((3, _BLOCK), np.uint32), np.empty(_BLOCK)
+    high, middle, low = steps
+    for start in range(0, len(out), _BLOCK):
+        np.multiply(factor, state, out=steps)
+        steps += offset
         state = steps[2, -1]
-        high, middle, low = (steps >> np.uint32(16)).view(np.int32)
-        block = (((high & 2047) << 10) ^ (middle & 1023)) << 10
-        size = min(_BLOCK, count - start)
-        np.bitwise_xor(block[:size], (low & 1023)[:size], out[start : start + size])
-    return out
+        steps >>= _16
+        high &= 2047
+        high <<= 10
+        middle &= 1023
+        high ^= middle
+        high <<= 10
+        low &= 1023
+        high ^= low
+        np.add(high, 1.0, out=numbers)
+        numbers /= 2.0**31 + 1.0
+        part = out[start : start + _BLOCK]
+        part[...] = numbers[: len(part)]
 
 
 def _uniform(count: int) -> np.ndarray:
-    """Kaldi's RandUniform: float32 in (0, 1]."""
-    out = _rand_r(count) + 1.0
-    out /= 2.0**31 + 1.0
-    return out.astype(np.float32)
+    """`count` numbers of a fresh RandomState."""
+    out = np.empty(count, np.float32)
+    _draw(out)
+    return out
 
 
 @implements("uniform", "numpy")
 def uniform(out: np.ndarray) -> None:
     """MatrixBase::SetRandUniform: row after row."""
-    out[...] = _uniform(out.size).reshape(out.shape)
+    if out.dtype == np.float32 and out.flags.c_contiguous:
+        _draw(out.reshape(-1))
+    else:
+        out[...] = _uniform(out.size).reshape(out.shape)
 
 
 @implements("normal", "numpy")
