@@ -348,3 +348,27 @@ def test_random_trees_graph_derivative_against_symbolic(seed):
     by_x, by_y = (evaluate(functional.derivative(symbolic, holders[n])) for n in "xy")
     np.testing.assert_allclose(x.grad, by_x, 1e-7, 1e-8)
     np.testing.assert_allclose(y.grad, by_y.sum(0, keepdims=True), 1e-7, 1e-8)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_factors_of_sums_that_do_not_vary_are_taken_out_of_them(axis):
+    """d/ds of x / s, x s y and the like, where s is broadcast: sums of products, scaled last."""
+    shape = (1, 5) if axis == 0 else (6, 1)
+    s0 = np.abs(normal(*shape, seed=3)) + 0.5
+    forms = {
+        "x / s": lambda x, s: -x / s**2,
+        "-(x * s) * s": lambda x, s: -2 * x * s,
+        "s / x": lambda x, s: 1 / x,
+        "(x + s) * s / x": lambda x, s: (x + 2 * s) / x,
+        "x * tanh(s) / (2 * s)": lambda x, s: x
+        * ((1 - np.tanh(s) ** 2) / (2 * s) - np.tanh(s) / (2 * s**2)),
+    }
+    data, seed = normal(6, 5), normal(6, 5, seed=4)
+    for text, derivative in forms.items():
+        g = ex.Graph()
+        x, s = matrix(g, shape=(6, 5)), matrix(g, "s", shape)
+        root = parse_formula(text).build(g, {"x": x, "s": s})
+        g.forward(root, x=data, s=s0)
+        g.backward({root: seed})
+        expected = (seed * derivative(data, s0)).sum(axis, keepdims=True)
+        np.testing.assert_allclose(s.grad, expected, 1e-10, 1e-10, err_msg=text)

@@ -77,10 +77,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
         function.__name__: function
         for function in (
             ops.affine, ops.batch_norm, ops.bdot, ops.checkpoint, ops.clip_gradient, ops.cols,
-            ops.cross_entropy, ops.cumsum, ops.dot, ops.flatten, ops.gather, ops.index_select, ops.layer_norm,
-            ops.narrow, ops.repeat, ops.reshape, ops.rms_norm, ops.rows, ops.scalar_product,
-            ops.scatter, ops.shift, ops.stop_gradient, ops.swap_axes, ops.transpose,
-            ops.unlikelihood, ops.weighted_average,
+            ops.cross_entropy, ops.cumsum, ops.dot, ops.flatten, ops.gather, ops.index_select,
+            ops.layer_norm, ops.narrow, ops.repeat, ops.reshape, ops.rms_norm, ops.rows,
+            ops.scalar_product, ops.scatter, ops.shift, ops.stop_gradient, ops.swap_axes,
+            ops.transpose, ops.unlikelihood, ops.weighted_average,
         )
     },
 }  # fmt: skip

@@ -69,19 +69,73 @@ def add_reduced(
     full = operands[0].shape
     axes = reduced_axes(out.shape, full)
     target = out.reshape((1,) * (len(full) - out.ndim) + out.shape)
-    beta = 0.0 if fresh else 1.0
     if not axes:
         return _setter(term, not fresh).bind(target, *operands)
     if len(axes) == 1:
-        return _reducer(term, axes[0]).bind(target, *operands, beta=beta)
+        return _reduce_along(target, term, operands, axes[0], fresh)
     ops, shape, given = [], full, list(operands)
     for axis in axes[:-1]:
         shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
         part = tensor.empty(shape, like=out)
         ops.append(_reducer(term, axis).bind(part, *given))
         term, given = Placeholder(1), [part]
-    ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=beta))
+    ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=0.0 if fresh else 1.0))
     return in_order(ops)
+
+
+def _reduce_along(
+    target: Array, term: functional.Expr, operands: Sequence[Any], axis: int, fresh: bool
+) -> NodeOp:
+    """Adds the term's sums along an axis; factors that are the same all along are left for last."""
+    outer, inner = _split(term, frozenset(_varying(operands, axis)))
+    numbers = outer.placeholders()
+    if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
+        return _reducer(term, axis).bind(target, *operands, beta=0.0 if fresh else 1.0)
+    sums = tensor.empty(target.shape, like=target)
+    numbered = inner.placeholders()
+    reduce = _reducer(_renumbered(inner, 1), axis)
+    last = _setter(Placeholder(1) * _renumbered(outer, 2), not fresh)
+    return in_order(
+        [
+            reduce.bind(sums, *(operands[n - 1] for n in numbered)),
+            last.bind(target, sums, *(operands[n - 1] for n in numbers)),
+        ]
+    )
+
+
+def _renumbered(term: functional.Expr, first: int) -> functional.Expr:
+    """The term over the placeholders from this number on."""
+    moved: dict[functional.Expr, functional.Expr] = {
+        Placeholder(n): Placeholder(first + i) for i, n in enumerate(term.placeholders())
+    }
+    return term.substitute(moved)
+
+
+def _varying(operands: Sequence[Any], axis: int) -> list[int]:
+    """Numbers of the placeholders whose operands are not the same all along an axis."""
+    back = axis - operands[0].ndim
+    shapes = [getattr(operand, "shape", ()) for operand in operands]
+    return [i + 1 for i, s in enumerate(shapes) if len(s) >= -back and s[back] != 1]
+
+
+def _split(
+    term: functional.Expr, varying: frozenset[int]
+) -> tuple[functional.Expr, functional.Expr]:
+    """(outer, inner) whose product is the term, nothing that varies being in the outer one."""
+    one = functional.Constant(1)
+    if varying.isdisjoint(term.placeholders()):
+        return term, one
+    name = term.function.name if isinstance(term, functional.Apply) else ""
+    if name not in ("mul", "div", "neg"):
+        return one, term
+    parts = [_split(argument, varying) for argument in term.arguments]
+    combine = functional.FUNCTIONS[name]
+    outer = functional.simplify(combine(*(o for o, _ in parts)))
+    if name == "neg":
+        return outer, parts[0][1]
+    if name == "div" and parts[1][1] is one:
+        return outer, parts[0][1]
+    return outer, functional.simplify(combine(*(i for _, i in parts)))
 
 
 def in_order(ops: Sequence[NodeOp]) -> NodeOp:
