@@ -26,14 +26,13 @@ from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 
 sys.path.extend(str(Path(__file__).parents[1] / n) for n in ("fuzz", "networks", "optimizer"))
+import zoo_networks
 from component_zoo import ZOO
 from zoo_networks import zoo_network
 
 pytestmark = needs_compiler
 
 RUNS = 8
-HOST_SIDE = {"ClipGradientComponent"}
-"""Types whose formulas take decisions by what is on the device: they run outside of graphs."""
 RANDOM = {"DropoutComponent", "DropoutMaskComponent"}
 RANDOM |= {"GeneralDropoutComponent", "SpecAugmentTimeMaskComponent"}
 PLAIN = {
@@ -137,8 +136,7 @@ def check(kind, device):
         np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-3)
     assert_same_model(device_model, model)
     assert "graph" in device.launched[launched:]
-    if kind not in HOST_SIDE:
-        assert downloads == 0, "the last minibatch waited for the device"
+    assert downloads == 0, "the last minibatch waited for the device"
 
 
 @pytest.mark.parametrize("kind", QUICK)
@@ -163,3 +161,21 @@ def test_random_components_draw_new_masks_at_each_replay_and_keep_the_decisions(
     assert downloads == 0
     zeros = [np.flatnonzero(output == 0.0).tolist() for output in got[4::2]]
     assert len({tuple(z) for z in zeros}) > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        (
+            "ClipGradientComponent",
+            "dim=4 norm-based-clipping=true clipping-threshold=0.7 self-repair-target=0.1 "
+            "self-repair-clipped-proportion-threshold=0.2 self-repair-scale=0.5",
+        ),
+        ("ClipGradientComponent", "dim=4 clipping-threshold=0.3"),
+        ("BackpropTruncationComponent", "dim=4 clipping-threshold=0.5 zeroing-threshold=1.2 "
+         "zeroing-interval=2 recurrence-interval=1 scale=0.9"),
+    ],
+)  # fmt: skip
+def test_derivatives_that_are_clipped_agree_with_the_host(device, monkeypatch, kind, config):
+    monkeypatch.setitem(zoo_networks.TRUE_DERIVATIVES, kind, config)
+    check(kind, device)

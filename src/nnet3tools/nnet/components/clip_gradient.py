@@ -5,7 +5,7 @@ Formulas and file fields: Kaldi's ClipGradientComponent (nnet-simple-component.c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -22,10 +22,13 @@ from nnet3tools.nnet.components.common import (
     optional_field,
     rand_uniform,
     read_field,
+    summed,
     write_field,
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
+from nnet3tools.tensor import host
+from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -37,9 +40,23 @@ _REPAIR_PROBABILITY = 0.5
 
 _clip = tensor.element("_1 = clip(_2, -_3, _3)")
 _row_squares = tensor.aggregate("_1 * _1", "sum", axis=1)
+_mean_root = tensor.aggregate("sqrt(_1)", "mean", axis=0)
+_total = tensor.aggregate("_1", "sum", axis=None)
+_number_above = tensor.aggregate("where(float64(_1) / _2 > 1.0, 1.0, 0.0)", "sum", axis=None)
+_to_scales = tensor.element("_1 = max(float64(_1) / _2, 1.0) ** -0.5")
 # What lies outside the target, towards which self-repair pulls the input.
 _excess = tensor.element("_1 = where(_2 > 0, 1, -1) * max(abs(_2) - _3, 0)")
 _scale_rows = tensor.element("_1 = _2 * _3")
+_floor = tensor.element("_1 = floor(_2)")
+_add_rows = tensor.element("_1 += _2 * _3")
+
+# Of clipped rows, all rows and the threshold: whether self-repair is due; then the factor of the
+# pull, from the norms of derivatives (_5) and pull (_6), and what restores the norm (_6: now).
+_is_due = tensor.element("_1 = where(_2 / _3 > _4, 1.0, 0.0)")
+_set_pull = tensor.element(
+    "_1 = where(_2 / _3 > _4 && _6 != 0, -_7 * (_2 / _3) * _5 / where(_6 != 0, _6, 1), 0)"
+)
+_restore = tensor.element("_1 = where(_2 / _3 > _4 && _6 != 0, _5 / where(_6 != 0, _6, 1), 1)")
 
 
 @register
@@ -49,6 +66,8 @@ class ClipGradientComponent(Component):
     `num_clipped` of `count` rows were clipped so far. Where that is a larger part than a
     threshold, self-repair pulls the input back.
     """
+
+    num_clipped, count, num_self_repaired, num_backpropped = (Counter() for _ in range(4))
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -189,57 +208,64 @@ class ClipGradientComponent(Component):
     def _clip_norms(
         self, out_deriv: Array, in_deriv: Array, to_update: ClipGradientComponent | None
     ) -> None:
-        squares = tensor.to_host(self._row_norms_squared(out_deriv)).astype(np.float64)
-        excess = squares / float(as_derivative(self.clipping_threshold)) ** 2
-        scales = tensor.asarray(np.maximum(excess, 1.0)[:, None] ** -0.5, like=in_deriv)
-        _scale_rows(in_deriv, out_deriv, scales.astype(in_deriv.dtype))
-        if to_update is not None:
-            to_update.num_clipped += int((excess > 1.0).sum())
-            to_update.count += len(excess)
+        limit = as_derivative(self.clipping_threshold)
+        limit = limit * limit
+        with tensor.scratch((out_deriv.shape[0], 1), like=out_deriv) as squares:
+            _row_squares(squares, out_deriv)
+            if to_update is not None:
+                to_update.num_clipped += summed(_number_above(squares, limit))
+                to_update.count += out_deriv.shape[0]
+            _to_scales(squares, limit)
+            _scale_rows(in_deriv, out_deriv, squares)
 
-    @staticmethod
-    def _row_norms_squared(matrix: Array) -> Array:
-        squares = tensor.empty((matrix.shape[0],), like=matrix)
-        _row_squares(squares, matrix)
-        return squares
-
-    def _mean_norm(self, matrix: Array) -> float:
-        """Mean over the rows of their norms."""
-        return float(np.sqrt(tensor.to_host(self._row_norms_squared(matrix))).mean())
+    def _may_repair(self) -> bool:
+        return (
+            self.self_repair_clipped_proportion_threshold < 1.0
+            and self.self_repair_scale != 0.0
+            and self.count != 0
+            and rand_uniform() <= _REPAIR_PROBABILITY
+        )
 
     def _self_repair(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
     ) -> None:
         """Pull the input towards the target where too many rows are clipped.
 
-        The pull is proportional to the derivatives' norm, which is the same afterwards.
+        The pull is proportional to the derivatives' norm, which is the same afterwards. On a GPU
+        it is 0 where it is not due, as only the device knows.
         """
-        proportion = self._clipped_proportion()
-        if (
-            self.self_repair_clipped_proportion_threshold >= 1.0
-            or self.self_repair_scale == 0.0
-            or self.count == 0
-            or rand_uniform() > _REPAIR_PROBABILITY
-            or proportion <= self.self_repair_clipped_proportion_threshold
-        ):
+        if host.decide(lambda: not self._may_repair()):
             return
-        to_update.num_self_repaired += 1
-        if to_update.num_self_repaired == 1:
-            log.log(
-                f"ClipGradientComponent(node_name={debug_info})'s self-repair was activated as "
-                f"the first time at the {to_update.num_backpropped}-th call of Backprop() in this "
-                "training job."
-            )
-        norm = self._mean_norm(in_deriv)
-        with tensor.scratch(in_value.shape, like=in_deriv) as repair:
+        threshold = self.self_repair_clipped_proportion_threshold
+        on_host = isinstance(self.count, (int, float))
+        if on_host and self._clipped_proportion() <= threshold:
+            return
+        clipped = self.num_clipped, self.count, threshold
+        with (
+            tensor.scratch((4, 1), like=in_deriv, dtype=np.float64) as numbers,
+            tensor.scratch(in_value.shape, like=in_deriv) as repair,
+        ):
+            norm, repair_norm, now, factor = numbers
+            _is_due(factor, *clipped)
+            to_update.num_self_repaired += summed(_total(factor))
+            if on_host and to_update.num_self_repaired == 1:
+                to_update._tell_first(debug_info)
+            _mean_norm(norm, in_deriv)
             _excess(repair, in_value, self.self_repair_target)
-            repair_norm = self._mean_norm(repair)
-            if repair_norm != 0.0:
-                scale = self.self_repair_scale * proportion * norm / repair_norm
-                tensor.add(in_deriv, repair, alpha=-scale / _REPAIR_PROBABILITY)
-        repaired_norm = self._mean_norm(in_deriv)
-        if repaired_norm != 0.0:
-            tensor.scale(in_deriv, norm / repaired_norm)
+            _mean_norm(repair_norm, repair)
+            scale = self.self_repair_scale / _REPAIR_PROBABILITY
+            _set_pull(factor, *clipped, norm, repair_norm, scale)
+            _add_rows(in_deriv, repair, factor)
+            _mean_norm(now, in_deriv)
+            _restore(factor, *clipped, norm, now)
+            _scale_rows(in_deriv, in_deriv, factor)
+
+    def _tell_first(self, debug_info: str) -> None:
+        log.log(
+            f"ClipGradientComponent(node_name={debug_info})'s self-repair was activated as "
+            f"the first time at the {int(self.num_backpropped)}-th call of Backprop() in this "
+            "training job."
+        )
 
     def zero_stats(self) -> None:
         self.count = self.num_clipped = self.num_self_repaired = self.num_backpropped = 0
@@ -247,10 +273,24 @@ class ClipGradientComponent(Component):
     # Kaldi keeps these as integers, so that fractions are cut off here, too.
 
     def scale(self, scale: float) -> None:
-        self.count = int(self.count * scale)
-        self.num_clipped = int(self.num_clipped * scale)
+        for name in ("count", "num_clipped"):
+            if (number := getattr(self, name)) != 0:
+                setattr(self, name, _whole(number * scale))
 
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, ClipGradientComponent)
-        self.count = int(self.count + alpha * other.count)
-        self.num_clipped = int(self.num_clipped + alpha * other.num_clipped)
+        for name in ("count", "num_clipped"):
+            if (number := getattr(other, name)) != 0:
+                setattr(self, name, _whole(getattr(self, name) + alpha * number))
+
+
+def _whole(number: Any) -> Any:
+    """The number without its fraction, wherever it is."""
+    return int(number) if isinstance(number, (int, float)) else number.mapped(_floor)
+
+
+def _mean_norm(out: Array, matrix: Array) -> None:
+    """Mean over the rows of their norms, (1,)."""
+    with tensor.scratch((matrix.shape[0], 1), like=matrix) as squares:
+        _row_squares(squares, matrix)
+        _mean_root(out, squares)
