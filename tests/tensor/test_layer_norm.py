@@ -70,6 +70,13 @@ def test_derivatives_agree_with_the_reference_and_are_added(name, dtype, shape):
             operator(x, e, factor, 1e-3, *got)
             if x.size:
                 operator.reference(x, e, factor, 1e-3, *expected)
+            if wanted[0] and x.size:
+                added, set_ = got[0], np.full_like(got[0], np.nan)
+                operator(x, e, factor, 1e-3, set_, add=False)
+                size = 1 + np.abs(added).max()
+                np.testing.assert_allclose(set_, added - 1, tolerance, tolerance * size)
+                operator.reference(x, e, factor, 1e-3, set_, add=False)
+                np.testing.assert_allclose(set_, added - 1, tolerance, tolerance * size)
             for a, b in zip(got, expected, strict=True):
                 if a is not None:
                     size = 1 + np.abs(b).max(initial=0.0)

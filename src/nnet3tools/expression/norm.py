@@ -24,7 +24,7 @@ __all__ = ["batch_norm", "layer_norm", "rms_norm"]
 class RmsNorm(Expr):
     """x over the root mean square of its row; times a scale, plus an offset, which are rows."""
 
-    type_name = "rms_norm"
+    type_name, overwrites = "rms_norm", True
     operator: ClassVar[Operator] = tensor.rms_norm
     derivatives: ClassVar[Operator] = tensor.rms_norm_backprop
 
@@ -58,8 +58,11 @@ class RmsNorm(Expr):
             rows_of(x.value), rows_of(self.grad),
             None if scale is None else _row(scale.value), self.eps,
             rows_of(x.grad) if x.trainable else None, _row_gradient(scale), _row_gradient(offset),
+            0 not in self.fresh,
         )  # fmt: skip
         first = next(i for i, child in enumerate(self.children) if child.trainable)
+        if first in self.fresh and first > 0:
+            step = in_order([tensor.fill.bind(self.children[first].grad, 0.0), step])
         return [step if i == first else None for i in range(len(self.children))]
 
     def backward_reads(self) -> tuple[set[int], bool]:

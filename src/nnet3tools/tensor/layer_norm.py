@@ -48,18 +48,19 @@ def layer_norm_backprop(
     in_deriv: Array | None = None,
     scale_deriv: Array | None = None,
     offset_deriv: Array | None = None,
+    add: bool = True,
 ) -> None:
     """Add the derivatives of `layer_norm` by x, scale and offset to those that are given.
 
     With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
-    for x, the columns' sums of e n for scale, those of e for offset. The outputs must not overlap
-    the other operands.
+    for x, the columns' sums of e n for scale, those of e for offset. Without `add`, in_deriv is
+    set. The outputs must not overlap the other operands.
     """
     value, inverse = _normalised(x, eps, centred=True)
     g = np.float64(out_deriv) * (1.0 if scale is None else scale)
     inner = np.mean(g * value, axis=1, keepdims=True)
     slope = (g - np.mean(g, axis=1, keepdims=True) - value * inner) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv)
+    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
 
 
 @operator(writes=_DERIVS)
@@ -71,12 +72,13 @@ def rms_norm_backprop(
     in_deriv: Array | None = None,
     scale_deriv: Array | None = None,
     offset_deriv: Array | None = None,
+    add: bool = True,
 ) -> None:
     """Add the derivatives of `rms_norm`: as for `layer_norm_backprop`, without the mean of g."""
     value, inverse = _normalised(x, eps, centred=False)
     g = np.float64(out_deriv) * (1.0 if scale is None else scale)
     slope = (g - value * np.mean(g * value, axis=1, keepdims=True)) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv)
+    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
 
 
 def _normalised(x: Array, eps: float, centred: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -90,10 +92,10 @@ def _normalised(x: Array, eps: float, centred: bool) -> tuple[np.ndarray, np.nda
 
 def _add_derivs(
     slope: np.ndarray, value: np.ndarray, out_deriv: Array,
-    in_deriv: Array | None, scale_deriv: Array | None, offset_deriv: Array | None,
+    in_deriv: Array | None, scale_deriv: Array | None, offset_deriv: Array | None, add: bool,
 ) -> None:  # fmt: skip
     if in_deriv is not None:
-        in_deriv += slope
+        in_deriv[...] = in_deriv + slope if add else slope
     if scale_deriv is not None:
         scale_deriv += np.sum(value * out_deriv, axis=0)
     if offset_deriv is not None:

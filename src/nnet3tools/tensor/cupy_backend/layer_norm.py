@@ -52,7 +52,7 @@ _BACKWARD = """
     const T shift = {shift}, inner = nn_block(dot, part).a / width;
     for (long long c = threadIdx.x; c < width; c += blockDim.x) {{
       const T g = e[[r, c]]{scale};
-      in_deriv[[r, c]] += (g - shift - (x[[r, c]] - mean) * inverse * inner) * inverse;
+      in_deriv[[r, c]] {assign} (g - shift - (x[[r, c]] - mean) * inverse * inner) * inverse;
     }}
 """
 
@@ -85,7 +85,7 @@ def _bind_forward(
 def _bind_backward(
     name: str, x: Array, out_deriv: Array, scale: Array | None = None, eps: float = 1e-9,
     in_deriv: Array | None = None, scale_deriv: Array | None = None,
-    offset_deriv: Array | None = None,
+    offset_deriv: Array | None = None, add: bool = True,
 ) -> Step:  # fmt: skip
     centred, steps = name == "layer_norm", list[Callable[[], object]]()
     stats = None if scale_deriv is None else get_device().empty((len(x), 2), x.dtype)
@@ -94,6 +94,7 @@ def _bind_backward(
         if in_deriv is not None:
             body += _BACKWARD.format(
                 scale="" if scale is None else " * scale[[c]]",
+                assign="+=" if add else "=",
                 shift="nn_block(acc, part).a / width" if centred else "T(0)",
             )
         arrays = {"x": x, "e": out_deriv, "in_deriv": in_deriv, "scale": scale, "stats": stats}

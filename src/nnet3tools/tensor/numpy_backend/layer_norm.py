@@ -59,7 +59,7 @@ class _Forward:
 
 @dataclass(frozen=True)
 class _Backward:
-    """Adds a block's derivatives by x; keeps sums over the columns, in float64, for each group.
+    """Gives a block's derivatives by x; keeps sums over the columns, in float64, for each group.
 
     With c = x - mean (or x), v = 1 / sqrt(variance + eps) and g = e * scale, the derivative by x is
     v g - c v^3 (mean of g c) - v (mean of g), the last for layer norm only.
@@ -72,6 +72,7 @@ class _Backward:
     wants_input: bool
     wants_scale: bool
     wants_offset: bool
+    add: bool
     sums: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
 
     def __call__(self, group: int, x: np.ndarray, e: np.ndarray, *in_deriv: np.ndarray) -> None:
@@ -90,24 +91,26 @@ class _Backward:
             inner = product @ weights
             inner *= inverse**3 / x.shape[1]
             np.multiply(c, inner, values)
-            self._add_slope(values, inverse, e, weights, product, *in_deriv)
+            self._put_slope(values, inverse, e, weights, product, *in_deriv)
 
-    def _add_slope(
+    def _put_slope(
         self, term: np.ndarray, inverse: np.ndarray, e: np.ndarray, weights: np.ndarray,
         slope: np.ndarray, in_deriv: np.ndarray,
     ) -> None:  # fmt: skip
-        """in_deriv += v g - term - v (mean of g)."""
+        """in_deriv = v g - term - v (mean of g), or that is added."""
         if self.scale is None:
             np.multiply(e, inverse, slope)
         else:
             np.multiply(e, self.scale, slope)
             np.multiply(slope, inverse, slope)
-        np.subtract(slope, term, slope)
+        put = slope if self.add else in_deriv
+        np.subtract(slope, term, slope if self.centred else put)
         if self.centred:
             mean = e @ weights
             mean *= inverse / e.shape[1]
-            np.subtract(slope, mean, slope)
-        np.add(in_deriv, slope, in_deriv)
+            np.subtract(slope, mean, put)
+        if self.add:
+            np.add(in_deriv, slope, in_deriv)
 
     def _keep(self, name: str, group: int, total: np.ndarray) -> None:
         known = self.sums.get((name, group))
@@ -135,12 +138,12 @@ def _bind_forward(
 
 def _bind_backward(
     centred: bool, x: np.ndarray, out_deriv: np.ndarray, scale: Row = None, eps: float = 1e-9,
-    in_deriv: Row = None, scale_deriv: Row = None, offset_deriv: Row = None,
+    in_deriv: Row = None, scale_deriv: Row = None, offset_deriv: Row = None, add: bool = True,
 ) -> Callable[[], None]:  # fmt: skip
     if in_deriv is None and scale_deriv is None and offset_deriv is None:
         return lambda: None
     wanted = in_deriv is not None, scale_deriv is not None, offset_deriv is not None
-    kernel = _Backward(centred, _ones(x), scale, float(eps), *wanted)
+    kernel = _Backward(centred, _ones(x), scale, float(eps), *wanted, add)
     blocks = (x, out_deriv) if in_deriv is None else (x, out_deriv, in_deriv)
     run = bind_rows(kernel, 10, *blocks)
 
