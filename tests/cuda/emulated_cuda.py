@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnet3tools.tensor import host
 from nnet3tools.tensor.cupy_backend import device as device_module
 from nnet3tools.tensor.cupy_backend.device import PRELUDE
 from nnet3tools.tensor.precision import are_precise
@@ -190,6 +191,8 @@ class EmulatedDevice:
         self._recording: list[Callable[[], None]] | None = None
 
     def kernel(self, source: str, name: str) -> Any:
+        if self._recording is not None and name not in self.sources:
+            host.not_capturable(for_now=True)  # as for loading one
         self.sources[name] = source
         _, address, kinds = _compiled(source, name)
         fibers = int(re.search("__sync|__shfl|nn_warp|nn_block", source) is not None)

@@ -168,6 +168,20 @@ def test_looking_at_the_device_during_a_capture_lets_the_variant_run_by_itself()
     assert len(looked) == 2
 
 
+def test_what_cannot_be_captured_for_now_is_captured_the_next_time():
+    machine, loaded = Machine(), []
+
+    def step():
+        if len(loaded) == 1:  # as a kernel that a first variant did not need
+            host.not_capturable(for_now=True)
+        loaded.append(1)
+        machine.do("a")
+
+    run = replayer_of(machine, [step])
+    assert ["".join(run()) for _ in range(4)] == ["a"] * 4
+    assert machine.graphs == 2
+
+
 def test_arrays_of_memos_are_the_same_in_all_variants_and_runs():
     machine, drawn, seen = Machine(), iter([0, 1, 0, 1]), []
 

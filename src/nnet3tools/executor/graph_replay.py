@@ -256,9 +256,11 @@ class _Section:
         try:
             with captured_scratch():
                 replay = self._capture(lambda: self._go(tape))
-        except NotCapturable:
-            log.vlog(2, f"command c{tape.step} has work for the host: outside of CUDA graphs")
+        except NotCapturable as reason:
             work = self._run_live
+            if reason.for_now:
+                return _Node(work=work), tape.values
+            log.vlog(2, f"command c{tape.step} has work for the host: outside of CUDA graphs")
         else:
             work = lambda _: replay()  # noqa: E731
         node = self._root

@@ -49,7 +49,11 @@ Event = Callable[[], Hashable]
 
 
 class NotCapturable(Exception):
-    """What is being captured must run by itself this time."""
+    """What is being captured must run by itself this time; `for_now`: next time it may go."""
+
+    def __init__(self, for_now: bool = False) -> None:
+        super().__init__()
+        self.for_now = for_now
 
 
 class Tape:
@@ -168,9 +172,9 @@ def kept_object(make: Callable[[], Any]) -> Any:
     return make() if _tape is None else _tape.kept(make)
 
 
-def not_capturable() -> None:
-    """Declare that what follows cannot be in a graph."""
+def not_capturable(for_now: bool = False) -> None:
+    """Declare that what follows cannot be in a graph; `for_now`: once done by itself it can."""
     if _tape is not None:
         _tape.excused = True
         if _tape.capturing:
-            raise NotCapturable
+            raise NotCapturable(for_now)
