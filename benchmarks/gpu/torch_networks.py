@@ -76,8 +76,12 @@ class _Net(nn.Module):
 class _Trainer:
     """A network, its data and one step of SGD."""
 
-    def __init__(self, network: BenchNetwork, device: str, compiled: bool) -> None:
-        self.device = device
+    def __init__(
+        self, network: BenchNetwork, device: str, compiled: bool, half: torch.dtype | None
+    ) -> None:
+        self.device, self.half = device, half
+        # a fixed scale for fp16: GradScaler looks at the device, which no CUDA graph can
+        self.scale = 1024.0 if half == torch.float16 else 1.0
         torch.manual_seed(0)
         rows = network.left + network.frames + network.right
         self.x = torch.randn(network.minibatch, rows, network.dim, device=device)
@@ -85,12 +89,14 @@ class _Trainer:
         self.y = torch.randint(network.classes, (network.minibatch * count,), device=device)
         self.net = _Net(network).to(device)
         self.run = torch.compile(self.net) if compiled else self.net
-        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0e-4)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=1.0e-4 / self.scale)
 
     def step(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        scores = self.run(self.x)
-        nn.functional.cross_entropy(scores.flatten(0, 1), self.y).backward()
+        with torch.autocast(self.device, self.half, enabled=self.half is not None):
+            scores = self.run(self.x)
+            loss = nn.functional.cross_entropy(scores.flatten(0, 1).float(), self.y)
+        (loss * self.scale).backward()
         self.optimizer.step()
 
     def graph(self) -> Callable[[], None]:
@@ -107,18 +113,31 @@ class _Trainer:
         return captured.replay
 
 
+def _repeated(step: Callable[[], None]) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        for _ in range(count):
+            step()
+
+    return run
+
+
 def variants(
-    network: BenchNetwork, device: str
-) -> dict[str, tuple[Callable[[], None], Callable[[], None]]]:
-    """Name -> (step, what waits for the device)."""
+    network: BenchNetwork, device: str, math: str = "fp32"
+) -> dict[str, tuple[Callable[[int], None], Callable[[], None]]]:
+    """Name -> (run so many steps, what waits for the device).
+
+    `math` is how products are done: fp32, tf32, or fp16 or bf16 by autocast.
+    """
     where = "cuda" if device == "gpu" else "cpu"
     wait = torch.cuda.synchronize if where == "cuda" else (lambda: None)
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    eager, compiled = _Trainer(network, where, False), _Trainer(network, where, True)
-    found = {"torch eager": (eager.step, wait), "torch.compile": (compiled.step, wait)}
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = math == "tf32"
+    half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(math) if where == "cuda" else None
+    eager = _Trainer(network, where, False, half).step
+    found = {"torch eager": eager}
     if where == "cuda":
-        found["torch graph"] = _Trainer(network, where, False).graph(), wait
-    for step, _ in found.values():
+        found["torch graph"] = _Trainer(network, where, False, half).graph()
+    found["torch.compile"] = _Trainer(network, where, True, half).step
+    for step in found.values():
         for _ in range(3):
             step()
-    return found
+    return {name: (_repeated(step), wait) for name, step in found.items()}

@@ -1,0 +1,113 @@
+"""benchmarks/gpu on the emulated device: all that it would do on a real one, in small."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from emulated_cuda import needs_compiler, to_device
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+CONFIG = """
+input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=12 output-dim=6
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r type=RectifiedLinearComponent dim=6
+component-node name=r component=r input=a
+component name=t type=TdnnComponent input-dim=6 output-dim=7 time-offsets=0
+component-node name=t component=t input=r
+component name=ls type=LogSoftmaxComponent dim=7
+component-node name=ls component=ls input=t
+output-node name=output input=ls
+"""
+
+
+@pytest.fixture
+def benchmark(monkeypatch):
+    """Its main module, and a tiny network."""
+    for folder in (BENCHMARKS, BENCHMARKS / "gpu"):
+        monkeypatch.syspath_prepend(str(folder))
+    spec = importlib.util.spec_from_file_location("gpu_benchmark", BENCHMARKS / "gpu/__main__.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    tiny = module.BenchNetwork("tdnn", CONFIG, 1, 1, 5, 3, classes=7, dim=4)
+    yield module, tiny
+    for name in ("ours", "networks", "memory_growth", "torch_networks", "train"):
+        sys.modules.pop(name, None)
+
+
+def options(module, monkeypatch, *words: str):
+    monkeypatch.setattr(sys, "argv", ["benchmarks/gpu", *words])
+    return module.main()
+
+
+@needs_compiler
+def test_the_table_has_every_variant_and_the_share_of_products(
+    device, benchmark, monkeypatch, capsys
+):
+    module, tiny = benchmark
+    monkeypatch.setattr(module, "choose_device", lambda *_: to_device(np.zeros(0, np.float32)))
+    monkeypatch.setattr(
+        module,
+        "NETWORKS",
+        {"tdnn": lambda: tiny, "large-tdnnf": lambda: replace(tiny, name="large-tdnnf")},
+    )
+    monkeypatch.setattr(module, "product_rate", lambda device: 1e6)
+    monkeypatch.setitem(sys.modules, "nnet3tools.tensor.cupy_backend.cuda", FakeCuda)
+    monkeypatch.setattr(
+        importlib.import_module("nnet3tools.tensor.cupy_backend"), "cuda", FakeCuda, raising=False
+    )
+    words = ("--minibatches=2", "--rounds=1", "--no-torch", "--networks", "tdnn", "large-tdnnf")
+    assert options(module, monkeypatch, *words) == 0
+    out = capsys.readouterr().out
+    rows = [line for line in out.splitlines() if line.startswith(("| tdnn", "| large"))]
+    assert len(rows) == 2
+    for row in rows:
+        cells = [cell.strip() for cell in row.split("|")[2:-1]]
+        assert all(float(cell.replace(",", "")) > 0 for cell in cells[:4])
+        assert cells[4:7] == ["", "", ""]
+        assert cells[7].endswith("%")
+        assert cells[8].endswith("%")
+    assert "- tdnn: of our run without graphs" in out
+
+
+class FakeCuda:
+    @staticmethod
+    def describe() -> str:
+        return "emulated"
+
+
+@needs_compiler
+def test_products_are_counted_by_their_operations(device, benchmark):
+    module, tiny = benchmark
+    _, flops = module.products(tiny, to_device(np.zeros(0, np.float32)))
+    rows = tiny.minibatch * tiny.frames
+    forward = 2 * rows * (12 * 6 + 6 * 7)
+    assert flops >= 3 * forward - 2 * rows * 12 * 6  # both derivatives, but not the input's
+
+
+def test_targets_are_told_from_the_figures(benchmark):
+    module, _ = benchmark
+    figures = {
+        "graph, NG": 90.0, "graph, plain": 100.0, "no graph, NG": 40.0, "torch eager": 80.0,
+        "torch graph": 120.0,
+    }  # fmt: skip
+    small, large = module.targets("lstm", figures), module.targets("large-lstm", figures)
+    assert [line.rpartition(": ")[2] for line in small] == ["met", "MISSED"]
+    assert [line.rpartition(": ")[2] for line in large] == ["met", "MISSED"]
+
+
+def test_growing_memory_is_noticed(benchmark, monkeypatch, capsys):
+    _, tiny = benchmark
+    growth = importlib.import_module("memory_growth")
+    sizes = iter([10 << 20] * 10 + [i << 20 for i in range(10, 20)])
+    monkeypatch.setattr(growth, "_used_bytes", lambda device: next(sizes))
+    host = np.zeros(0, np.float32)
+    assert growth.check_growth(tiny, host, 10)
+    assert not growth.check_growth(tiny, host, 10)
+    assert "GREW by 8.0 MB" in capsys.readouterr().out
