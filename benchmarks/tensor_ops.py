@@ -1,10 +1,12 @@
 """Tensor operators against NumPy with preallocated outputs, numexpr and PyTorch, side by side.
 
-    python benchmarks/tensor_ops.py [--threads 1 2] [--rounds 15]
+    python benchmarks/tensor_ops.py [--threads 1 2] [--rounds 15] [--wait 0]
 
 Contestants that cannot be imported are left out. Each round runs every contestant once, in turn,
-so that a slow moment of the machine hits all of them; the best round counts. Results are compared,
-too.
+so that a slow moment of the machine hits all of them; the best round counts. On one thread the
+thread's CPU time is taken, which other programs' work lengthens least. On more it is elapsed time,
+of use only on an idle machine: with `--wait S` every run waits, S seconds at most, until nothing
+else is running (Linux). Results are compared, too.
 """
 
 from __future__ import annotations
@@ -103,16 +105,10 @@ def batch_norm() -> Contestants:
 
     x = np.random.default_rng(0).normal(size=(8192, 512)).astype(np.float32)
     out, mine, t = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    mean, var = np.empty(512, np.float32), np.empty(512, np.float32)
-    steps = [
-        tensor.aggregate("_1", "mean", axis=0).bind(mean, x),
-        tensor.aggregate("sqr(_1 - _2)", "mean", axis=0).bind(var, x, mean),
-        tensor.element("_1 = (_2 - _3) * (1 / sqrt(_4 + 0.001))").bind(mine, x, mean, var),
-    ]
+    run = tensor.batch_norm.bind(mine, np.empty((3, 512), np.float32), x, 0.001, 1.0)
 
     def ours() -> np.ndarray:
-        for step in steps:
-            step()
+        run()
         return mine
 
     def plain() -> np.ndarray:
@@ -148,9 +144,10 @@ def lstm() -> Contestants:
     mine, out = np.empty((2, 960, 2 * dim), np.float32)
     i, f, t = np.empty((3, 960, dim), np.float32)
     parts = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
+    run = tensor.lstm_nonlinearity.bind(mine, x, params)
 
     def ours() -> np.ndarray:
-        tensor.lstm_nonlinearity(mine, x, params)
+        run()
         return mine
 
     def plain() -> np.ndarray:
@@ -191,32 +188,51 @@ def lstm() -> Contestants:
 BENCHMARKS = (chain, log_softmax, batch_norm, lstm)
 
 
-def measure(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Best time of each contestant in ms; the contestants' results must agree."""
+def wait_until_idle(seconds: float) -> bool:
+    """Wait until no other process is running or ready to; False if that takes too long."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with open("/proc/loadavg") as file:
+            if file.read().split()[3].startswith("1/"):
+                return True
+        time.sleep(0.003)
+    return False
+
+
+def measure(
+    contestants: Contestants, rounds: int, clock: Callable[[], float], wait: float
+) -> tuple[dict[str, float], float]:
+    """Best time of each contestant in ms, and how many of the runs began on an idle machine.
+
+    The contestants' results must agree.
+    """
     expected = contestants["numpy"]().astype(float)
     for name, run in contestants.items():
         np.testing.assert_allclose(run(), expected, rtol=1e-3, atol=1e-4, err_msg=name)
-    best = dict.fromkeys(contestants, float("inf"))
+    best, idle = dict.fromkeys(contestants, float("inf")), 0
     for _ in range(rounds):
         for name, run in contestants.items():
-            start = time.perf_counter()
+            idle += wait > 0 and wait_until_idle(wait)
+            start = clock()
             run()
-            best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
-    return best
+            best[name] = min(best[name], 1e3 * (clock() - start))
+    return best, idle / (rounds * len(contestants))
 
 
-def run_here(threads: int, rounds: int) -> None:
+def run_here(threads: int, rounds: int, wait: float) -> None:
     """All benchmarks with this number of threads, one line each."""
     if (torch := _optional("torch")) is not None:
         torch.set_num_threads(threads)
     if (numexpr := _optional("numexpr")) is not None:
         numexpr.set_num_threads(threads)
     for benchmark in BENCHMARKS:
-        times = measure(benchmark(), rounds)
+        clock = time.perf_counter if threads > 1 else time.thread_time
+        times, idle = measure(benchmark(), rounds, clock, wait)
         ratio = times["ours"] / min(t for name, t in times.items() if name != "ours")
         figures = "  ".join(f"{name} {t:7.2f}" for name, t in times.items())
         label = f"{benchmark.__name__} ({threads} thread{'s' * (threads > 1)})"
-        print(f"{label:24s} ms: {figures}   ours / best other {ratio:.2f}", flush=True)
+        note = f"  (idle: {idle:.0%} of the runs)" if wait else ""
+        print(f"{label:24s} ms: {figures}   ours / best other {ratio:.2f}{note}", flush=True)
 
 
 def main() -> int:
@@ -224,15 +240,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--wait", type=float, default=0.0)
     parser.add_argument("--here", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.here:
-        run_here(options.here, options.rounds)
+        run_here(options.here, options.rounds, options.wait)
         return 0
     for threads in options.threads:
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), NNET3_NUM_THREADS=str(threads))
         command = [sys.executable, __file__, "--here", str(threads)]
-        command += ["--rounds", str(options.rounds)]
+        command += ["--rounds", str(options.rounds), "--wait", str(options.wait)]
         subprocess.run(command, env=environment, check=True)
     return 0
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,9 @@ class _Fusion:
             return value
         return self._step(value, value.function, inputs)
 
-    def _step(self, like: Value, function: object, inputs: Sequence[Value]) -> Value:
+    def _step(
+        self, like: Value, function: Callable[..., Any] | None, inputs: Sequence[Value]
+    ) -> Value:
         made = replace(like, function=function, inputs=tuple(inputs))
         self.values.append(made)
         return made

@@ -18,7 +18,7 @@ from nnet3tools.tensor.registry import implements
 
 
 def _maxima(x: np.ndarray) -> np.ndarray:
-    return np.maximum.reduce(x, 1, None, None, True)
+    return np.maximum.reduce(x, axis=1, keepdims=True)
 
 
 def _softmax(ones: np.ndarray, group: int, out: np.ndarray, x: np.ndarray) -> None:
@@ -50,7 +50,7 @@ def _log_softmax_backprop(
     group: int, in_deriv: np.ndarray, out_value: np.ndarray, out_deriv: np.ndarray
 ) -> None:
     # of both signs: NumPy's sum, by halves, loses less
-    total = np.add.reduce(out_deriv, 1, None, None, True)
+    total = np.add.reduce(out_deriv, axis=1, keepdims=True)
     powers = block_register(group, 0, in_deriv)
     np.exp(out_value, powers)
     np.multiply(powers, total, powers)
