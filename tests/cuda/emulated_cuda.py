@@ -3,6 +3,8 @@
 `emulated_cupy(monkeypatch)` puts a small module in the place of CuPy whose arrays the CuPy backend
 takes for its own, and the device that runs its kernels. NumPy's maths refuses such arrays, as it
 does CuPy's.
+
+With NNET3TOOLS_GPU_TESTS=1 the tests run on a real device instead; transfers are not counted then.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from nnet3tools.tensor.precision import are_precise
 
 HERE = Path(__file__).parent
 GXX = shutil.which("g++")
+REAL = os.environ.get("NNET3TOOLS_GPU_TESTS", "0") not in ("", "0")
+"""Whether to test a real device."""
 needs_compiler = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 
 
@@ -66,6 +70,10 @@ ndarray.__module__ = "cupy"
 
 def to_device(host: Any, dtype: Any = None) -> Any:
     """A copy of a host array, counted as an upload."""
+    if REAL:
+        import cupy
+
+        return cupy.array(np.array(host, dtype=dtype))
     for device in get_devices()[-1:]:
         assert device._recording is None, "the host sends to the device during a capture"
         device.uploads += 1
@@ -319,11 +327,48 @@ class EmulatedDevice:
         return replay
 
 
+class RealDevice:
+    """The device of this machine, with a list of what is launched."""
+
+    def __init__(self) -> None:
+        from nnet3tools.tensor.cupy_backend.cuda import CudaDevice
+
+        self._device: Any = CudaDevice()
+        self.launched: list[str] = []
+        self.sources: dict[str, str] = {}
+        self.downloads = self.uploads = 0
+        self.half_products = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def _noted(self, name: str, run: Callable[..., None]) -> Callable[..., None]:
+        def noted(*args: Any) -> None:
+            self.launched.append(name)
+            run(*args)
+
+        return noted
+
+    def kernel(self, source: str, name: str) -> Any:
+        self.sources[name] = source
+        return self._noted(name, self._device.kernel(source, name))
+
+    def gemm(self, *args: Any) -> Any:
+        return self._noted("gemm", self._device.gemm(*args))
+
+    def capture(self, work: Callable[[], None]) -> Any:
+        return self._noted("graph", self._device.capture(work))
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An emulated device that the CuPy backend uses for the length of a test."""
+    """A device that the CuPy backend uses for the length of a test."""
     from nnet3tools.tensor.cupy_backend.device import use_device
 
+    if REAL:
+        with use_device(RealDevice()) as real:  # type: ignore[arg-type]
+            yield real
+        return
     monkeypatch.setitem(sys.modules, "cupy", _module())
     made = EmulatedDevice()
     with use_device(made):
@@ -342,6 +387,11 @@ def mirror(array: Any) -> Any:
     start = base.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     copied = np.array(whole, order="K").reshape(-1, order="A").view(np.uint8)
     flat = copied[start : len(copied)]
+    if REAL:
+        import cupy
+
+        typed = cupy.array(flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype))
+        return cupy.lib.stride_tricks.as_strided(typed, array.shape, array.strides)
     return np.lib.stride_tricks.as_strided(
         flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype),
         array.shape, array.strides,
@@ -352,4 +402,6 @@ def fetch(array: Any) -> Any:
     """Back on the host: arrays, lists of them, numbers; not counted as a download."""
     if isinstance(array, (list, tuple)):
         return [fetch(a) for a in array]
+    if REAL:
+        return array.get() if hasattr(array, "get") else array
     return np.array(array.view(np.ndarray)) if isinstance(array, ndarray) else array

@@ -57,6 +57,7 @@ def install(monkeypatch):
         return devices
 
     monkeypatch.setattr(gpu.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(gpu, "_load_libraries", lambda: None)
     return put
 
 
@@ -77,6 +78,19 @@ def test_wait_waits_and_yes_does_not(install):
     with pytest.raises(UserError, match="busy"):
         gpu.choose_device("yes")
     assert gpu.choose_device("wait") == "on the device"
+
+
+def test_a_missing_library_is_one_line_and_no_traceback(install, monkeypatch, capsys):
+    install(_Devices([0.9]))
+
+    def missing() -> None:
+        raise ImportError("libcublas.so.12: cannot open shared object file")
+
+    monkeypatch.setattr(gpu, "_load_libraries", missing)
+    with pytest.raises(UserError, match=r"no usable GPU \(libcublas"):
+        gpu.choose_device("yes")
+    assert gpu.choose_device("optional").size == 0
+    assert "libcublas" in capsys.readouterr().err
 
 
 def test_wait_does_not_wait_where_there_is_no_gpu(install):

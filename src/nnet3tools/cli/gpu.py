@@ -91,12 +91,24 @@ def _try_gpu() -> tuple[str, Any]:
         for number in _by_free_memory(cupy, count):
             try:
                 cupy.cuda.Device(number).use()
-                return "", cupy.empty(0, cupy.float32)
+                array = cupy.empty(0, cupy.float32)
+                _load_libraries()
+                return "", array
             except Exception as error:  # an exclusive device that another process has
                 problems.append(_one_line(error))
         return problems[0], None
     except Exception as error:  # CuPy raises what its driver gives it
         return _one_line(error), None
+
+
+def _load_libraries() -> None:
+    """Have cuBLAS and NVRTC loaded now, as they may be missing where CuPy itself is not."""
+    import cupy
+
+    from nnet3tools.tensor.cupy_backend.device import get_device
+
+    cupy.cuda.nvrtc.getVersion()
+    get_device()
 
 
 def _by_free_memory(cupy: Any, count: int) -> list[int]:
