@@ -46,6 +46,8 @@ __all__ = ["Binding", "Step", "lower_command", "lower_moves", "lowers"]
 Step = Callable[[], object]
 C = TypeVar("C", bound=Command)
 
+_scaled = tensor.element("_1 = _2 * _3")
+
 _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
@@ -253,7 +255,9 @@ def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
     submatrices = binding.computation.submatrices
     if submatrices[command.dest] == submatrices[command.src]:
         return tensor.scale.bind(dest, command.alpha)
-    return _then_scale(tensor.copy.bind(dest, src), dest, command.alpha)
+    if command.alpha != 1.0:
+        return _scaled.bind(dest, src, command.alpha)
+    return tensor.copy.bind(dest, src)
 
 
 @lowers(MatrixAdd)
