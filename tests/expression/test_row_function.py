@@ -126,4 +126,4 @@ def test_few_sizes_are_kept():
     for rows in range(1, 30):
         x = np.ones((rows, 3), np.float32)
         function.infer({"a": x}, np.empty_like(x))
-    assert len(function._idle) == 8
+    assert len(function._idle) == 16

@@ -90,11 +90,16 @@ for _name, _type in CASTS.items():
     FUNCTIONS[_name] = lambda x, to=_type: ops.cast(x, to)
 
 
+@functools.cache
+def _signature(name: str) -> inspect.Signature:
+    return inspect.signature(FUNCTIONS[name])
+
+
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """The function's value; ExpressionError if the arguments are not what it takes."""
     function = FUNCTIONS[name]
     try:
-        inspect.signature(function).bind(*values, **options)
+        _signature(name).bind(*values, **options)
     except TypeError as error:
         raise ExpressionError(f"{name}: {error}") from None
     try:

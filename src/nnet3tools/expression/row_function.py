@@ -31,7 +31,7 @@ __all__ = ["RowFunction"]
 _PROBE_ROWS = (7, 11)
 """Rows of graphs that shapes are found with: two numbers, so that a formula for one only shows."""
 
-_MAX_SIZES = 8
+_MAX_SIZES = 16
 """Graphs are kept for so many numbers of rows and types met last; on a GPU for all, as captured
 programs go on using their memory."""
 
