@@ -33,9 +33,8 @@ def _block_rows(like: np.ndarray) -> int:
     return rows // _ADDED * _ADDED or rows
 
 
-def _blocks(matrix: np.ndarray) -> list[np.ndarray]:
-    """A matrix as blocks of rows, the last one with what is left."""
-    rows = _block_rows(matrix)
+def _blocks(matrix: np.ndarray, rows: int) -> list[np.ndarray]:
+    """A matrix as blocks of so many rows, the last one with what is left."""
     end = len(matrix) // rows * rows
     # splitting an axis never copies, and one iteration is cheaper than many slices
     blocks = list(matrix[:end].reshape(-1, rows, matrix.shape[1])) if matrix.size else []
@@ -74,11 +73,11 @@ class _ColumnSums:
         rows = _block_rows(a)
         self._run = min(rows, _ADDED)
         self._ones = np.ones(self._run, a.dtype)
-        blocks = _blocks(a)
+        blocks = _blocks(a, rows)
         self._parts = np.empty((len(blocks), 2, rows // self._run, a.shape[1]), a.dtype)
         if len(a) % rows:
             self._parts[-1] = 0.0
-        pairs = list(zip(blocks, _blocks(b), self._parts, strict=True))
+        pairs = list(zip(blocks, _blocks(b, rows), self._parts, strict=True))
         self._groups = _grouped(4 * a.size, self._calls, pairs, 0)
 
     def _calls(
@@ -115,10 +114,12 @@ class _Rows:
         """Calls to make once `values` are set, before those of the blocks."""
         self.whole = list(self.values)
         """The rows in the shape of a block, or that of a row."""
-        block = like[: _block_rows(like)]
-        if like.shape[1] <= _SPREAD_UP_TO and len(like) > len(block):
+        self.block_rows = _block_rows(like)
+        if like.shape[1] <= _SPREAD_UP_TO and len(like) > self.block_rows:
+            # copies, too, have to stay in cache beside a block
+            self.block_rows = -(-self.block_rows // 2)
             # register 0 of each group is for the blocks
-            self.whole = [_scratch(0, 1 + k, block) for k in range(count)]
+            self.whole = [_scratch(0, 1 + k, like[: self.block_rows]) for k in range(count)]
             self.fill = [(convert, pair) for pair in zip(self.values, self.whole, strict=True)]
 
     def of_block(self, rows: int) -> list[np.ndarray]:
@@ -137,7 +138,7 @@ def bind_batch_norm(
         mean, scale = rows.of_block(len(x))
         return [(np.subtract, (x, mean, out)), (np.multiply, (out, scale, out))]
 
-    blocks = list(zip(_blocks(x), _blocks(out), strict=True))
+    blocks = list(zip(*(_blocks(m, rows.block_rows) for m in (x, out)), strict=True))
     groups = _grouped(2 * x.size, normalize, blocks, 0)
 
     def run() -> None:
@@ -175,7 +176,8 @@ def bind_batch_norm_backprop(
         by_scale: Call = (np.multiply, (slope, factor, slope))
         return [*first, by_scale, (np.subtract, (slope, product, slope))]
 
-    blocks = list(zip(_blocks(out_value), _blocks(out_deriv), _blocks(in_deriv), strict=True))
+    matrices = (out_value, out_deriv, in_deriv)
+    blocks = list(zip(*(_blocks(m, rows.block_rows) for m in matrices), strict=True))
     groups = _grouped(4 * out_deriv.size, backprop, blocks, 1)
 
     def run() -> None:
