@@ -118,3 +118,33 @@ def test_programs_within_programs_recall_for_themselves() -> None:
             assert current() is inner
         assert current() is outer
     assert current() is None
+
+
+def test_special_operators_are_found_again_and_give_what_they_gave() -> None:
+    rng = np.random.default_rng(1)
+    recall, dim, rows = Recall(), 4, 9
+
+    def floats(*shape: int) -> np.ndarray:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    x, params, out_deriv, repair = floats(rows, 23), floats(3, dim), floats(rows, 8), floats(5, dim)
+    outputs = [floats(rows, 23), floats(3, dim), np.zeros((5, dim)), np.zeros((5, dim))]
+    out, soft = floats(rows, 8), floats(rows, 8)
+
+    def work() -> None:
+        tensor.lstm_nonlinearity(out[:, :], x, params)
+        tensor.lstm_nonlinearity_backprop(x, params, out_deriv, repair, *outputs)
+        tensor.log_softmax(soft, out)
+
+    for times in range(5):
+        x += np.float32(0.1)
+        for array in outputs[2:]:
+            array.fill(1.0)
+        work()
+        expected = [array.copy() for array in (out, soft, *outputs)]
+        for array in outputs[2:]:
+            array.fill(1.0)
+        run(recall, work)
+        for array, right in zip((out, soft, *outputs), expected, strict=True):
+            np.testing.assert_array_equal(array, right)
+        assert len(recall.bound) == (6 if times else 0)

@@ -8,10 +8,11 @@ dies with it, and so does its hold on the memory that bound operators refer to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Recall", "current"]
+__all__ = ["Recall", "current", "paused"]
 
 _MOST = 1 << 15
 """Operators remembered a program; when there are more, all are forgotten."""
@@ -78,3 +79,14 @@ _current: Recall | None = None
 def current() -> Recall | None:
     """The recall of the program that is running, if there is one."""
     return _current
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Recall nothing in the `with` block: what is bound there becomes part of something larger."""
+    global _current
+    before, _current = _current, None
+    try:
+        yield
+    finally:
+        _current = before

@@ -24,6 +24,7 @@ __all__ = [
     "OPERATORS",
     "Operator",
     "UnsupportedOperator",
+    "binder_of",
     "device_of",
     "gaps",
     "implements",
@@ -170,6 +171,11 @@ def implements(
         return function
 
     return register
+
+
+def binder_of(name: str, device: str) -> Callable[..., Callable[[], Any]]:
+    """What a device registered with `binder` for an operator and all types."""
+    return _binders[name, device, "*"]
 
 
 def gaps(device: str) -> list[tuple[str, str]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from nnet3tools.tensor.aggregate import aggregate
-from nnet3tools.tensor.arrays import Array, scratch
+from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.basics import add, fill
 from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.numpy_backend.threads import LOCK
 from nnet3tools.tensor.registry import implements
 
 _BLOCK = 1 << 15
@@ -86,8 +88,8 @@ def bind_lstm_nonlinearity(out: Array, x: Array, params: Array) -> Callable[[], 
     return forward.bind(out[:, :dim], out[:, dim:], *gates[:5], *params, *gates[5:])
 
 
-@implements("lstm_nonlinearity_backprop", "numpy")
-def lstm_nonlinearity_backprop(
+@implements("lstm_nonlinearity_backprop", "numpy", binder=True)
+def bind_lstm_nonlinearity_backprop(
     x: Array,
     params: Array,
     out_deriv: Array,
@@ -96,54 +98,78 @@ def lstm_nonlinearity_backprop(
     params_deriv: Array | None = None,
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
-) -> None:
+) -> Callable[[], None]:
     """The values are computed again block by block, while they stay in the cache."""
     dim, num_rows = params.shape[1], x.shape[0]
+    steps: list[Callable[[], object]] = []
     if params_deriv is not None:
-        fill(params_deriv, 0.0)
-    with scratch((11, _block_rows(x, dim), dim), like=x) as work:
-        for rows in _blocks(num_rows, work.shape[1]):
-            gates = _gates(x[rows], dim)
-            dropout = len(gates) > 5
-            i, f, o, g, h, c = work[:6, : rows.stop - rows.start]
-            _values[dropout](i, f, g, c, o, h, *gates[:5], *params, *gates[5:7])
-            derivs = _deriv_views(in_deriv, work, rows, dim)
-            out = out_deriv[rows]
-            operands = (i, f, g, o, h, gates[4], out[:, :dim], out[:, dim:], *params, *repair)
-            _derivs[dropout](*derivs, *operands, *gates[5:])
-            if params_deriv is not None:
-                for row, a, b in ((0, gates[4], 0), (1, gates[4], 1), (2, c, 3)):
-                    _sum_products(params_deriv[row], a, derivs[b], beta=1.0)
-            _add_stats(work[:5, : rows.stop - rows.start], value_sum, deriv_sum)
+        steps.append(fill.bind(params_deriv, 0.0))
+    size = _block_rows(x, dim)
+    work, sums = _work(11 * size * dim, x.dtype).reshape(11, size, dim), _sums(5 * dim)
+    for rows in _blocks(num_rows, size):
+        gates = _gates(x[rows], dim)
+        dropout = len(gates) > 5
+        i, f, o, g, h, c = work[:6, : rows.stop - rows.start]
+        steps.append(
+            _values[dropout].bind(i, f, g, c, o, h, *gates[:5], *params, *gates[5:7])
+        )  # fmt: skip
+        derivs = _deriv_views(in_deriv, work, rows, dim)
+        out = out_deriv[rows]
+        operands = (i, f, g, o, h, gates[4], out[:, :dim], out[:, dim:], *params, *repair)
+        steps.append(_derivs[dropout].bind(*derivs, *operands, *gates[5:]))
+        if params_deriv is not None:
+            for row, a, b in ((0, gates[4], 0), (1, gates[4], 1), (2, c, 3)):
+                steps.append(_sum_products.bind(params_deriv[row], a, derivs[b], beta=1.0))
+        values = work[:5, : rows.stop - rows.start]
+        steps += _stats_steps(values, sums.reshape(5, dim), value_sum, deriv_sum)
     if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
-        fill(in_deriv[:, 5 * dim :], 0.0)
+        steps.append(fill.bind(in_deriv[:, 5 * dim :], 0.0))
+    return functools.partial(_run, steps)
+
+
+def _run(steps: Sequence[Callable[[], object]]) -> None:
+    with LOCK:  # the work space is shared
+        for step in steps:
+            step()
+
+
+@functools.lru_cache(maxsize=2)
+def _work(size: int, dtype: np.dtype) -> Array:
+    """Space for the values and derivatives of a block; bound operators of one size share it."""
+    return np.empty(size, dtype)
+
+
+@functools.lru_cache(maxsize=2)
+def _sums(size: int) -> Array:
+    return np.empty(size, np.float64)
 
 
 def _deriv_views(in_deriv: Array | None, work: Array, rows: slice, dim: int) -> list[Array]:
-    """Where the five derivatives of these rows go: into in_deriv, or into scratch."""
+    """Where the five derivatives of these rows go: into in_deriv, or into the work space."""
     if in_deriv is None:
         return list(work[6:11, : rows.stop - rows.start])
     return _gates(in_deriv[rows, : 5 * dim], dim)
 
 
-def _add_stats(values: Array, value_sum: Array | None, deriv_sum: Array | None) -> None:
-    """Add the sums over the rows of i, f, o, g, h and of their derivatives, in Kaldi's order."""
-    with scratch((5, values.shape[2]), like=values, dtype=np.float64) as sums:
-        if value_sum is not None:
-            _sum(sums, values)
-            _add_in_order(value_sum, sums)
-        if deriv_sum is not None:
-            _sum_sigmoid_derivs(sums[:3], values[:3])
-            _sum_tanh_derivs(sums[3:], values[3:])
-            _add_in_order(deriv_sum, sums)
+def _stats_steps(
+    values: Array, sums: Array, value_sum: Array | None, deriv_sum: Array | None
+) -> list[Callable[[], object]]:
+    """What adds the sums over the rows of i, f, o, g, h and of their derivatives to Kaldi's."""
+    steps: list[Callable[[], object]] = []
+    if value_sum is not None:
+        steps.append(_sum.bind(sums, values))
+        steps += _add_in_order(value_sum, sums)
+    if deriv_sum is not None:
+        steps.append(_sum_sigmoid_derivs.bind(sums[:3], values[:3]))
+        steps.append(_sum_tanh_derivs.bind(sums[3:], values[3:]))
+        steps += _add_in_order(deriv_sum, sums)
+    return steps
 
 
-def _add_in_order(total: Array, sums: Array) -> None:
-    """Add sums in the order i, f, o, g, h to those in the order i, f, g, o, h."""
-    add(total[:2], sums[:2])
-    add(total[2], sums[3])
-    add(total[3], sums[2])
-    add(total[4], sums[4])
+def _add_in_order(total: Array, sums: Array) -> list[Callable[[], object]]:
+    """What adds sums in the order i, f, o, g, h to those in the order i, f, g, o, h."""
+    pairs = ((total[:2], sums[:2]), (total[2], sums[3]), (total[3], sums[2]), (total[4], sums[4]))
+    return [add.bind(to, part) for to, part in pairs]
 
 
 def _block_rows(x: Array, dim: int) -> int:

@@ -7,6 +7,7 @@ an operator is kept only if the owners of its operands' memory are those of an e
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -14,9 +15,10 @@ from typing import Any, NamedTuple
 from numpy import ndarray
 
 from nnet3tools.tensor.numpy_backend.addresses import address
-from nnet3tools.tensor.recall import Recall
+from nnet3tools.tensor.recall import Recall, current, paused
+from nnet3tools.tensor.registry import binder_of, implements
 
-__all__ = ["recalled"]
+__all__ = ["recall_calls", "recalled"]
 
 
 class _Bound(NamedTuple):
@@ -63,6 +65,25 @@ def recalled(
         recall.keep(key, found)
         recall.keep(same, found)
     return run
+
+
+def recall_calls(*names: str) -> None:
+    """Let unbound calls of these operators find in a running program what was bound before.
+
+    Only for operators whose bound form refers to memory alone: no index arrays, for instance.
+    """
+    for name in names:
+        implements(name, "numpy")(functools.partial(_call, binder_of(name, "numpy")))
+
+
+def _call(binder: Callable[..., Callable[[], Any]], *operands: Any, **named: Any) -> Any:
+    def bind() -> Callable[[], Any]:
+        with paused():
+            return binder(*operands, **named)
+
+    if (recall := current()) is None:
+        return binder(*operands, **named)()
+    return recalled(recall, (binder, *named), (*operands, *named.values()), bind)()
 
 
 def _have_stayed(recall: Recall, key: Any, operands: Sequence[Any]) -> bool:
