@@ -242,11 +242,11 @@ def test_most_mutants_are_refused() -> None:
     for seed in range(12):
         case, rng = random_case(seed), random.Random(seed)
         for program in programs(case):
-            for _ in range(40):
+            for _ in range(20):
                 kind, _, changed = mutant(rng, case, program)
                 verb = kind.split()[0]
                 tried[verb] += 1
                 refused[verb] += not accepted(case, changed)
-    assert sum(tried.values()) > 900
+    assert sum(tried.values()) > 450
     for verb in ("drop", "double", "operand", "table"):
         assert refused[verb] > 0.5 * tried[verb], (verb, refused, tried)

@@ -42,8 +42,11 @@ def compiled(case: Case) -> Computation:
     return Compiler(case.nnet).compile([case.request], CompilerOptions())
 
 
-def limited(case: Case, options: OptimizeOptions) -> Computation:
-    return optimize(compiled(case), case.nnet, options, case.request.max_output_time, check=True)
+def limited(
+    case: Case, options: OptimizeOptions, program: Computation | None = None
+) -> Computation:
+    program = program or compiled(case)
+    return optimize(program, case.nnet, options, case.request.max_output_time, check=True)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -53,10 +56,11 @@ def test_as_with_derivatives_set_to_zero(seed: int) -> None:
     first, end = [(0, last), (-1, last + 1), (1, 1 << 20), (-(1 << 20), 0), (0, last - 1)][seed % 5]
     if end < first:
         end = first
-    expected = run(case, compiled(case), wanted_times=(first, end))
+    program = compiled(case)
+    expected = run(case, program, wanted_times=(first, end))
     for base in (OptimizeOptions(), ALL_OFF):
         options = dataclasses.replace(base, min_deriv_time=first, max_deriv_time=end)
-        problem = difference(expected, run(case, limited(case, options)))
+        problem = difference(expected, run(case, limited(case, options, program)))
         assert not problem, f"{describe(case)}\n{first}..{end}: {problem}"
 
 
@@ -66,7 +70,8 @@ def test_the_limit_makes_a_difference() -> None:
     for seed in range(8):
         case = training_case(seed)
         options = OptimizeOptions(min_deriv_time=0, max_deriv_time=1)
-        program, whole = limited(case, options), compiled(case)
+        whole = compiled(case)
+        program = limited(case, options, whole)
         changed += difference(run(case, whole), run(case, program)) != ""
         fewer += sum(isinstance(c, Backprop) for c in program.commands) < sum(
             isinstance(c, Backprop) for c in whole.commands

@@ -7,6 +7,8 @@ between passes; memory starts as NaN.
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from equivalence import describe, difference, run, variants
 from random_networks import Case, parse, random_case
@@ -14,14 +16,17 @@ from random_networks import Case, parse, random_case
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.io.writer import Writer
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.files import write_computation
 
 VARIANTS = list(variants())
-NUM_CASES = 312
+NUM_CASES = 156
+"""Every kind of network with every pass alone, once; a thousand more cases are slow tests."""
 _ALONE = [v for v in VARIANTS if v[0].startswith("only")]
 _ALL_BUT = [v for v in VARIANTS if v[0].startswith("all but")]
 
@@ -34,7 +39,8 @@ class Tried:
         self.program = Compiler(case.nnet).compile([case.request], CompilerOptions())
         check_computation(self.program, case.nnet, case.request, check_rewrite=True)
         self.expected = run(case, self.program)
-        self.failures: dict[str, str] = {}
+        self._sound = {content(self.program)}
+        """Programs that were found to compute what is expected (passes often change nothing)."""
 
     def optimized(self, options: OptimizeOptions) -> Computation:
         case = self.case
@@ -43,7 +49,13 @@ class Tried:
         return out
 
     def problem(self, program: Computation) -> str:
-        return difference(self.expected, run(self.case, program))
+        """How what a program gives differs from what is expected; each program runs but once."""
+        if (file := content(program)) in self._sound:
+            return ""
+        found = difference(self.expected, run(self.case, program))
+        if not found:
+            self._sound.add(file)
+        return found
 
     def attempt(self, name: str, options: OptimizeOptions) -> str:
         """What is wrong with the program that these options give; "" if nothing."""
@@ -56,6 +68,13 @@ class Tried:
         """Which passes it takes for the failure: each alone, and all but each."""
         rows = [(name, self.attempt(name, options)) for name, options in VARIANTS]
         return "\n".join(f"{name:36} {problem or 'ok'}" for name, problem in rows)
+
+
+def content(program: Computation) -> bytes:
+    """The program's file."""
+    stream = io.BytesIO()
+    write_computation(Writer(stream, binary=True), program)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize("seed", range(NUM_CASES))

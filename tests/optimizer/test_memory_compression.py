@@ -49,10 +49,12 @@ def deep_case() -> Case:
     return Case("deep", 0, DEEP, parse(DEEP), request)
 
 
-def at_level(case: Case, level: int) -> Computation:
+def at_levels(case: Case, *levels: int) -> list[Computation]:
+    """The optimized program for each of these levels."""
     program = Compiler(case.nnet).compile([case.request], CompilerOptions())
-    options = OptimizeOptions(memory_compression_level=level)
-    return optimize(program, case.nnet, options, case.request.max_output_time, check=True)
+    options = [OptimizeOptions(memory_compression_level=level) for level in levels]
+    last = case.request.max_output_time
+    return [optimize(program, case.nnet, o, last, check=True) for o in options]
 
 
 def compressions(program: Computation) -> list[CompressMatrix]:
@@ -68,7 +70,7 @@ def test_level_1_is_exact() -> None:
     for seed in range(16):
         kind = ("feed forward", "splices")[seed % 2]
         case = deep_case() if seed == 0 else training_case(seed, kind)
-        plain, program = at_level(case, 0), at_level(case, 1)
+        plain, program = at_levels(case, 0, 1)
         assert not compressions(plain)
         for c in compressions(program):
             compressed += 1
@@ -83,7 +85,8 @@ def test_level_2_is_close_on_a_device() -> None:
     # Values beyond 10 are cut off, so only for networks that have none it is always close.
     for seed in range(5):
         case = dataclasses.replace(deep_case(), seed=seed)
-        expected, got = run(case, at_level(case, 0)), run(case, at_level(case, 2), lossy=True)
+        plain, program = at_levels(case, 0, 2)
+        expected, got = run(case, plain), run(case, program, lossy=True)
         assert not identical(expected, got)
         for name, value in expected.items():
             scale = max(1.0, float(np.abs(value).max()))
@@ -93,18 +96,18 @@ def test_level_2_is_close_on_a_device() -> None:
 def test_level_2_is_exact_on_the_host() -> None:
     for seed in range(8):
         case = training_case(seed)
-        assert identical(run(case, at_level(case, 0)), run(case, at_level(case, 2)))
+        plain, program = at_levels(case, 0, 2)
+        assert identical(run(case, plain), run(case, program))
 
 
 def test_what_is_compressed_comes_back_once() -> None:
-    for level in (1, 2):
-        commands = at_level(deep_case(), level).commands
-        kinds = [type(c) for c in commands if isinstance(c, CompressMatrix | DecompressMatrix)]
+    for program in at_levels(deep_case(), 1, 2):
+        kinds = [type(c) for c in program.commands]
         assert kinds.count(CompressMatrix) == kinds.count(DecompressMatrix) > 0
 
 
 def test_each_level_saves_memory() -> None:
-    peaks = [max_memory_use(at_level(deep_case(), level)) for level in (0, 1, 2)]
+    peaks = [max_memory_use(program) for program in at_levels(deep_case(), 0, 1, 2)]
     assert peaks[0] > peaks[1] > peaks[2]
 
 
@@ -113,9 +116,9 @@ def test_forward_programs_are_left_alone() -> None:
     for io in (*case.request.inputs, *case.request.outputs):
         io.has_deriv = False
     request = dataclasses.replace(case.request, need_model_derivative=False)
-    assert not compressions(at_level(dataclasses.replace(case, request=request), 2))
+    assert not compressions(*at_levels(dataclasses.replace(case, request=request), 2))
 
 
 def test_level_2_of_many_kinds_passes_the_checker() -> None:
     for seed in range(24):
-        at_level(random_case(seed), 2)
+        at_levels(random_case(seed), 2)

@@ -191,7 +191,10 @@ def _accesses(
         for accesses in cls.accesses_of(group, computation, components):
             commands.append(group.positions[accesses.which])
             submatrices.append(accesses.submatrices)
-            kinds.append(np.broadcast_to(np.asarray(accesses.kinds), accesses.which.shape))
+            kind = accesses.kinds
+            if isinstance(kind, AccessType):
+                kind = np.full(len(accesses.which), int(kind))
+            kinds.append(kind)
     submatrix = np.concatenate(submatrices)
     some = submatrix != 0
     return np.concatenate(commands)[some], submatrix[some], np.concatenate(kinds)[some]

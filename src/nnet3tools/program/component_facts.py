@@ -6,6 +6,7 @@ of recurrent networks run the same few components hundreds of times.)
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,6 +64,6 @@ class ComponentTable:
         return facts
 
     def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """One fact that is true or false of many components, shaped like `indexes`."""
-        distinct, at = np.unique(indexes, return_inverse=True)
-        return np.array([getattr(self[i], fact) for i in distinct.tolist()], np.bool_)[at]
+        """One fact that is true or false of many components, (N,)."""
+        facts = map(self.__getitem__, indexes.tolist())
+        return np.fromiter(map(attrgetter(fact), facts), np.bool_, len(indexes))

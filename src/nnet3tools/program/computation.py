@@ -207,6 +207,13 @@ class Computation:
             and num_cols == matrix.num_cols
         )
 
+    def are_whole_matrices(self) -> NDArray[np.bool_]:
+        """(submatrices,) `is_whole_matrix` of each."""
+        table, sizes = self.submatrix_table(), self.matrix_sizes()
+        at_start = (table[:, 1] == 0) & (table[:, 3] == 0)
+        whole: NDArray[np.bool_] = at_start & (table[:, 2::2] == sizes[table[:, 0]]).all(axis=1)
+        return whole
+
     def whole_submatrices(self) -> list[int]:
         """For each matrix a submatrix that is the whole of it (0 for matrix 0)."""
         whole = [0] * len(self.matrices)

@@ -105,8 +105,8 @@ class CopyRows(Command):
     ) -> Iterator[Accesses]:
         # Kaldi counts -1 as "keeps what was there" although its kernel sets zero; the analysis
         # must be no bolder than Kaldi's, or programs that Kaldi's passes accept would differ.
-        lists, at = np.unique(group.column("indexes"), return_inverse=True)
-        gaps = np.array([bool((computation.indexes[i] < 0).any()) for i in lists.tolist()])[at]
+        lists = (computation.indexes[i] for i in group.column("indexes").tolist())
+        gaps = np.array([len(rows) > 0 and int(rows.min()) < 0 for rows in lists], np.bool_)
         everyone = np.arange(len(group))
         yield Accesses(everyone, group.column("dest"), np.where(gaps, READ_WRITE, WRITE))
         yield Accesses(everyone, group.column("src"), READ)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.command import Command
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
 __all__ = ["OperandChecker"]
+
+Ints = NDArray[np.int64]
 
 
 class OperandChecker:
@@ -76,9 +79,9 @@ class OperandChecker:
     def check_operands(self) -> None:
         """The tables, ranges of all operands, whole matrices where needed, sizes and aliasing."""
         self._check_submatrices()
-        out_of_range = self._out_of_range()
+        all_in_range = self._all_in_range()
         for c, command in enumerate(self.computation.commands):
-            if c == out_of_range:
+            if not all_in_range:
                 self._check_ranges(c, command)
             if problem := command.problem(self):
                 self.fail(problem, c)
@@ -93,20 +96,19 @@ class OperandChecker:
                     found.append((name, 1 if needed else 0, self._limits[kind]))
         return found
 
-    def _out_of_range(self) -> int:
-        """The first command that `_check_ranges` objects to; -1 if there is none."""
-        table, sizes = self.computation.submatrix_table(), self.computation.matrix_sizes()
-        whole = (table[:, 1::2] == 0).all(axis=1)
-        whole &= (table[:, 2::2] == sizes[table[:, 0]]).all(axis=1)
-        found = []
+    def _all_in_range(self) -> bool:
+        """Whether `_check_ranges` finds no fault with any command."""
+        columns: dict[tuple[int, int], list[Ints]] = {}
+        whole = [np.zeros(0, np.int64)]
         for cls, group in group_commands(self.computation.commands).items():
-            bad = np.zeros(len(group), np.bool_)
             for name, low, end in self._limits_of(cls):
-                bad |= (group.column(name) < low) | (group.column(name) >= end)
-            for name in cls.WHOLE:
-                bad |= ~whole[np.where(bad, 0, group.column(name))]
-            found += group.positions[bad][:1].tolist()
-        return min(found, default=-1)
+                columns.setdefault((low, end), []).append(group.column(name))
+            whole += [group.column(name) for name in cls.WHOLE]
+        for (low, end), parts in columns.items():
+            values = np.concatenate(parts)
+            if int(values.min()) < low or int(values.max()) >= end:
+                return False
+        return bool(self.computation.are_whole_matrices()[np.concatenate(whole)].all())
 
     def _check_ranges(self, c: int, command: Command) -> None:
         for name, low, end in self._limits_of(type(command)):
