@@ -273,7 +273,7 @@ class EmulatedDevice:
             factor = float(alpha.view(np.ndarray)[0]) if isinstance(alpha, ndarray) else alpha
             with np.errstate(all="ignore"):
                 value = dtype.type(factor) * (x @ y)
-            out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
+                out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
 
         return lambda: self._do(work)
 
