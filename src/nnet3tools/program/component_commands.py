@@ -46,7 +46,7 @@ class Propagate(Command):
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
         places = self.input, self.output
-        if found := _precomputed_problem(tables, self.precomputed, component, *places):
+        if found := _precomputed_problem(tables, self.precomputed, self.component, *places):
             return found
         if self.input == 0:
             if component.simple:
@@ -107,7 +107,7 @@ class Backprop(Command):
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
         places = self.in_value or self.in_deriv, self.out_deriv
-        if found := _precomputed_problem(tables, self.precomputed, component, *places):
+        if found := _precomputed_problem(tables, self.precomputed, self.component, *places):
             return found
         if component.backprop_needs_input and not self.in_value:
             return "the component needs its input for backprop"
@@ -186,10 +186,11 @@ def _precomputed(index: int) -> str:
 
 
 def _precomputed_problem(
-    tables: Tables, precomputed: int, component: ComponentFacts, source: int, result: int
+    tables: Tables, precomputed: int, component_index: int, source: int, result: int
 ) -> str:
     if not precomputed:
         return ""
+    component = tables.components[component_index]
     if component.simple:
         return "a simple component has no precomputed indexes"
     data = tables.computation.component_precomputed_indexes[precomputed].data
@@ -198,9 +199,13 @@ def _precomputed_problem(
     # Kaldi's names: what a component of type T precomputes is of type TPrecomputedIndexes.
     if data.type_name != f"{component.type_name}PrecomputedIndexes":
         return f"precomputed indexes {precomputed} are of type {data.type_name}"
-    if source and not data.fits(tables.rows(source), tables.rows(result)):
-        rows = f"{tables.rows(source)} input and {tables.rows(result)} output rows"
-        return f"precomputed indexes {precomputed} are not for {rows}"
+    rows = tables.rows(source), tables.rows(result)
+    if source and not data.fits(tables.nnet.component(component_index), *rows):
+        name = tables.nnet.component_names[component_index]
+        return (
+            f"precomputed indexes {precomputed} are not for component '{name}' as it is here with "
+            f"{rows[0]} input and {rows[1]} output rows"
+        )
     return ""
 
 

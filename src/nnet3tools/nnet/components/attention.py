@@ -60,10 +60,14 @@ class AttentionIndexes(PrecomputedIndexes):
         grid = self.grid
         return (grid.start_t_out - grid.start_t_in) // grid.t_step_in * grid.num_images
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         grid = self.grid
         rows = grid.num_t_in * grid.num_images, grid.num_t_out * grid.num_images
-        return (num_inputs, num_outputs) == rows
+        return (
+            isinstance(component, RestrictedAttentionComponent)
+            and component.sees_all_of(grid)
+            and (num_inputs, num_outputs) == rows
+        )
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -307,6 +311,15 @@ class RestrictedAttentionComponent(Component):
             places <= self.options.num_right_inputs_required
         )
         return used_if_required(available, required)
+
+    def sees_all_of(self, grid: TimeGrid) -> bool:
+        """Whether the input times are those that the windows of all output times reach."""
+        options, stride = self.options, self.options.time_stride
+        return (
+            stride % grid.t_step_in == 0
+            and grid.start_t_out - grid.start_t_in == stride * options.num_left_inputs
+            and grid.last_t_in - grid.last_t_out == stride * options.num_right_inputs
+        )
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
         """One step for input and output that divides time_stride, and all requested context."""

@@ -62,7 +62,7 @@ class TruncationIndexes(PrecomputedIndexes):
     def __init__(self, zeroing: np.ndarray, zeroing_sum: float) -> None:
         self.zeroing, self.zeroing_sum = zeroing, zeroing_sum
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         return len(self.zeroing) == num_inputs == num_outputs
 
     @classmethod

@@ -74,8 +74,11 @@ class PrecomputedIndexes:
         """Write in Kaldi's form, opening and closing token included."""
         raise NotImplementedError
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
-        """Whether these can be for so many rows of input and output; must not miss overruns."""
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
+        """Whether these can be for this component, with so many rows of input and output.
+
+        Must not miss what would run over. The component is of the type that makes these.
+        """
         return True
 
 

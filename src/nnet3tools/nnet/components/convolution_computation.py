@@ -115,6 +115,20 @@ class ConvolutionComputation:
             return f"bad temporary size {self.temp_rows} x {self.temp_cols}"
         return None
 
+    def suits(self, model: ConvolutionModel) -> bool:
+        """Whether this can be a model's computation: the sizes agree, no parameter is missing."""
+        places = [len(step.height_map) // self.height_out for step in self.steps]
+        ends = [
+            step.params_start_col + self.num_filters_in * count
+            for step, count in zip(self.steps, places, strict=True)
+        ]
+        return (
+            (self.num_filters_in, self.num_filters_out, self.height_out)
+            == (model.num_filters_in, model.num_filters_out, model.height_out)
+            and self.height_in % model.height_in == 0
+            and max(ends) <= model.param_cols
+        )
+
     @cached_property
     def pieces(self) -> tuple[IntArray, ...]:
         """Of each step, where its patches come from; see ConvolutionStep.pieces."""

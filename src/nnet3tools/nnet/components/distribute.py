@@ -33,8 +33,13 @@ class DistributeIndexes(PrecomputedIndexes):
     def __init__(self, pairs: IntArray) -> None:
         self.pairs = pairs
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
-        return len(self.pairs) == num_outputs and int(self.pairs[:, 0].max(initial=0)) < num_inputs
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
+        last_row, last_col = self.pairs.max(axis=0, initial=0).tolist()
+        return (
+            len(self.pairs) == num_outputs
+            and last_row < num_inputs
+            and last_col + component.output_dim <= component.input_dim
+        )
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -45,7 +45,7 @@ class ExtractionIndexes(PrecomputedIndexes):
     def __init__(self, forward: IntArray, counts: np.ndarray, backward: IntArray) -> None:
         self.forward, self.counts, self.backward = forward, counts, backward
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         right = len(self.forward) == num_outputs and int(self.forward.max(initial=0)) <= num_inputs
         if len(self.backward):
             right = right and len(self.backward) == num_inputs

@@ -48,7 +48,7 @@ class PoolingIndexes(PrecomputedIndexes):
     def __init__(self, forward: IntArray, backward: IntArray) -> None:
         self.forward, self.backward = forward, backward
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         right = len(self.forward) == num_outputs and int(self.forward.max(initial=0)) <= num_inputs
         if len(self.backward):
             right = right and len(self.backward) == num_inputs

@@ -56,9 +56,13 @@ class TdnnIndexes(PrecomputedIndexes):
     def __init__(self, row_stride: int, row_offsets: IntArray) -> None:
         self.row_stride, self.row_offsets = row_stride, row_offsets
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         end = int(self.row_offsets.max()) + self.row_stride * (num_outputs - 1) + 1
-        return end <= num_inputs
+        return (
+            isinstance(component, TdnnComponent)
+            and len(self.row_offsets) == len(component.time_offsets)
+            and end <= num_inputs
+        )
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

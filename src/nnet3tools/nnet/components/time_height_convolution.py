@@ -65,10 +65,16 @@ class ConvolutionIndexes(PrecomputedIndexes):
     def __init__(self, computation: ConvolutionComputation) -> None:
         self.computation = computation
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         c = self.computation
         rows_in = c.num_t_in * c.num_images  # of an input that may have been made wider
-        return num_outputs == c.num_t_out * c.num_images and num_inputs % rows_in == 0
+        return (
+            isinstance(component, TimeHeightConvolutionComponent)
+            and c.suits(component.model)
+            and num_outputs == c.num_t_out * c.num_images
+            and num_inputs % rows_in == 0
+            and num_inputs * component.model.height_in == rows_in * c.height_in
+        )
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

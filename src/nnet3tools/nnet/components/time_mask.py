@@ -79,7 +79,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
         places.flags.writeable = False
         return places
 
-    def fits(self, num_inputs: int, num_outputs: int) -> bool:
+    def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         return len(self.rows) == num_inputs == num_outputs
 
     @classmethod
