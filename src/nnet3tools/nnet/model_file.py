@@ -6,7 +6,6 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input, open_output, read_text_lines
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import ConfigLine, parse_config_lines
-from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = ["load_nnet", "read_config_file", "read_nnet", "write_nnet"]
@@ -22,6 +21,8 @@ def load_nnet(reader: Reader) -> Nnet:
     """Read a network, also one that follows a transition model."""
     token = reader.peek_token()
     if token == "<TransitionModel>":
+        from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
         TransitionModel.read(reader)
     elif token != "<Nnet3>":
         found = f"'{token[:40]}'" if token else "the end of the file"

@@ -166,7 +166,7 @@ class Tables(Protocol):
 _NUM_ARGS = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Command:
     """One step of a program; subclasses are declared with `@command`."""
 
@@ -194,6 +194,19 @@ class Command:
     """Submatrix fields that must be all of a matrix."""
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
     """Submatrix fields that may be 0, none."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._values() == cast(Command, other)._values()
+
+    def __hash__(self) -> int:
+        return hash((self.KIND, self._values()))
+
+    def __repr__(self) -> str:
+        operands = zip(self.OPERANDS, self._values(), strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={v!r}' for name, v in operands)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.OPERANDS])
 
     # -- what it touches
 
@@ -298,7 +311,8 @@ def command(kind: int) -> Callable[[type[C]], type[C]]:
     """Class decorator: make a frozen slotted dataclass and register it under Kaldi's number."""
 
     def decorate(cls: type[C]) -> type[C]:
-        made = cast("type[C]", dataclass(frozen=True, slots=True)(cls))
+        # comparing and printing are Command's: made for each class, they are most of the import
+        made = cast("type[C]", dataclass(frozen=True, slots=True, eq=False, repr=False)(cls))
         fields = [f for f in dataclasses.fields(made) if f.name != "stale"]
         made.KIND, made.NAME = kind, f"k{cls.__name__}"
         made.OPERANDS = {f.name: str(f.type) for f in fields}

@@ -1,7 +1,7 @@
 """Type names to component classes, and reading and writing a component of any type.
 
 A family file registers by decorating its classes; `FAMILIES` lists the files, so that a new one is
-added in one line here and imported only when a component is first looked up.
+added in one line here. They are imported in turn until one has the type that is looked for.
 """
 
 from __future__ import annotations
@@ -26,10 +26,19 @@ __all__ = [
 ]
 
 FAMILIES: tuple[str, ...] = (
+    # what most networks have
     "affine",
-    "attention",
-    "backprop_truncation",
+    "nonlinearities",
     "batchnorm",
+    "softmax",
+    "noop",
+    "tdnn",
+    "linear",
+    "dropout",
+    "backprop_truncation",
+    "lstm",
+    # the others
+    "attention",
     "block_affine",
     "clip_gradient",
     "columns",
@@ -37,26 +46,19 @@ FAMILIES: tuple[str, ...] = (
     "constant",
     "convolution",
     "distribute",
-    "dropout",
     "dropout_mask",
     "expression",
     "fixed",
     "general_dropout",
     "groups",
     "gru",
-    "linear",
-    "lstm",
     "maxpooling",
-    "nonlinearities",
-    "noop",
     "normalize",
     "output_gru",
     "per_element",
     "scale_offset",
-    "softmax",
     "statistics_extraction",
     "statistics_pooling",
-    "tdnn",
     "time_height_convolution",
     "time_mask",
 )
@@ -64,7 +66,7 @@ FAMILIES: tuple[str, ...] = (
 
 _components: dict[str, type[Component]] = {}
 _precomputed: dict[str, type[PrecomputedIndexes]] = {}
-_loaded = False
+_to_load = list(reversed(FAMILIES))
 
 C = TypeVar("C", bound=type[Component])
 P = TypeVar("P", bound=type[PrecomputedIndexes])
@@ -83,12 +85,11 @@ def register_precomputed(cls: P) -> P:
     return cls
 
 
-def _load() -> None:
-    global _loaded
-    if not _loaded:
-        for family in FAMILIES:
-            importlib.import_module(f"nnet3tools.nnet.components.{family}")
-        _loaded = True
+def _load(type_name: str | None = None) -> None:
+    """Import families until one has this type, or all."""
+    while _to_load and (type_name is None or type_name not in _components):
+        importlib.import_module(f"nnet3tools.nnet.components.{_to_load[-1]}")
+        _to_load.pop()
 
 
 def component_types() -> list[str]:
@@ -99,7 +100,7 @@ def component_types() -> list[str]:
 
 def component_class(type_name: str) -> type[Component]:
     """The class of this Kaldi type name; UserError with the nearest known name otherwise."""
-    _load()
+    _load(type_name)
     if (cls := _components.get(type_name)) is not None:
         return cls
     near = difflib.get_close_matches(type_name, _components, n=1, cutoff=0.5)
