@@ -196,7 +196,7 @@ class Command:
     """Submatrix fields that may be 0, none."""
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._values() == cast(Command, other)._values()
+        return type(other) is type(self) and self._values() == other._values()
 
     def __hash__(self) -> int:
         return hash((self.KIND, self._values()))
