@@ -14,6 +14,7 @@ __all__ = [
     "ProgramError",
     "RequestError",
     "UserError",
+    "check_num_frames",
     "naming",
 ]
 
@@ -57,6 +58,16 @@ class ConfigError(UserError):
 
 class ProgramError(Nnet3Error):
     """A bug of ours: a program (list of commands) or a call that breaks its own rules."""
+
+
+MAX_FRAMES = 1_000_000
+"""Nearly three hours at the usual rate: nobody means more in one piece that has to be padded."""
+
+
+def check_num_frames(option: str, num_frames: int) -> None:
+    """OptionError for a number of frames that would only exhaust the memory."""
+    if num_frames > MAX_FRAMES:
+        raise OptionError(f"--{option}={num_frames} is too large: at most {MAX_FRAMES} frames")
 
 
 @contextmanager

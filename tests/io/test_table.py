@@ -411,3 +411,11 @@ def test_big_objects_from_a_redirected_file() -> None:
         "key 'a': byte 900000"
         in subprocess.run(cut, shell=True, capture_output=True, text=True).stderr
     )
+
+
+def test_archive_and_script_in_one_file_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    for script in ("out", "./out", "link"):
+        with pytest.raises(OptionError, match="archive and script are the same file"):
+            TableWriter(f"ark,scp:{tmp_path}/out,{tmp_path}/{script}", holders.TOKEN)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link"]

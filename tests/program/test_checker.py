@@ -380,6 +380,16 @@ def test_debug_info_of_wrong_size(p):
     rejected(p, "debug information of m2 has 3 rows, the matrix 5")
 
 
+def test_debug_info_of_a_node_of_another_dimension(p):
+    """As in a program for a network that has the same commands, but nodes in another order."""
+    info = p.computation.matrix_debug_info
+    dims = [NNET.dim(node) for node in range(NNET.num_nodes)]
+    cols = p.computation.matrices[2].num_cols
+    other = next(node for node, dim in enumerate(dims) if dim != cols)
+    info[2] = info[2]._replace(nodes=np.full_like(info[2].nodes, other))
+    rejected(p, f"m2 has {cols} columns for node '{NNET.node_names[other]}'")
+
+
 def request(rows=5, input_deriv=True):
     rows = make_indexes(0, np.arange(rows))
     return ComputationRequest(

@@ -192,6 +192,19 @@ def test_computation_cache(run, binary):
     assert "Read computation cache" not in other
 
 
+def test_a_cache_that_cannot_be_written_leaves_the_model(run):
+    """As with Kaldi: the model is what the time was spent on."""
+    write_table("ark:c.egs", EXAMPLE, [("m", minibatch())])
+    write_nnet(network(), "0.raw")
+    words = ("nnet3-train", "--use-gpu=no", "--write-cache=no/such/place")
+    log = run(*words, "0.raw", "ark:c.egs", "1.raw", status=255)
+    error = log.strip().splitlines()[-1]
+    assert "ERROR" in error
+    assert "the model was written to 1.raw, its computation cache was not: " in error
+    assert "no/such/place" in error
+    read_nnet("1.raw")
+
+
 def test_computation_caches_that_do_not_fit(run):
     write_table("ark:c.egs", EXAMPLE, [("m", minibatch())])
     write_nnet(network(), "0.raw")
@@ -233,6 +246,17 @@ def test_empty_tables(run):
     ):
         assert "ark:none" in fails(run, *words, status=1), words
         assert not Path("out").exists(), words
+
+
+def test_progress_on_targets_whose_total_is_negative(run):
+    for name in ("0.raw", "1.raw"):
+        write_nnet(network(seed=int(name[0])), name)
+    targets = frames_io("output", 0, np.full((4, 5), -0.5, np.float32))
+    eg = NnetExample([*example().io[:1], targets])
+    write_table("ark:a", EXAMPLE, [("e", eg)])
+    log = run("nnet3-show-progress", "0.raw", "1.raw", "ark:a")
+    assert "over -10 frames." in log
+    assert "Total objf change per component is [ a1:" in log
 
 
 def test_nothing_to_write_is_told_by_status_1(run):

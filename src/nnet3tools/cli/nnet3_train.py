@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.progress import Progress
+from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 from nnet3tools.training.trainer import NnetTrainerOptions
 
@@ -64,5 +65,10 @@ def main(options: Options, args: list[str]) -> int:
     move_nnet(nnet)  # back from the GPU
     write_nnet(nnet, model_out, options.binary)
     log.log(f"Wrote model to {model_out}")
-    trainer.finish()
+    try:
+        trainer.finish()
+    except UserError as error:
+        # As in Kaldi the model comes first and stays: it is what the time was spent on.
+        message = f"the model was written to {model_out}, its computation cache was not: {error}"
+        raise DataError(message) from None
     return 0 if ok else 1

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, check_num_frames
 from nnet3tools.executor.chunk_computers import fill_rows
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
@@ -46,6 +46,7 @@ class LoopedUtteranceComputer:
     ) -> None:
         """`like` is any array of the device to run on. A UserError for networks that cannot."""
         options.check()
+        check_num_frames("frames-per-chunk", options.frames_per_chunk)  # all chunks are that long
         self.network = SimpleNetwork(nnet)
         self._factor = options.frame_subsampling_factor
         self._frames = chunk_size_for(nnet, self._factor, options.frames_per_chunk)

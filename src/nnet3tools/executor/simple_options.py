@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, check_num_frames
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -74,6 +74,16 @@ class SimpleComputationOptions:
         for name in ("extra_left_context", "extra_right_context"):
             if getattr(self, name) < 0:
                 raise OptionError(f"--{name.replace('_', '-')} must not be negative")
+        # Chunks are padded to their context, so this is checked; --frames-per-chunk may well be
+        # beyond all utterances, which are then one chunk each.
+        for name in (
+            "extra_left_context",
+            "extra_right_context",
+            "extra_left_context_initial",
+            "extra_right_context_final",
+            "frame_subsampling_factor",
+        ):
+            check_num_frames(name.replace("_", "-"), getattr(self, name))
 
     def outputs_per_chunk(self, modulus: int) -> int:
         """Output rows a chunk has.
@@ -132,3 +142,5 @@ class BatchComputationOptions(SimpleComputationOptions):
             raise OptionError("--minibatch-size and --edge-minibatch-size must be > 0")
         if not 0.0 <= self.partial_minibatch_factor < 1.0:
             raise OptionError("--partial-minibatch-factor must be >= 0 and < 1")
+        if not self.ensure_exact_final_context:  # then shorter utterances are padded
+            check_num_frames("frames-per-chunk", self.frames_per_chunk)

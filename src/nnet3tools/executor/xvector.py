@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, check_num_frames
 from nnet3tools.executor.chunk_computers import ChunkComputers, check_finite, fill_rows
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_options import SimpleComputationOptions
@@ -36,6 +36,8 @@ class XvectorOptions:
         """OptionError for lengths that no piece can have."""
         if self.chunk_size != -1 and self.chunk_size < 1:
             raise OptionError("--chunk-size must be > 0, or -1 for whole utterances")
+        if self.pad_input:
+            check_num_frames("min-chunk-size", self.min_chunk_size)
 
 
 class XvectorComputer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, OptionError
@@ -15,6 +16,12 @@ from nnet3tools.io.writer import Writer
 __all__ = ["TableWriter"]
 
 T = TypeVar("T")
+
+
+def _same_file(a: str, b: str) -> bool:
+    """Whether two wxfilenames are one file on disk (which /dev/null may be as well)."""
+    a, b = os.path.realpath(a), os.path.realpath(b)
+    return a == b and (os.path.isfile(a) or not os.path.exists(a))
 
 
 class TableWriter(Generic[T]):
@@ -36,6 +43,8 @@ class TableWriter(Generic[T]):
             return
         if specifier.kind is TableKind.BOTH and classify_output(specifier.archive) is not Kind.FILE:
             raise OptionError(f"'{wspecifier}': a script can only point into an archive on disk")
+        if specifier.kind is TableKind.BOTH and _same_file(specifier.archive, specifier.script):
+            raise OptionError(f"'{wspecifier}': archive and script are the same file")
         with contextlib.ExitStack() as stack:
             # Entered first, so it appears last: a script never points to an archive not yet there.
             if specifier.kind is TableKind.BOTH:

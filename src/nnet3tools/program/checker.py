@@ -322,6 +322,16 @@ class Checker(OperandChecker):
             bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
             m = int(np.searchsorted(rows, bad, "right"))
             self.fail(f"debug information of m{m} names what does not exist")
+        rows = [len(info.nodes) for info in debug]
+        cols = np.repeat(self.computation.matrix_sizes()[:, 1], rows)
+        dims = np.array([self.nnet.dim(node) for node in range(self.nnet.num_nodes)])
+        if len(other := np.flatnonzero(dims[nodes] != cols)):
+            m = int(np.searchsorted(np.cumsum(rows), other[0], "right"))
+            node = int(nodes[other[0]])
+            self.fail(
+                f"m{m} has {cols[other[0]]} columns for node '{self.nnet.node_names[node]}' of "
+                f"dimension {dims[node]}: made for another network?"
+            )
 
     def check_request(self, request: ComputationRequest) -> None:
         """Inputs and outputs, and their derivatives, are those of the request, row for row."""

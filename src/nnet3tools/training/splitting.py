@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import EmptyError, OptionError
+from nnet3tools.errors import EmptyError, OptionError, check_num_frames
 from nnet3tools.io import log
 from nnet3tools.training.options import option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
@@ -62,6 +62,9 @@ class ExampleGenerationOptions:
                 f"invalid --frame-subsampling-factor={self.frame_subsampling_factor}: "
                 "expected at least 1"
             )
+        contexts = "left_context", "right_context", "left_context_initial", "right_context_final"
+        for name in (*contexts, "frame_subsampling_factor"):
+            check_num_frames(name.replace("_", "-"), getattr(self, name))
         if self.num_frames == "-1":
             return ()
         try:
@@ -73,6 +76,7 @@ class ExampleGenerationOptions:
                 f"invalid --num-frames={self.num_frames}: expected positive integers, "
                 "comma-separated, or -1"
             )
+        check_num_frames("num-frames", max(given))
         factor = self.frame_subsampling_factor
         sizes = tuple(-(-size // factor) * factor for size in given)
         if list(sizes) != given:

@@ -1,0 +1,45 @@
+"""Numbers of frames that would only exhaust the memory are refused by the option's name."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnet3tools.errors import MAX_FRAMES, OptionError
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.executor.xvector import XvectorOptions
+from nnet3tools.training.splitting import ExampleGenerationOptions
+
+TOO_MANY = 2_000_000_000
+
+
+def refused(option: str) -> object:
+    return pytest.raises(OptionError, match=f"--{option}={TOO_MANY} is too large")
+
+
+@pytest.mark.parametrize(
+    "option", ["extra-left-context", "extra-right-context-final", "frame-subsampling-factor"]
+)
+def test_what_chunks_are_padded_with(option: str) -> None:
+    with refused(option):
+        SimpleComputationOptions(**{option.replace("-", "_"): TOO_MANY}).check()
+
+
+def test_chunks_that_are_padded_to_their_full_length() -> None:
+    with refused("frames-per-chunk"):
+        BatchComputationOptions(frames_per_chunk=TOO_MANY).check()
+    with refused("min-chunk-size"):
+        XvectorOptions(min_chunk_size=TOO_MANY).check()
+
+
+def test_chunks_as_long_as_any_utterance_are_fine_where_nothing_is_padded() -> None:
+    SimpleComputationOptions(frames_per_chunk=TOO_MANY).check()
+    BatchComputationOptions(frames_per_chunk=TOO_MANY, ensure_exact_final_context=True).check()
+    XvectorOptions(chunk_size=TOO_MANY).check()
+    BatchComputationOptions(frames_per_chunk=MAX_FRAMES).check()
+
+
+@pytest.mark.parametrize("option", ["num-frames", "left-context", "right-context-final"])
+def test_examples(option: str) -> None:
+    value = str(TOO_MANY) if option == "num-frames" else TOO_MANY
+    with refused(option):
+        ExampleGenerationOptions(**{option.replace("-", "_"): value}).chunk_sizes()
