@@ -16,7 +16,7 @@ from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
 
 Run = Callable[..., str]
 
