@@ -175,15 +175,17 @@ class OnlineNaturalGradient:
         self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
         self.room = None if device_of(x) == "numpy" else make_room(self.w)
         # With no more rows than the rank one step already finds their row space.
-        with tensor.scratch(x.shape, like=x) as work:
-            for _ in range(1 if num_rows <= self.rank else 3):
-                tensor.copy(work, x)
-                self._step(work, tensor.dot(x, x), updating=True, at_once=True)
+        trace = tensor.dot(x, x)
+        for _ in range(1 if num_rows <= self.rank else 3):
+            self._step(x, trace, updating=True, learning_only=True)
 
     # -- one step
 
-    def _step(self, x: Array, trace: float, updating: bool, at_once: bool = False) -> None:
-        """Replace x by x - x W^T W; if `updating`, also the estimate. `trace` is tr(x x^T)."""
+    def _step(self, x: Array, trace: float, updating: bool, learning_only: bool = False) -> None:
+        """Replace x by x - x W^T W; if `updating`, also the estimate. `trace` is tr(x x^T).
+
+        With `learning_only`, x stays as it is, and the estimate is new at once.
+        """
         w = self.w
         assert w is not None
         with tensor.scratch((x.shape[0], self.rank), like=x) as h:
@@ -199,8 +201,9 @@ class OnlineNaturalGradient:
                     tensor.prod(room.products[1], w, room.j, trans_b=True)
                 else:
                     tensor.prod(room.products[1], h, h, trans_a=True)
-                tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                if self.room is None or at_once or not host.is_taped():
+                if not learning_only:
+                    tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
+                if self.room is None or learning_only or not host.is_taped():
                     update_estimates([Update(self, room, trace, x.shape[0])])
                 else:
                     tensor.copy(room.trace, trace.array)  # type: ignore[attr-defined]
