@@ -2,25 +2,85 @@
 
 from __future__ import annotations
 
-from nnet3tools.io.files import read_text_lines
-from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
-from nnet3tools.nnet.collapse import collapse_model
-from nnet3tools.nnet.edits import edit_network
-from nnet3tools.nnet.nnet import Nnet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["apply_edits", "prepare_for_test"]
+from nnet3tools.cli.options import option
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+
+__all__ = [
+    "ChangeOptions",
+    "apply_edits",
+    "prepare_for_test",
+    "read_config",
+    "set_learning_rates",
+]
 
 
-def apply_edits(nnet: Nnet, edits_config: str, edits: str) -> None:
+@dataclass(frozen=True)
+class ChangeOptions:
+    """Options of both programs."""
+
+    learning_rate: float = option(
+        -1.0, "If supplied, all the learning rates of updatable components are set to this value."
+    )
+    nnet_config: str = option(
+        "",
+        "Name of nnet3 config file that adds or replaces components or nodes of the neural "
+        "network (the same as you would give to nnet3-init).",
+    )
+    edits_config: str = option(
+        "",
+        "Name of a file of edit commands that modify the network (applied after nnet-config).",
+    )
+    edits: str = option(
+        "",
+        "Inline alternative to edits-config; semicolons separate commands. E.g. "
+        "'--edits=remove-orphans'.",
+    )
+    scale: float = option(1.0, "The parameter matrices are scaled by the specified value.")
+    prepare_for_test: bool = option(
+        False,
+        "If true, prepares the model for test time: sets test mode in dropout and batch-norm "
+        "components, and merges components where that saves computation.",
+    )
+
+
+def read_config(nnet: Nnet, options: ChangeOptions) -> None:
+    """Obey --nnet-config."""
+    from nnet3tools.nnet.model_file import read_config_file
+
+    if options.nnet_config:
+        nnet.read_config(read_config_file(options.nnet_config))
+
+
+def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
+    """Obey --learning-rate."""
+    from nnet3tools.nnet.arithmetic import set_learning_rate
+
+    if options.learning_rate >= 0.0:
+        set_learning_rate(nnet, options.learning_rate)
+
+
+def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
     """Obey a file of edit commands, then the commands of --edits, which semicolons separate."""
-    if edits_config:
-        edit_network(nnet, "\n".join(read_text_lines(edits_config)), edits_config)
-    if edits:
-        edit_network(nnet, edits.replace(";", "\n"), "--edits")
+    from nnet3tools.io.files import read_text_lines
+    from nnet3tools.nnet.edits import edit_network
+
+    if options.edits_config:
+        text = "\n".join(read_text_lines(options.edits_config))
+        edit_network(nnet, text, options.edits_config)
+    if options.edits:
+        edit_network(nnet, options.edits.replace(";", "\n"), "--edits")
 
 
 def prepare_for_test(nnet: Nnet) -> None:
     """Set the test modes and collapse what can be."""
+    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3tools.nnet.collapse import collapse_model
+
     set_batchnorm_test_mode(nnet, True)
     set_dropout_test_mode(nnet, True)
     collapse_model(nnet)

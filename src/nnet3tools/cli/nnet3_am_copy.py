@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.model_changes import (
+    ChangeOptions,
+    apply_edits,
+    prepare_for_test,
+    read_config,
+    set_learning_rates,
+)
+from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.io import log
 
 USAGE = """Copy a nnet3 acoustic model, in text or binary form, and optionally change it: another
@@ -34,54 +41,30 @@ class Options:
         "Convert all RepeatedAffineComponents and NaturalGradientRepeatedAffineComponents to "
         "BlockAffineComponents. Done after set-raw-nnet.",
     )
-    nnet_config: str = option(
-        "",
-        "Name of nnet3 config file that adds or replaces components or nodes of the neural "
-        "network (the same as you would give to nnet3-init).",
-    )
-    edits_config: str = option(
-        "",
-        "Name of a file of edit commands that modify the network (applied after nnet-config).",
-    )
-    edits: str = option(
-        "",
-        "Inline alternative to edits-config; semicolons separate commands. E.g. "
-        "'--edits=remove-orphans'.",
-    )
-    learning_rate: float = option(
-        -1.0, "If supplied, all the learning rates of updatable components are set to this value."
-    )
-    scale: float = option(1.0, "The parameter matrices are scaled by the specified value.")
-    prepare_for_test: bool = option(
-        False,
-        "If true, prepares the model for test time: sets test mode in dropout and batch-norm "
-        "components, and merges components where that saves computation.",
-    )
+    changes: ChangeOptions = option_group("", ChangeOptions)
 
 
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the model."""
     from nnet3tools.cli.am_models import load_am_nnet, set_context
-    from nnet3tools.cli.model_changes import apply_edits, prepare_for_test
-    from nnet3tools.nnet.arithmetic import scale_nnet, set_learning_rate
-    from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
+    from nnet3tools.nnet.arithmetic import scale_nnet
+    from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
 
     model_in, model_out = args
+    changes = options.changes
     model = load_am_nnet(model_in)
     if options.set_raw_nnet:
         model.set_nnet(read_nnet(options.set_raw_nnet))
-    if options.nnet_config:
-        model.nnet.read_config(read_config_file(options.nnet_config))
+    read_config(model.nnet, changes)
     if options.convert_repeated_to_block:
         convert_repeated_to_block_affine(model.nnet)
-    if options.learning_rate >= 0.0:
-        set_learning_rate(model.nnet, options.learning_rate)
-    apply_edits(model.nnet, options.edits_config, options.edits)
+    set_learning_rates(model.nnet, changes)
+    apply_edits(model.nnet, changes)
     set_context(model)
-    scale_nnet(model.nnet, options.scale)
-    if options.prepare_for_test:
+    scale_nnet(model.nnet, changes.scale)
+    if changes.prepare_for_test:
         prepare_for_test(model.nnet)
     if options.raw:
         write_nnet(model.nnet, model_out, options.binary)

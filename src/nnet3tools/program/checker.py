@@ -27,7 +27,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.operand_checker import OperandChecker
+from nnet3tools.program.purpose_checker import PurposeChecker
 
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
@@ -88,7 +88,7 @@ def _without_carry(computation: Computation) -> Computation:
     return out
 
 
-class Checker(OperandChecker):
+class Checker(PurposeChecker):
     """One program under examination; every check raises ProgramError at the first fault."""
 
     analysis: Analysis
@@ -301,60 +301,6 @@ class Checker(OperandChecker):
         maker = self.computation.commands[made]
         if not isinstance(maker, Propagate) or maker.component != command.component:
             self.fail(f"memo {command.memo} was made by another component in c{made}", c)
-
-    def check_debug_info(self) -> None:
-        """Debug information, where there is some, has one entry a matrix and row."""
-        debug = self.computation.matrix_debug_info
-        if not debug:
-            return
-        if len(debug) != len(self.computation.matrices):
-            self.fail(f"debug information for {len(debug)} of {len(self.computation.matrices)}")
-        for m, (info, matrix) in enumerate(zip(debug, self.computation.matrices, strict=True)):
-            if m > 0 and not len(info.nodes) == len(info.indexes) == matrix.num_rows:
-                self.fail(
-                    f"debug information of m{m} has {len(info.nodes)} rows, "
-                    f"the matrix {matrix.num_rows}"
-                )
-        nodes = np.concatenate([info.nodes for info in debug])
-        n = np.concatenate([info.indexes[:, 0] for info in debug])
-        if len(nodes) and (min(n.min(), nodes.min()) < 0 or nodes.max() >= self.nnet.num_nodes):
-            rows = np.cumsum([len(info.nodes) for info in debug])
-            bad = np.flatnonzero((n < 0) | (nodes < 0) | (nodes >= self.nnet.num_nodes))[0]
-            m = int(np.searchsorted(rows, bad, "right"))
-            self.fail(f"debug information of m{m} names what does not exist")
-        rows = [len(info.nodes) for info in debug]
-        cols = np.repeat(self.computation.matrix_sizes()[:, 1], rows)
-        dims = np.array([self.nnet.dim(node) for node in range(self.nnet.num_nodes)])
-        if len(other := np.flatnonzero(dims[nodes] != cols)):
-            m = int(np.searchsorted(np.cumsum(rows), other[0], "right"))
-            node = int(nodes[other[0]])
-            self.fail(
-                f"m{m} has {cols[other[0]]} columns for node '{self.nnet.node_names[node]}' of "
-                f"dimension {dims[node]}: made for another network?"
-            )
-
-    def check_request(self, request: ComputationRequest) -> None:
-        """Inputs and outputs, and their derivatives, are those of the request, row for row."""
-        expected: dict[tuple[type[Command], str], int] = {}
-        for io in request.inputs:
-            expected[AcceptInput, io.name] = len(io.indexes)
-            if io.has_deriv:
-                expected[ProvideOutput, io.name] = len(io.indexes)
-        for io in request.outputs:
-            expected[ProvideOutput, io.name] = len(io.indexes)
-            if io.has_deriv:
-                expected[AcceptInput, io.name] = len(io.indexes)
-        for c, command in enumerate(self.computation.commands):
-            if isinstance(command, _EXCHANGE):
-                name = self.nnet.node_names[command.node]
-                rows = expected.pop((type(command), name), None)
-                if rows is None:
-                    self.fail("not asked for, or twice", c)
-                if rows != self.rows(command.submatrix):
-                    self.fail(f"{rows} rows were asked for", c)
-        for kind, name in expected:
-            what = "accepted" if kind is AcceptInput else "provided"
-            self.fail(f"a matrix for node '{name}' is never {what}")
 
     def _describe(self, variable: int) -> str:
         return self.analysis.variables.describe(variable, self.computation)

@@ -1,0 +1,84 @@
+"""What nnet3-get-egs and nnet3-get-egs-dense-targets share: options, and all but the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from nnet3tools.cli.options import option_group
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+from nnet3tools.training.generation import GetEgsOptions
+from nnet3tools.training.splitting import ExampleGenerationOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holders import Holder
+    from nnet3tools.training.generation import IvectorSource, Targets
+
+__all__ = ["ExampleOptions", "write_examples"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ExampleOptions:
+    """Options of both programs."""
+
+    common: GetEgsOptions = option_group("", GetEgsOptions)
+    chunks: ExampleGenerationOptions = option_group("", ExampleGenerationOptions)
+
+
+def write_examples(
+    args: list[str],
+    options: ExampleOptions,
+    holder: Holder[T],
+    make_targets: Callable[[str, T], Targets],
+    what: str,
+) -> None:
+    """Cut features and targets into examples.
+
+    `args` are the features' and the targets' rspecifier and the examples' wspecifier, `holder`
+    reads the targets, of which `make_targets` makes those of one utterance, and `what` names them.
+    """
+    from nnet3tools.io.holders import GENERAL_MATRIX
+    from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.generation import make_examples
+    from nnet3tools.training.splitting import UtteranceSplitter
+
+    splitter = UtteranceSplitter(options.chunks)
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
+        features = stack.enter_context(SequentialTableReader(args[0], GENERAL_MATRIX))
+        table = stack.enter_context(RandomAccessTableReader(args[1], holder))
+        ivectors = _open_ivectors(options.common, stack)
+
+        def find(utterance: str) -> Targets | None:
+            if (targets := table.get(utterance)) is None:
+                log.warning(f"No {what} for key {utterance}")
+                return None
+            return make_targets(utterance, targets)
+
+        make_examples(features, find, splitter, options.common, ivectors, writer.write)
+        splitter.print_stats()
+        splitter.check_any(args[0])
+
+
+def _open_ivectors(options: GetEgsOptions, stack: ExitStack) -> IvectorSource | None:
+    """The table of online iVectors, if there is one."""
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import RandomAccessTableReader
+    from nnet3tools.training.generation import IvectorSource
+
+    if not options.ivector_rspecifier:
+        return None
+    if options.online_ivector_period < 1:
+        raise OptionError(
+            f"--online-ivector-period={options.online_ivector_period} is not positive"
+        )
+    reader = RandomAccessTableReader(options.ivector_rspecifier, MATRIX)
+    return IvectorSource(
+        stack.enter_context(reader), options.online_ivector_period, options.length_tolerance
+    )
