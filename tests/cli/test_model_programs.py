@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools import tensor
 from nnet3tools.cli.programs import module_of
+from nnet3tools.cli.utterance_inputs import read_model
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.model_file import read_nnet
@@ -201,3 +203,23 @@ def test_wrong_number_of_arguments_shows_the_usage(
 ) -> None:
     assert run(name) == 1
     assert f"Usage:  {name}" in capsys.readouterr().err
+
+
+def test_made_up_statistics_depend_on_the_kind_of_model_not_on_the_use_of_priors(
+    folder: Path,
+) -> None:
+    """Kaldi finds the context of an acoustic model when it reads one, which draws numbers."""
+    (folder / "topo").write_text(TOPOLOGY)
+    (folder / "tree").write_text(TREE)
+    assert (
+        run("nnet3-am-init", folder / "tree", folder / "topo", folder / "0.raw", folder / "m") == 0
+    )
+    scales = []
+    for name, use_priors in (("m", False), ("m", True), ("0.raw", False)):
+        tensor.random.seed(1)
+        nnet, _ = read_model(str(folder / name), use_priors)
+        scales.append(
+            next(c for c in nnet.components if isinstance(c, BatchNormComponent)).test_scale
+        )
+    assert np.array_equal(scales[0], scales[1])
+    assert not np.array_equal(scales[0], scales[2])

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from nnet3tools.graph.context import compute_simple_nnet_context
+from nnet3tools.graph.context import compute_simple_nnet_context, draw_context_checks
 from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.nnet.components.batchnorm import BatchNormComponent
+from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["load_am_nnet", "set_context"]
+__all__ = ["draw_before_statistics", "load_am_nnet", "set_context"]
+
+
+def draw_before_statistics(nnet: Nnet) -> None:
+    """Draw what finding the context of an acoustic model draws in Kaldi, if that shows.
+
+    It does where batch norm has no statistics: those that it makes up will be Kaldi's.
+    """
+    if any(isinstance(c, BatchNormComponent) and c.count == 0.0 for c in nnet.components):
+        draw_context_checks(nnet)
 
 
 def load_am_nnet(rxfilename: str) -> AmNnet:
@@ -20,3 +31,4 @@ def set_context(model: AmNnet) -> None:
     model.check_simple("the network")
     context = compute_simple_nnet_context(model.nnet)
     model.left_context, model.right_context = context.left, context.right
+    draw_before_statistics(model.nnet)

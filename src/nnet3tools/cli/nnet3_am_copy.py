@@ -57,6 +57,7 @@ def main(options: Options, args: list[str]) -> None:
     model = load_am_nnet(model_in)
     if options.set_raw_nnet:
         model.set_nnet(read_nnet(options.set_raw_nnet))
+        set_context(model)
     read_config(model.nnet, changes)
     if options.convert_repeated_to_block:
         convert_repeated_to_block_affine(model.nnet)

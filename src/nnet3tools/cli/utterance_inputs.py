@@ -90,20 +90,22 @@ class UtteranceCounts:
 
 def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
     """A network prepared for test, and its priors if they are wanted."""
+    from nnet3tools.cli.am_models import draw_before_statistics
     from nnet3tools.cli.model_changes import prepare_for_test
-    from nnet3tools.graph.context import draw_context_checks
+    from nnet3tools.io.files import open_input
     from nnet3tools.nnet.am_nnet import AmNnet
-    from nnet3tools.nnet.components.batchnorm import BatchNormComponent
-    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.nnet.model_file import load_nnet
 
     priors = None
     if use_priors:
         model = AmNnet.load(rxfilename)
-        nnet, priors = model.nnet, model.priors
-        if any(isinstance(c, BatchNormComponent) and c.count == 0.0 for c in nnet.components):
-            draw_context_checks(nnet)  # the statistics that are made up will be Kaldi's
+        nnet, priors, is_acoustic = model.nnet, model.priors, True
     else:
-        nnet = read_nnet(rxfilename)
+        with open_input(rxfilename) as reader:
+            is_acoustic = reader.peek_token() == "<TransitionModel>"
+            nnet = load_nnet(reader)
+    if is_acoustic:
+        draw_before_statistics(nnet)
     prepare_for_test(nnet)
     return nnet, priors
 
