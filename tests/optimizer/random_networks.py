@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.compiler.compiler import Compiler
+from nnet3tools.compiler.node_facts import node_facts
 from nnet3tools.errors import ConfigError, RequestError
 from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.explain import explain_uncomputable
@@ -454,7 +454,8 @@ def random_case(seed: int, kind: str | None = None, regular: bool | None = None)
 def _computable(nnet: Nnet, request: ComputationRequest) -> bool:
     """Whether the network is one (no node has two scales in one sum) and can do this."""
     try:
-        Compiler(nnet)
+        for node in range(nnet.num_nodes):
+            node_facts(nnet, node)
         builder = GraphBuilder(NetworkPlan(nnet))
         builder.compute(request)
         return not explain_uncomputable(builder, request)
