@@ -1,10 +1,12 @@
 """Times nnet3-train on three networks, on one thread and on two.
 
     python benchmarks/train.py [--networks tdnn tdnnf lstm] [--threads 1 2] [--rounds 1] [--dir DIR]
+                               [--kaldi DIR]
 
 Data and networks are made in a temporary folder (in DIR, and found again there, if it is given).
 The networks are those of ../shared/bench, where a checkout has it; else the configs below make
-networks of the same layers and sizes. User time is what to compare on a busy machine.
+networks of the same layers and sizes. With --kaldi, Kaldi's own nnet3-train in that folder does the
+same work in turns with ours. User time is what to compare on a busy machine.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,7 @@ SHARED = ROOT.parent / "shared" / "bench"
 
 @dataclass(frozen=True)
 class Network:
-    """A benchmark: how its examples are cut and what Kaldi took (one thread)."""
+    """A benchmark: how its examples are cut and what Kaldi took (one thread, another day)."""
 
     name: str
     egs_options: str
@@ -215,10 +216,10 @@ class Timing:
     megabytes: float
 
 
-def train(network: Network, folder: Path, threads: int) -> Timing:
+def train(network: Network, folder: Path, threads: int, program: str) -> Timing:
     """One run of nnet3-train over all minibatches, measured in a process of its own."""
     name = network.name
-    command = f"nnet3-train {name}.raw ark:{name}.egs {name}.out"
+    command = f"{program} --use-gpu=no {name}.raw ark:{name}.egs {name}.out"
     reader, writer = os.pipe()
     if os.fork() == 0:
         start = time.perf_counter()
@@ -235,18 +236,26 @@ def train(network: Network, folder: Path, threads: int) -> Timing:
     return Timing(*map(float, text.split()))
 
 
-def _rows(args: argparse.Namespace, folder: Path) -> Iterator[tuple[Network, int, Timing]]:
+Runs = dict[tuple[Network, int], list[Timing]]
+
+
+def _runs(args: argparse.Namespace, folder: Path) -> list[Runs]:
+    """The timings of all cases, ours and (if asked for) Kaldi's."""
     chosen = [network for network in NETWORKS if network.name in args.networks]
     for network in chosen:
         make(network, folder)
+    programs = ["nnet3-train", *([str(args.kaldi.resolve() / "nnet3-train")] if args.kaldi else [])]
     cases = [(network, threads) for network in chosen for threads in args.threads]
-    runs: dict[tuple[Network, int], list[Timing]] = {case: [] for case in cases}
+    runs: list[Runs] = [{case: [] for case in cases} for _ in programs]
     for _ in range(args.rounds):  # in turn, so that a slow moment hits all
-        for network, threads in cases:
-            runs[network, threads].append(train(network, folder, threads))
-    for (network, threads), timings in runs.items():
-        best = min(timings, key=lambda t: t.user if threads == 1 else t.elapsed)
-        yield network, threads, best
+        for case in cases:
+            for program, found in zip(programs, runs, strict=True):
+                found[case].append(train(case[0], folder, case[1], program))
+    return runs
+
+
+def _best(timings: list[Timing], threads: int) -> Timing:
+    return min(timings, key=lambda t: t.user if threads == 1 else t.elapsed)
 
 
 def main() -> None:
@@ -257,15 +266,23 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--dir", type=Path, help="where data is made and kept")
+    parser.add_argument("--kaldi", type=Path, help="folder with Kaldi's nnet3-train")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        print("| network | threads | user s | elapsed s | MB | Kaldi s (1 thread) | Kaldi MB |")
-        print("|---|---|---|---|---|---|---|")
-        for network, threads, t in _rows(args, (args.dir or Path(temporary)).resolve()):
-            print(
-                f"| {network.name} | {threads} | {t.user:.1f} | {t.elapsed:.1f} "
-                f"| {t.megabytes:.0f} | {network.kaldi_seconds} | {network.kaldi_megabytes} |"
-            )
+        ours, *others = _runs(args, (args.dir or Path(temporary)).resolve())
+    print(
+        "| network | threads | user s | elapsed s | MB | Kaldi user s | Kaldi MB | user s / Kaldi |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for (network, threads), timings in ours.items():
+        t = _best(timings, threads)
+        kaldi = Timing(network.kaldi_seconds, 0.0, network.kaldi_megabytes)
+        if others:
+            kaldi = _best(others[0][network, threads], threads)
+        print(
+            f"| {network.name} | {threads} | {t.user:.1f} | {t.elapsed:.1f} | {t.megabytes:.0f} "
+            f"| {kaldi.user:.1f} | {kaldi.megabytes:.0f} | {t.user / kaldi.user:.2f} |"
+        )
 
 
 if __name__ == "__main__":
