@@ -16,6 +16,7 @@ from harness import (
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.components.common import natural_gradients
 
 
 def blocks(x: np.ndarray, n: int) -> np.ndarray:
@@ -252,3 +253,18 @@ def test_composite_is_the_chain_of_its_components() -> None:
 def test_what_does_not_fit_is_refused(bad: str) -> None:
     with pytest.raises(ConfigError):
         make(bad)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "type=ConstantComponent output-dim=3",
+        "type=ConstantFunctionComponent input-dim=2 output-dim=3",
+        "type=NaturalGradientRepeatedAffineComponent input-dim=6 output-dim=9 num-repeats=3",
+    ],
+)
+def test_natural_gradient_goes_on_in_the_first_step_of_backstitch(config: str) -> None:
+    """Kaldi freezes it in the other components only."""
+    component = make(config)
+    component.freeze_natural_gradient(True)
+    assert [g.frozen for g in natural_gradients(component)] == [False]

@@ -342,7 +342,10 @@ class UpdatableComponent(Component):
         self.learning_rate = rate * self.learning_rate_factor
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
+        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it.
+
+        As in Kaldi it does nothing in constants and in repeated affine components.
+        """
 
     # -- parameters as one vector
 

@@ -218,9 +218,6 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
             tensor.add(self.linear_params, linear, alpha=rate)
             tensor.add(self.bias_params, bias, alpha=rate)
 
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner.frozen = freeze
-
 
 @register
 class BlockAffineComponent(_BlockwiseAffine):

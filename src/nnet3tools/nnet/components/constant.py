@@ -145,9 +145,6 @@ class _ConstantOutput(UpdatableComponent):
         if self.is_updatable:
             super().add(alpha, other)
 
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner.frozen = freeze
-
 
 @register
 class ConstantComponent(InputlessComponent, _ConstantOutput):
