@@ -34,6 +34,7 @@ from nnet3tools.tensor.precision import are_precise
 HERE = Path(__file__).parent
 GXX = shutil.which("g++")
 REAL = os.environ.get("NNET3TOOLS_GPU_TESTS", "0") not in ("", "0")
+counts_transfers = pytest.mark.skipif(REAL, reason="only the emulated device counts transfers")
 """Whether to test a real device."""
 needs_compiler = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 

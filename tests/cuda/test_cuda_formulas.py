@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated_cuda import fetch, mirror, needs_compiler, to_device
+from emulated_cuda import counts_transfers, fetch, mirror, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
@@ -168,6 +168,7 @@ def test_reductions_of_nothing(device):
         tensor.aggregate("_1", "max", axis=0)(out, empty)
 
 
+@counts_transfers
 def test_numbers_stay_on_the_device_until_they_are_looked_at(device):
     x = to_device(np.ones((5, 5), np.float32))
     total = 0.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import needs_compiler, to_device
+from emulated_cuda import counts_transfers, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.io.table import TableWriter
@@ -85,6 +85,7 @@ def transfers(device, nnet: Nnet, examples: list[NnetExample], **options) -> lis
     return [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(counts)]
 
 
+@counts_transfers
 @pytest.mark.parametrize("kind", sorted(ZOO))
 def test_from_the_third_minibatch_on_only_examples_are_sent(device, kind):
     """But for tables of addresses, once for each graph: natural gradient has several."""
@@ -97,6 +98,7 @@ def test_from_the_third_minibatch_on_only_examples_are_sent(device, kind):
         assert found[2:] == [(1, 0)] * 3
 
 
+@counts_transfers
 def test_objectives_of_every_kind_stay_on_the_device(device):
     for objective in ("linear", "quadratic", 'expression expression="-0.5 * sqr(target - output)"'):
         for sparse in (True, False):
@@ -115,6 +117,7 @@ def dense(example: NnetExample) -> NnetExample:
     )
 
 
+@counts_transfers
 def test_objectives_are_fetched_when_they_are_logged(device, capsys):
     trainer = NnetTrainer(NnetTrainerOptions(print_interval=2), network(), like())
     for i in range(4):
