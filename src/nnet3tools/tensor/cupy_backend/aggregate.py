@@ -8,19 +8,21 @@ order: results do not depend on timing.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
+from nnet3tools.tensor.cupy_backend.aggregate_source import (
+    Parts,
+    finish_source,
+    reduce_source,
+)
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
 from nnet3tools.tensor.cupy_backend.element import with_device_numbers
-from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
     broadcast_strides,
@@ -32,7 +34,7 @@ from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.functional import Expr, Type, simplify, type_of_dtype
 
-__all__ = ["AggregateKernel", "Parts", "finish_source", "reduce_source"]
+__all__ = ["AggregateKernel"]
 
 _REDUCERS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
@@ -45,173 +47,6 @@ _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 _scale = element("_1 = _1 * _2")
 _fill = element("_1 = _2")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
-
-
-@dataclass(frozen=True)
-class Parts:
-    """How operands are walked in a reduction: letters (0 repeated, s strided) an axis, by part."""
-
-    types: tuple[Type, ...]
-    kept: tuple[str, ...]
-    reduced: tuple[str, ...]
-    reducer: str
-    accumulator: str
-    out_type: Type
-    out_letters: str
-    by_columns: bool
-
-    @property
-    def state(self) -> str:
-        """C++ type that a reduction is carried in."""
-        return f"{self.reducer}<{self.accumulator}>"
-
-
-def _coordinates(index: str, name: str, axes: int) -> list[str]:
-    """Lines that take a linear index apart into coordinates `name`0, `name`1, ..."""
-    lines = [f"long long {name}_rest = {index};"]
-    for axis in range(axes - 1, 0, -1):
-        lines.append(
-            f"const long long {name}{axis} = {name}_rest % n{name}{axis}; "
-            f"{name}_rest /= n{name}{axis};"
-        )
-    return [*lines, f"const long long {name}0 = {name}_rest;"]
-
-
-def _offset(i: object, letters: str, name: str) -> list[str]:
-    return [f"{name}{axis} * s{i}_{name}{axis}" for axis, c in enumerate(letters) if c == "s"]
-
-
-def _store(parts: Parts) -> list[str]:
-    """Lines that write `acc` to output k."""
-    t, held = STORED_TYPES[parts.out_type], parts.accumulator
-    place = f"out[{' + '.join(_offset('o', parts.out_letters, 'k')) or '0'}]"
-    old = f"({held}){'__half2float' if t == '__half' else ''}({place})"
-    value = "__float2half((float)result)" if t == "__half" else f"({t})result"
-    return [
-        f"{held} result = ({held})factor * acc.value();",
-        f"if (beta != 0.0) result += ({held})beta * {old};",
-        f"{place} = {value};",
-    ]
-
-
-def _size_parameters(parts: Parts) -> list[str]:
-    names = ["long long kept", "long long reduced", "long long chunk"]
-    names += [f"long long nk{axis}" for axis in range(1, len(parts.out_letters))]
-    return names
-
-
-def _out_parameters(parts: Parts) -> list[str]:
-    names = [f"{STORED_TYPES[parts.out_type]}* out"]
-    names += [f"long long so_k{a}" for a, c in enumerate(parts.out_letters) if c == "s"]
-    return [*names, "double factor", "double beta", f"{parts.state}* partial"]
-
-
-def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
-    """Source and name of the kernel that reduces an expression over operands so walked."""
-    body = Body(parts.types)
-    value, _ = body.add(expr)
-    reduced_axes = max((len(r) for r in parts.reduced), default=1)
-    parameters = _size_parameters(parts)
-    parameters += [f"long long nr{axis}" for axis in range(1, reduced_axes)]
-    bases, loads = [], []
-    for i, t in enumerate(parts.types, 1):
-        if t.is_weak:
-            parameters.append(f"{C_TYPES[t]} x{i}")
-            continue
-        kept, reduced = parts.kept[i - 1], parts.reduced[i - 1]
-        parameters.append(f"{STORED_TYPES[t]}* p{i}")
-        parameters += [f"long long s{i}_k{a}" for a, c in enumerate(kept) if c == "s"]
-        parameters += [f"long long s{i}_r{a}" for a, c in enumerate(reduced) if c == "s"]
-        bases.append(
-            f"const {STORED_TYPES[t]}* const q{i} = "
-            f"{' + '.join([f'p{i}', *_offset(i, kept, 'k')])};"
-        )
-        place = f"q{i}[{' + '.join(_offset(i, reduced, 'r')) or '0'}]"
-        loads.append(
-            f"const {C_TYPES[t]} x{i} = {f'__half2float({place})' if t is Type.FLOAT16 else place};"
-        )
-    parameters += _out_parameters(parts)
-    work = [*_coordinates("index", "r", reduced_axes), *loads, *body.lines]
-    work.append(f"acc.add(({parts.accumulator})({value}));")
-    setup = [*_coordinates("output", "k", len(parts.out_letters)), *bases]
-    lines = (_column_lines if parts.by_columns else _row_lines)(parts, setup, work)
-    return _kernel("reduce_", parameters, lines, f"{parts.reducer} of {expr.text()}")
-
-
-def _kernel(prefix: str, parameters: list[str], lines: list[str], comment: str) -> tuple[str, str]:
-    text = f"({', '.join(parameters)}) {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n"
-    name = prefix + hashlib.sha1(text.encode()).hexdigest()[:16]
-    return f'// {comment}\nextern "C" __global__ void {name}{text}', name
-
-
-def _partial_or(store: list[str], setup: list[str]) -> list[str]:
-    return [
-        "if (gridDim.y > 1) {",
-        "  partial[blockIdx.y * kept + output] = acc;",
-        "} else {",
-        *(f"  {line}" for line in [*setup, *store]),
-        "}",
-    ]
-
-
-def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
-    own = [line for line in setup if not line.startswith("const") or "q" not in line]
-    return [
-        f"__shared__ {parts.state} part[9];",
-        "const long long output = blockIdx.x * (long long)blockDim.y + threadIdx.y;",
-        "if (output >= kept) return;",
-        f"{parts.state} acc; acc.init();",
-        "{",
-        *(f"  {line}" for line in setup),
-        "  const long long begin = blockIdx.y * chunk;",
-        "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        "  for (long long index = begin + threadIdx.x; index < end; index += blockDim.x) {",
-        *(f"    {line}" for line in work),
-        "  }",
-        "}",
-        "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);",
-        "if (threadIdx.x == 0) {",
-        *(f"  {line}" for line in _partial_or(_store(parts), own)),
-        "}",
-    ]
-
-
-def _column_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
-    own = [line for line in setup if not line.startswith("const") or "q" not in line]
-    return [
-        f"__shared__ {parts.state} part[8][33];",
-        "const long long output = blockIdx.x * 32LL + threadIdx.x;",
-        f"{parts.state} acc; acc.init();",
-        "if (output < kept) {",
-        *(f"  {line}" for line in setup),
-        "  const long long begin = blockIdx.y * chunk;",
-        "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        "  for (long long index = begin + threadIdx.y; index < end; index += blockDim.y) {",
-        *(f"    {line}" for line in work),
-        "  }",
-        "}",
-        "part[threadIdx.y][threadIdx.x] = acc;",
-        "__syncthreads();",
-        "if (threadIdx.y == 0 && output < kept) {",
-        "  for (int y = 1; y < blockDim.y; ++y) acc.merge(part[y][threadIdx.x]);",
-        *(f"  {line}" for line in _partial_or(_store(parts), own)),
-        "}",
-    ]
-
-
-def finish_source(parts: Parts) -> tuple[str, str]:
-    """Source and name of the kernel that merges chunks, in order."""
-    lines = [
-        "for (long long output = blockIdx.x * (long long)blockDim.x + threadIdx.x; output < kept;",
-        "     output += (long long)gridDim.x * blockDim.x) {",
-        f"  {parts.state} acc = partial[output];",
-        "  for (long long c = 1; c < chunk; ++c) acc.merge(partial[c * kept + output]);",
-        *(f"  {x}" for x in _coordinates("output", "k", len(parts.out_letters))),
-        *(f"  {x}" for x in _store(parts)),
-        "}",
-    ]
-    parameters = [*_size_parameters(parts), *_out_parameters(parts)]
-    return _kernel("finish_", parameters, lines, f"{parts.state}, chunks merged")
 
 
 def _letters(strides: Sequence[int]) -> str:
