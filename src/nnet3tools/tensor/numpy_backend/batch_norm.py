@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.numpy_backend.calls import convert, split_groups
-from nnet3tools.tensor.numpy_backend.threads import LOCK, TILE_BYTES, Call, register, run_calls
+from nnet3tools.tensor.numpy_backend.row_blocks import block_register
+from nnet3tools.tensor.numpy_backend.threads import LOCK, TILE_BYTES, Call, run_calls
 from nnet3tools.tensor.registry import implements
 
 _ADDED = 128
@@ -41,13 +42,6 @@ def _blocks(matrix: np.ndarray, rows: int) -> list[np.ndarray]:
     return [*blocks, matrix[end:]] if end < len(matrix) else blocks
 
 
-def _scratch(group: int, index: int, like: np.ndarray) -> np.ndarray:
-    """A register as a block, or new memory where a row is larger than a register."""
-    if like.nbytes > TILE_BYTES:
-        return np.empty(like.shape, like.dtype)
-    return register(group, index)[: like.nbytes].view(like.dtype).reshape(like.shape)
-
-
 def _grouped(
     size: int, make: Callable[..., list[Call]], blocks: Sequence[tuple[Any, ...]], scratch: int
 ) -> list[list[Call]]:
@@ -58,7 +52,7 @@ def _grouped(
     groups = []
     for group, some in enumerate(split_groups(blocks, size)):
         calls: list[Call] = []
-        whole = _scratch(group, 0, some[0][scratch]) if some else None
+        whole = block_register(group, 0, some[0][scratch]) if some else None
         for block in some:
             calls += make(whole[: len(block[scratch])], *block)  # type: ignore[index]
         groups.append(calls)
@@ -119,7 +113,7 @@ class _Rows:
             # copies, too, have to stay in cache beside a block
             self.block_rows = -(-self.block_rows // 2)
             # register 0 of each group is for the blocks
-            self.whole = [_scratch(0, 1 + k, like[: self.block_rows]) for k in range(count)]
+            self.whole = [block_register(0, 1 + k, like[: self.block_rows]) for k in range(count)]
             self.fill = [(convert, pair) for pair in zip(self.values, self.whole, strict=True)]
 
     def of_block(self, rows: int) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from nnet3tools.tensor.numpy_backend.lowering import Value, maximum, minimum
 from nnet3tools.tensor.numpy_backend.threads import Call, register
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 
-__all__ = ["Tile", "TileCalls", "convert", "split_groups"]
+__all__ = ["Tile", "TileCalls", "add_to", "convert", "split_groups"]
 
 _T = TypeVar("_T")
 
@@ -33,6 +33,11 @@ _FOUR_GROUPS_FROM = 16
 def convert(source: np.ndarray, out: np.ndarray) -> None:
     """out = source, converted as C does."""
     np.copyto(out, source, casting="unsafe")
+
+
+def add_to(source: np.ndarray, out: np.ndarray) -> None:
+    """out += source, of the same kind of numbers."""
+    np.add(out, source, out=out)
 
 
 def split_groups(tiles: Sequence[_T], work: int) -> list[Sequence[_T]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nnet3tools.tensor.concatenate import parts_along
-from nnet3tools.tensor.numpy_backend.calls import convert
+from nnet3tools.tensor.numpy_backend.calls import add_to, convert
 from nnet3tools.tensor.numpy_backend.threads import Call
 from nnet3tools.tensor.registry import implements
 
@@ -18,10 +18,6 @@ Arrays = Sequence[np.ndarray]
 def _run(calls: list[Call]) -> None:
     for function, arguments in calls:
         function(*arguments)
-
-
-def _add(src: np.ndarray, out: np.ndarray) -> None:
-    np.add(out, src, out=out, casting="same_kind")
 
 
 def _pairs(whole: np.ndarray, parts: Arrays, axis: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -46,4 +42,4 @@ def bind_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
 @implements("add_split", "numpy", binder=True)
 def bind_add_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
     """One sum a part."""
-    return functools.partial(_run, [(_add, pair) for pair in _pairs(src, parts, axis)])
+    return functools.partial(_run, [(add_to, pair) for pair in _pairs(src, parts, axis)])

@@ -10,6 +10,7 @@ from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import copy, prod
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.gru import gru_columns
+from nnet3tools.tensor.numpy_backend.row_blocks import row_slices
 from nnet3tools.tensor.registry import implements
 
 _BLOCK, _LEAST_ROWS = 1 << 15, 256
@@ -34,9 +35,7 @@ _output_gated_derivs = element(
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:
-    size = max(_LEAST_ROWS, _BLOCK // max(1, width))
-    for start in range(0, rows, size):
-        yield slice(start, min(start + size, rows))
+    return row_slices(rows, max(_LEAST_ROWS, _BLOCK // max(1, width)))
 
 
 @implements("gru_nonlinearity", "numpy")

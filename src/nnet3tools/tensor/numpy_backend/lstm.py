@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.basics import add, fill
 from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.numpy_backend.row_blocks import row_slices
 from nnet3tools.tensor.numpy_backend.threads import LOCK
 from nnet3tools.tensor.registry import implements
 
@@ -106,7 +107,7 @@ def bind_lstm_nonlinearity_backprop(
         steps.append(fill.bind(params_deriv, 0.0))
     size = _block_rows(x, dim)
     work, sums = _work(11 * size * dim, x.dtype).reshape(11, size, dim), _sums(5 * dim)
-    for rows in _blocks(num_rows, size):
+    for rows in row_slices(num_rows, size):
         gates = _gates(x[rows], dim)
         dropout = len(gates) > 5
         i, f, o, g, h, c = work[:6, : rows.stop - rows.start]
@@ -175,8 +176,3 @@ def _add_in_order(total: Array, sums: Array) -> list[Callable[[], object]]:
 def _block_rows(x: Array, dim: int) -> int:
     """Rows to work on at a time."""
     return max(1, min(int(x.shape[0]), _BLOCK // dim))
-
-
-def _blocks(num_rows: int, size: int) -> Iterator[slice]:
-    for start in range(0, num_rows, size):
-        yield slice(start, min(start + size, num_rows))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.numpy_backend.calls import split_groups
 from nnet3tools.tensor.numpy_backend.threads import TILE_BYTES, Call, register, run_calls
-from nnet3tools.tensor.numpy_backend.tiles import tile_slices
 
-__all__ = ["bind_rows", "block_register"]
+__all__ = ["bind_rows", "block_register", "row_slices"]
 
 Kernel = Callable[..., None]
 """kernel(group, *blocks): works on blocks of rows, with the scratch registers of a group."""
@@ -33,11 +32,17 @@ def bind_rows(kernel: Kernel, work_per_element: int, *arrays: np.ndarray) -> Cal
     if not widest.size:
         return functools.partial(_run_each, [])
     columns = widest.shape[1] * widest.itemsize
-    rows = tile_slices((len(widest),), max(1, TILE_BYTES // columns))
+    rows = list(row_slices(len(widest), max(1, TILE_BYTES // columns)))
     groups: list[list[Call]] = []
     for group, tiles in enumerate(split_groups(rows, work_per_element * widest.size)):
-        groups.append([(kernel, (group, *(m[at] for m in matrices))) for (at,) in tiles])
+        groups.append([(kernel, (group, *(m[at] for m in matrices))) for at in tiles])
     return functools.partial(run_calls, (), groups)
+
+
+def row_slices(num_rows: int, size: int) -> Iterator[slice]:
+    """All rows, `size` at a time, fewer in the last slice."""
+    for start in range(0, num_rows, size):
+        yield slice(start, min(start + size, num_rows))
 
 
 def _run_each(runs: list[Callable[[], None]]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.numpy_backend.calls import convert
+from nnet3tools.tensor.numpy_backend.calls import add_to, convert
 from nnet3tools.tensor.numpy_backend.threads import Call, register, run_calls
 from nnet3tools.tensor.registry import implements
 
@@ -33,10 +33,6 @@ _MOST_ROWS = 128
 _MOST_LINES, _WAYS, _WAY_BYTES, _LINE = 1024, 8, 1 << 16, 64
 """Cache lines to be kept at a time, and a typical second-level cache: lines whose addresses differ
 by multiples of _WAY_BYTES have _WAYS places."""
-
-
-def _add(src: np.ndarray, out: np.ndarray) -> None:
-    np.add(out, src, out=out)
 
 
 def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: np.ndarray) -> None:
@@ -102,4 +98,4 @@ def bind_add_transposed(
     out: np.ndarray, src: np.ndarray, axes: Sequence[int]
 ) -> Callable[[], None]:
     """Sums."""
-    return _bind(_add, out, src, axes)
+    return _bind(add_to, out, src, axes)
