@@ -102,24 +102,29 @@ def tdnn_config() -> str:
 
 def tdnnf_config() -> str:
     """Eight layers of 768 with bottlenecks of 96, 2.20 M parameters."""
+    return tdnnf(768, 96, (1, 1, 0, 3, 3, 3, 3), 192)
+
+
+def tdnnf(width: int, bottleneck: int, strides: tuple[int, ...], prefinal: int) -> str:
+    """A spliced layer, a factored one for each stride (0: no context), and a linear one."""
     config = _Config()
-    node = config.affine("tdnn1.affine", 120, 768, _splice("input", (-1, 0, 1)))
-    node = config.relu_norm("tdnn1", 768, node)
-    for i, stride in enumerate((1, 1, 0, 3, 3, 3, 3), 2):
+    node = config.affine("tdnn1.affine", 120, width, _splice("input", (-1, 0, 1)))
+    node = config.relu_norm("tdnn1", width, node)
+    for i, stride in enumerate(strides, 2):
         name, skip = f"tdnnf{i}", node
         down, up = (f"-{stride},0", f"0,{stride}") if stride else ("0", "0")
         for part, options in (
-            ("linear", f"input-dim=768 output-dim=96 use-bias=false time-offsets={down} "
-             "orthonormal-constraint=-1.0"),
-            ("affine", f"input-dim=96 output-dim=768 time-offsets={up}"),
+            ("linear", f"input-dim={width} output-dim={bottleneck} use-bias=false "
+             f"time-offsets={down} orthonormal-constraint=-1.0"),
+            ("affine", f"input-dim={bottleneck} output-dim={width} time-offsets={up}"),
         ):  # fmt: skip
             options = f"max-change=0.75 l2-regularize=0.0 {options}"
             node = config.add(f"{name}.{part}", "TdnnComponent", options, node)
-        node = config.relu_norm(name, 768, node)
+        node = config.relu_norm(name, width, node)
         source = f"Sum(Scale(0.66, {skip}), {node})"
-        node = config.add(f"{name}.noop", "NoOpComponent", "dim=768", source)
-    options = "input-dim=768 output-dim=192 max-change=0.75"
-    return config.text(192, config.add("prefinal-l", "LinearComponent", options, node))
+        node = config.add(f"{name}.noop", "NoOpComponent", f"dim={width}", source)
+    options = f"input-dim={width} output-dim={prefinal} max-change=0.75"
+    return config.text(prefinal, config.add("prefinal-l", "LinearComponent", options, node))
 
 
 def lstm_config() -> str:

@@ -60,26 +60,11 @@ def lstm() -> BenchNetwork:
 
 def large_tdnnf() -> BenchNetwork:
     """16 layers of 1536 with bottlenecks of 160, chunks of 150, subsampling 3, 6,000 outputs."""
-    config, strides = train._Config(), (1, 1, 1, 0, *(3,) * 11)
-    node = config.affine("tdnn1.affine", 120, 1536, train._splice("input", (-1, 0, 1)))
-    node = config.relu_norm("tdnn1", 1536, node)
-    for i, stride in enumerate(strides, 2):
-        name, skip = f"tdnnf{i}", node
-        down, up = (f"-{stride},0", f"0,{stride}") if stride else ("0", "0")
-        shared = "max-change=0.75 l2-regularize=0.0"
-        options = f"{shared} input-dim=1536 output-dim=160 use-bias=false time-offsets={down} "
-        options += "orthonormal-constraint=-1.0"
-        node = config.add(f"{name}.linear", "TdnnComponent", options, node)
-        options = f"{shared} input-dim=160 output-dim=1536 time-offsets={up}"
-        node = config.add(f"{name}.affine", "TdnnComponent", options, node)
-        node = config.relu_norm(name, 1536, node)
-        source = f"Sum(Scale(0.66, {skip}), {node})"
-        node = config.add(f"{name}.noop", "NoOpComponent", "dim=1536", source)
-    options = "input-dim=1536 output-dim=256 max-change=0.75"
-    node = config.add("prefinal-l", "LinearComponent", options, node)
+    strides = (1, 1, 1, 0, *(3,) * 11)
     context = 1 + sum(strides)
+    config = _classes(train.tdnnf(1536, 160, strides, 256), 6000)
     return BenchNetwork(
-        "large-tdnnf", _classes(config.text(256, node), 6000), context, context, 150, 64,
+        "large-tdnnf", config, context, context, 150, 64,
         subsampling=3, classes=6000, kind="tdnnf", layers=strides, width=1536, bottleneck=160,
     )  # fmt: skip
 
