@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 
-__all__ = ["CONFIG", "Outcome", "make_corpus", "run"]
+__all__ = ["CONFIG", "Outcome", "in_corpus", "run"]
 
 CONFIG = """input-node name=input dim=3
 input-node name=ivector dim=2
@@ -137,8 +138,15 @@ def _zoo_request() -> None:
         ComputationRequest(specs[:1], specs[1:], need_model_derivative=True).write(writer)
 
 
-def make_corpus() -> None:
-    """Write a good file of every kind into the working directory."""
+@contextlib.contextmanager
+def in_corpus(folder: Path) -> Iterator[Path]:
+    """In the `with` block `folder` is the working directory, with a good file of every kind."""
+    with contextlib.chdir(folder):
+        _make_corpus()
+        yield folder
+
+
+def _make_corpus() -> None:
     Path("net.config").write_text(CONFIG)
     Path("topo").write_text(TOPOLOGY)
     Path("tree").write_text(TREE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz_corpus import CONFIG, make_corpus, run
+from fuzz_corpus import CONFIG, in_corpus, run
 
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.table import TableWriter
@@ -22,10 +22,7 @@ output-node name=output input=y
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        make_corpus()
+    with in_corpus(tmp_path_factory.mktemp("corpus")) as folder:
         Path("empty").touch()
         Path("circle.config").write_text(CIRCLE)
         assert run("nnet3-init", "circle.config", "circle.raw").status == 0

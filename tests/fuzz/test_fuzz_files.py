@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from damage import damaged
-from fuzz_corpus import make_corpus, run
+from fuzz_corpus import in_corpus, run
 from fuzz_targets import TARGETS
 
 OUTPUTS = ("out", "out2")
@@ -16,11 +16,8 @@ OUTPUTS = ("out", "out2")
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        make_corpus()
-    return folder
+    with in_corpus(tmp_path_factory.mktemp("corpus")) as folder:
+        return folder
 
 
 def check(name: str, seed: int, rounds: int) -> None:

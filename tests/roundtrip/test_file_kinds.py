@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from component_zoo import ZOO, model_of
-from fuzz_corpus import make_corpus
+from fuzz_corpus import in_corpus
 
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import holders
@@ -80,11 +80,8 @@ KINDS: dict[str, tuple[str, Read, Write]] = {
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        make_corpus()
-    return folder
+    with in_corpus(tmp_path_factory.mktemp("corpus")) as folder:
+        return folder
 
 
 def from_bytes(data: bytes, read: Read, table: bool) -> tuple[Any, bool]:
