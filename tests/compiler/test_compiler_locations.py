@@ -7,7 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nnet3tools.compiler.locations import Column, push_left, split_backward, split_locations
+from nnet3tools.compiler.locations import (
+    Column,
+    push_left,
+    reversible_columns,
+    split_locations,
+)
 
 
 def random_sum(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -50,6 +55,12 @@ def check_columns(columns: list[Column], submatrices: np.ndarray, rows: np.ndarr
 def test_columns_hold_each_term_once(seed: int) -> None:
     submatrices, rows = random_sum(np.random.default_rng(seed))
     check_columns(split_locations(submatrices, rows), submatrices, rows)
+
+
+def split_backward(submatrices: np.ndarray, rows: np.ndarray) -> list[Column]:
+    """As the commands of the backward direction split: columns, then reversible parts."""
+    columns = split_locations(submatrices, rows)
+    return [part for column in columns for part in reversible_columns(column)]
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -22,7 +22,6 @@ __all__ = [
     "push_left",
     "reversible_columns",
     "row_runs",
-    "split_backward",
     "split_locations",
 ]
 
@@ -106,12 +105,6 @@ def _column(submatrices: IntArray, rows: IntArray) -> Column:
     largest = int(submatrices.max(initial=-1))
     single = all_true((submatrices == largest) | (submatrices == -1))
     return Column(largest if single else 0, submatrices, rows)
-
-
-def split_backward(submatrices: IntArray, rows: IntArray) -> list[Column]:
-    """Split as split_locations, then so that each column can be reversed."""
-    columns = split_locations(submatrices, rows)
-    return [part for column in columns for part in reversible_columns(column)]
 
 
 def reversible_columns(column: Column) -> list[Column]:
