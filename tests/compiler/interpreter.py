@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program import commands as c
 from nnet3tools.program.computation import Computation
@@ -80,14 +81,16 @@ class Interpreter:
             case c.Backprop(component, precomputed, in_value, out_value, out_deriv, in_deriv, memo):
                 indexes = computation.component_precomputed_indexes[precomputed].data
                 self.nnet.component(component).backprop(
-                    "",
-                    indexes,
-                    view(in_value),
-                    view(out_value),
-                    view(out_deriv),
-                    self.memos.get(memo),
-                    None,
-                    view(in_deriv),
+                    BackpropArgs(
+                        "",
+                        indexes,
+                        view(in_value),
+                        view(out_value),
+                        view(out_deriv),
+                        self.memos.get(memo),
+                        None,
+                        view(in_deriv),
+                    )
                 )
             case c.NoOperationMarker() | c.NoOperationPermanent():
                 pass

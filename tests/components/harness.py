@@ -19,6 +19,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.base import (
+    BackpropArgs,
     Component,
     PrecomputedIndexes,
     Properties,
@@ -157,14 +158,16 @@ def backward(
     dx = like(x, 0.25 if adds else np.nan, bool(flags & Properties.INPUT_CONTIGUOUS))
     before = dy.copy()
     component.backprop(
-        "test",
-        rows.indexes,
-        x if flags & Properties.BACKPROP_NEEDS_INPUT else None,
-        y if flags & Properties.BACKPROP_NEEDS_OUTPUT else None,
-        dy,
-        memo,
-        to_update,
-        dx,
+        BackpropArgs(
+            "test",
+            rows.indexes,
+            x if flags & Properties.BACKPROP_NEEDS_INPUT else None,
+            y if flags & Properties.BACKPROP_NEEDS_OUTPUT else None,
+            dy,
+            memo,
+            to_update,
+            dx,
+        )
     )
     assert np.array_equal(dy, before), "backprop changed out_deriv"
     return dx - 0.25 if adds else dx
@@ -289,7 +292,7 @@ def _check_float32(
             y if flags & Properties.BACKPROP_NEEDS_OUTPUT else None,
         )
         again = gradient_holder(component)
-        component.backprop("test", rows.indexes, *needed, both, memo, again, both)
+        component.backprop(BackpropArgs("test", rows.indexes, *needed, both, memo, again, both))
         np.testing.assert_allclose(both, dx, 1e-4, 1e-5)
         if holder is not None and again is not None:
             assert to_bytes(again, True) == to_bytes(holder, True)

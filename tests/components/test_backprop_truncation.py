@@ -11,6 +11,7 @@ from time_aware import check_precomputed, grid
 
 from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.io.stream import Reader
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.registry import read_component
 
 OPTIONS = "dim=4 clipping-threshold=2 zeroing-threshold=1 zeroing-interval=5 recurrence-interval=3"
@@ -53,7 +54,9 @@ def test_rows_are_clipped_zeroed_and_counted(scale: float, thresholds: tuple[flo
             zeroed += 1
     for in_place in (False, True):
         stats, dx = truncation(), dy.copy() if in_place else np.full_like(dy, np.nan)
-        component.backprop("", rows.indexes, None, None, dx if in_place else dy, None, stats, dx)
+        component.backprop(
+            BackpropArgs("", rows.indexes, None, None, dx if in_place else dy, None, stats, dx)
+        )
         np.testing.assert_allclose(dx, expected, 1e-5, 1e-6)
         assert (stats.num_clipped, stats.count) == (clipped, len(dy))
         assert stats.num_zeroed == zeroed

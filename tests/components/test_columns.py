@@ -16,6 +16,7 @@ from harness import (
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.common import natural_gradients
 
 
@@ -53,7 +54,9 @@ def test_overlapping_pools_pass_a_derivative_to_every_pool_of_a_maximum() -> Non
     y, _ = forward(component, x, rows_of(component, 1))
     assert np.array_equal(y, [[5.0, 5.0]])
     dx = np.zeros_like(x)
-    component.backprop("", None, x, y, np.array([[1.0, 10.0]], np.float32), None, None, dx)
+    component.backprop(
+        BackpropArgs("", None, x, y, np.array([[1.0, 10.0]], np.float32), None, None, dx)
+    )
     assert np.array_equal(dx, [[0.0, 11.0, 0.0]])
 
 
@@ -174,18 +177,18 @@ def test_clipping_by_value_and_by_norm() -> None:
     component = make("type=ClipGradientComponent dim=4 clipping-threshold=3")
     check_round_trip(component)
     check_output(component, lambda x: x)
-    component.backprop("", None, x, None, dy, None, None, dx)
+    component.backprop(BackpropArgs("", None, x, None, dy, None, None, dx))
     assert np.array_equal(dx, np.clip(dy, -3, 3))
     component = make(
         "type=ClipGradientComponent dim=4 clipping-threshold=8 norm-based-clipping=true"
     )
     to_update = component.copy()
-    component.backprop("", None, x, None, dy, None, to_update, dx)
+    component.backprop(BackpropArgs("", None, x, None, dy, None, to_update, dx))
     norms = np.linalg.norm(dy, axis=1)
     np.testing.assert_allclose(np.linalg.norm(dx, axis=1), np.minimum(norms, 8.0), 1e-5)
     assert (to_update.num_clipped, to_update.count) == ((norms > 8).sum(), 5)
     in_place = dy.copy()
-    component.backprop("", None, x, None, in_place, None, None, in_place)
+    component.backprop(BackpropArgs("", None, x, None, in_place, None, None, in_place))
     np.testing.assert_allclose(in_place, dx, 1e-6)
 
 
@@ -197,7 +200,7 @@ def test_clip_gradient_self_repair_keeps_the_norm_and_pulls_towards_zero() -> No
     for seed in range(10):
         tensor.random.seed(seed)
         to_update, dx = component.copy(), np.empty_like(x)
-        component.backprop("node", None, x, None, dy, None, to_update, dx)
+        component.backprop(BackpropArgs("node", None, x, None, dy, None, to_update, dx))
         if to_update.num_self_repaired:
             norms = [np.linalg.norm(d, axis=1).mean() for d in (dx, dy)]
             assert norms[0] == pytest.approx(norms[1], rel=1e-4)

@@ -12,6 +12,7 @@ from time_aware import Ordered, check_dependencies, grid, inputs_for
 
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
 
 PLAIN = "num-filters-in=2 num-filters-out=3 height-in=5 height-out=5"
@@ -118,7 +119,7 @@ def test_memory_stays_below_twice_input_output_and_patches() -> None:
     gradient.set_as_gradient()
     tracemalloc.start()
     component.propagate(ordered.rows.indexes, x, y)
-    component.backprop("", ordered.rows.indexes, x, None, y, None, gradient, dx)
+    component.backprop(BackpropArgs("", ordered.rows.indexes, x, None, y, None, gradient, dx))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < x.nbytes + y.nbytes + 2e6

@@ -12,7 +12,7 @@ from time_aware import check_precomputed, grid
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, ProgramError
 from nnet3tools.io.stream import Reader
-from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.components.base import BackpropArgs, Properties
 from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
 from nnet3tools.nnet.indexes import make_indexes
 
@@ -35,7 +35,7 @@ def mask_of(component, indexes: np.ndarray) -> np.ndarray:
     dy = np.full_like(x, 2.0)
     assert np.array_equal(backward(component, x, y, memo, dy, rows, None), 2.0 * y)
     both = dy.copy()
-    component.backprop("", rows.indexes, None, None, both, memo, None, both)
+    component.backprop(BackpropArgs("", rows.indexes, None, None, both, memo, None, both))
     assert np.array_equal(both, 2.0 * y)
     return y
 

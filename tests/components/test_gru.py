@@ -8,6 +8,7 @@ from harness import check_component, check_output, forward, gradient_holder, mak
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.components.base import BackpropArgs
 
 
 def gru(w: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -50,7 +51,7 @@ def test_statistics_are_kept_for_about_half_of_the_minibatches(config: str) -> N
         y, _ = forward(component, x, rows_of(component, 5))
         dy = rng.normal(size=y.shape).astype(np.float32)
         tensor.random.seed(int(rng.integers(1 << 30)))
-        component.backprop("", None, x, y, dy, None, holder, None)
+        component.backprop(BackpropArgs("", None, x, y, dy, None, holder, None))
     assert 5 * 10 <= holder.count <= 5 * 30
     # No tanh has an average derivative of 1, so all units were repaired each time.
     assert holder.self_repair_total == pytest.approx(holder.count / 5 * component.cell_dim)
@@ -66,7 +67,7 @@ def test_self_repair_pulls_towards_zero() -> None:
         tensor.random.seed(seed)
         to_update, dx = component.copy(), np.zeros_like(x)
         to_update.set_as_gradient()
-        component.backprop("", None, x, y, np.zeros_like(y), None, to_update, dx)
+        component.backprop(BackpropArgs("", None, x, y, np.zeros_like(y), None, to_update, dx))
         repaired = to_update.count > component.count
         np.testing.assert_allclose(dx[:, 3:6], -0.2 * y[:, :3] * repaired, 1e-5, 1e-6)
         if repaired:

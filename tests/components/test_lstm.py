@@ -8,6 +8,7 @@ from harness import backward, check_component, check_output, forward, gradient_h
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.components.base import BackpropArgs
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -59,11 +60,11 @@ def test_many_blocks_of_rows_give_what_one_gives() -> None:
     dy = rng.normal(size=(20, 8000)).astype(np.float32)
     whole, parts = gradient_holder(component), gradient_holder(component)
     dx = np.empty_like(x)
-    component.backprop("", None, x, None, dy, None, whole, dx)
+    component.backprop(BackpropArgs("", None, x, None, dy, None, whole, dx))
     for row in range(20):
         one = slice(row, row + 1)
         dx_row = np.empty_like(x[one])
-        component.backprop("", None, x[one], None, dy[one], None, parts, dx_row)
+        component.backprop(BackpropArgs("", None, x[one], None, dy[one], None, parts, dx_row))
         assert np.array_equal(dx_row, dx[one])
     np.testing.assert_allclose(whole.params, parts.params, 1e-4, 1e-4)
     np.testing.assert_allclose(whole.value_sum, parts.value_sum, 1e-5)
@@ -80,7 +81,7 @@ def test_self_repair_pulls_saturated_units_back_and_counts_them() -> None:
     to_update = component.copy()
     to_update.set_as_gradient()
     dx = np.empty_like(x)
-    component.backprop("", None, x, None, dy, None, to_update, dx)
+    component.backprop(BackpropArgs("", None, x, None, dy, None, to_update, dx))
     # Sigmoids: threshold 0.05, so the first unit of each; tanhs: 0.2, so both.
     assert np.array_equal(to_update.self_repair_total, [3, 3, 6, 3, 6])
     assert to_update.count == 102.0

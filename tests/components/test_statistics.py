@@ -7,7 +7,7 @@ import pytest
 from harness import forward, from_bytes, make, rows_of, to_bytes
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Component
+from nnet3tools.nnet.components.base import BackpropArgs, Component
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.components.nonlinear import NonlinearComponent
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
@@ -82,7 +82,7 @@ def _repaired(component: NonlinearComponent, y: np.ndarray) -> tuple[np.ndarray,
     for seed in range(20):
         tensor.random.seed(seed)
         updated, dx = component.copy(), np.full_like(y, np.nan)
-        component.backprop("c", None, None, y, dy, None, updated, dx)
+        component.backprop(BackpropArgs("c", None, None, y, dy, None, updated, dx))
         if dx.any():
             return dx, updated
     return dx, updated
@@ -176,7 +176,7 @@ def test_batch_norm_backprop_in_test_mode_is_a_scaling() -> None:
     component, x = _trained_batch_norm("type=BatchNormComponent dim=4")
     component.set_test_mode(True)
     dx = np.full_like(x, np.nan)
-    component.backprop("c", None, None, x, np.ones_like(x), None, None, dx)
+    component.backprop(BackpropArgs("c", None, None, x, np.ones_like(x), None, None, dx))
     np.testing.assert_allclose(dx, np.broadcast_to(component.test_scale, x.shape))
 
 

@@ -9,6 +9,7 @@ from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.program import Arena
 from nnet3tools.io import log
+from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -85,10 +86,10 @@ def by_hand(nnet, gradient):
     memo = norm.propagate(None, r, n)
     affine2.propagate(None, n, o)
     dn, dr, da, di = (np.zeros((ROWS, d), np.float32) for d in (3, 3, 3, 4))
-    affine2.backprop("", None, n, None, DERIV, None, to_update["affine2"], dn)
-    norm.backprop("", None, None, n, dn, memo, None, dr)
-    relu.backprop("", None, None, r, dr, None, None, da)
-    affine.backprop("", None, INPUT, None, da, None, to_update["affine"], di)
+    affine2.backprop(BackpropArgs("", None, n, None, DERIV, None, to_update["affine2"], dn))
+    norm.backprop(BackpropArgs("", None, None, n, dn, memo, None, dr))
+    relu.backprop(BackpropArgs("", None, None, r, dr, None, None, da))
+    affine.backprop(BackpropArgs("", None, INPUT, None, da, None, to_update["affine"], di))
     return o, di
 
 

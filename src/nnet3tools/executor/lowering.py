@@ -14,7 +14,13 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.program.command import Command
 from nnet3tools.program.commands import (
     AddRowRanges,
@@ -202,23 +208,24 @@ def _stats_component(binding: Binding, command: Propagate) -> Component | None:
 @lowers(Backprop)
 def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     component = binding.nnet.component(command.component)
-    args = (
+    args = BackpropArgs(
         binding.nnet.component_names[command.component],
         binding.precomputed(command.precomputed),
         binding.optional_view(c, command.in_value),
         binding.optional_view(c, command.out_value),
         binding.view(c, command.out_deriv),
+        None,
+        _component_to_update(binding, command),
+        binding.optional_view(c, command.in_deriv),
     )
-    to_update = _component_to_update(binding, command)
-    in_deriv = binding.optional_view(c, command.in_deriv)
     if not command.memo:
-        return partial(component.backprop, *args, None, to_update, in_deriv)
+        return partial(component.backprop, args)
     memos, memo_number = binding.memos, command.memo
 
     def backprop() -> None:
         # what replays this later may have noted the memo already, and needs it again
         memo = memos[memo_number] if host.is_taped() else memos.pop(memo_number)
-        component.backprop(*args, memo, to_update, in_deriv)
+        component.backprop(args._replace(memo=memo))
 
     return backprop
 

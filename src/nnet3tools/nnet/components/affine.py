@@ -14,8 +14,9 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -165,31 +166,18 @@ class AffineComponent(UpdatableComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(in_value, out_value, self.linear_params, self.bias_params)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.prod(in_deriv, out_deriv, self.linear_params, beta=1.0)
-        if to_update is not None:  # after in_deriv, for it may be this very component
-            assert isinstance(to_update, AffineComponent)
-            if to_update.is_gradient:
-                to_update._update_simple(in_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
+        if args.to_update is not None:  # after in_deriv, for it may be this very component
+            assert isinstance(args.to_update, AffineComponent)
+            if args.to_update.is_gradient:
+                args.to_update._update_simple(args.in_value, args.out_deriv)
             else:
-                to_update._update(in_value, out_deriv)
+                args.to_update._update(args.in_value, args.out_deriv)
 
     def _update_simple(self, in_value: Array, out_deriv: Array) -> None:
         """W += lr dF/dy^T x, b += lr sum of dF/dy."""

@@ -19,7 +19,15 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, RequestError
 from nnet3tools.nnet.components.attention_options import AttentionOptions
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     read_field,
     require,
@@ -193,9 +201,7 @@ class RestrictedAttentionComponent(Component):
             raise ProgramError(f"attention given {in_matrix.shape} for {out_matrix.shape}")
         return shift
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns c, (rows, num_heads * context_dim), as memo."""
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
@@ -212,25 +218,17 @@ class RestrictedAttentionComponent(Component):
             tensor.add(out[:, :, self.options.value_dim :], c_heads)
         return c
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert isinstance(indexes, AttentionIndexes)
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, AttentionIndexes)
+        if args.in_deriv is None:
             return
-        num_rows, shift = out_deriv.shape[0], self._shift(in_deriv, out_deriv)
-        value, deriv = (self._parts(m, indexes, num_rows) for m in (in_value, in_deriv))
-        out = self._by_heads(out_deriv)
+        num_rows, shift = args.out_deriv.shape[0], self._shift(args.in_deriv, args.out_deriv)
+        value, deriv = (
+            self._parts(m, args.indexes, num_rows) for m in (args.in_value, args.in_deriv)
+        )
+        out = self._by_heads(args.out_deriv)
         out_values = out[:, :, : self.options.value_dim]
-        c: Array = memo
+        c: Array = args.memo
         with tensor.scratch(c.shape, like=c) as b_deriv:
             b_heads, b_rows = self._by_heads(b_deriv), b_deriv.reshape(-1, self.options.context_dim)
             window_dots(b_heads, out_values, value.values, shift)

@@ -13,7 +13,15 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     get_positive,
     optional_field,
@@ -161,11 +169,8 @@ class BackpropTruncationComponent(Component):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         self._scale_by_factor(out_value, in_value)
-        return None
 
     def _scale_by_factor(self, out: Array, source: Array) -> None:
         if self.scale_factor != 1.0:
@@ -173,40 +178,30 @@ class BackpropTruncationComponent(Component):
         elif out is not source:
             tensor.copy(out, source)
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         """Statistics go to `to_update`: this is no parameter update, but they count what it saw."""
-        assert isinstance(indexes, TruncationIndexes)
-        if in_deriv is None:
+        assert isinstance(args.indexes, TruncationIndexes)
+        if args.in_deriv is None:
             return
-        self._scale_by_factor(in_deriv, out_deriv)
+        self._scale_by_factor(args.in_deriv, args.out_deriv)
         clip, zero = self.clipping_threshold or _OFF, self.zeroing_threshold or _OFF
-        rows = in_deriv.shape[0]
+        rows = args.in_deriv.shape[0]
         with (
-            tensor.scratch((rows, 1), like=in_deriv) as norms,
-            tensor.scratch((rows, 1), like=in_deriv) as zeroed,
+            tensor.scratch((rows, 1), like=args.in_deriv) as norms,
+            tensor.scratch((rows, 1), like=args.in_deriv) as zeroed,
         ):
-            _norms(norms, in_deriv)  # squared
+            _norms(norms, args.in_deriv)  # squared
             if (derivative := derivative_scale()) is not None:
                 _unscale(norms, derivative)
-            marks = tensor.constant(indexes.zeroing, like=in_deriv).reshape(rows, 1)
+            marks = tensor.constant(args.indexes.zeroing, like=args.in_deriv).reshape(rows, 1)
             _zeroed(zeroed, norms, zero * zero, marks)
-            if isinstance(to_update, BackpropTruncationComponent):
-                to_update.num_clipped += summed(_number_above(norms, clip * clip))
-                to_update.count += rows
-                to_update.num_zeroed += summed(_total(zeroed))
-                to_update.count_zeroing_boundaries += indexes.zeroing_sum
+            if isinstance(args.to_update, BackpropTruncationComponent):
+                args.to_update.num_clipped += summed(_number_above(norms, clip * clip))
+                args.to_update.count += rows
+                args.to_update.num_zeroed += summed(_total(zeroed))
+                args.to_update.count_zeroing_boundaries += args.indexes.zeroing_sum
             _scales(norms, zeroed, clip * clip)
-            _scale_to(in_deriv, in_deriv, norms)
+            _scale_to(args.in_deriv, args.in_deriv, norms)
 
     # -- statistics
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Array",
+    "BackpropArgs",
     "Component",
+    "Indexes",
     "InputlessComponent",
-    "MiscComputationInfo",
+    "Memo",
     "PrecomputedIndexes",
     "Properties",
     "RandomComponent",
@@ -34,8 +36,8 @@ __all__ = [
 Array = Any
 """A matrix or vector on some device: numpy.ndarray or cupy.ndarray (views allowed)."""
 
-MiscComputationInfo = None
-"""Kaldi's MiscComputationInfo holds nothing; the name keeps its place in signatures."""
+Memo = Any
+"""What a forward pass leaves for the backward pass; None unless USES_MEMO."""
 
 
 class Properties(enum.IntFlag):
@@ -80,6 +82,30 @@ class PrecomputedIndexes:
         Must not miss what would run over. The component is of the type that makes these.
         """
         return True
+
+
+Indexes: TypeAlias = PrecomputedIndexes | None
+"""The precomputed indexes of a call; None for simple components."""
+
+
+class BackpropArgs(NamedTuple):
+    """The operands of one backward pass through a component."""
+
+    debug_info: str
+    """The component's name, for error messages."""
+    indexes: Indexes
+    in_value: Array | None
+    """(input rows, input_dim); None unless BACKPROP_NEEDS_INPUT."""
+    out_value: Array | None
+    """(output rows, output_dim); None unless BACKPROP_NEEDS_OUTPUT."""
+    out_deriv: Array
+    """(output rows, output_dim): the objective's derivative by the output."""
+    memo: Memo
+    """The return value of `propagate`."""
+    to_update: Component | None
+    """Takes the parameters' change, or their gradient; may be the component itself."""
+    in_deriv: Array | None
+    """(input rows, input_dim): set (added to if BACKPROP_ADDS); may be `out_deriv` in place."""
 
 
 class Component:
@@ -132,9 +158,7 @@ class Component:
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Compute `out_value` (rows x output_dim), in place, from `in_value` (rows x input_dim).
 
         Adds to `out_value` if PROPAGATE_ADDS, else sets it. `out_value` may be `in_value` if
@@ -146,22 +170,8 @@ class Component:
         """As `propagate`, where nothing will be propagated back: for cheaper ways without memos."""
         self.propagate(indexes, in_value, out_value)
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        """Propagate derivatives back, and update (or accumulate the gradient in) `to_update`.
-
-        `in_deriv`, unless None, is set (added to if BACKPROP_ADDS); it may be `out_deriv` if
-        BACKPROP_IN_PLACE. `in_value` / `out_value` are None unless BACKPROP_NEEDS_INPUT / _OUTPUT.
-        """
+    def backprop(self, args: BackpropArgs) -> None:
+        """Propagate derivatives back to `args.in_deriv`, and update `args.to_update`."""
         raise NotImplementedError
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:

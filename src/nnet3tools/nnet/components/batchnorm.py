@@ -18,7 +18,14 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     as_blocks,
     get_positive,
@@ -225,9 +232,7 @@ class BatchNormComponent(Component):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self.block_dim)
         if self.test_mode:
             _scale_and_shift(y, x, self.test_scale, self.test_offset)
@@ -236,26 +241,18 @@ class BatchNormComponent(Component):
         tensor.batch_norm(y, stats, x, self.epsilon, self.target_rms)
         return _Memo(len(x), stats)
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
-        z, dz, dx = (as_blocks(m, self.block_dim) for m in (out_value, out_deriv, in_deriv))
+        z, dz, dx = (
+            as_blocks(m, self.block_dim) for m in (args.out_value, args.out_deriv, args.in_deriv)
+        )
         if self.test_mode:
             _scaled(dx, dz, self.test_scale)
             return
-        if not isinstance(memo, _Memo):
-            raise ProgramError(f"{debug_info}: batch norm needs the memo of its forward pass")
-        tensor.batch_norm_backprop(dx, z, dz, memo.stats[2], self.target_rms)
+        if not isinstance(args.memo, _Memo):
+            raise ProgramError(f"{args.debug_info}: batch norm needs the memo of its forward pass")
+        tensor.batch_norm_backprop(dx, z, dz, args.memo.stats[2], self.target_rms)
 
     # -- statistics
 

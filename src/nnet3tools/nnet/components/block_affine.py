@@ -13,8 +13,9 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -161,35 +162,22 @@ class RepeatedAffineComponent(_BlockwiseAffine):
         """Output or output derivative with one row a block."""
         return as_blocks(matrix, self.block_output_dim)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(
             self._in_blocks(in_value),
             self._out_blocks(out_value),
             self.linear_params,
             self.bias_params,
         )
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        derivs = self._out_blocks(out_deriv)
-        if in_deriv is not None:
-            tensor.prod(self._in_blocks(in_deriv), derivs, self.linear_params, beta=1.0)
-        if to_update is not None:
-            assert isinstance(to_update, RepeatedAffineComponent)
-            assert in_value is not None
-            to_update._update(self._in_blocks(in_value), derivs)
+    def backprop(self, args: BackpropArgs) -> None:
+        derivs = self._out_blocks(args.out_deriv)
+        if args.in_deriv is not None:
+            tensor.prod(self._in_blocks(args.in_deriv), derivs, self.linear_params, beta=1.0)
+        if args.to_update is not None:
+            assert isinstance(args.to_update, RepeatedAffineComponent)
+            assert args.in_value is not None
+            args.to_update._update(self._in_blocks(args.in_value), derivs)
 
     def _update(self, inputs: Array, derivs: Array) -> None:
         rate = self.learning_rate
@@ -242,35 +230,29 @@ class BlockAffineComponent(_BlockwiseAffine):
         width, height = int(self.linear_params.shape[1]), self.block_output_dim
         return slice(k * width, (k + 1) * width), slice(k * height, (k + 1) * height)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         for k in range(self.num_blocks):
             ins, outs = self._block(k)
             linear, bias = self.linear_params[outs], self.bias_params[outs]
             affine_propagate(in_value[:, ins], out_value[:, outs], linear, bias)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert to_update is None or isinstance(to_update, BlockAffineComponent)
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.to_update is None or isinstance(args.to_update, BlockAffineComponent)
         for k in range(self.num_blocks):
             ins, outs = self._block(k)
-            derivs = out_deriv[:, outs]
-            if in_deriv is not None:
-                tensor.prod(in_deriv[:, ins], derivs, self.linear_params[outs], beta=1.0)
-            if to_update is not None:
-                assert in_value is not None
-                linear, rate = to_update.linear_params[outs], to_update.learning_rate
-                tensor.prod(linear, derivs, in_value[:, ins], trans_a=True, alpha=rate, beta=1.0)
-        if to_update is not None:
-            _sum_rows(to_update.bias_params, out_deriv, alpha=to_update.learning_rate, beta=1.0)
+            derivs = args.out_deriv[:, outs]
+            if args.in_deriv is not None:
+                tensor.prod(args.in_deriv[:, ins], derivs, self.linear_params[outs], beta=1.0)
+            if args.to_update is not None:
+                assert args.in_value is not None
+                linear, rate = args.to_update.linear_params[outs], args.to_update.learning_rate
+                tensor.prod(
+                    linear, derivs, args.in_value[:, ins], trans_a=True, alpha=rate, beta=1.0
+                )
+        if args.to_update is not None:
+            _sum_rows(
+                args.to_update.bias_params,
+                args.out_deriv,
+                alpha=args.to_update.learning_rate,
+                beta=1.0,
+            )

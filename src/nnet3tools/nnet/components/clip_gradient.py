@@ -13,8 +13,10 @@ from nnet3tools import tensor
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
 )
 from nnet3tools.nnet.components.common import (
@@ -173,37 +175,24 @@ class ClipGradientComponent(Component):
     def _clipped_proportion(self) -> float:
         return self.num_clipped / self.count if self.count > 0 else 0.0
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if out_value is not in_value:
             tensor.copy(out_value, in_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert to_update is None or isinstance(to_update, ClipGradientComponent)
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.to_update is None or isinstance(args.to_update, ClipGradientComponent)
+        if args.in_deriv is None:
             return
         if self.clipping_threshold == 0.0:
-            tensor.fill(in_deriv, 0.0)
+            tensor.fill(args.in_deriv, 0.0)
             return
         if self.norm_based_clipping:
-            self._clip_norms(out_deriv, in_deriv, to_update)
+            self._clip_norms(args.out_deriv, args.in_deriv, args.to_update)
         else:
-            _clip(in_deriv, out_deriv, as_derivative(self.clipping_threshold))
-        if to_update is not None:
-            to_update.num_backpropped += 1
-            self._self_repair(debug_info, in_value, in_deriv, to_update)
+            _clip(args.in_deriv, args.out_deriv, as_derivative(self.clipping_threshold))
+        if args.to_update is not None:
+            args.to_update.num_backpropped += 1
+            self._self_repair(args.debug_info, args.in_value, args.in_deriv, args.to_update)
 
     def _clip_norms(
         self, out_deriv: Array, in_deriv: Array, to_update: ClipGradientComponent | None

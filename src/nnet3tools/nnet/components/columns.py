@@ -13,8 +13,10 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
 )
 from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
@@ -86,31 +88,18 @@ class ElementwiseProductComponent(_BlockComponent):
         self._write_dims(writer)
         writer.write_token(f"</{self.type_name}>")
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         first, second, *rest = self.blocks(in_value, self.output_dim)
         _multiply(out_value, first, second)
         for block in rest:
             _multiply(out_value, out_value, block)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
-        values = self.blocks(in_value, self.output_dim)
-        for k, deriv in enumerate(self.blocks(in_deriv, self.output_dim)):
-            source = out_deriv
+        values = self.blocks(args.in_value, self.output_dim)
+        for k, deriv in enumerate(self.blocks(args.in_deriv, self.output_dim)):
+            source = args.out_deriv
             for value in values[:k] + values[k + 1 :]:
                 _multiply(deriv, source, value)
                 source = deriv
@@ -156,27 +145,14 @@ class SumBlockComponent(_BlockComponent):
     def info(self) -> str:
         return f"{super().info()}, scale={self.block_scale:g}"
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         for block in self.blocks(in_value, self.output_dim):
             tensor.add(out_value, block, alpha=self.block_scale)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            for block in self.blocks(in_deriv, self.output_dim):
-                tensor.add(block, out_deriv, alpha=self.block_scale)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            for block in self.blocks(args.in_deriv, self.output_dim):
+                tensor.add(block, args.out_deriv, alpha=self.block_scale)
 
 
 @register
@@ -233,22 +209,9 @@ class PermuteComponent(Component):
         more = "... " if len(self.column_map) > 5 else ""
         return f"{self.type_name}, dim={self.input_dim} , column-map=[ {shown}{more}]"
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy_cols(out_value, in_value, self.column_map)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.copy_cols(in_deriv, out_deriv, self.reverse_column_map)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.copy_cols(args.in_deriv, args.out_deriv, self.reverse_column_map)

@@ -14,8 +14,10 @@ from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -144,38 +146,25 @@ class CompositeComponent(UpdatableComponent):
         for start in range(0, num_rows, size):
             yield slice(start, min(start + size, num_rows))
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         for rows in self._parts(in_value.shape[0]):
             with ExitStack() as stack:
                 value = in_value[rows]
                 for component in self.components[:-1]:
                     value, _ = _propagated(component, value, stack)
                 self.components[-1].propagate(None, value, out_value[rows])
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert in_value is not None
-        assert to_update is None or isinstance(to_update, CompositeComponent)
-        for rows in self._parts(out_deriv.shape[0]):
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.in_value is not None
+        assert args.to_update is None or isinstance(args.to_update, CompositeComponent)
+        for rows in self._parts(args.out_deriv.shape[0]):
             self._backprop_part(
-                debug_info,
-                in_value[rows],
-                None if out_value is None else out_value[rows],
-                out_deriv[rows],
-                to_update,
-                None if in_deriv is None else in_deriv[rows],
+                args.debug_info,
+                args.in_value[rows],
+                None if args.out_value is None else args.out_value[rows],
+                args.out_deriv[rows],
+                args.to_update,
+                None if args.in_deriv is None else args.in_deriv[rows],
             )
 
     def _backprop_part(
@@ -212,7 +201,16 @@ class CompositeComponent(UpdatableComponent):
                     target = in_deriv
                 if target is not None or Properties.UPDATABLE in component.properties:
                     component.backprop(
-                        debug_info, None, values[k], values[k + 1], deriv, memos[k], updated, target
+                        BackpropArgs(
+                            debug_info,
+                            None,
+                            values[k],
+                            values[k + 1],
+                            deriv,
+                            memos[k],
+                            updated,
+                            target,
+                        )
                     )
                 deriv = target
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Self
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
+    Indexes,
     InputlessComponent,
-    PrecomputedIndexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -104,28 +106,15 @@ class _ConstantOutput(UpdatableComponent):
             f"{parameter_stats('output', self.output, include_mean=True)}"
         )
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _set_rows(out_value, self.output)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if to_update is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.to_update is None:
             return
-        assert isinstance(to_update, _ConstantOutput)
-        if to_update.is_updatable:
-            to_update._update(out_deriv)
+        assert isinstance(args.to_update, _ConstantOutput)
+        if args.to_update.is_updatable:
+            args.to_update._update(args.out_deriv)
 
     def _update(self, out_deriv: Array) -> None:
         if self.is_gradient or not self.use_natural_gradient:

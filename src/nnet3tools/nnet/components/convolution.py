@@ -15,8 +15,9 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -239,9 +240,7 @@ class ConvolutionComponent(UpdatableComponent):
     def _num_patches(self, num_rows: int) -> int:
         return num_rows * math.prod(self.sizes.steps)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         num_rows, num_filters = in_value.shape[0], self.filter_params.shape[0]
         num_patches = self._num_patches(num_rows)
         with (
@@ -254,38 +253,27 @@ class ConvolutionComponent(UpdatableComponent):
             tensor.prod(filtered, flat, self.filter_params, trans_b=True)
             shape = (num_rows, math.prod(self.sizes.steps), num_filters)
             _add_with_bias(out_value.reshape(shape), filtered.reshape(shape), self.bias_params)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        num_rows = out_deriv.shape[0]
+    def backprop(self, args: BackpropArgs) -> None:
+        num_rows = args.out_deriv.shape[0]
         num_patches = self._num_patches(num_rows)
         with (
-            tensor.scratch(self._patch_shape(num_rows), like=out_deriv) as patches,
+            tensor.scratch(self._patch_shape(num_rows), like=args.out_deriv) as patches,
             tensor.scratch(
-                (num_patches, self.filter_params.shape[0]), like=out_deriv
+                (num_patches, self.filter_params.shape[0]), like=args.out_deriv
             ) as filter_derivs,
         ):
-            tensor.copy(filter_derivs.reshape(out_deriv.shape), out_deriv)
+            tensor.copy(filter_derivs.reshape(args.out_deriv.shape), args.out_deriv)
             flat = patches.reshape(num_patches, self.sizes.patch_dim)
-            if in_deriv is not None:
+            if args.in_deriv is not None:
                 tensor.prod(flat, filter_derivs, self.filter_params)
-                for image, patch in self._patch_views(self._images(in_deriv), patches):
+                for image, patch in self._patch_views(self._images(args.in_deriv), patches):
                     tensor.add(image, patch)
-            if to_update is not None:
-                assert isinstance(to_update, ConvolutionComponent)
-                for image, patch in self._patch_views(self._images(in_value), patches):
+            if args.to_update is not None:
+                assert isinstance(args.to_update, ConvolutionComponent)
+                for image, patch in self._patch_views(self._images(args.in_value), patches):
                     tensor.copy(patch, image)
-                to_update._update(flat, filter_derivs)
+                args.to_update._update(flat, filter_derivs)
 
     def _update(self, patches: Array, derivs: Array) -> None:
         rate = self.learning_rate

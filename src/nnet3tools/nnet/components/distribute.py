@@ -12,7 +12,15 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IndexSet, IntArray
@@ -110,33 +118,20 @@ class DistributeComponent(Component):
         dim = self._output_dim
         return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, DistributeIndexes)
         rows, columns = indexes.pairs[:, 0], indexes.pairs[:, 1]
         tensor.copy_rows_multi(out_value, self._blocks(in_value), columns // self._output_dim, rows)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert isinstance(indexes, DistributeIndexes)
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, DistributeIndexes)
+        if args.in_deriv is None:
             return
-        if out_deriv.shape[0] != in_deriv.shape[0] * self.num_blocks:
-            tensor.fill(in_deriv, 0.0)  # some blocks went nowhere
-        rows, columns = indexes.pairs[:, 0], indexes.pairs[:, 1]
-        blocks = self._blocks(in_deriv)
-        tensor.copy_to_rows_multi(out_deriv, blocks, columns // self._output_dim, rows)
+        if args.out_deriv.shape[0] != args.in_deriv.shape[0] * self.num_blocks:
+            tensor.fill(args.in_deriv, 0.0)  # some blocks went nowhere
+        rows, columns = args.indexes.pairs[:, 0], args.indexes.pairs[:, 1]
+        blocks = self._blocks(args.in_deriv)
+        tensor.copy_to_rows_multi(args.out_deriv, blocks, columns // self._output_dim, rows)
 
     # -- indexes
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Self
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     RandomComponent,
 )
@@ -106,9 +107,7 @@ class DropoutComponent(RandomComponent):
             f", dropout-per-frame={str(self.dropout_per_frame).lower()}"
         )
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if self.test_mode:
             _scaled(out_value, in_value, 1.0 - self.dropout_proportion)
             return None
@@ -117,18 +116,7 @@ class DropoutComponent(RandomComponent):
         with tensor.scratch(shape, like=in_value) as chances:
             tensor.random.uniform(chances)
             _keep_where_above(out_value, in_value, chances, self.dropout_proportion)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            _backprop(in_deriv, in_value, out_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            _backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)

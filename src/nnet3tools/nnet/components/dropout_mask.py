@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Self
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
+    BackpropArgs,
+    Indexes,
     InputlessComponent,
-    PrecomputedIndexes,
+    Memo,
     Properties,
     RandomComponent,
 )
@@ -90,9 +91,7 @@ class DropoutMaskComponent(InputlessComponent, RandomComponent):
         text += f", dropout-proportion={self.dropout_proportion:g}"
         return text + (", continuous=true" if self.continuous else "")
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         proportion = self.dropout_proportion
         if proportion == 0.0 or (self.test_mode and self.continuous):
             tensor.fill(out_value, 1.0)
@@ -106,7 +105,6 @@ class DropoutMaskComponent(InputlessComponent, RandomComponent):
             _zero_one(out_value, out_value, proportion)
             if self.output_dim in (2, 3):
                 self._exclusive_pair(out_value)
-        return None
 
     def _exclusive_pair(self, out_value: Array) -> None:
         """Make the first two columns zero at opposite ends of one uniform number a row."""
@@ -115,15 +113,5 @@ class DropoutMaskComponent(InputlessComponent, RandomComponent):
             _zero_one(out_value[:, 0:1], uniform, self.dropout_proportion)
             _one_zero(out_value[:, 1:2], uniform, 1.0 - self.dropout_proportion)
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         """There is nothing to go back to and nothing to update."""

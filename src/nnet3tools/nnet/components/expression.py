@@ -23,7 +23,10 @@ from nnet3tools.errors import ConfigError, UserError
 from nnet3tools.expression.row_function import RowFunction
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
+    Indexes,
+    Memo,
     PrecomputedIndexes,
     Properties,
     UpdatableComponent,
@@ -190,34 +193,24 @@ class ExpressionComponent(UpdatableComponent):
             start += dim
         return found
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         return self.function.forward({**self._cut(in_value), **self.parameters()}, out_value)
 
     def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
         self.function.infer({**self._cut(in_value), **self.parameters()}, out_value)
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         operands = self.parameters()
-        if in_value is not None:
-            operands |= self._cut(in_value)
+        if args.in_value is not None:
+            operands |= self._cut(args.in_value)
         gradients, rate = None, 1.0
-        if to_update is not None and self.params:
-            assert isinstance(to_update, ExpressionComponent)
-            gradients, rate = to_update.parameters(), to_update.learning_rate
-        derivs = None if in_deriv is None else self._cut(in_deriv)
-        self.function.backward(operands, out_value, out_deriv, memo, derivs, gradients, rate)
+        if args.to_update is not None and self.params:
+            assert isinstance(args.to_update, ExpressionComponent)
+            gradients, rate = args.to_update.parameters(), args.to_update.learning_rate
+        derivs = None if args.in_deriv is None else self._cut(args.in_deriv)
+        self.function.backward(
+            operands, args.out_value, args.out_deriv, args.memo, derivs, gradients, rate
+        )
 
 
 # -- config lines

@@ -12,7 +12,14 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate, split_affine
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     get_positive,
     matrix_from_file,
@@ -85,25 +92,12 @@ class FixedAffineComponent(Component):
         text = super().info() + parameter_stats("linear-params", self.linear_params)
         return text + parameter_stats("bias", self.bias_params, include_mean=True)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(in_value, out_value, self.linear_params, self.bias_params)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.prod(in_deriv, out_deriv, self.linear_params, beta=1.0)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
 
 
 class _FixedVector(Component):
@@ -166,25 +160,12 @@ class FixedScaleComponent(_FixedVector):
             return cls(np.full(dim, line.get_float("scale"), np.float32))
         return super().from_config(line)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _multiply(out_value, in_value, self.vector)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            _multiply(in_deriv, out_deriv, self.vector)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            _multiply(args.in_deriv, args.out_deriv, self.vector)
 
 
 @register
@@ -193,22 +174,9 @@ class FixedBiasComponent(_FixedVector):
 
     config_key, token = "bias", "<Bias>"
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _plus(out_value, in_value, self.vector)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.copy(in_deriv, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.copy(args.in_deriv, args.out_deriv)

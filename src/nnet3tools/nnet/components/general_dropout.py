@@ -14,7 +14,9 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
+    BackpropArgs,
+    Indexes,
+    Memo,
     PrecomputedIndexes,
     Properties,
     RandomComponent,
@@ -185,9 +187,7 @@ class GeneralDropoutComponent(RandomComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns the mask (num_mask_rows, block_dim), or None where nothing is dropped."""
         assert isinstance(indexes, DropoutIndexes)
         if out_value is not in_value:
@@ -200,24 +200,14 @@ class GeneralDropoutComponent(RandomComponent):
         self._apply(mask, indexes, out_value)
         return mask
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert isinstance(indexes, DropoutIndexes)
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, DropoutIndexes)
+        if args.in_deriv is None:
             return
-        if in_deriv is not out_deriv:
-            tensor.copy(in_deriv, out_deriv)
-        if memo is not None:
-            self._apply(memo, indexes, in_deriv)
+        if args.in_deriv is not args.out_deriv:
+            tensor.copy(args.in_deriv, args.out_deriv)
+        if args.memo is not None:
+            self._apply(args.memo, args.indexes, args.in_deriv)
 
     def _apply(self, mask: Array, indexes: DropoutIndexes, matrix: Array) -> None:
         """Multiply each row of the matrix's blocks by its row of the mask."""

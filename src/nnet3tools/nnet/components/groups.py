@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     expect_either,
     get_positive,
@@ -74,25 +81,12 @@ class PnormComponent(Component):
         write_field(writer, "<OutputDim>", self.output_dim)
         writer.write_token("</PnormComponent>")
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         group_norm(out_value, in_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            group_norm_backprop(in_deriv, in_value, out_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            group_norm_backprop(args.in_deriv, args.in_value, args.out_value, args.out_deriv)
 
 
 @register
@@ -146,22 +140,9 @@ class SumGroupComponent(Component):
         writer.write_int32_vector(self.sizes)
         writer.write_token("</SumGroupComponent>")
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         sum_column_ranges(out_value, in_value, self.ranges)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.copy_cols(in_deriv, out_deriv, self.group_of_column)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.copy_cols(args.in_deriv, args.out_deriv, self.group_of_column)

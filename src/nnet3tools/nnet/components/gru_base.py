@@ -14,8 +14,10 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -135,39 +137,32 @@ class GruNonlinearityBase(UpdatableComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.gru_nonlinearity(out_value, in_value, self.w_h)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert in_value is not None
-        assert out_value is not None
-        h = out_value[:, : self.cell_dim]
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.in_value is not None
+        assert args.out_value is not None
+        h = args.out_value[:, : self.cell_dim]
         with (
             tensor.scratch(h.shape, like=h) as argument_deriv,
             tensor.scratch((self.cell_dim,), like=h) as repair,
         ):
             repaired = None
-            if to_update is not None:
-                assert isinstance(to_update, GruNonlinearityBase)
-                repaired = repair if to_update.stats_and_repair(h, repair) else None
+            if args.to_update is not None:
+                assert isinstance(args.to_update, GruNonlinearityBase)
+                repaired = repair if args.to_update.stats_and_repair(h, repair) else None
             tensor.gru_nonlinearity_backprop(
-                in_value, self.w_h, out_value, out_deriv, argument_deriv, in_deriv, repaired
+                args.in_value,
+                self.w_h,
+                args.out_value,
+                args.out_deriv,
+                argument_deriv,
+                args.in_deriv,
+                repaired,
             )
-            if to_update is not None:
-                to_update.update_weights(in_value, argument_deriv)
+            if args.to_update is not None:
+                args.to_update.update_weights(args.in_value, argument_deriv)
 
     def stats_and_repair(self, h: Array, repair: Array) -> bool:
         """Count tanh values and derivatives; set the pull of units with small ones towards 0.

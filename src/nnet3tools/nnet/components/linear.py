@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Self
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
     get_positive,
     matrix_from_file,
@@ -126,29 +126,16 @@ class LinearComponent(TwoSidedNaturalGradient):
         text += f", use-natural-gradient={str(self.use_natural_gradient).lower()}"
         return text + self.natural_gradient_info()
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.prod(out_value, in_value, self.params, trans_b=True, beta=1.0)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.prod(in_deriv, out_deriv, self.params, beta=1.0)
-        if to_update is not None:  # after in_deriv, for it may be this very component
-            assert isinstance(to_update, LinearComponent)
-            assert in_value is not None
-            to_update._update(in_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.prod(args.in_deriv, args.out_deriv, self.params, beta=1.0)
+        if args.to_update is not None:  # after in_deriv, for it may be this very component
+            assert isinstance(args.to_update, LinearComponent)
+            assert args.in_value is not None
+            args.to_update._update(args.in_value, args.out_deriv)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """W += lr dF/dy^T x, both preconditioned unless this holds a plain gradient."""

@@ -13,8 +13,10 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -178,48 +180,35 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.lstm_nonlinearity(out_value, in_value, self.params)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert in_value is not None
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.in_value is not None
         with (
-            tensor.scratch((5, self.cell_dim), like=in_value) as repair,
-            tensor.scratch((3, self.cell_dim), like=in_value) as params_deriv,
+            tensor.scratch((5, self.cell_dim), like=args.in_value) as repair,
+            tensor.scratch((3, self.cell_dim), like=args.in_value) as params_deriv,
         ):
             # 1 is added to the count so that nothing is divided by zero at first.
             thresholds = self.self_repair_config[:5, None]
             scales = self.self_repair_config[5:, None]
             _repair_scales(repair, self.deriv_sum, self.count + 1.0, thresholds, scales)
             scale_as_derivative(repair)
-            operands = (in_value, self.params, out_deriv, repair, in_deriv)
-            if to_update is None:
+            operands = (args.in_value, self.params, args.out_deriv, repair, args.in_deriv)
+            if args.to_update is None:
                 tensor.lstm_nonlinearity_backprop(*operands)
                 return
-            assert isinstance(to_update, LstmNonlinearityComponent)
+            assert isinstance(args.to_update, LstmNonlinearityComponent)
             # Before the sums below change: they may be those that decided on the repairs.
             _count_saturated(
-                to_update.self_repair_total, self.deriv_sum, self.count + 1.0, thresholds,
-                alpha=in_value.shape[0], beta=1.0,
+                args.to_update.self_repair_total, self.deriv_sum, self.count + 1.0, thresholds,
+                alpha=args.in_value.shape[0], beta=1.0,
             )  # fmt: skip
             tensor.lstm_nonlinearity_backprop(
-                *operands, params_deriv, to_update.value_sum, to_update.deriv_sum
+                *operands, params_deriv, args.to_update.value_sum, args.to_update.deriv_sum
             )
-            to_update.count += in_value.shape[0]
-            to_update._update(params_deriv)
+            args.to_update.count += args.in_value.shape[0]
+            args.to_update._update(params_deriv)
 
     def _update(self, params_deriv: Array) -> None:
         scale = 1.0

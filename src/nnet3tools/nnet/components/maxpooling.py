@@ -14,8 +14,10 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
-    PrecomputedIndexes,
+    Indexes,
+    Memo,
     Properties,
 )
 from nnet3tools.nnet.components.common import (
@@ -143,31 +145,18 @@ class MaxpoolingComponent(Component):
         """An output (or its derivative) as (rows, x, y, z pools), a view."""
         return matrix.reshape(-1, *self.sizes.num_pools)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         pools = self._pools(out_value)
         for k, values in enumerate(self._places(in_value)):
             if k == 0:
                 tensor.copy(pools, values)
             else:
                 _larger(pools, values)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
-        largest, derivs = self._pools(out_value), self._pools(out_deriv)
-        places = zip(self._places(in_value), self._places(in_deriv), strict=True)
+        largest, derivs = self._pools(args.out_value), self._pools(args.out_deriv)
+        places = zip(self._places(args.in_value), self._places(args.in_deriv), strict=True)
         for values, in_derivs in places:
             _route(in_derivs, values, largest, derivs)

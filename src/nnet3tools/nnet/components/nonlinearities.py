@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
 from nnet3tools.nnet.components.nonlinear import (
     REPAIR_PROBABILITY,
@@ -54,25 +54,15 @@ class _SelfRepairing(NonlinearComponent):
             | Properties.STORES_STATS
         )
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
-        assert out_value is not None
-        self._backprop(in_deriv, out_value, out_deriv)
-        if to_update is not None:
-            assert isinstance(to_update, _SelfRepairing)
-            self._repair_gradients(out_value, in_deriv, to_update)
-            to_update.store_backprop_stats(out_deriv)
+        assert args.out_value is not None
+        self._backprop(args.in_deriv, args.out_value, args.out_deriv)
+        if args.to_update is not None:
+            assert isinstance(args.to_update, _SelfRepairing)
+            self._repair_gradients(args.out_value, args.in_deriv, args.to_update)
+            args.to_update.store_backprop_stats(args.out_deriv)
 
     def check_self_repair(self, line: ConfigLine) -> None:
         if self.self_repair_scale != 0.0 and not 0.0 < self.self_repair_scale < 0.1:
@@ -111,11 +101,8 @@ class RectifiedLinearComponent(_SelfRepairing):
         blocks = self.block_dim != self.dim
         return super().properties | (Properties.INPUT_CONTIGUOUS if blocks else Properties(0))
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _rectify(out_value, in_value)
-        return None
 
     def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
         _rectify_backprop(in_deriv, out_value, out_deriv)
@@ -174,11 +161,8 @@ class SigmoidComponent(_TwoSided):
     default_lower_threshold = 0.05
     repair = _repair_sigmoid
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _sigmoid(out_value, in_value)
-        return None
 
     def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
         _sigmoid_backprop(in_deriv, out_value, out_deriv)
@@ -192,11 +176,8 @@ class TanhComponent(_TwoSided):
     default_lower_threshold = 0.2
     repair = _repair_tanh
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _tanh(out_value, in_value)
-        return None
 
     def _backprop(self, in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
         _tanh_backprop(in_deriv, out_value, out_deriv)

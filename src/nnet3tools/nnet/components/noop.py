@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     get_positive,
     optional_field,
@@ -70,29 +77,16 @@ class NoOpComponent(Component):
         suffix = f", backprop-scale={scale:g}" if scale != 1.0 else ""
         return f"{self.type_name}, dim={self.dim}{suffix}"
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy(out_value, in_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
         if self.backprop_scale == 1.0:
-            tensor.copy(in_deriv, out_deriv)
+            tensor.copy(args.in_deriv, args.out_deriv)
         else:
-            _scaled_copy(in_deriv, out_deriv, self.backprop_scale)
+            _scaled_copy(args.in_deriv, args.out_deriv, self.backprop_scale)
 
 
 def _skip_old_statistics(reader: Reader) -> None:

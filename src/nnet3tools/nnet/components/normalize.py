@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    Properties,
+)
 from nnet3tools.nnet.components.common import (
     as_blocks,
     expect_either,
@@ -113,30 +120,17 @@ class NormalizeComponent(Component):
     def _output_block_dim(self) -> int:
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self._output_block_dim)
         tensor.normalize_per_row(y, x, self.target_rms, self.add_log_stddev)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
         tensor.diff_normalize_per_row(
-            as_blocks(in_deriv, self.block_dim),
-            as_blocks(in_value, self.block_dim),
-            as_blocks(out_deriv, self._output_block_dim),
+            as_blocks(args.in_deriv, self.block_dim),
+            as_blocks(args.in_value, self.block_dim),
+            as_blocks(args.out_deriv, self._output_block_dim),
             self.target_rms,
             self.add_log_stddev,
         )

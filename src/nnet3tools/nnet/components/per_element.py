@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Self
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -129,32 +130,19 @@ class PerElementScaleComponent(UpdatableComponent):
         text += f", scales-max={_max(self.scales):g}"
         return text + parameter_stats("scales", self.scales, include_mean=True)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _multiply(out_value, in_value, self.scales)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if to_update is not None:  # first, for in_deriv may be out_deriv
-            assert isinstance(to_update, PerElementScaleComponent)
-            assert in_value is not None
-            if to_update.is_gradient:
-                to_update._update_simple(in_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.to_update is not None:  # first, for in_deriv may be out_deriv
+            assert isinstance(args.to_update, PerElementScaleComponent)
+            assert args.in_value is not None
+            if args.to_update.is_gradient:
+                args.to_update._update_simple(args.in_value, args.out_deriv)
             else:
-                to_update._update(in_value, out_deriv)
-        if in_deriv is not None:
-            _multiply(in_deriv, out_deriv, self.scales)
+                args.to_update._update(args.in_value, args.out_deriv)
+        if args.in_deriv is not None:
+            _multiply(args.in_deriv, args.out_deriv, self.scales)
 
     def _update_simple(self, in_value: Array, out_deriv: Array) -> None:
         _sum_products(self.scales, out_deriv, in_value, alpha=self.learning_rate, beta=1.0)

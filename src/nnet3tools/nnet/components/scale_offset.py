@@ -13,8 +13,9 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
-    Component,
-    PrecomputedIndexes,
+    BackpropArgs,
+    Indexes,
+    Memo,
     Properties,
     UpdatableComponent,
 )
@@ -135,33 +136,20 @@ class PerElementOffsetComponent(UpdatableComponent):
         text += f", use-natural-gradient={str(self.use_natural_gradient).lower()}"
         return text + parameter_stats("offsets", self.offsets, include_mean=True)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         block_dim = self.offsets.shape[0]
         if block_dim == self.dim:
             _plus(out_value, in_value, self.offsets)
         else:  # only the output is sure to be contiguous
             tensor.copy(out_value, in_value)
             tensor.add(as_blocks(out_value, block_dim), self.offsets)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is not None:
-            tensor.copy(in_deriv, out_deriv)
-        if to_update is not None:
-            assert isinstance(to_update, PerElementOffsetComponent)
-            to_update._update(as_blocks(out_deriv, self.offsets.shape[0]))
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is not None:
+            tensor.copy(args.in_deriv, args.out_deriv)
+        if args.to_update is not None:
+            assert isinstance(args.to_update, PerElementOffsetComponent)
+            args.to_update._update(as_blocks(args.out_deriv, self.offsets.shape[0]))
 
     def _update(self, out_deriv: Array) -> None:
         if self.is_gradient or not self.use_natural_gradient:
@@ -267,40 +255,27 @@ class ScaleAndOffsetComponent(UpdatableComponent):
         text += parameter_stats("scales", self.scales, include_mean=True)
         return text + parameter_stats("offsets", self.offsets, include_mean=True)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self.block_dim)
         with tensor.scratch(self.scales.shape, like=self.scales) as scales:
             _away_from_zero(scales, self.scales, _SMALLEST_SCALE)
             _scale_and_shift(y, x, scales, self.offsets)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         block_dim = self.block_dim
-        deriv = as_blocks(out_deriv, block_dim)
-        if to_update is not None:  # first, for in_deriv may be out_deriv
-            assert isinstance(to_update, ScaleAndOffsetComponent)
+        deriv = as_blocks(args.out_deriv, block_dim)
+        if args.to_update is not None:  # first, for in_deriv may be out_deriv
+            assert isinstance(args.to_update, ScaleAndOffsetComponent)
             with (
                 tensor.scratch(deriv.shape, like=deriv) as scale_derivs,
                 tensor.scratch(self.scales.shape, like=self.scales) as scales,
             ):
                 _away_from_zero(scales, self.scales, _SMALLEST_SCALE)
-                y = as_blocks(out_value, block_dim)
+                y = as_blocks(args.out_value, block_dim)
                 _scale_deriv(scale_derivs, y, scales, self.offsets, deriv)
-                to_update._update(scale_derivs, deriv)
-        if in_deriv is not None:
-            _multiply(as_blocks(in_deriv, block_dim), deriv, self.scales)
+                args.to_update._update(scale_derivs, deriv)
+        if args.in_deriv is not None:
+            _multiply(as_blocks(args.in_deriv, block_dim), deriv, self.scales)
 
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
         """Add the rows of both, preconditioned; `scale_derivs` is overwritten."""

@@ -6,7 +6,7 @@ Formulas: Kaldi's nnet-simple-component.cc.
 from __future__ import annotations
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.nonlinear import NonlinearComponent
 from nnet3tools.nnet.components.registry import register
 
@@ -29,29 +29,16 @@ class SoftmaxComponent(NonlinearComponent):
             | Properties.STORES_STATS
         )
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.softmax(out_value, in_value)
         _floor(out_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if to_update is not None:  # first, for in_deriv may be out_deriv
-            assert isinstance(to_update, SoftmaxComponent)
-            to_update.store_backprop_stats(out_deriv)
-        if in_deriv is not None:
-            tensor.softmax_backprop(in_deriv, out_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.to_update is not None:  # first, for in_deriv may be out_deriv
+            assert isinstance(args.to_update, SoftmaxComponent)
+            args.to_update.store_backprop_stats(args.out_deriv)
+        if args.in_deriv is not None:
+            tensor.softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         self.sum_stats(out_value)
@@ -65,28 +52,15 @@ class LogSoftmaxComponent(NonlinearComponent):
     def properties(self) -> Properties:
         return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.log_softmax(out_value, in_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if to_update is not None:
-            assert isinstance(to_update, LogSoftmaxComponent)
-            to_update.store_backprop_stats(out_deriv)
-        if in_deriv is not None:
-            tensor.log_softmax_backprop(in_deriv, out_value, out_deriv)
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.to_update is not None:
+            assert isinstance(args.to_update, LogSoftmaxComponent)
+            args.to_update.store_backprop_stats(args.out_deriv)
+        if args.in_deriv is not None:
+            tensor.log_softmax_backprop(args.in_deriv, args.out_value, args.out_deriv)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         pass

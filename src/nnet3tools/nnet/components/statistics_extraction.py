@@ -12,7 +12,15 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import (
@@ -131,9 +139,7 @@ class StatisticsExtractionComponent(Component):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ExtractionIndexes)
         dim = self._input_dim
         _add(out_value[:, :1], tensor.constant(indexes.counts, like=out_value)[:, None])
@@ -142,29 +148,20 @@ class StatisticsExtractionComponent(Component):
             with tensor.scratch(in_value.shape, like=in_value) as squares:
                 _square(squares, in_value)
                 tensor.add_row_ranges(out_value[:, dim + 1 :], squares, indexes.forward)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         """D sum / dx = 1, d sum of squares / dx = 2 x; the count has no derivative."""
-        assert isinstance(indexes, ExtractionIndexes)
-        if in_deriv is None:
+        assert isinstance(args.indexes, ExtractionIndexes)
+        if args.in_deriv is None:
             return
         dim = self._input_dim
-        tensor.copy_rows(in_deriv, out_deriv[:, 1 : dim + 1], indexes.backward)
+        tensor.copy_rows(args.in_deriv, args.out_deriv[:, 1 : dim + 1], args.indexes.backward)
         if self.include_variance:
-            with tensor.scratch(in_deriv.shape, like=in_deriv) as variance_deriv:
-                tensor.copy_rows(variance_deriv, out_deriv[:, dim + 1 :], indexes.backward)
-                _add_twice_product(in_deriv, variance_deriv, in_value)
+            with tensor.scratch(args.in_deriv.shape, like=args.in_deriv) as variance_deriv:
+                tensor.copy_rows(
+                    variance_deriv, args.out_deriv[:, dim + 1 :], args.indexes.backward
+                )
+                _add_twice_product(args.in_deriv, variance_deriv, args.in_value)
 
     # -- indexes
 

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Component, PrecomputedIndexes, Properties
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Component,
+    Indexes,
+    Memo,
+    PrecomputedIndexes,
+    Properties,
+)
 from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import (
@@ -184,9 +192,7 @@ class StatisticsPoolingComponent(Component):
         tensor.fill(counts, 0.0)
         tensor.add_row_ranges(counts, in_value[:, :1], indexes.forward)
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, PoolingIndexes)
         logs = self.num_log_count_features
         stats = out_value[:, logs:]
@@ -200,40 +206,29 @@ class StatisticsPoolingComponent(Component):
         if self.output_stddevs:
             mean, variance = self._mean_and_other(stats)
             _to_stddev(variance, mean, self.variance_floor)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
+    def backprop(self, args: BackpropArgs) -> None:
         """The variance floor is ignored, as in Kaldi; the counts get no derivative."""
-        assert isinstance(indexes, PoolingIndexes)
-        if in_deriv is None:
+        assert isinstance(args.indexes, PoolingIndexes)
+        if args.in_deriv is None:
             return
-        logs, shape = self.num_log_count_features, (out_deriv.shape[0], self._input_dim - 1)
+        logs, shape = self.num_log_count_features, (args.out_deriv.shape[0], self._input_dim - 1)
         with (
-            tensor.scratch(shape, like=out_deriv) as deriv,
-            tensor.scratch((shape[0], 1), like=out_deriv) as counts,
+            tensor.scratch(shape, like=args.out_deriv) as deriv,
+            tensor.scratch((shape[0], 1), like=args.out_deriv) as counts,
         ):
-            tensor.copy(deriv, out_deriv[:, logs:])
+            tensor.copy(deriv, args.out_deriv[:, logs:])
             if self.output_stddevs:
                 mean_deriv, variance_deriv = self._mean_and_other(deriv)
-                mean, stddev = self._mean_and_other(out_value[:, logs:])  # type: ignore[index]
+                mean, stddev = self._mean_and_other(args.out_value[:, logs:])  # type: ignore[index]
                 _through_stddev(variance_deriv, stddev)
                 _through_mean(mean_deriv, mean, variance_deriv)
             if logs > 0:
-                _exp(counts, out_value[:, :1])  # type: ignore[index]
+                _exp(counts, args.out_value[:, :1])  # type: ignore[index]
             else:
-                self._sum_counts(counts, indexes, in_value)
+                self._sum_counts(counts, args.indexes, args.in_value)
             _divide(deriv, counts)
-            tensor.add_row_ranges(in_deriv[:, 1:], deriv, indexes.backward)
+            tensor.add_row_ranges(args.in_deriv[:, 1:], deriv, args.indexes.backward)
 
     # -- indexes
 

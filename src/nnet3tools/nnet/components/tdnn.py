@@ -17,7 +17,10 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, RequestError
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
+    Indexes,
+    Memo,
     PrecomputedIndexes,
     Properties,
     UpdatableComponent,
@@ -269,9 +272,7 @@ class TdnnComponent(UpdatableComponent):
         dim = self.input_dim
         return self.linear_params[:, i * dim : (i + 1) * dim]
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Add one matrix product per time offset to the bias (or to what `out_value` holds)."""
         assert isinstance(indexes, TdnnIndexes)
         if self.has_bias:
@@ -279,33 +280,22 @@ class TdnnComponent(UpdatableComponent):
         for i in range(len(self.time_offsets)):
             part = indexes.part(in_value, i, out_value.shape[0])
             tensor.prod(out_value, part, self._params_part(i), trans_b=True, beta=1.0)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert isinstance(indexes, TdnnIndexes)
-        if in_deriv is not None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, TdnnIndexes)
+        if args.in_deriv is not None:
             for i in range(len(self.time_offsets)):
-                part = indexes.part(in_deriv, i, out_deriv.shape[0])
-                tensor.prod(part, out_deriv, self._params_part(i), beta=1.0)
-        if to_update is None:
+                part = args.indexes.part(args.in_deriv, i, args.out_deriv.shape[0])
+                tensor.prod(part, args.out_deriv, self._params_part(i), beta=1.0)
+        if args.to_update is None:
             return
-        assert isinstance(to_update, TdnnComponent)
-        if to_update.learning_rate == 0.0:
+        assert isinstance(args.to_update, TdnnComponent)
+        if args.to_update.learning_rate == 0.0:
             return
-        if to_update.is_gradient or not to_update.use_natural_gradient:
-            to_update._update_simple(indexes, in_value, out_deriv)
+        if args.to_update.is_gradient or not args.to_update.use_natural_gradient:
+            args.to_update._update_simple(args.indexes, args.in_value, args.out_deriv)
         else:
-            to_update._update_natural_gradient(indexes, in_value, out_deriv)
+            args.to_update._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
 
     def _update_simple(self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array) -> None:
         rate = self.learning_rate

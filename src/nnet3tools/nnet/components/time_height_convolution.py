@@ -17,7 +17,10 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
+    Indexes,
+    Memo,
     PrecomputedIndexes,
     Properties,
     UpdatableComponent,
@@ -222,37 +225,26 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ConvolutionIndexes)
         _set_rows(as_rows(out_value, self.model.num_filters_out), self.bias_params)
         add_output(indexes.computation, in_value, self.linear_params, out_value)
-        return None
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        assert isinstance(indexes, ConvolutionIndexes)
-        if in_deriv is not None:
-            add_input_deriv(indexes.computation, self.linear_params, out_deriv, in_deriv)
-        if to_update is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        assert isinstance(args.indexes, ConvolutionIndexes)
+        if args.in_deriv is not None:
+            add_input_deriv(
+                args.indexes.computation, self.linear_params, args.out_deriv, args.in_deriv
+            )
+        if args.to_update is None:
             return
-        assert isinstance(to_update, TimeHeightConvolutionComponent)
-        if to_update.learning_rate == 0.0:
+        assert isinstance(args.to_update, TimeHeightConvolutionComponent)
+        if args.to_update.learning_rate == 0.0:
             return
-        if to_update.is_gradient or not to_update.use_natural_gradient:
-            to_update._update_simple(indexes, in_value, out_deriv)
+        if args.to_update.is_gradient or not args.to_update.use_natural_gradient:
+            args.to_update._update_simple(args.indexes, args.in_value, args.out_deriv)
         else:
-            to_update._update_natural_gradient(indexes, in_value, out_deriv)
+            args.to_update._update_natural_gradient(args.indexes, args.in_value, args.out_deriv)
 
     def _update_simple(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array

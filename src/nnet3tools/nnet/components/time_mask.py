@@ -15,7 +15,10 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import (
     Array,
+    BackpropArgs,
     Component,
+    Indexes,
+    Memo,
     PrecomputedIndexes,
     Properties,
     RandomComponent,
@@ -191,9 +194,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
 
     # -- running
 
-    def propagate(
-        self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array
-    ) -> object:
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns the mask (rows, 1), or None where nothing is zeroed."""
         assert isinstance(indexes, TimeMaskIndexes)
         if out_value is not in_value:
@@ -207,23 +208,13 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
         _multiply(out_value, mask)
         return mask
 
-    def backprop(
-        self,
-        debug_info: str,
-        indexes: PrecomputedIndexes | None,
-        in_value: Array | None,
-        out_value: Array | None,
-        out_deriv: Array,
-        memo: object,
-        to_update: Component | None,
-        in_deriv: Array | None,
-    ) -> None:
-        if in_deriv is None:
+    def backprop(self, args: BackpropArgs) -> None:
+        if args.in_deriv is None:
             return
-        if in_deriv is not out_deriv:
-            tensor.copy(in_deriv, out_deriv)
-        if memo is not None:
-            _multiply(in_deriv, memo)
+        if args.in_deriv is not args.out_deriv:
+            tensor.copy(args.in_deriv, args.out_deriv)
+        if args.memo is not None:
+            _multiply(args.in_deriv, args.memo)
 
     def _draw_mask(self, mask: Array, indexes: TimeMaskIndexes) -> None:
         """1 in kept and 0 in zeroed stretches, which alternate with random lengths, by sequence.
