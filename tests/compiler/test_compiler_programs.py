@@ -7,8 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from interpreter import Interpreter
-from plain_graph import Cindex, Index, PlainGraph, RandomNetwork, leaf_cindex, parse, random_request
 
 from nnet3tools.compiler.compiler import compile_computation
 from nnet3tools.errors import ConfigError, RequestError
@@ -20,6 +18,16 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 from nnet3tools.program import commands as c
 from nnet3tools.program.checker import check_computation
+from support.interpreter import Interpreter
+from support.plain_graph import (
+    Cindex,
+    Index,
+    PlainGraph,
+    RandomNetwork,
+    leaf_cindex,
+    parse,
+    random_request,
+)
 
 
 class PlainEvaluation:

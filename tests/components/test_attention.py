@@ -6,12 +6,12 @@ import io
 
 import numpy as np
 import pytest
-from harness import check_component, forward, make, to_bytes
-from time_aware import Ordered, check_dependencies, grid, inputs_for
 
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.registry import read_component
+from support.harness import check_component, forward, make, to_bytes
+from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 CONFIGS = {
     "one head": "key-dim=3 value-dim=4 num-left-inputs=2 num-right-inputs=1",

@@ -6,13 +6,13 @@ import io
 
 import numpy as np
 import pytest
-from harness import check_round_trip, from_bytes, make, rows_of, to_bytes
-from time_aware import check_precomputed, grid
 
 from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.registry import read_component
+from support.harness import check_round_trip, from_bytes, make, rows_of, to_bytes
+from support.time_aware import check_precomputed, grid
 
 OPTIONS = "dim=4 clipping-threshold=2 zeroing-threshold=1 zeroing-interval=5 recurrence-interval=3"
 INDEXES = grid(3, range(-7, 12))

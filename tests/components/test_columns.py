@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import (
+
+from nnet3tools import tensor
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.components.base import BackpropArgs
+from nnet3tools.nnet.components.common import natural_gradients
+from support.harness import (
     check_component,
     check_output,
     check_round_trip,
@@ -13,11 +18,6 @@ from harness import (
     rows_of,
     to_bytes,
 )
-
-from nnet3tools import tensor
-from nnet3tools.errors import ConfigError
-from nnet3tools.nnet.components.base import BackpropArgs
-from nnet3tools.nnet.components.common import natural_gradients
 
 
 def blocks(x: np.ndarray, n: int) -> np.ndarray:

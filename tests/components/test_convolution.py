@@ -7,13 +7,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from harness import check_component, forward, make, to_bytes
-from time_aware import Ordered, check_dependencies, grid, inputs_for
 
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
+from support.harness import check_component, forward, make, to_bytes
+from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 PLAIN = "num-filters-in=2 num-filters-out=3 height-in=5 height-out=5"
 THREE = "height-offsets=-1,0,1 time-offsets=-1,0,1"

@@ -6,12 +6,12 @@ import io
 
 import numpy as np
 import pytest
-from harness import check_component, forward, make, rows_of, to_bytes
-from time_aware import check_dependencies, check_precomputed, grid, tuples
 
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.registry import read_component
+from support.harness import check_component, forward, make, rows_of, to_bytes
+from support.time_aware import check_dependencies, check_precomputed, grid, tuples
 
 
 def distribute(options: str = "input-dim=6 output-dim=2"):

@@ -6,8 +6,6 @@ import io
 
 import numpy as np
 import pytest
-from harness import backward, check_round_trip, forward, make, rows_of, to_bytes
-from time_aware import check_precomputed, grid
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, ProgramError
@@ -15,6 +13,8 @@ from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import BackpropArgs, Properties
 from nnet3tools.nnet.components.registry import read_component, read_precomputed_indexes
 from nnet3tools.nnet.indexes import make_indexes
+from support.harness import backward, check_round_trip, forward, make, rows_of, to_bytes
+from support.time_aware import check_precomputed, grid
 
 
 def dropout(options: str):

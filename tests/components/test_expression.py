@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import (
+
+from nnet3tools.errors import ConfigError, DataError
+from nnet3tools.nnet.components.base import Properties
+from support.harness import (
     backward,
     check_component,
     check_output,
@@ -15,9 +18,6 @@ from harness import (
     rows_of,
     to_bytes,
 )
-
-from nnet3tools.errors import ConfigError, DataError
-from nnet3tools.nnet.components.base import Properties
 
 P = Properties
 

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import (
+
+from nnet3tools import tensor
+from nnet3tools.errors import ConfigError, DataError
+from nnet3tools.io.stream import Writer
+from nnet3tools.nnet.components.affine import AffineComponent
+from nnet3tools.nnet.components.base import Properties, UpdatableComponent
+from nnet3tools.nnet.components.common import natural_gradients
+from nnet3tools.nnet.components.scale_offset import ScaleAndOffsetComponent
+from support.harness import (
     backward,
     check_component,
     check_output,
@@ -17,14 +25,6 @@ from harness import (
     rows_of,
     to_bytes,
 )
-
-from nnet3tools import tensor
-from nnet3tools.errors import ConfigError, DataError
-from nnet3tools.io.stream import Writer
-from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Properties, UpdatableComponent
-from nnet3tools.nnet.components.common import natural_gradients
-from nnet3tools.nnet.components.scale_offset import ScaleAndOffsetComponent
 
 CONFIGS = [
     "type=AffineComponent input-dim=5 output-dim=4",

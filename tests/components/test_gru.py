@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import check_component, check_output, forward, gradient_holder, make, rows_of
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.components.base import BackpropArgs
+from support.harness import check_component, check_output, forward, gradient_holder, make, rows_of
 
 
 def gru(w: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import forward, from_bytes, make, rows_of, to_bytes
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import BackpropArgs, Component
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.components.nonlinear import NonlinearComponent
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from support.harness import forward, from_bytes, make, rows_of, to_bytes
 
 
 @pytest.fixture(autouse=True)

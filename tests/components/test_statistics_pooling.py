@@ -6,13 +6,13 @@ import io
 
 import numpy as np
 import pytest
-from harness import backward, check_component, check_round_trip, forward, make, to_bytes
-from time_aware import Ordered, check_dependencies, grid, inputs_for
 
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.components.registry import read_component
+from support.harness import backward, check_component, check_round_trip, forward, make, to_bytes
+from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 EXTRACTIONS = {
     "frame by frame": "input-dim=3",

@@ -6,14 +6,14 @@ import io
 
 import numpy as np
 import pytest
-from harness import check_component, forward, from_bytes, make, to_bytes
-from time_aware import Ordered, check_dependencies, grid, inputs_for
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, RequestError
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.components.registry import read_component
+from support.harness import check_component, forward, from_bytes, make, to_bytes
+from support.time_aware import Ordered, check_dependencies, grid, inputs_for
 
 OUTPUTS = {
     "every frame": grid(3, range(10)),

@@ -1,1 +1,1 @@
-from emulated_cuda import device  # noqa: F401
+from support.emulated_cuda import device  # noqa: F401

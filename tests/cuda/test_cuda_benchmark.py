@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import needs_compiler, to_device
+
+from support.emulated_cuda import needs_compiler, to_device
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emulated_cuda import needs_compiler
 
 from nnet3tools.cli import gpu
 from nnet3tools.errors import OptionError, UserError
-
-sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/training")
+from support.emulated_cuda import needs_compiler
 
 
 class _Devices:
@@ -106,10 +104,9 @@ def test_gpu_math_is_checked_without_a_gpu():
 
 
 def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
-    from training_helpers import minibatch, network
-
     from nnet3tools.executor import program
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+    from support.training_helpers import minibatch, network
 
     take = program.Arena.take
 
@@ -126,11 +123,10 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
 @needs_compiler
 @pytest.mark.parametrize("where", ["arena", "later"])
 def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
-    from emulated_cuda import to_device
-    from training_helpers import minibatch, network
-
     from nnet3tools.executor import program
     from nnet3tools.training import trainer
+    from support.emulated_cuda import to_device
+    from support.training_helpers import minibatch, network
 
     def full(*_: object) -> None:
         raise MemoryError("cudaErrorMemoryAllocation: out of memory")
@@ -154,13 +150,12 @@ def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, wher
 
 def test_memory_that_is_told_beforehand_is_what_training_takes():
     """Model, change, arena and natural gradient against a trainer's own; buffers by formula."""
-    from training_helpers import minibatch
-
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.nnet.components.common import natural_gradients
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+    from support.training_helpers import minibatch
 
     config = """
 input-node name=input dim=3

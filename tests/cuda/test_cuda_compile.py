@@ -7,12 +7,10 @@ import importlib
 import pkgutil
 from typing import Any
 
-import kernel_compilers
 import numpy as np
 import pytest
 import test_cuda_fisher
 import test_cuda_operators
-from emulated_cuda import EmulatedDevice, _module, mirror, to_device
 
 import nnet3tools.expression
 import nnet3tools.nnet
@@ -21,6 +19,8 @@ from nnet3tools import tensor
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, use_device
 from nnet3tools.tensor.element import Element
+from support import kernel_compilers
+from support.emulated_cuda import EmulatedDevice, _module, mirror, to_device
 
 
 class CollectingDevice(EmulatedDevice):

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import io
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import fetch, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
@@ -24,11 +21,10 @@ from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
-
-sys.path.extend(str(Path(__file__).parents[1] / n) for n in ("fuzz", "networks", "optimizer"))
-import zoo_networks
-from component_zoo import ZOO
-from zoo_networks import zoo_network
+from support import zoo_networks
+from support.component_zoo import ZOO
+from support.emulated_cuda import fetch, needs_compiler, to_device
+from support.zoo_networks import zoo_network
 
 pytestmark = needs_compiler
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from emulated_cuda import fetch, mirror, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.expression.row_function import RowFunction
@@ -16,9 +12,8 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from training_helpers import minibatch
+from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
+from support.training_helpers import minibatch
 
 pytestmark = needs_compiler
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated_cuda import fetch, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
@@ -13,6 +12,7 @@ from nnet3tools.nnet.natural_gradient_updates import catch_up
 from nnet3tools.tensor import host
 from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
+from support.emulated_cuda import fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emulated_cuda import counts_transfers, fetch, mirror, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import functional as F
+from support.emulated_cuda import counts_transfers, fetch, mirror, needs_compiler, to_device
 
 pytestmark = needs_compiler
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import fetch, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.nnet.arithmetic import vectorize
@@ -19,9 +16,8 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from training_helpers import minibatch, network
+from support.emulated_cuda import fetch, needs_compiler, to_device
+from support.training_helpers import minibatch, network
 
 pytestmark = needs_compiler
 

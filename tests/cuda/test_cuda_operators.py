@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from emulated_cuda import fetch, mirror, needs_compiler, to_device
 from test_cuda_formulas import LAYOUTS
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import compress, csr, elements, gather, groups, order, patches, windows
+from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
 
 pytestmark = needs_compiler
 

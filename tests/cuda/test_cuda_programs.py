@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.cli import gpu
@@ -18,9 +15,8 @@ from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from training_helpers import minibatch, network
+from support.emulated_cuda import needs_compiler, to_device
+from support.training_helpers import minibatch, network
 
 KALDIS_DEFAULTS = {
     "nnet3-train": "yes",

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from emulated_cuda import get_devices, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
@@ -16,9 +12,8 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
-from training_helpers import minibatch, network
+from support.emulated_cuda import get_devices, needs_compiler, to_device
+from support.training_helpers import minibatch, network
 
 pytestmark = needs_compiler
 
@@ -108,10 +103,9 @@ def test_plain_training_does_not_wait_for_the_device_between_log_lines(device, l
 
 
 def _plain_train(like, options):
-    from training_helpers import CONFIG
-
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
+    from support.training_helpers import CONFIG
 
     tensor.random.seed(0)
     text = CONFIG.format(affine="max-change=0.03", objective="linear")

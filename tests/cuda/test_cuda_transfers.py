@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from emulated_cuda import counts_transfers, needs_compiler, to_device
 
 from nnet3tools import tensor
 from nnet3tools.io.table import TableWriter
@@ -20,11 +17,9 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import EXAMPLE, NnetExample, for_each_example, frames_io
 from nnet3tools.training.merging import merge_examples
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "training"), str(TESTS / "fuzz")]
-from component_zoo import ZOO  # noqa: E402
-from training_helpers import minibatch, network, one_hot  # noqa: E402
+from support.component_zoo import ZOO
+from support.emulated_cuda import counts_transfers, needs_compiler, to_device
+from support.training_helpers import minibatch, network, one_hot
 
 pytestmark = needs_compiler
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from handmade import ROWS, Program, small_nnet, small_program
-from plain_interpreter import COLS, Interpreter, random_program
 
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
@@ -29,6 +27,8 @@ from nnet3tools.program.commands import (
     SetConst,
     SwapMatrix,
 )
+from support.handmade import ROWS, Program, small_nnet, small_program
+from support.plain_interpreter import COLS, Interpreter, random_program
 
 NNET = small_nnet()
 RNG = np.random.default_rng(3)

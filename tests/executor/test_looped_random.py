@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from test_decodable_looped import frames, whole
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "optimizer"))
-from random_networks import parse, random_network
 
 from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
@@ -20,6 +15,7 @@ from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.nnet import Nnet
+from support.random_networks import parse, random_network
 
 KINDS = ("feed forward", "splices", "lstm", "gru", "tdnn", "groups")
 # What looks at later frames only if they are there sees more of them in a whole utterance.

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from handmade import small_nnet, small_program
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_interpreter import random_program
 
 from nnet3tools.executor.memory_plan import (
     ALIGNMENT,
@@ -16,6 +14,8 @@ from nnet3tools.executor.memory_plan import (
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import CompressMatrix, DecompressMatrix
 from nnet3tools.program.component_facts import ComponentTable
+from support.handmade import small_nnet, small_program
+from support.plain_interpreter import random_program
 
 BLOCKS = st.lists(
     st.tuples(st.integers(1, 500), st.integers(0, 30), st.integers(0, 10)), min_size=1, max_size=25

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from expression_checks import normal
 
 from nnet3tools import expression as ex
 from nnet3tools.expression.graphviz import graphviz
 from nnet3tools.expression.node import Expr
+from support.expression_checks import normal
 
 
 def sparse(x):

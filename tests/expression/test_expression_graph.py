@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from expression_checks import normal
 
 from nnet3tools import expression as ex
 from nnet3tools import tensor
@@ -13,6 +12,7 @@ from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.memory import Buffer, place
 from nnet3tools.expression.schedule import Schedule, topological
 from nnet3tools.tensor import functional
+from support.expression_checks import normal
 
 
 def matrix(graph, name="x", shape=(4, 3)):

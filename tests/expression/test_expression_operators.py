@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from expression_checks import check, normal
 
 from nnet3tools import expression as ex
+from support.expression_checks import check, normal
 
 erf = np.vectorize(math.erf)
 

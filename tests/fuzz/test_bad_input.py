@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz_corpus import CONFIG, in_corpus, run
 
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.table import TableWriter
+from support.fuzz_corpus import CONFIG, in_corpus, run
 
 NO_GPU = "--use-gpu=no"
 CIRCLE = """input-node name=input dim=2

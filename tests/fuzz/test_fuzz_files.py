@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from damage import damaged
-from fuzz_corpus import in_corpus, run
-from fuzz_targets import TARGETS
+
+from support.damage import damaged
+from support.fuzz_corpus import in_corpus, run
+from support.fuzz_targets import TARGETS
 
 OUTPUTS = ("out", "out2")
 

@@ -6,7 +6,6 @@ import random
 
 import numpy as np
 import pytest
-from plain_graph import PlainGraph, RandomNetwork, parse, random_request
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.builder import GraphBuilder
@@ -15,6 +14,7 @@ from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
+from support.plain_graph import PlainGraph, RandomNetwork, parse, random_request
 
 SPLICED = """
 input-node name=input dim=3

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from plain_graph import parse
 
 from nnet3tools.errors import UserError
 from nnet3tools.graph.context import compute_simple_nnet_context
+from support.plain_graph import parse
 
 
 def network(descriptor: str, dim: int = 1, more: str = "") -> str:

@@ -6,12 +6,12 @@ import io
 
 import numpy as np
 import pytest
-from plain_graph import parse
 
 from nnet3tools.errors import DataError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import make_indexes
+from support.plain_graph import parse
 
 NNET = """
 input-node name=input dim=1

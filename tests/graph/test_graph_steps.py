@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-from plain_graph import RandomNetwork, parse, random_request
 
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.builder import GraphBuilder
@@ -20,6 +19,7 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.steps import Steps, compute_steps
 from nnet3tools.nnet.indexes import pack
 from nnet3tools.nnet.nnet import Nnet
+from support.plain_graph import RandomNetwork, parse, random_request
 
 
 def random_graph(rng: random.Random) -> list[list[int]]:

@@ -11,10 +11,6 @@ import random
 
 import numpy as np
 import pytest
-from component_zoo import ZOO
-from random_networks import KINDS, parse, random_case
-from row_by_row import RowByRow
-from zoo_networks import zoo_network
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
@@ -27,6 +23,10 @@ from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from support.component_zoo import ZOO
+from support.random_networks import KINDS, parse, random_case
+from support.row_by_row import RowByRow
+from support.zoo_networks import zoo_network
 
 STEP = 1e-5
 Values = dict[str, np.ndarray]

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from equivalence import difference, run
-from random_networks import Case, random_case
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
@@ -36,6 +34,8 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from support.equivalence import difference, run
+from support.random_networks import Case, random_case
 
 Mutant = tuple[str, Command, Computation]
 """(kind of mutation, the command it is about, the program)."""

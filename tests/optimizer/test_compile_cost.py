@@ -7,13 +7,13 @@ from types import FrameType
 
 import numpy as np
 import pytest
-from random_networks import parse
 
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from support.random_networks import parse
 
 TDNN = """
 input-node name=input dim=2

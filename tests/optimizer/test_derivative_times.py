@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from equivalence import ALL_OFF, describe, difference, run
-from random_networks import Case, random_case
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
@@ -15,6 +13,8 @@ from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import Backprop
 from nnet3tools.program.computation import Computation
+from support.equivalence import ALL_OFF, describe, difference, run
+from support.random_networks import Case, random_case
 
 KINDS = ("lstm", "gru", "splices", "descriptors", "tdnn", "statistics", "mixture", "feed forward")
 

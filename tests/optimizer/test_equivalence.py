@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 
 import pytest
-from equivalence import describe, difference, run, variants
-from random_networks import Case, parse, random_case
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
@@ -23,6 +21,8 @@ from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import write_computation
+from support.equivalence import describe, difference, run, variants
+from support.random_networks import Case, parse, random_case
 
 VARIANTS = list(variants())
 NUM_CASES = 156

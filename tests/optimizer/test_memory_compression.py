@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from equivalence import Results, run
-from random_networks import Case, parse, random_case
 from test_derivative_times import training_case
 
 from nnet3tools.compiler.compiler import Compiler
@@ -18,6 +16,8 @@ from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import CompressionType, CompressMatrix, DecompressMatrix
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.memory import max_memory_use
+from support.equivalence import Results, run
+from support.random_networks import Case, parse, random_case
 
 DEEP = """
 input-node name=input dim=4

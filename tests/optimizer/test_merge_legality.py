@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from handmade import Program
-from random_networks import parse
 
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.nnet.nnet import Nnet
@@ -42,6 +40,8 @@ from nnet3tools.program.commands import (
     SetConst,
 )
 from nnet3tools.program.computation import Computation, StrideType
+from support.handmade import Program
+from support.random_networks import parse
 
 CONFIG = """
 input-node name=input dim=3

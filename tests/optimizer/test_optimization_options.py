@@ -7,7 +7,6 @@ import importlib
 import io
 
 import pytest
-from random_networks import parse
 from test_memory_compression import DEEP, deep_case
 
 from nnet3tools.cli.programs import module_of
@@ -16,6 +15,7 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.optimizer import pipeline
 from nnet3tools.optimizer.options import OptimizeOptions
+from support.random_networks import parse
 
 SWITCHES = {
     "consolidate-model-update": "consolidate-model-update",

@@ -14,8 +14,6 @@ import re
 from pathlib import Path
 
 import pytest
-from equivalence import difference, run
-from random_networks import Case, parse
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
@@ -28,6 +26,8 @@ from nnet3tools.optimizer.pipeline import PASSES
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_texts
+from support.equivalence import difference, run
+from support.random_networks import Case, parse
 
 FILES = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 BY_NAME = {step.name: step.transform for step in PASSES}

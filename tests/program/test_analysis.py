@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from handmade import small_nnet, small_program
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.analysis import Analysis, Variables
@@ -16,6 +15,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
+from support.handmade import small_nnet, small_program
 
 
 def random_computation(rng, num_commands=40):

@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-from handmade import small_nnet, small_program
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
@@ -36,6 +35,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from support.handmade import small_nnet, small_program
 
 NNET = small_nnet()
 

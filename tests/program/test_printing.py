@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from handmade import small_nnet, small_program
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from nnet3tools.program.printing import (
     integers_text,
     program_text,
 )
+from support.handmade import small_nnet, small_program
 
 
 @pytest.mark.parametrize(

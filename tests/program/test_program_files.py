@@ -4,7 +4,6 @@ import io
 
 import numpy as np
 import pytest
-from handmade import small_nnet, small_program
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.stream import Writer, bytes_reader
@@ -23,6 +22,7 @@ from nnet3tools.program.files import (
     save_computation,
     write_computation,
 )
+from support.handmade import small_nnet, small_program
 
 
 def to_bytes(computation, binary):

@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from handmade import ROWS, Program, small_nnet, small_program
 
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
@@ -33,6 +32,7 @@ from nnet3tools.program.flops import backprop_flops, command_flops, propagate_fl
 from nnet3tools.program.html_page import html_page, page_data
 from nnet3tools.program.lifetimes import matrix_lives, matrix_subject
 from nnet3tools.program.report import ProgramReport, bytes_text, flops_text
+from support.handmade import ROWS, Program, small_nnet, small_program
 
 
 @pytest.fixture

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from component_zoo import ZOO, model_of
-from fuzz_corpus import in_corpus
 
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import holders
@@ -29,6 +27,8 @@ from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import read_computation, write_computation
 from nnet3tools.training.example import EXAMPLE
+from support.component_zoo import ZOO, model_of
+from support.fuzz_corpus import in_corpus
 
 Read = Callable[[Reader], Any]
 Write = Callable[[Writer, Any], None]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tensor_reference import evaluate
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import functional as F
+from support.tensor_reference import evaluate
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 

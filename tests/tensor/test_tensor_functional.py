@@ -7,11 +7,11 @@ import pickle
 
 import numpy as np
 import pytest
-from tensor_reference import evaluate, random_expression
 
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.tensor import functional as F
 from nnet3tools.tensor.functional import Placeholder, Type
+from support.tensor_reference import evaluate, random_expression
 
 _1, _2, _3 = (Placeholder(i) for i in (1, 2, 3))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from training_helpers import minibatch, network, one_hot
 
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
@@ -15,6 +14,7 @@ from nnet3tools.training.diagnostics import (
     compute_accuracy,
     recompute_stats,
 )
+from support.training_helpers import minibatch, network, one_hot
 
 RNG = np.random.default_rng(4)
 OUTPUT = RNG.normal(size=(30, 4)).astype(np.float32)

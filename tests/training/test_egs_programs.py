@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from training_helpers import example, minibatch, network
 
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
@@ -17,6 +16,7 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io
+from support.training_helpers import example, minibatch, network
 
 Run = Callable[..., str]
 

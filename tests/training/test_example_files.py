@@ -7,13 +7,13 @@ import struct
 
 import numpy as np
 import pytest
-from training_helpers import example, one_hot
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, frames_io, structure_hash
+from support.training_helpers import example, one_hot
 
 
 def to_bytes(eg: NnetExample, binary: bool) -> bytes:

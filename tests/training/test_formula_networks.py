@@ -10,7 +10,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from training_helpers import example
 
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
@@ -26,6 +25,7 @@ from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import merge_examples
 from nnet3tools.training.running import computation_request
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.training_helpers import example
 
 FEED_FORWARD = """
 input-node name=input dim=3

@@ -6,7 +6,6 @@ import io
 
 import numpy as np
 import pytest
-from training_helpers import CONFIG, minibatch, network, one_hot
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError
@@ -16,6 +15,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.training_helpers import CONFIG, minibatch, network, one_hot
 
 QUADRATIC = "-0.5 * sqr(target - output)"
 FORMULAS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from training_helpers import example
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.compressed import CompressedMatrix
@@ -17,6 +16,7 @@ from nnet3tools.training.merging import (
     MinibatchRules,
     merge_examples,
 )
+from support.training_helpers import example
 
 
 def merge_all(examples, **options):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from training_helpers import one_hot
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.objective import compute_objective
+from support.training_helpers import one_hot
 
 RNG = np.random.default_rng(1)
 OUTPUT = RNG.normal(size=(12, 5)).astype(np.float32)

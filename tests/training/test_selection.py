@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from training_helpers import example
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
@@ -21,6 +20,7 @@ from nnet3tools.training.selection import (
     shuffle_in_buffer,
     shuffled,
 )
+from support.training_helpers import example
 
 
 def times(eg: NnetExample, name: str) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from training_helpers import minibatch, network
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
@@ -15,6 +14,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.training_helpers import minibatch, network
 
 FREE = {"max_param_change": 0.0, "batchnorm_stats_scale": 1.0}
 """Options without limits, so that steps are plain gradient steps."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from handmade import Program
 
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -24,6 +23,7 @@ from nnet3tools.program.commands import (
     SetConst,
     SwapMatrix,
 )
+from support.handmade import Program
 
 COLS = 4
 

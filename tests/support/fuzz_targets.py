@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from component_zoo import ZOO
+from support.component_zoo import ZOO
 
 __all__ = ["TARGETS"]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 
-from component_zoo import ZOO
-from random_networks import parse
-
 from nnet3tools.nnet.nnet import Nnet
+from support.component_zoo import ZOO
+from support.random_networks import parse
 
 __all__ = ["TRUE_DERIVATIVES", "zoo_network"]
 

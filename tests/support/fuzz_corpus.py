@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from component_zoo import ZOO, model_of
 
 from nnet3tools.cli.programs import module_of
 from nnet3tools.io.holders import GENERAL_MATRIX, INT32_VECTOR, MATRIX, POSTERIOR, TOKEN
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
+from support.component_zoo import ZOO, model_of
 
 __all__ = ["CONFIG", "Outcome", "in_corpus", "run"]
 

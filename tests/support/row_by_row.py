@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass, field
 
 import numpy as np
-from harness import in_float64
 
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.indexes import NO_TIME
 from nnet3tools.nnet.nnet import Nnet
+from support.harness import in_float64
 
 __all__ = ["RowByRow"]
 

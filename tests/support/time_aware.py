@@ -6,12 +6,12 @@ import io
 from collections.abc import Callable
 
 import numpy as np
-from harness import Rows, rows_of
 
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
 from nnet3tools.nnet.components.registry import read_precomputed_indexes
 from nnet3tools.nnet.indexes import NO_TIME, make_indexes
+from support.harness import Rows, rows_of
 
 Index = tuple[int, int, int]
 

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
-from random_networks import Case
 
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
@@ -18,6 +17,7 @@ from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from support.random_networks import Case
 
 __all__ = ["ALL_OFF", "PASS_OPTIONS", "Results", "describe", "difference", "run", "variants"]
 

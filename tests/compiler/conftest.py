@@ -1,8 +1,0 @@
-"""Lets these tests use the random networks of tests/graph."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "graph"))

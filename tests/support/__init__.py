@@ -1,0 +1,1 @@
+"""What several test files share: reference formulas, networks, harnesses, an emulated GPU."""
