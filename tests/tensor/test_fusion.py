@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.functional import Type, parse, simplify
-from nnet3tools.tensor.numpy_backend.fusion import fuse, used_values
-from nnet3tools.tensor.numpy_backend.lowering import Lowering
+from nnet3tools.tensor.functional import Type, parse
+from nnet3tools.tensor.functional.lowered import used
+from nnet3tools.tensor.numpy_backend.fusion import fuse
+from nnet3tools.tensor.numpy_backend.lowering import Steps
 
 
 def lowered(formula, shapes):
     """(names of the steps before, names of those after) of a formula over float32 operands."""
-    lowering = Lowering([Type.FLOAT32] * len(shapes))
-    root = lowering.lower(simplify(parse(formula)))
-    before = used_values(lowering.values, [root])
-    after, _ = fuse(lowering.values, [root], dict(enumerate(shapes)))
+    steps = Steps([Type.FLOAT32] * len(shapes))
+    root = steps.lower(parse(formula))
+    before = used(steps.values, [root])
+    after, _ = fuse(steps.values, [root], dict(enumerate(shapes)))
     return ([v.function.__name__ for v in steps] for steps in (before, after))
 
 

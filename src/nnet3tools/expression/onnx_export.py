@@ -18,14 +18,26 @@ from nnet3tools.expression.elementwise import Elementwise
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.schedule import topological
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import Apply, Cast, Constant, Placeholder, Rule, Type, dtype_of
-from nnet3tools.tensor.functional import Expr as FunctionalExpr
-from nnet3tools.tensor.functional.types import compute_type
+from nnet3tools.tensor.functional import FUNCTIONS, Placeholder, Type, dtype_of
+from nnet3tools.tensor.functional import Expr as FormulaExpr
+from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
 
 __all__ = ["OPSET", "OnnxWriter", "export_onnx"]
 
 OPSET = 18
 """The version of ONNX's operators that is written."""
+
+
+def _logaddexp(a: FormulaExpr, b: FormulaExpr) -> FormulaExpr:
+    # log(1 + exp(-gap)) = softplus(-gap)
+    return FUNCTIONS["max"](a, b) + FUNCTIONS["softplus"](-abs(a - b))
+
+
+_TARGET = Target(
+    "onnx",
+    frozenset({"sqr", "ne", *(name for name, f in FUNCTIONS.items() if f.onnx)}),
+    lambda name, compute: _logaddexp if name == "logaddexp" else None,
+)
 
 
 def _onnx() -> Any:
@@ -77,58 +89,29 @@ class OnnxWriter:
 
     # -- formulas
 
-    def formula(self, expr: FunctionalExpr, operands: Sequence[tuple[str, Type]]) -> str:
+    def formula(self, expr: FormulaExpr, operands: Sequence[tuple[str, Type]]) -> str:
         """Translate an elementwise expression of `_1`, `_2`, ...; the name of its value."""
-        done: dict[FunctionalExpr, tuple[str, Type]] = {}
-        for node in expr.walk():
-            if isinstance(node, Placeholder):
-                done[node] = operands[node.number - 1]
-            elif isinstance(node, Constant):
-                done[node] = ("", node.type({}))
-            elif isinstance(node, Cast):
-                have = self._value(node.arguments[0], done, done[node.arguments[0]][1])
-                done[node] = (self.cast(have, done[node.arguments[0]][1], node.to), node.to)
+        types = [kind for _, kind in operands]
+        lowering = Lowering(types, _TARGET)
+        root = lowering.lower(expr)
+        names: dict[Instruction, str] = {}
+        for v in used(lowering.instructions, [root]):
+            if v.kind is Kind.OPERAND:
+                names[v] = operands[v.number][0]
+            elif v.kind is Kind.CONSTANT:
+                names[v] = self.constant(v.value, dtype_of(v.type))
+            elif v.kind is Kind.CAST:
+                names[v] = self.cast(names[v.inputs[0]], v.inputs[0].type, v.type)
             else:
-                assert isinstance(node, Apply)
-                done[node] = self._apply(node, done)
-        return done[expr][0]
+                names[v] = self._function(v.name, [names[i] for i in v.inputs])
+        return self.cast(names[root], root.type, expr.type(dict(enumerate(types, 1))))
 
-    def _value(
-        self, node: FunctionalExpr, done: dict[FunctionalExpr, tuple[str, Type]], want: Type
-    ) -> str:
-        """An argument as the wanted type; numbers become constants of it."""
-        if isinstance(node, Constant):
-            return self.constant(node.value, dtype_of(want))
-        name, have = done[node]
-        return self.cast(name, have, want)
-
-    def _apply(self, node: Apply, done: dict[FunctionalExpr, tuple[str, Type]]) -> tuple[str, Type]:
-        function, arguments = node.function, node.arguments
-        types = [done[a][1] for a in arguments]
-        compute = Type.BOOL if function.rule is Rule.LOGIC else compute_type(function.rule, types)
-        if compute.is_weak:
-            compute = Type.FLOAT32
-        wanted = [compute] * len(arguments)
-        if function.rule is Rule.CHOOSE:
-            wanted[0] = Type.BOOL
-        names = [self._value(a, done, w) for a, w in zip(arguments, wanted, strict=True)]
-        result = Type.BOOL if function.rule in (Rule.LOGIC, Rule.COMPARE) else compute
-        if function.onnx:
-            return self.emit(function.onnx, *names), result
-        inner = [(n, w) for n, w in zip(names, wanted, strict=True)]
-        holders = [Placeholder(i + 1) for i in range(len(names))]
-        if function.name == "sqr":
-            return self.emit("Mul", names[0], names[0]), result
-        if function.name == "ne":
-            return self.emit("Not", self.emit("Equal", *names)), result
-        if function.name == "logaddexp":
-            larger = self.emit("Max", *names)
-            gap = self.emit("Abs", self.emit("Sub", *names))
-            # log(1 + exp(-gap)) = softplus(-gap)
-            return self.emit("Add", larger, self.emit("Softplus", self.emit("Neg", gap))), result
-        if function.definition is None:
-            raise ExpressionError(f"ONNX has nothing for the function {function.name}")
-        return self.formula(function.definition(*holders), inner), result
+    def _function(self, name: str, inputs: Sequence[str]) -> str:
+        if name == "sqr":
+            return self.emit("Mul", inputs[0], inputs[0])
+        if name == "ne":
+            return self.emit("Not", self.emit("Equal", *inputs))
+        return self.emit(FUNCTIONS[name].onnx, *inputs)
 
     # -- nodes
 

@@ -32,7 +32,7 @@ from nnet3tools.tensor.cupy_backend.operands import (
 )
 from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.functional import Expr, Type, simplify, type_of_dtype
+from nnet3tools.tensor.functional import Expr, Type, type_of_dtype
 
 __all__ = ["AggregateKernel"]
 
@@ -149,7 +149,7 @@ class AggregateKernel:
     """A reduction on CUDA: binds operands; kernels and geometry are kept by layout."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
-        self._expr, self._reduce, self._axis = simplify(expr), reduce, axis
+        self._expr, self._reduce, self._axis = expr, reduce, axis
         self._plans: dict[Any, _Reduction] = {}
 
     def __call__(

@@ -29,7 +29,7 @@ from nnet3tools.tensor.cupy_backend.operands import (
 )
 from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
-from nnet3tools.tensor.functional import Assignments, Type, simplify
+from nnet3tools.tensor.functional import Assignments, Type
 
 __all__ = [
     "THREADS",
@@ -97,7 +97,7 @@ def _fits_vector(array: Any, strides: Sequence[int], element_type: Type) -> bool
 def element_source(assignments: Assignments, walk: Walk) -> tuple[str, str]:
     """Source and name of the kernel that does assignments for operands so walked."""
     body = Body(walk.types)
-    stores = [(n, *body.add(simplify(value))) for n, value in _sorted_items(assignments)]
+    stores = [(n, *body.add(value)) for n, value in _sorted_items(assignments)]
     read = {n for _, value in assignments.items for n in value.placeholders()}
     parameters, bases = _parameters(walk)
     inner = _inner_vector if walk.vector else _inner_scalar

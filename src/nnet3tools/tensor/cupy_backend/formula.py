@@ -1,20 +1,15 @@
-"""Expressions as CUDA C++: the same typing rules as on NumPy, one line for each distinct node.
-
-float16 is computed in float32 and rounded where it is stored; plain numbers are computed in 64 bits
-until they meet an array's type.
-"""
+"""A formula's instructions as CUDA C++, one line each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3tools.tensor.functional import Apply, Cast, Constant, Expr, Placeholder, Rule, Type
-from nnet3tools.tensor.functional.types import compute_type, result_type
-from nnet3tools.tensor.registry import UnsupportedOperator
+from nnet3tools.tensor.functional import Expr, Type
+from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
 
 __all__ = ["C_TYPES", "STORED_TYPES", "Body", "literal"]
 
@@ -58,6 +53,9 @@ def literal(value: float, held_in: str) -> str:
     return f"{value!r}f" if held_in == "float" else repr(value)
 
 
+_TARGET = Target("cupy", frozenset(_CALLS))
+
+
 @dataclass
 class Body:
     """Lines of C++ that compute expressions; `types` are those of the operands, from `_1` on.
@@ -67,76 +65,37 @@ class Body:
 
     types: Sequence[Type]
     lines: list[str] = field(default_factory=list)
-    _done: dict[Expr, tuple[str, str]] = field(default_factory=dict)
+    _names: dict[Instruction, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._lowering = Lowering(self.types, _TARGET)
 
     def add(self, expr: Expr) -> tuple[str, str]:
         """Name and C++ type of the variable that holds an expression's value."""
-        known = {i + 1: t for i, t in enumerate(self.types)}
-        types: dict[Expr, Type] = {}
-        for node in expr.walk():
-            if isinstance(node, Apply):
-                types[node] = result_type(node.function.rule, [types[a] for a in node.arguments])
-            else:
-                types[node] = node.type(known)
-            if node not in self._done:
-                self._done[node] = self._node(node, types)
-        return self._done[expr]
+        root = self._lowering.lower(expr)
+        for instruction in used(self._lowering.instructions, [root]):
+            if instruction not in self._names:
+                self._names[instruction] = self._emit(instruction)
+        return self._names[root], C_TYPES[root.type]
 
-    def _node(self, node: Expr, types: dict[Expr, Type]) -> tuple[str, str]:
-        if isinstance(node, Placeholder):
-            return f"x{node.number}", C_TYPES[types[node]]
-        if isinstance(node, Constant):
-            held_in = C_TYPES[types[node]]
-            return literal(node.value, held_in), held_in
-        if isinstance(node, Cast):
-            given, held = self._done[node.arguments[0]]
-            value = self.converted(given, held, C_TYPES[node.to])
-            if node.to is Type.FLOAT16:
+    def _emit(self, instruction: Instruction) -> str:
+        """The text of an instruction's value, after the line that computes it if it needs one."""
+        held_in = C_TYPES[instruction.type]
+        given = [self._names[v] for v in instruction.inputs]
+        if instruction.kind is Kind.OPERAND:
+            return f"x{instruction.number + 1}"
+        if instruction.kind is Kind.CONSTANT:
+            return literal(instruction.value, held_in)
+        if instruction.kind is Kind.CAST:
+            value = self.converted(given[0], C_TYPES[instruction.inputs[0].type], held_in)
+            if instruction.type is Type.FLOAT16:
                 value = f"__half2float(__float2half({value}))"
-            return self._variable(C_TYPES[node.to], value)
-        assert isinstance(node, Apply)
-        return self._apply(node, [types[a] for a in node.arguments])
-
-    def _apply(self, node: Apply, argument_types: list[Type]) -> tuple[str, str]:
-        function = node.function
-        compute = compute_type(function.rule, argument_types)
-        held_in = C_TYPES[compute]
-        given = [self._done[a] for a in node.arguments]
-        call = _CALLS.get(function.name)
-        if call is None:
-            if function.definition is None:
-                raise UnsupportedOperator(function.name, compute.value, "cupy")
-            return self._expand(function.definition, function.rule, held_in, given)
-        if function.rule is Rule.LOGIC:
-            values = [self.converted(*g, "bool") for g in given]
-            return self._variable("bool", call.format(*values))
-        if function.rule is Rule.CHOOSE:
-            condition = self.converted(*given[0], "bool")
-            values = [condition, *(self.converted(*g, held_in) for g in given[1:])]
         else:
-            values = [self.converted(*g, held_in) for g in given]
-        if function.name in ("round", "floor", "ceil") and not compute.is_float:
-            return self._variable(held_in, values[0])
-        result = "bool" if function.rule is Rule.COMPARE else held_in
-        return self._variable(result, call.format(*values, f="f" if held_in == "float" else ""))
-
-    def _expand(
-        self,
-        definition: Callable[..., Expr],
-        rule: Rule,
-        held_in: str,
-        given: list[tuple[str, str]],
-    ) -> tuple[str, str]:
-        """A function's definition, written out over the values of its arguments."""
-        if rule is not Rule.LOGIC:
-            given = [
-                self._variable(held_in, self.converted(value, held, held_in))
-                for value, held in given
-            ]
-        by_name = {c: t for t, c in C_TYPES.items() if t is not Type.FLOAT16}
-        inner = _Inner([by_name[held] for _, held in given], self.lines, values=given)
-        holders = [Placeholder(i + 1) for i in range(len(given))]
-        return inner.add(definition(*holders))
+            suffix = "f" if C_TYPES[instruction.inputs[0].type] == "float" else ""
+            value = _CALLS[instruction.name].format(*given, f=suffix)
+        name = f"v{len(self.lines)}"
+        self.lines.append(f"const {held_in} {name} = {value};")
+        return name
 
     @staticmethod
     def converted(value: str, held: str, to: str) -> str:
@@ -144,20 +103,3 @@ class Body:
         if held == to:
             return value
         return f"({value} != 0)" if to == "bool" else f"({to})({value})"
-
-    def _variable(self, held_in: str, value: str) -> tuple[str, str]:
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"const {held_in} {name} = {value};")
-        return name, held_in
-
-
-@dataclass
-class _Inner(Body):
-    """The body of a definition, whose operands are values of another body."""
-
-    values: list[tuple[str, str]] = field(default_factory=list)
-
-    def _node(self, node: Expr, types: dict[Expr, Type]) -> tuple[str, str]:
-        if isinstance(node, Placeholder):
-            return self.values[node.number - 1]
-        return super()._node(node, types)

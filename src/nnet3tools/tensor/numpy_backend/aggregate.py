@@ -15,11 +15,11 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
-from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type, simplify
+from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
 from nnet3tools.tensor.numpy_backend.element import MAX_PLANS
 from nnet3tools.tensor.numpy_backend.fusion import fuse
-from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
+from nnet3tools.tensor.numpy_backend.lowering import Steps, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.recalling import recalled
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
@@ -47,7 +47,7 @@ class _Plan:
     """One reduction for operands of given shapes (equal numbers of axes)."""
 
     def __init__(
-        self, lowering: Lowering, root: Any, reduce: str, axes: tuple[int, ...],
+        self, steps: Steps, root: Any, reduce: str, axes: tuple[int, ...],
         operands: Sequence[Any], wide: bool,
     ) -> None:  # fmt: skip
         shapes = {i: o.shape for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
@@ -56,7 +56,7 @@ class _Plan:
         self.out_shape = tuple(1 if i in axes else n for i, n in enumerate(self.full))
         self._ufunc, self._start = _REDUCE[reduce]
         self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
-        values, (root,) = fuse(lowering.values, [root], shapes)
+        values, (root,) = fuse(steps.values, [root], shapes)
         self._layout = Layout(values, shapes, self.full, keep=[root], reduced=True)
         work = (len(values) + 1) * math.prod(self.full)
         self._groups = split_groups(self._layout.tiles, work) if work else []
@@ -161,16 +161,16 @@ class _NumpyAggregate:
     """Binds operands to a reduction; lowerings are kept by types, plans by shapes."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
-        self._expr, self._reduce, self._axis = simplify(expr), reduce, axis
-        self._lowered: dict[tuple[Type, ...], tuple[Lowering, Any]] = {}
+        self._expr, self._reduce, self._axis = expr, reduce, axis
+        self._lowered: dict[tuple[Type, ...], tuple[Steps, Any]] = {}
         self._signatures: dict[Any, _Signature] = {}
 
     def _sign(self, ins: Sequence[Any], wide: bool) -> _Signature:
         operands, axes, full = _prepare(ins, self._axis)
         types = operand_types(operands)
         if (lowered := self._lowered.get(types)) is None:
-            lowering = Lowering(types)
-            lowered = self._lowered[types] = lowering, lowering.lower(self._expr)
+            steps = Steps(types)
+            lowered = self._lowered[types] = steps, steps.lower(self._expr)
         plan = _Plan(lowered[0], lowered[1], self._reduce, axes, operands, wide)
         count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
         if count == 0 and self._reduce in ("max", "min"):

@@ -12,11 +12,11 @@ from numpy import may_share_memory
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
-from nnet3tools.tensor.functional import Assignments, Type, simplify
+from nnet3tools.tensor.functional import Assignments, Type
 from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, convert, split_groups
 from nnet3tools.tensor.numpy_backend.fusion import fuse
-from nnet3tools.tensor.numpy_backend.lowering import Lowering, Value
+from nnet3tools.tensor.numpy_backend.lowering import Steps, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, overlap, with_axes
 from nnet3tools.tensor.numpy_backend.recalling import recalled
 from nnet3tools.tensor.numpy_backend.threads import Call, run_calls
@@ -41,14 +41,14 @@ class _Lowered:
                 raise ProgramError(
                     f"element({assignments.text()}) assigns to a plain number, _{target + 1}"
                 )
-        lowering = Lowering(types)
-        self.roots = [lowering.lower(simplify(value)) for _, value in assignments.items]
+        steps = Steps(types)
+        self.roots = [steps.lower(value) for _, value in assignments.items]
         if len(self.roots) > 1:
             # the operand might be overwritten by another assignment before it is stored
             self.roots = [
-                lowering.step(None, [r], r.dtype) if r.kind == "operand" else r for r in self.roots
+                steps.step(None, [r], r.dtype) if r.kind == "operand" else r for r in self.roots
             ]
-        self.values = lowering.values
+        self.values = steps.values
         self._plans: dict[tuple[tuple[Shape | None, ...], Aliases], _Plan] = {}
 
     def plan(self, operands: Sequence[Any], aliases: Aliases) -> _Plan:

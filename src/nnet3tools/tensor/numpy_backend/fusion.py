@@ -16,28 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.functional.lowered import used
 from nnet3tools.tensor.numpy_backend.lowering import Value
 from nnet3tools.tensor.numpy_backend.tiles import Shape, broadcast_shape
 
-__all__ = ["fuse", "used_values"]
-
-
-def used_values(values: Sequence[Value], roots: Sequence[Value]) -> list[Value]:
-    """Steps that some root needs, in order."""
-    needed = set(roots)
-    for value in reversed(values):
-        if value in needed:
-            needed.update(value.inputs)
-    return [v for v in values if v in needed]
+__all__ = ["fuse"]
 
 
 def fuse(
     values: Sequence[Value], roots: Sequence[Value], shapes: Mapping[int, Shape]
 ) -> tuple[list[Value], list[Value]]:
     """The steps and roots of a formula with fewer steps; `shapes` are the array operands'."""
-    fusion = _Fusion(used_values(values, roots), roots, shapes)
+    fusion = _Fusion(used(values, roots), roots, shapes)
     made = [fusion.put(value) for value in roots]
-    return used_values(fusion.values, made), made
+    return used(fusion.values, made), made
 
 
 class _Fusion:
