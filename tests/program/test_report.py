@@ -28,7 +28,6 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.dot import network_dot, program_dot
-from nnet3tools.program.flops import backprop_flops, command_flops, propagate_flops
 from nnet3tools.program.html_page import html_page, page_data
 from nnet3tools.program.lifetimes import matrix_lives, matrix_subject
 from nnet3tools.program.report import ProgramReport, bytes_text, flops_text
@@ -78,17 +77,27 @@ def component(line: str):
     ],
 )
 def test_operations_of_the_forward_pass(line, expected):
-    assert propagate_flops(component(line), 7, None) == expected
+    assert component(line).propagate_flops(7, None) == expected
 
 
 def test_operations_of_the_backward_pass():
     affine = component("AffineComponent input-dim=4 output-dim=3")
-    forward = propagate_flops(affine, 7, None)
-    assert backprop_flops(affine, 7, None, True, True) == 2 * forward
-    assert backprop_flops(affine, 7, None, True, False) == forward
+    forward = affine.propagate_flops(7, None)
+    assert affine.backprop_flops(7, None, True, True) == 2 * forward
+    assert affine.backprop_flops(7, None, True, False) == forward
     relu = component("RectifiedLinearComponent dim=5")
-    assert backprop_flops(relu, 7, None, True, True) == 2 * 7 * 5
-    assert backprop_flops(relu, 7, None, False, True) == 0
+    assert relu.backprop_flops(7, None, True, True) == 2 * 7 * 5
+    assert relu.backprop_flops(7, None, False, True) == 0
+
+
+def test_a_composite_costs_what_its_parts_cost():
+    composite = component(
+        "CompositeComponent num-components=2 max-rows-process=2 component1='type=AffineComponent "
+        "input-dim=4 output-dim=3' component2='type=TanhComponent dim=3'"
+    )
+    forward = composite.propagate_flops(7, None)
+    assert forward == 7 * (2 * 4 * 3 + 3) + 7 * 3
+    assert composite.backprop_flops(7, None, True, True) == 2 * forward
 
 
 def test_natural_gradient_is_counted():
@@ -97,12 +106,10 @@ def test_natural_gradient_is_counted():
         "NaturalGradientAffineComponent input-dim=40 output-dim=30 rank-in=2 rank-out=3 "
         "update-period=1"
     )
-    extra = backprop_flops(natural, 7, None, True, True) - backprop_flops(
-        plain, 7, None, True, True
-    )
+    extra = natural.backprop_flops(7, None, True, True) - plain.backprop_flops(7, None, True, True)
     per_side = [3 * 2 * 7 * rank * dim + 2 * rank * rank * dim for rank, dim in ((2, 41), (3, 30))]
     assert extra == sum(per_side)
-    assert backprop_flops(natural, 7, None, True, False) == propagate_flops(natural, 7, None)
+    assert natural.backprop_flops(7, None, True, False) == natural.propagate_flops(7, None)
 
 
 def test_operations_of_moving_commands(nnet):
@@ -121,7 +128,7 @@ def test_operations_of_moving_commands(nnet):
         (AddRowRanges(2, 3, ranges), 8 * 3),
         (Propagate(0, 0, 1, 2), ROWS * (2 * 4 * 3 + 3)),
     ):
-        assert command_flops(command, c, nnet) == expected
+        assert command.flops(c, nnet) == expected
 
 
 # -- memory

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.components.base import (
+    BatchStatisticsComponent,
     Component,
+    DropoutBase,
     RandomComponent,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.nnet import Nnet
 
@@ -42,8 +43,6 @@ __all__ = [
     "vectorize",
     "zero_stats",
 ]
-
-DROPOUT_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent")
 
 
 def _updatable(nnet: Nnet) -> list[UpdatableComponent]:
@@ -191,7 +190,7 @@ def check_natural_gradient(nnet: Nnet) -> None:
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
     """Let batch normalisation use its stored statistics, or those of each minibatch."""
     for component in nnet.components:
-        if isinstance(component, BatchNormComponent):
+        if isinstance(component, BatchStatisticsComponent):
             component.set_test_mode(test_mode)
 
 
@@ -199,7 +198,7 @@ def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
     """Multiply the statistics of batch normalisation only."""
     if scale != 1.0:
         for component in nnet.components:
-            if isinstance(component, BatchNormComponent):
+            if isinstance(component, BatchStatisticsComponent):
                 component.scale(scale)
 
 
@@ -212,7 +211,7 @@ def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
 
 def set_dropout_proportion(components: Sequence[Component], proportion: float) -> int:
     """Set the dropout proportion of those that have one; returns how many have."""
-    chosen = [component for component in components if component.type_name in DROPOUT_TYPES]
+    chosen = [component for component in components if isinstance(component, DropoutBase)]
     for component in chosen:
-        component.dropout_proportion = proportion  # type: ignore[attr-defined]
+        component.dropout_proportion = proportion
     return len(chosen)

@@ -14,12 +14,11 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io import log
 from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.components.base import Array, Component, DropoutBase
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.components.fixed import FixedAffineComponent, FixedScaleComponent
 from nnet3tools.nnet.components.linear import LinearComponent
 from nnet3tools.nnet.components.tdnn import TdnnComponent
-from nnet3tools.nnet.components.time_height_convolution import TimeHeightConvolutionComponent
 from nnet3tools.nnet.descriptor import Descriptor, Leaf
 from nnet3tools.nnet.forwarding import NodeTerm, Offset
 from nnet3tools.nnet.nnet import Nnet
@@ -141,26 +140,15 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
 
 def _dropout_scale(component: Component) -> float | None:
     """What dropout multiplies its input by on average; None for other components."""
-    if component.type_name == "DropoutComponent":
-        return 1.0 / (1.0 - component.dropout_proportion)  # type: ignore[attr-defined]
-    return 1.0 if component.type_name == "GeneralDropoutComponent" else None
-
-
-def _matrix_of(component: Component) -> Array | None:
-    """The matrix that multiplies a component's input; None if it is no linear map of it."""
-    if isinstance(component, LinearComponent):
-        return component.params
-    if isinstance(component, AffineComponent | TdnnComponent | TimeHeightConvolutionComponent):
-        return component.linear_params
-    return None
+    return component.average_scale if isinstance(component, DropoutBase) else None
 
 
 def _scaled(component: Component, scale: float) -> Component | None:
     """A component that gives for x what this one gives for scale * x."""
-    if _matrix_of(component) is None:
+    if component.input_matrix is None:
         return None
     result = component.copy()
-    tensor.scale(_matrix_of(result), scale)
+    tensor.scale(result.input_matrix, scale)
     return result
 
 

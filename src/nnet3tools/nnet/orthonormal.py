@@ -9,10 +9,7 @@ from functools import partial
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Array, Component
-from nnet3tools.nnet.components.linear import LinearComponent
-from nnet3tools.nnet.components.tdnn import TdnnComponent
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = ["constrain_matrix", "constrain_orthonormal"]
@@ -41,8 +38,8 @@ def constrain_orthonormal(
     Each is chosen one time in four (by Kaldi's rand), since none strays far in between. `run` does
     the work on one, given a key of it.
     """
-    for name, component in zip(nnet.component_names, nnet.components, strict=True):
-        constraint, params = _constrained_matrix(component)
+    for name, component in nnet.updatable_components():
+        constraint, params = component.orthonormal_constraint, component.input_matrix
         if constraint == 0.0 or tensor.random.rand_int(0, 3) != 0:
             continue
         run(("orthonormal constraint", name), partial(_constrain, params, constraint, name))
@@ -57,14 +54,6 @@ def _constrain(params: Array, constraint: float, name: str) -> None:
         tensor.transpose(transposed, params, (1, 0))
         constrain_matrix(transposed, constraint, name)
         tensor.transpose(params, transposed, (1, 0))
-
-
-def _constrained_matrix(component: Component) -> tuple[float, Array]:
-    if isinstance(component, LinearComponent):
-        return component.orthonormal_constraint, component.params
-    if isinstance(component, AffineComponent | TdnnComponent):
-        return component.orthonormal_constraint, component.linear_params
-    return 0.0, None
 
 
 def constrain_matrix(m: Array, scale: float, name: str) -> None:

@@ -67,7 +67,7 @@ def _compression(
         at == len(commands) - 1
         and types[at] == AccessType.READ
         and type(command) is Backprop
-        and nnet.component(command.component).type_name == "RectifiedLinearComponent"
+        and nnet.component(command.component).backprop_reads_signs_only
     )
     if only_signs:
         return _Compression(matrix, forward, backward, CompressionType.UINT8, 0.0)

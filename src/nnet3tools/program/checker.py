@@ -234,13 +234,13 @@ class Checker(PurposeChecker):
                 self._check_sign_only(c, touching[at + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
-        """Where only the sign is kept, the backprop of a ReLU alone may use it."""
+        """Where only the sign is kept, only a backprop that asks for no more may use it."""
         commands = self.computation.commands
         for at in later:
             user = commands[at]
             if not (
                 isinstance(user, Backprop)
-                and self.nnet.component(user.component).type_name == "RectifiedLinearComponent"
+                and self.nnet.component(user.component).backprop_reads_signs_only
             ):
                 self.fail(f"only signs are kept of a matrix that c{at} needs", c)
 

@@ -230,9 +230,9 @@ class Command:
             if submatrix
         ]
 
-    def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
-        """Whether it changes anything but matrices (the model, its statistics)."""
-        return False
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        """Floating-point operations, counted as components do; moving numbers is none."""
+        return 0
 
     def submatrices(self) -> list[int]:
         """The submatrices named by its operands, 0 included (not those in its index lists)."""

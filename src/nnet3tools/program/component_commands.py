@@ -23,6 +23,7 @@ from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
 from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.computation import Computation
 
 __all__ = ["Backprop", "BackpropNoModelUpdate", "Propagate"]
@@ -77,6 +78,11 @@ class Propagate(Command):
         adds = components.column("propagate_adds", group.column("component"))
         yield Accesses(everyone, group.column("input"), READ)
         yield Accesses(everyone, group.column("output"), np.where(adds, READ_WRITE, WRITE))
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        rows = computation.submatrices[self.output].num_rows
+        indexes = computation.component_precomputed_indexes[self.precomputed].data
+        return nnet.component(self.component).propagate_flops(rows, indexes)
 
     def text(self, names: Names) -> str:
         return (
@@ -160,8 +166,12 @@ class Backprop(Command):
             yield Accesses(everyone, group.column(name), READ)
         yield Accesses(everyone, group.column("in_deriv"), np.where(adds, READ_WRITE, WRITE))
 
-    def has_side_effects(self, computation: Computation, components: ComponentTable) -> bool:
-        return self.UPDATES and components[self.component].updatable
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        rows = computation.submatrices[self.out_deriv].num_rows
+        indexes = computation.component_precomputed_indexes[self.precomputed].data
+        updates = self.UPDATES and computation.need_model_derivative
+        component = nnet.component(self.component)
+        return component.backprop_flops(rows, indexes, bool(self.in_deriv), updates)
 
     def text(self, names: Names) -> str:
         update = self.UPDATES and names.need_model_derivative

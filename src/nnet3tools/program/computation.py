@@ -56,6 +56,11 @@ class SubMatrixInfo(NamedTuple):
     col_offset: int
     num_cols: int
 
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.num_rows * self.num_cols
+
 
 class MatrixDebugInfo(NamedTuple):
     """Which cindex each row of a matrix is about."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from nnet3tools.program.command import (
     AccessMap,
@@ -18,6 +18,10 @@ from nnet3tools.program.command import (
     command,
     size_problem,
 )
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.computation import Computation
 
 __all__ = [
     "AcceptInput",
@@ -142,6 +146,9 @@ class CompressMatrix(Command):
             return "range 0 (keep the sign) is only for format uint8"
         return ""
 
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return computation.submatrices[self.submatrix].size
+
     def text(self, names: Names) -> str:
         known = self.format in CompressionType.__members__.values()
         format_name = CompressionType(self.format).name.lower() if known else str(self.format)
@@ -159,6 +166,9 @@ class DecompressMatrix(Command):
 
     ACCESS: ClassVar[AccessMap] = {"submatrix": WRITE}
     WHOLE: ClassVar[tuple[str, ...]] = ("submatrix",)
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return computation.submatrices[self.submatrix].size
 
     def text(self, names: Names) -> str:
         return f"DecompressMatrix({names.submatrix(self.submatrix)})"

@@ -26,6 +26,7 @@ from nnet3tools.program.command import (
 from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.program.component_facts import ComponentTable
     from nnet3tools.program.computation import Computation
 
@@ -42,6 +43,16 @@ __all__ = [
 ]
 
 READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
+
+
+class _Scaled(Protocol):
+    @property
+    def alpha(self) -> float: ...
+
+
+def _scaled(self: _Scaled) -> int:
+    """Operations an element for the scale."""
+    return int(self.alpha != 1.0)
 
 
 class _FromSource(Protocol):
@@ -67,6 +78,9 @@ class MatrixCopy(Command):
             return "" if self.alpha != 1.0 else "copy of a submatrix to itself"
         return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
 
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return _scaled(self) * computation.submatrices[self.dest].size
+
     def text(self, names: Names) -> str:
         scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
         return f"{names.submatrix(self.dest)} = {scale}{names.submatrix(self.src)}"
@@ -84,6 +98,9 @@ class MatrixAdd(Command):
 
     def problem(self, tables: Tables) -> str:
         return size_problem(tables, self.dest, self.src) or _overlap_problem(tables, self)
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return (1 + _scaled(self)) * computation.submatrices[self.dest].size
 
     def text(self, names: Names) -> str:
         scale = "" if self.alpha == 1.0 else f"{self.alpha:g} * "
@@ -114,6 +131,9 @@ class CopyRows(Command):
     def problem(self, tables: Tables) -> str:
         return _rows_problem(tables, self)
 
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return _scaled(self) * _elements_moved(self, computation)
+
     def text(self, names: Names) -> str:
         return _rows_text(self, "CopyRows", names)
 
@@ -132,6 +152,9 @@ class AddRows(Command):
     def problem(self, tables: Tables) -> str:
         return _rows_problem(tables, self)
 
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        return (1 + _scaled(self)) * _elements_moved(self, computation)
+
     def text(self, names: Names) -> str:
         return _rows_text(self, "AddRows", names)
 
@@ -141,6 +164,11 @@ def _rows_text(self: CopyRows | AddRows, verb: str, names: Names) -> str:
         f"{names.submatrix(self.dest)}.{verb}({self.alpha:g}, "
         f"{names.submatrix(self.src)}{names.indexes(self.indexes)})"
     )
+
+
+def _elements_moved(self: CopyRows | AddRows, computation: Computation) -> int:
+    moved = int((computation.indexes[self.indexes] >= 0).sum())
+    return moved * computation.submatrices[self.dest].num_cols
 
 
 def _overlap_problem(tables: Tables, self: _FromSource) -> str:
@@ -166,6 +194,7 @@ class _MultiCommand(Command):
     """Field of the one submatrix."""
     LISTED: ClassVar[AccessType]
     """How the several are touched."""
+    ADDS: ClassVar[bool] = False
     indexes_multi: int
     alpha: float
 
@@ -197,6 +226,11 @@ class _MultiCommand(Command):
             if pairs[pairs[:, 0] == submatrix, 1].max() >= tables.rows(submatrix):
                 return f"row outside submatrix {submatrix}"
         return ""
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        moved = int((computation.indexes_multi[self.indexes_multi][:, 0] >= 0).sum())
+        cols = computation.submatrices[getattr(self, self.OWN)].num_cols
+        return (self.ADDS + _scaled(self)) * moved * cols
 
     def text(self, names: Names) -> str:
         own = names.submatrix(getattr(self, self.OWN))
@@ -246,6 +280,7 @@ class AddRowsMulti(_MultiCommand):
     OWN: ClassVar[str] = "dest"
     ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE}
     LISTED: ClassVar[AccessType] = READ
+    ADDS: ClassVar[bool] = True
 
 
 @command(14)
@@ -259,6 +294,7 @@ class AddToRowsMulti(_MultiCommand):
     OWN: ClassVar[str] = "src"
     ACCESS: ClassVar[AccessMap] = {"src": READ}
     LISTED: ClassVar[AccessType] = READ_WRITE
+    ADDS: ClassVar[bool] = True
 
     def problem(self, tables: Tables) -> str:
         return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
@@ -303,6 +339,11 @@ class AddRowRanges(Command):
             bad = ranges[np.flatnonzero(~(none | proper))[0]]
             return f"range {bad[0]}:{bad[1]} is not within {tables.rows(self.src)} rows"
         return _overlap_problem(tables, self)
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        ranges = computation.indexes_ranges[self.indexes_ranges]
+        summed = int((ranges[:, 1] - ranges[:, 0]).sum())
+        return (1 + _scaled(self)) * summed * computation.submatrices[self.dest].num_cols
 
     def text(self, names: Names) -> str:
         return (

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import NoOperationMarker
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.flops import program_flops
 from nnet3tools.program.lifetimes import Life, matrix_lives, matrix_subject
 from nnet3tools.program.memory import memory_use
 from nnet3tools.program.printing import command_text
@@ -49,8 +48,9 @@ class ProgramReport:
 
     @cached_property
     def flops(self) -> NDArray[np.int64]:
-        """Floating-point operations of each command."""
-        return program_flops(self.computation, self.nnet)
+        """Floating-point operations of each command; component statistics are not counted."""
+        commands = self.computation.commands
+        return np.array([c.flops(self.computation, self.nnet) for c in commands], np.int64)
 
     @cached_property
     def peak_command(self) -> int:

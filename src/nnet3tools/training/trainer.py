@@ -35,7 +35,6 @@ from nnet3tools.training.update import (
     MaxChangeStats,
     apply_l2_regularization,
     num_sequences,
-    reset_generators,
     update_with_max_change,
 )
 
@@ -261,7 +260,6 @@ class NnetTrainer:
 
     def _restart_random_numbers(self) -> None:
         tensor.random.seed(self._seed + self._num_minibatches)
-        reset_generators(self.nnet)
 
     def _backstitch_step(self, example: NnetExample, is_first: bool) -> None:
         o = self.options

@@ -15,7 +15,6 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import host
 from nnet3tools.training.device_update import DeviceUpdate
@@ -25,7 +24,6 @@ __all__ = [
     "MaxChangeStats",
     "apply_l2_regularization",
     "num_sequences",
-    "reset_generators",
     "update_with_max_change",
 ]
 
@@ -176,13 +174,6 @@ def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:
         alpha = -2.0 * scale * dest.learning_rate * dest.l2_regularize
         if alpha != 0.0:
             dest.add(alpha, source)
-
-
-def reset_generators(nnet: Nnet) -> None:
-    """Make the random components start again from the current seed."""
-    for component in nnet.components:
-        if isinstance(component, RandomComponent):
-            component.reset_generator()
 
 
 def num_sequences(ios: Sequence[NnetIo]) -> int:

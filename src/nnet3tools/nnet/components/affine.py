@@ -32,7 +32,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient
+from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient, two_sided_flops
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ class AffineComponent(UpdatableComponent):
             | Properties.BACKPROP_NEEDS_INPUT
             | Properties.BACKPROP_ADDS
         )
+
+    @property
+    def input_matrix(self) -> Array:
+        return self.linear_params
 
     def parameters(self) -> dict[str, Array]:
         return {"linear_params": self.linear_params, "bias_params": self.bias_params}
@@ -243,6 +247,9 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         for token in ("<UpdatePeriod>", "<NumSamplesHistory>", "<Alpha>"):
             self.write_field_of_preconditioner(writer, token)
         writer.write_token(f"</{self.type_name}>")
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        return two_sided_flops(self, self.linear_params, rows)
 
     def info(self) -> str:
         return super().info() + self.natural_gradient_info()

@@ -201,6 +201,11 @@ class RestrictedAttentionComponent(Component):
             raise ProgramError(f"attention given {in_matrix.shape} for {out_matrix.shape}")
         return shift
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A head and frame of the window: q.k, its position's bias, softmax (4), weight * value."""
+        o = self.options
+        return rows * o.num_heads * o.context_dim * (2 * o.key_dim + 2 * o.value_dim + 5)
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns c, (rows, num_heads * context_dim), as memo."""
         assert isinstance(indexes, AttentionIndexes)

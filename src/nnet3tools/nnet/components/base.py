@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "BackpropArgs",
+    "BatchStatisticsComponent",
     "Component",
+    "DropoutBase",
     "Indexes",
     "InputlessComponent",
     "Memo",
@@ -113,6 +115,8 @@ class Component:
 
     type_name: ClassVar[str]
     """Kaldi's Type(), e.g. "AffineComponent"; set by `@register`."""
+    backprop_reads_signs_only: ClassVar[bool] = False
+    """Whether backprop asks of the output only where it is positive: a byte an element will do."""
 
     @property
     def input_dim(self) -> int:
@@ -128,6 +132,11 @@ class Component:
     def properties(self) -> Properties:
         """The flags of this instance (they may depend on its configuration)."""
         raise NotImplementedError
+
+    @property
+    def input_matrix(self) -> Array | None:
+        """The matrix of a linear, affine or convolutional map of the input; None for others."""
+        return None
 
     # -- creation and files
 
@@ -185,6 +194,25 @@ class Component:
 
     def add(self, alpha: float, other: Component) -> None:
         """Add alpha times another component of the same shape: parameters and statistics."""
+
+    # -- cost
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Operations to compute `rows` output rows; here one for each element.
+
+        An addition, multiplication, comparison or function such as exp of one element counts 1, so
+        that a matrix product (N x K) (K x M) counts 2 N K M; moving numbers counts nothing. Counts
+        are those of the mathematics, not of a clever implementation.
+        """
+        return rows * self.output_dim
+
+    def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
+        """Operations of the backward pass of `rows` output rows.
+
+        The input derivative costs twice the forward pass: the function's derivative, times the
+        output's.
+        """
+        return 2 * self.propagate_flops(rows, indexes) if wants_input else 0
 
     # -- indexes; what is here is right for simple components
 
@@ -250,11 +278,29 @@ class RandomComponent(Component):
 
     test_mode: bool = False
 
-    def reset_generator(self) -> None:
-        """Draw from here on as after the last seeding, so that a pass can be repeated.
 
-        There is nothing to do for components that draw from the global generator, as all do now.
-        """
+class DropoutBase(RandomComponent):
+    """A random component with a proportion that a schedule of dropout or an edit may change."""
+
+    dropout_proportion: float
+
+    @property
+    def average_scale(self) -> float | None:
+        """The number that stands for it where a model is collapsed; None if none can."""
+        return None
+
+
+class BatchStatisticsComponent(Component):
+    """A component that uses each minibatch's statistics, or in test mode stored ones (batch norm).
+
+    `count` is the number of rows that the stored statistics come from.
+    """
+
+    count: float
+
+    def set_test_mode(self, test_mode: bool) -> None:
+        """Use the stored statistics from here on, or each minibatch's."""
+        raise NotImplementedError
 
 
 class UpdatableComponent(Component):
@@ -265,6 +311,8 @@ class UpdatableComponent(Component):
     l2_regularize: float = 0.0
     max_change: float = 0.0
     is_gradient: bool = False
+    orthonormal_constraint: float = 0.0
+    """Scale that the trainer moves the rows of `input_matrix` to; negative: any; 0: none."""
 
     def parameters(self) -> dict[str, Array]:
         """The trainable arrays by name, in the order in which Kaldi vectorizes them.
@@ -356,6 +404,26 @@ class UpdatableComponent(Component):
 
         As in Kaldi it does nothing in constants and in repeated affine components.
         """
+
+    # -- cost
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A matrix of parameters is a product, a vector of them one operation an element."""
+        shapes = [p.shape for p in self.parameters().values()]
+        products = sum(2 * rows * shape[0] * shape[1] for shape in shapes if len(shape) == 2)
+        return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
+
+    def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
+        """The input derivative and the parameters' each cost as much as the forward pass.
+
+        Natural gradient comes on top.
+        """
+        total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
+        return total + self.natural_gradient_flops(rows) if updates else total
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        """Operations of preconditioning inputs and output derivatives; none here."""
+        return 0
 
     # -- parameters as one vector
 

@@ -21,6 +21,7 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
+    BatchStatisticsComponent,
     Component,
     Indexes,
     Memo,
@@ -63,7 +64,7 @@ class _Memo:
 
 
 @register
-class BatchNormComponent(Component):
+class BatchNormComponent(BatchStatisticsComponent):
     """Normalizes columns over the minibatch; in test mode by the statistics seen in training.
 
     Blocks of `block_dim` columns share their statistics. `stats_sum` and `stats_sumsq`
@@ -231,6 +232,10 @@ class BatchNormComponent(Component):
         _add_square(self.stats_sumsq, self.stats_sum)
 
     # -- running
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Sum and sum of squares (3), subtract the mean, scale."""
+        return 5 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self.block_dim)

@@ -162,6 +162,10 @@ class RepeatedAffineComponent(_BlockwiseAffine):
         """Output or output derivative with one row a block."""
         return as_blocks(matrix, self.block_output_dim)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """The one block is applied to each part of the input."""
+        return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(
             self._in_blocks(in_value),

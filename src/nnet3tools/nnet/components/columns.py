@@ -88,6 +88,10 @@ class ElementwiseProductComponent(_BlockComponent):
         self._write_dims(writer)
         writer.write_token(f"</{self.type_name}>")
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """One for each input."""
+        return rows * self.input_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         first, second, *rest = self.blocks(in_value, self.output_dim)
         _multiply(out_value, first, second)
@@ -144,6 +148,10 @@ class SumBlockComponent(_BlockComponent):
 
     def info(self) -> str:
         return f"{super().info()}, scale={self.block_scale:g}"
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """One for each input."""
+        return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         for block in self.blocks(in_value, self.output_dim):
@@ -208,6 +216,10 @@ class PermuteComponent(Component):
         shown = "".join(f"{c} " for c in self.column_map[:5])
         more = "... " if len(self.column_map) > 5 else ""
         return f"{self.type_name}, dim={self.input_dim} , column-map=[ {shown}{more}]"
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Only moves."""
+        return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy_cols(out_value, in_value, self.column_map)

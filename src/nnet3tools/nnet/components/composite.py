@@ -146,6 +146,13 @@ class CompositeComponent(UpdatableComponent):
         for start in range(0, num_rows, size):
             yield slice(start, min(start + size, num_rows))
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        return sum(part.propagate_flops(rows, None) for part in self.components)
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        parts = (part for part in self.components if isinstance(part, UpdatableComponent))
+        return sum(part.natural_gradient_flops(rows) for part in parts)
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         for rows in self._parts(in_value.shape[0]):
             with ExitStack() as stack:

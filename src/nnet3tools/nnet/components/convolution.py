@@ -240,6 +240,10 @@ class ConvolutionComponent(UpdatableComponent):
     def _num_patches(self, num_rows: int) -> int:
         return num_rows * math.prod(self.sizes.steps)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Every output is the dot product of a filter with a patch, plus a bias."""
+        return rows * (2 * self.filter_params.shape[1] + 1) * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         num_rows, num_filters = in_value.shape[0], self.filter_params.shape[0]
         num_patches = self._num_patches(num_rows)

@@ -118,6 +118,10 @@ class DistributeComponent(Component):
         dim = self._output_dim
         return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Only moves."""
+        return 0
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, DistributeIndexes)
         rows, columns = indexes.pairs[:, 0], indexes.pairs[:, 1]

@@ -12,10 +12,10 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
+    DropoutBase,
     Indexes,
     Memo,
     Properties,
-    RandomComponent,
 )
 from nnet3tools.nnet.components.common import (
     get_positive,
@@ -39,7 +39,7 @@ _backprop = tensor.element("_1 = where(_2 == 0, _4, _4 * _3 / where(_2 == 0, 1, 
 
 
 @register
-class DropoutComponent(RandomComponent):
+class DropoutComponent(DropoutBase):
     """Zeroes a `dropout_proportion` of the elements, or of the rows if `dropout_per_frame`."""
 
     def __init__(
@@ -106,6 +106,10 @@ class DropoutComponent(RandomComponent):
             f"{self.type_name}, dim={self.dim}, dropout-proportion={self.dropout_proportion:g}"
             f", dropout-per-frame={str(self.dropout_per_frame).lower()}"
         )
+
+    @property
+    def average_scale(self) -> float:
+        return 1.0 / (1.0 - self.dropout_proportion)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if self.test_mode:

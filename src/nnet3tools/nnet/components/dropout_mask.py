@@ -11,11 +11,11 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
+    DropoutBase,
     Indexes,
     InputlessComponent,
     Memo,
     Properties,
-    RandomComponent,
 )
 from nnet3tools.nnet.components.common import get_positive, optional_field, read_field, write_field
 from nnet3tools.nnet.components.registry import register
@@ -32,7 +32,7 @@ _one_zero = tensor.element("_1 = where(_2 < _3, 1, 0)")
 
 
 @register
-class DropoutMaskComponent(InputlessComponent, RandomComponent):
+class DropoutMaskComponent(InputlessComponent, DropoutBase):
     """Rows of zeros (with probability `dropout_proportion`) and ones; needs no input.
 
     With `continuous`: 1 plus dropout_proportion times a number uniform in [-2, 2]. Of masks with

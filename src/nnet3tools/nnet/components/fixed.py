@@ -92,6 +92,10 @@ class FixedAffineComponent(Component):
         text = super().info() + parameter_stats("linear-params", self.linear_params)
         return text + parameter_stats("bias", self.bias_params, include_mean=True)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A matrix product and a bias."""
+        return rows * (2 * self.input_dim + 1) * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(in_value, out_value, self.linear_params, self.bias_params)
 

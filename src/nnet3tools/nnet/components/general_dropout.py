@@ -15,11 +15,11 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
+    DropoutBase,
     Indexes,
     Memo,
     PrecomputedIndexes,
     Properties,
-    RandomComponent,
 )
 from nnet3tools.nnet.components.common import (
     as_blocks,
@@ -81,7 +81,7 @@ class DropoutIndexes(PrecomputedIndexes):
 
 
 @register
-class GeneralDropoutComponent(RandomComponent):
+class GeneralDropoutComponent(DropoutBase):
     """Dropout with one mask for each sequence (or each `time_period` frames of it).
 
     Blocks of `block_dim` columns share a mask. Masks are 0 or 1 / (1 - p); continuous ones are
@@ -186,6 +186,10 @@ class GeneralDropoutComponent(RandomComponent):
         return f"{text}, time-period={self.time_period}" if self.time_period > 0 else text
 
     # -- running
+
+    @property
+    def average_scale(self) -> float:
+        return 1.0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns the mask (num_mask_rows, block_dim), or None where nothing is dropped."""

@@ -81,6 +81,10 @@ class PnormComponent(Component):
         write_field(writer, "<OutputDim>", self.output_dim)
         writer.write_token("</PnormComponent>")
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Power, sum, and the scaling or root."""
+        return 3 * rows * self.input_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         group_norm(out_value, in_value)
 
@@ -139,6 +143,10 @@ class SumGroupComponent(Component):
         writer.write_token("<Sizes>")
         writer.write_int32_vector(self.sizes)
         writer.write_token("</SumGroupComponent>")
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """One for each input."""
+        return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         sum_column_ranges(out_value, in_value, self.ranges)

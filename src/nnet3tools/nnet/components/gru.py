@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.base import Array, Indexes
 from nnet3tools.nnet.components.common import (
     checked_natural_gradient,
     get_positive,
@@ -23,6 +23,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.gru_base import GruNonlinearityBase
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.two_sided import two_sided_flops
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.gru import gru_columns
 
@@ -116,6 +117,13 @@ class GruNonlinearityComponent(GruNonlinearityBase):
         writer.write_int32(self.preconditioner_out.rank)
         write_field(writer, "<UpdatePeriod>", self.preconditioner_in.update_period)
         writer.write_token(f"</{self.type_name}>")
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """The product with w_h; a cell: two sigmoids, r * s, sum, tanh, h's interpolation (4)."""
+        return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        return two_sided_flops(self, self.w_h, rows)
 
     def info(self) -> str:
         rank_in, rank_out = self.preconditioner_in.rank, self.preconditioner_out.rank

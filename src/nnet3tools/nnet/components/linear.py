@@ -20,7 +20,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient
+from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient, two_sided_flops
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class LinearComponent(TwoSidedNaturalGradient):
             | Properties.PROPAGATE_ADDS
             | Properties.BACKPROP_ADDS
         )
+
+    @property
+    def input_matrix(self) -> Array:
+        return self.params
 
     def parameters(self) -> dict[str, Array]:
         return {"params": self.params}
@@ -125,6 +129,9 @@ class LinearComponent(TwoSidedNaturalGradient):
             text += f", orthonormal-constraint={self.orthonormal_constraint:g}"
         text += f", use-natural-gradient={str(self.use_natural_gradient).lower()}"
         return text + self.natural_gradient_info()
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        return two_sided_flops(self, self.params, rows) if self.use_natural_gradient else 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.prod(out_value, in_value, self.params, trans_b=True, beta=1.0)

@@ -180,6 +180,10 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     # -- running
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A cell: three gates of peephole, sum and sigmoid (9), two tanh, c (3) and m (1)."""
+        return rows * self.output_dim // 2 * 15
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.lstm_nonlinearity(out_value, in_value, self.params)
 

@@ -145,6 +145,10 @@ class MaxpoolingComponent(Component):
         """An output (or its derivative) as (rows, x, y, z pools), a view."""
         return matrix.reshape(-1, *self.sizes.num_pools)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """One for each input."""
+        return rows * self.input_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         pools = self._pools(out_value)
         for k, values in enumerate(self._places(in_value)):

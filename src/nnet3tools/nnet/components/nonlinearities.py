@@ -94,6 +94,7 @@ class _SelfRepairing(NonlinearComponent):
 class RectifiedLinearComponent(_SelfRepairing):
     """y = max(x, 0)."""
 
+    backprop_reads_signs_only = True
     sum_derivatives = tensor.aggregate("where(_1 > 0, 1, 0)", "sum", axis=0)
 
     @property

@@ -77,6 +77,10 @@ class NoOpComponent(Component):
         suffix = f", backprop-scale={scale:g}" if scale != 1.0 else ""
         return f"{self.type_name}, dim={self.dim}{suffix}"
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Only moves."""
+        return 0
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.copy(out_value, in_value)
 

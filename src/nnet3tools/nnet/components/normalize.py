@@ -120,6 +120,10 @@ class NormalizeComponent(Component):
     def _output_block_dim(self) -> int:
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Power, sum, and the scaling or root."""
+        return 3 * rows * self.input_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self._output_block_dim)
         tensor.normalize_per_row(y, x, self.target_rms, self.add_log_stddev)

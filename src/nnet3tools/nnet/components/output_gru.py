@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.base import Array, Indexes
 from nnet3tools.nnet.components.common import (
     checked_natural_gradient,
     get_positive,
@@ -89,6 +89,10 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         write_field(writer, "<Rank>", self.preconditioner.rank)
         write_field(writer, "<UpdatePeriod>", self.preconditioner.update_period)
         writer.write_token(f"</{self.type_name}>")
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A cell: sigmoid, w * c, sum, tanh, and the interpolation (4)."""
+        return 8 * rows * self.cell_dim
 
     def info(self) -> str:
         options = self.preconditioner

@@ -29,6 +29,10 @@ class SoftmaxComponent(NonlinearComponent):
             | Properties.STORES_STATS
         )
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Maximum, difference, exp, sum, quotient."""
+        return 5 * rows * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.softmax(out_value, in_value)
         _floor(out_value)
@@ -51,6 +55,10 @@ class LogSoftmaxComponent(NonlinearComponent):
     @property
     def properties(self) -> Properties:
         return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Maximum, difference, exp, sum, quotient."""
+        return 5 * rows * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         tensor.log_softmax(out_value, in_value)

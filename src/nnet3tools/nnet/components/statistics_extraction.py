@@ -139,6 +139,12 @@ class StatisticsExtractionComponent(Component):
 
     # -- running
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Each output is the sum of a range of rows (squares apart: they are done once a row)."""
+        forward = getattr(indexes, "forward", None)
+        summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
+        return summed * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ExtractionIndexes)
         dim = self._input_dim

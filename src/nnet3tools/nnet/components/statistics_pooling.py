@@ -192,6 +192,12 @@ class StatisticsPoolingComponent(Component):
         tensor.fill(counts, 0.0)
         tensor.add_row_ranges(counts, in_value[:, :1], indexes.forward)
 
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Each output is the sum of a range of rows (squares apart: they are done once a row)."""
+        forward = getattr(indexes, "forward", None)
+        summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
+        return summed * self.output_dim
+
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, PoolingIndexes)
         logs = self.num_log_count_features

@@ -37,6 +37,7 @@ from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.time_windows import at_shifts
+from nnet3tools.nnet.components.two_sided import two_sided_flops
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
@@ -256,6 +257,10 @@ class TdnnComponent(UpdatableComponent):
             f", alpha-in={first.alpha:g}, alpha-out={second.alpha:g}"
         )
 
+    @property
+    def input_matrix(self) -> Array:
+        return self.linear_params
+
     def parameters(self) -> dict[str, Array]:
         parameters = {"linear_params": self.linear_params}
         if self.has_bias:
@@ -271,6 +276,9 @@ class TdnnComponent(UpdatableComponent):
         """View of the parameter columns of the i'th time offset."""
         dim = self.input_dim
         return self.linear_params[:, i * dim : (i + 1) * dim]
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        return two_sided_flops(self, self.linear_params, rows) if self.use_natural_gradient else 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Add one matrix product per time offset to the bias (or to what `out_value` holds)."""

@@ -46,6 +46,7 @@ from nnet3tools.nnet.components.convolution_run import (
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
+from nnet3tools.nnet.components.two_sided import two_sided_flops
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
@@ -126,6 +127,10 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             | Properties.INPUT_CONTIGUOUS
             | Properties.OUTPUT_CONTIGUOUS
         )
+
+    @property
+    def input_matrix(self) -> Array:
+        return self.linear_params
 
     def parameters(self) -> dict[str, Array]:
         return {"linear_params": self.linear_params, "bias_params": self.bias_params}
@@ -224,6 +229,13 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         self.preconditioner_in.frozen = self.preconditioner_out.frozen = freeze
 
     # -- running
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """Filters times patches over time, height and input filters (padding counts)."""
+        return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        return two_sided_flops(self, self.linear_params, rows) if self.use_natural_gradient else 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ConvolutionIndexes)

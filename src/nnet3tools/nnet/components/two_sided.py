@@ -5,7 +5,7 @@ The update is W += lr * (scaled) P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nnet3tools.nnet.components.base import Array, UpdatableComponent
 from nnet3tools.nnet.components.common import checked_natural_gradient, write_field
@@ -15,7 +15,33 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["TwoSidedNaturalGradient"]
+__all__ = ["TwoSidedNaturalGradient", "two_sided_flops"]
+
+
+class _TwoSided(Protocol):
+    preconditioner_in: OnlineNaturalGradient
+    preconditioner_out: OnlineNaturalGradient
+
+    @property
+    def output_dim(self) -> int: ...
+
+
+def two_sided_flops(component: _TwoSided, matrix: Array, rows: int) -> int:
+    """Operations to precondition both sides of a matrix of parameters.
+
+    There are more vectors than rows where the matrix is used several times a row.
+    """
+    num_out, num_in = matrix.shape
+    vectors = rows * component.output_dim // num_out
+    first, second = component.preconditioner_in, component.preconditioner_out
+    return _preconditioning(first, vectors, num_in + 1) + _preconditioning(second, vectors, num_out)
+
+
+def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> int:
+    """H = X W^T and X -= H W always; J = H^T X and the new W (rank^2) once in a period."""
+    rank = min(estimate.rank, max(1, dim - 1))
+    product = 2 * rows * rank * dim
+    return 2 * product + (product + 2 * rank * rank * dim) // max(1, estimate.update_period)
 
 
 class TwoSidedNaturalGradient(UpdatableComponent):
