@@ -28,9 +28,8 @@ component-node name=last component=last input=tanh
 output-node name=output input=last
 """
 FRAMES = 6
-RNG = np.random.default_rng(5)
-X = RNG.normal(size=(FRAMES + 2, 3)).astype(np.float32)
-DERIV = RNG.normal(size=(FRAMES, 2)).astype(np.float32)
+X = np.random.default_rng(5).normal(size=(FRAMES + 2, 3)).astype(np.float32)
+DERIV = np.random.default_rng(6).normal(size=(FRAMES, 2)).astype(np.float32)
 
 
 @pytest.fixture

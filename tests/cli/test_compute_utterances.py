@@ -44,8 +44,10 @@ TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
 """
 TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 0 ) ) EndContextDependency "
 
-RNG = np.random.default_rng(8)
-FEATURES = {key: RNG.normal(size=(n, 3)).astype(np.float32) for key, n in (("u1", 7), ("u2", 12))}
+FEATURES = {
+    key: np.random.default_rng(n).normal(size=(n, 3)).astype(np.float32)
+    for key, n in (("u1", 7), ("u2", 12))
+}
 
 
 def run(*words: object) -> int:
@@ -80,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nnet = read_nnet("net.raw")
     batchnorm = nnet.component(nnet.component_index("bn"))
     batchnorm.count = 2.0
-    batchnorm.stats_sum[...] = RNG.normal(size=4)
+    batchnorm.stats_sum[...] = np.random.default_rng(8).normal(size=4)
     batchnorm.stats_sumsq[...] = 2 + batchnorm.stats_sum**2
     write_nnet(nnet, "net.raw")
     write_table("feats.ark", FEATURES)
@@ -136,7 +138,8 @@ def test_batch_norm_and_dropout_are_in_test_mode_so_that_runs_agree():
 
 @pytest.mark.parametrize("program", ["nnet3-compute", "nnet3-compute-batch"])
 def test_ivectors_by_utterance_by_speaker_and_online(program):
-    vectors = {key: RNG.normal(size=2).astype(np.float32) for key in ("s1", "s2")}
+    rng = np.random.default_rng(9)
+    vectors = {key: rng.normal(size=2).astype(np.float32) for key in ("s1", "s2")}
     write_table("speakers.ark", vectors, VECTOR)
     write_table("utt2spk", {"u1": "s2", "u2": "s1"}, TOKEN)
     args = ("--ivectors=ark:speakers.ark", "--utt2spk=ark:utt2spk")

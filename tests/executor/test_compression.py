@@ -7,13 +7,12 @@ from nnet3tools import tensor
 from nnet3tools.tensor.compress import compress, decompress
 
 TYPES = ("int8", "uint8", "int16", "uint16")
-RNG = np.random.default_rng(1)
 
 
 @pytest.mark.parametrize("value_range", [0.0, 1.0, 0.3])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_backend_agrees_with_the_declaration(dtype, value_range):
-    x = RNG.normal(size=(7, 5)).astype(np.float32)
+    x = np.random.default_rng(1).normal(size=(7, 5)).astype(np.float32)
     x[0, 0], x[0, 1] = 0.0, -0.0
     got, expected = np.empty((7, 5), dtype), np.empty((7, 5), dtype)
     compress(got, x, value_range)
@@ -26,7 +25,7 @@ def test_backend_agrees_with_the_declaration(dtype, value_range):
 
 
 def test_signs_of_a_relu_survive():
-    x = np.maximum(RNG.normal(size=(20, 3)), 0).astype(np.float32)
+    x = np.maximum(np.random.default_rng(1).normal(size=(20, 3)), 0).astype(np.float32)
     small, back = np.empty(x.shape, np.uint8), np.empty_like(x)
     compress(small, x, 0.0)
     decompress(back, small, 0.0)
@@ -34,7 +33,7 @@ def test_signs_of_a_relu_survive():
 
 
 def test_compressed_views_of_the_arena():
-    x = RNG.uniform(0, 1, size=(4, 6)).astype(np.float32)[:, ::2]
+    x = np.random.default_rng(1).uniform(0, 1, size=(4, 6)).astype(np.float32)[:, ::2]
     buffer = tensor.empty(100, dtype=np.uint8)
     small = buffer[8:20].reshape(4, 3)
     compress(small, x, 1.0)

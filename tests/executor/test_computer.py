@@ -31,9 +31,8 @@ from support.handmade import ROWS, Program, small_nnet, small_program
 from support.plain_interpreter import COLS, Interpreter, random_program
 
 NNET = small_nnet()
-RNG = np.random.default_rng(3)
-INPUT = RNG.normal(size=(ROWS, 4)).astype(np.float32)
-DERIV = RNG.normal(size=(ROWS, 2)).astype(np.float32)
+INPUT = np.random.default_rng(3).normal(size=(ROWS, 4)).astype(np.float32)
+DERIV = np.random.default_rng(4).normal(size=(ROWS, 2)).astype(np.float32)
 
 
 def zero_gradient(nnet):
@@ -54,7 +53,7 @@ def dirty(computer):
 def test_random_programs(seed):
     c = random_program(NNET, seed)
     source, sink = NNET.node_index("input"), NNET.node_index("output")
-    x = RNG.normal(size=(6, COLS)).astype(np.float32)
+    x = np.random.default_rng(seed).normal(size=(6, COLS)).astype(np.float32)
     expected = Interpreter(c, {source: x}).run()[sink]
     computer = NnetComputer(ComputeOptions(), c, NNET)
     for _ in range(2):  # twice in the same memory
@@ -276,9 +275,10 @@ def test_looped_program_carries_its_state():
     check_computation(c, NNET)
     computer = NnetComputer(ComputeOptions(), c, NNET)
     dirty(computer)
+    rng = np.random.default_rng(5)
     total = np.zeros((5, 4), np.float32)
     for _ in range(7):
-        x = RNG.normal(size=(5, 4)).astype(np.float32)
+        x = rng.normal(size=(5, 4)).astype(np.float32)
         total += x
         computer.accept_input("input", x)
         computer.run()
@@ -320,9 +320,10 @@ def test_loop_entered_in_mid_segment():
     check_computation(c, NNET)
     computer = NnetComputer(ComputeOptions(), c, NNET)
     dirty(computer)
+    rng = np.random.default_rng(5)
     state, old = np.zeros((5, 4), np.float32), np.ones((5, 4), np.float32)
     for i in range(7):
-        x = RNG.normal(size=(5, 4)).astype(np.float32)
+        x = rng.normal(size=(5, 4)).astype(np.float32)
         computer.accept_input("input", x)
         computer.run()
         old, state = (state, state + x) if i else (old, x)

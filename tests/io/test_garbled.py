@@ -22,10 +22,9 @@ from nnet3tools.io.reader import Reader
 from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.io.writer import Writer
 
-RNG = np.random.default_rng(11)
-DENSE = RNG.normal(size=(12, 4)).astype(np.float32)
-ROWS = RNG.integers(-200, 200, (30, 3)).astype(np.int32)
-NODES = np.sort(RNG.integers(0, 4, 30)).astype(np.int32)
+DENSE = np.random.default_rng(11).normal(size=(12, 4)).astype(np.float32)
+ROWS = np.random.default_rng(12).integers(-200, 200, (30, 3)).astype(np.int32)
+NODES = np.sort(np.random.default_rng(13).integers(0, 4, 30)).astype(np.int32)
 
 INDEXES = holders.Holder("indexes", read_index_vector, write_index_vector)
 CINDEXES = holders.Holder(
@@ -35,8 +34,8 @@ OBJECTS = {
     "matrix": (holders.MATRIX, DENSE),
     "double matrix": (holders.MATRIX, DENSE.astype(np.float64)),
     "vector": (holders.VECTOR, DENSE[0]),
-    "sparse": (holders.GENERAL_MATRIX, random_sparse(RNG, 20, 9)),
-    "posterior": (holders.POSTERIOR, random_posterior(RNG, 20, 3)),
+    "sparse": (holders.GENERAL_MATRIX, random_sparse(np.random.default_rng(14), 20, 9)),
+    "posterior": (holders.POSTERIOR, random_posterior(np.random.default_rng(15), 20, 3)),
     "integers": (holders.INT32_VECTOR, NODES),
     "indexes": (INDEXES, ROWS),
     "cindexes": (CINDEXES, (NODES, ROWS)),

@@ -16,9 +16,8 @@ from nnet3tools.training.diagnostics import (
 )
 from support.training_helpers import minibatch, network, one_hot
 
-RNG = np.random.default_rng(4)
-OUTPUT = RNG.normal(size=(30, 4)).astype(np.float32)
-DENSE = np.where(RNG.uniform(size=(30, 4)) > 0.5, RNG.uniform(size=(30, 4)), 0).astype(np.float32)
+OUTPUT = np.random.default_rng(4).normal(size=(30, 4)).astype(np.float32)
+DENSE = np.maximum(np.random.default_rng(5).uniform(-1, 1, size=(30, 4)), 0).astype(np.float32)
 DENSE[7] = 0.0
 
 

@@ -19,11 +19,12 @@ from nnet3tools.training.generation import (
 )
 from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
 
-RNG = np.random.default_rng(2)
-FEATURES = RNG.normal(size=(31, 4)).astype(np.float32)
-COUNTS = RNG.integers(0, 3, 31)
+FEATURES = np.random.default_rng(2).normal(size=(31, 4)).astype(np.float32)
+COUNTS = np.random.default_rng(3).integers(0, 3, 31)
 POSTERIOR = Posterior.from_counts(
-    COUNTS, RNG.integers(0, 6, COUNTS.sum()), RNG.uniform(0.1, 1, COUNTS.sum())
+    COUNTS,
+    np.random.default_rng(4).integers(0, 6, COUNTS.sum()),
+    np.random.default_rng(5).uniform(0.1, 1, COUNTS.sum()),
 )
 
 

@@ -12,9 +12,8 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.objective import compute_objective
 from support.training_helpers import one_hot
 
-RNG = np.random.default_rng(1)
-OUTPUT = RNG.normal(size=(12, 5)).astype(np.float32)
-DENSE = RNG.uniform(size=(12, 5)).astype(np.float32)
+OUTPUT = np.random.default_rng(1).normal(size=(12, 5)).astype(np.float32)
+DENSE = np.random.default_rng(2).uniform(size=(12, 5)).astype(np.float32)
 SPARSE = SparseMatrix.from_dense(np.where(DENSE > 0.6, DENSE, 0.0).astype(np.float32))
 KINDS = {"sparse": SPARSE, "dense": DENSE, "compressed": CompressedMatrix.from_dense(DENSE)}
 
@@ -47,7 +46,7 @@ def test_derivative_is_the_slope(kind, objective):
     supervision = KINDS[kind]
     deriv = np.empty_like(OUTPUT)
     compute_objective(objective, supervision, OUTPUT, "output", deriv)
-    direction = RNG.normal(size=OUTPUT.shape).astype(np.float32)
+    direction = np.random.default_rng(3).normal(size=OUTPUT.shape).astype(np.float32)
     step = np.float32(1e-2)
     above, below = (
         compute_objective(objective, supervision, OUTPUT + s * direction, "output")[1]

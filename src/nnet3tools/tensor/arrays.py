@@ -61,7 +61,7 @@ def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
     Without `like`: on the host; without either: float32.
     """
-    return _make(_module(like).empty, shape, _dtype(like, dtype))
+    return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
 
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
