@@ -161,7 +161,7 @@ def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Com
         result = component.copy()
     elif isinstance(component, LinearComponent):
         bias = tensor.zeros((component.output_dim,), like=component.params)
-        result = AffineComponent(component.params.copy(), bias)
+        result = AffineComponent(linear_params=component.params.copy(), bias_params=bias)
         result.learning_rate = component.learning_rate
     elif isinstance(component, TdnnComponent):
         result = component.copy()
@@ -192,7 +192,7 @@ def _affine_of_affine(first: Component, second: Component) -> Component | None:
         into = linear[:, i * width_in : (i + 1) * width_in]
         tensor.prod(into, block, first.linear_params)
         _add_product(bias, block, first.bias_params)
-    return AffineComponent(linear, bias)
+    return AffineComponent(linear_params=linear, bias_params=bias)
 
 
 def _scale_of_affine(first: Component, second: Component) -> Component | None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -111,6 +112,12 @@ class OnlineNaturalGradient:
     def copy(self) -> Self:
         """An independent copy, state included."""
         return copy.deepcopy(self)
+
+    def map_arrays(self, function: Callable[[Array], Array]) -> None:
+        """Replace each array of the state by the function's value of it."""
+        if self.w is not None:
+            self.w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
+            self.room = None if self.room is None else Room(*map(function, self.room))
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.

@@ -125,11 +125,12 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
     left = (svd.left[:, :dim] * root).astype(np.float32)
     like = affine.linear_params
     parts: list[tuple[str, UpdatableComponent]] = [
-        (f"{name}_a", LinearComponent(tensor.asarray(linear, like=like))),
+        (f"{name}_a", LinearComponent(params=tensor.asarray(linear, like=like))),
         (
             f"{name}_b",
             NaturalGradientAffineComponent(
-                tensor.asarray(left, like=like), affine.bias_params.copy()
+                linear_params=tensor.asarray(left, like=like),
+                bias_params=affine.bias_params.copy(),
             ),
         ),
     ]

@@ -7,11 +7,12 @@ Formulas and file fields: Kaldi's AffineComponent and NaturalGradientAffineCompo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Matrix, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -21,22 +22,22 @@ from nnet3tools.nnet.components.base import (
     UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import (
-    expect_either,
+    check_dims_of_matrix,
     get_positive,
-    matrix_from_file,
-    optional_field,
+    matrix_of_config,
     random_normal,
-    read_field,
-    require,
-    write_field,
 )
+from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient, two_sided_flops
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.components.two_sided import (
+    BOTH_ALPHAS,
+    BOTH_HISTORIES,
+    BOTH_PERIODS,
+    TwoSidedNaturalGradient,
+    two_sided_flops,
+)
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
@@ -65,12 +66,21 @@ def affine_propagate(in_value: Array, out_value: Array, linear: Array, bias: Arr
 class AffineComponent(UpdatableComponent):
     """y = W x + b; `linear_params` (output_dim, input_dim), `bias_params` (output_dim,)."""
 
-    def __init__(
-        self, linear_params: Array | None = None, bias_params: Array | None = None
-    ) -> None:
-        self.linear_params = tensor.zeros((0, 0)) if linear_params is None else linear_params
-        self.bias_params = tensor.zeros((0,)) if bias_params is None else bias_params
-        self.orthonormal_constraint = 0.0
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.UPDATABLE
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.BACKPROP_ADDS
+    )
+    INFO = UpdatableComponent.INFO + " orthonormal_constraint linear_params bias_params"
+    allows_bias_mean: ClassVar[bool] = False
+
+    linear_params = Matrix("<LinearParams>", key="linear-params", norms=True)
+    bias_params = Vector("<BiasParams>", key="bias")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    orthonormal_constraint = Float(
+        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True
+    )
 
     @property
     def input_dim(self) -> int:
@@ -81,92 +91,27 @@ class AffineComponent(UpdatableComponent):
         return int(self.linear_params.shape[0])
 
     @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.BACKPROP_ADDS
-        )
-
-    @property
     def input_matrix(self) -> Array:
         return self.linear_params
 
-    def parameters(self) -> dict[str, Array]:
-        return {"linear_params": self.linear_params, "bias_params": self.bias_params}
+    def problem(self) -> str | None:
+        rows, dim = self.output_dim, self.bias_params.shape[0]
+        return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
 
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls()
-        component.read_updatable_config(line)
-        component._init_parameters(line)
-        component.orthonormal_constraint = line.get_float("orthonormal-constraint", 0.0)
-        return component
-
-    def _init_parameters(self, line: ConfigLine, allow_bias_mean: bool = False) -> None:
+    def init_from_config(self, line: ConfigLine) -> None:
         """From matrix=, whose last column is the bias, or random of input-dim and output-dim."""
         if "matrix" in line:
-            rxfilename = line.get_string("matrix")
-            matrix = matrix_from_file(rxfilename)
-            if matrix.shape[1] < 2:
-                raise line.error(f"matrix '{rxfilename}' must have at least 2 columns")
-            self.linear_params, self.bias_params = split_affine(matrix)
-            for key, dim in (("input-dim", self.input_dim), ("output-dim", self.output_dim)):
-                if line.get_int(key, dim) != dim:
-                    raise line.error(f"{key} differs from that of matrix '{rxfilename}' ({dim})")
+            self.linear_params, self.bias_params = split_affine(matrix_of_config(line, min_cols=2))
+            check_dims_of_matrix(line, self.input_dim, self.output_dim)
             return
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
         param_stddev = line.get_float("param-stddev", 1.0 / math.sqrt(input_dim))
         bias_stddev = line.get_float("bias-stddev", 1.0)
-        bias_mean = line.get_float("bias-mean", 0.0) if allow_bias_mean else 0.0
-        if param_stddev < 0.0 or (allow_bias_mean and bias_stddev < 0.0):
+        bias_mean = line.get_float("bias-mean", 0.0) if self.allows_bias_mean else 0.0
+        if param_stddev < 0.0 or (self.allows_bias_mean and bias_stddev < 0.0):
             raise line.error("param-stddev and bias-stddev must not be negative")
         self.linear_params = random_normal((output_dim, input_dim), param_stddev)
         self.bias_params = random_normal((output_dim,), bias_stddev, bias_mean)
-
-    def _read_parameters(self, reader: Reader) -> None:
-        self.read_updatable_common(reader)
-        self.linear_params = read_field(reader, "<LinearParams>", reader.read_matrix)
-        self.bias_params = read_field(reader, "<BiasParams>", reader.read_vector)
-        rows, dim = self.linear_params.shape[0], self.bias_params.shape[0]
-        require(reader, rows == dim, f"{rows} rows of <LinearParams> but {dim} <BiasParams>")
-
-    def _write_parameters(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<LinearParams>", self.linear_params)
-        write_field(writer, "<BiasParams>", self.bias_params)
-
-    def _write_orthonormal_constraint(self, writer: Writer) -> None:
-        if self.orthonormal_constraint != 0.0:
-            write_field(writer, "<OrthonormalConstraint>", float(self.orthonormal_constraint))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component._read_parameters(reader)
-        component.is_gradient = optional_field(
-            reader, "<IsGradient>", reader.read_bool, component.is_gradient
-        )
-        component.orthonormal_constraint = optional_field(
-            reader, "<OrthonormalConstraint>", reader.read_float, 0.0
-        )
-        reader.expect_token("</AffineComponent>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self._write_parameters(writer)
-        self._write_orthonormal_constraint(writer)
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        text = super().info()
-        if self.orthonormal_constraint != 0.0:
-            text += f", orthonormal-constraint={self.orthonormal_constraint:g}"
-        text += parameter_stats("linear-params", self.linear_params, include_norms=True)
-        return text + parameter_stats("bias", self.bias_params, include_mean=True)
 
     # -- running
 
@@ -197,62 +142,32 @@ class AffineComponent(UpdatableComponent):
 class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
     """An affine component whose update is preconditioned on the input and the output side."""
 
-    def __init__(
-        self, linear_params: Array | None = None, bias_params: Array | None = None
-    ) -> None:
-        super().__init__(linear_params, bias_params)
-        self.preconditioner_in = OnlineNaturalGradient(rank=20, update_period=4)
-        self.preconditioner_out = OnlineNaturalGradient(rank=80, update_period=4)
+    INFO = AffineComponent.INFO + " rank_in rank_out num_samples_history update_period alpha"
+    CLOSING_TOKENS = ("</{}>", "<{}>")
+    allows_bias_mean = True
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls()
-        component.read_updatable_config(line)
-        component._init_parameters(line, allow_bias_mean=True)
-        component.orthonormal_constraint = line.get_float("orthonormal-constraint", 0.0)
-        component.preconditioners_from_config(line, component.input_dim, component.output_dim)
-        return component
+    rank_in = Int("<RankIn>", "rank-in", 20, of="preconditioner_in.rank")
+    rank_out = Int("<RankOut>", "rank-out", 80, of="preconditioner_out.rank")
+    orthonormal_constraint = Float(
+        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True
+    )
+    update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
+    num_samples_history = Float(
+        "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
+    )
+    alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
+    max_change_per_sample = Obsolete("<MaxChangePerSample>", "read_float")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    update_count = Obsolete("<UpdateCount>")
+    active_scaling_count = Obsolete("<ActiveScalingCount>")
+    max_change_scale_stats = Obsolete("<MaxChangeScaleStats>")
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component._read_parameters(reader)
-        rank_in = read_field(reader, "<RankIn>", reader.read_int32)
-        rank_out = read_field(reader, "<RankOut>", reader.read_int32)
-        component.orthonormal_constraint = optional_field(
-            reader, "<OrthonormalConstraint>", reader.read_float, 0.0
-        )
-        period = read_field(reader, "<UpdatePeriod>", reader.read_int32)
-        history = read_field(reader, "<NumSamplesHistory>", reader.read_float)
-        alpha = read_field(reader, "<Alpha>", reader.read_float)
-        component.set_preconditioners(reader, rank_in, rank_out, period, history, alpha)
-        component._read_old_fields(reader)
-        expect_either(reader, f"</{cls.type_name}>", f"<{cls.type_name}>")
-        return component
-
-    def _read_old_fields(self, reader: Reader) -> None:
-        """Fields that old models have and that mean nothing now."""
-        optional_field(reader, "<MaxChangePerSample>", reader.read_float, 0.0)
-        self.is_gradient = optional_field(
-            reader, "<IsGradient>", reader.read_bool, self.is_gradient
-        )
-        for token in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>"):
-            optional_field(reader, token, reader.read_double, 0.0)
-
-    def write(self, writer: Writer) -> None:
-        self._write_parameters(writer)
-        write_field(writer, "<RankIn>", self.preconditioner_in.rank)
-        write_field(writer, "<RankOut>", self.preconditioner_out.rank)
-        self._write_orthonormal_constraint(writer)
-        for token in ("<UpdatePeriod>", "<NumSamplesHistory>", "<Alpha>"):
-            self.write_field_of_preconditioner(writer, token)
-        writer.write_token(f"</{self.type_name}>")
+    def init_from_config(self, line: ConfigLine) -> None:
+        super().init_from_config(line)
+        self.set_default_ranks(line, self.input_dim, self.output_dim)
 
     def natural_gradient_flops(self, rows: int) -> int:
         return two_sided_flops(self, self.linear_params, rows)
-
-    def info(self) -> str:
-        return super().info() + self.natural_gradient_info()
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """The bias is preconditioned as one more input that is always 1."""

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Preconditioner
+from nnet3tools.nnet.components.declared import Declared
+from nnet3tools.nnet.components.fields import Flag, NotNegative
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
+    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 __all__ = [
     "Array",
@@ -61,22 +65,11 @@ class Properties(enum.IntFlag):
     RANDOM = 0x2000
 
 
-class PrecomputedIndexes:
+class PrecomputedIndexes(Declared):
     """What a non-simple component computes once per program from its input and output indexes.
 
     `type_name` is Kaldi's Type(), without angle brackets; it is stored in program files.
     """
-
-    type_name: ClassVar[str]
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Read what `write` wrote; the opening token `<type_name>` is already consumed."""
-        raise NotImplementedError
-
-    def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form, opening and closing token included."""
-        raise NotImplementedError
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         """Whether these can be for this component, with so many rows of input and output.
@@ -110,56 +103,45 @@ class BackpropArgs(NamedTuple):
     """(input rows, input_dim): set (added to if BACKPROP_ADDS); may be `out_deriv` in place."""
 
 
-class Component:
-    """A function from an input matrix to an output matrix; may hold parameters and statistics."""
+class Component(Declared):
+    """A function from an input matrix to an output matrix; may hold parameters and statistics.
 
-    type_name: ClassVar[str]
-    """Kaldi's Type(), e.g. "AffineComponent"; set by `@register`."""
+    Its attributes are declared as fields (fields.py, array_fields.py); files, config lines, info
+    lines, sums and moves between devices follow from these.
+    """
+
+    PROPERTIES: ClassVar[Properties]
+    """The flags of all instances, for classes that do not work them out in `properties`."""
+    INFO = "input_dim output_dim"
     backprop_reads_signs_only: ClassVar[bool] = False
     """Whether backprop asks of the output only where it is positive: a byte an element will do."""
 
     @property
     def input_dim(self) -> int:
-        """Columns of the input matrix."""
-        raise NotImplementedError
+        """Columns of the input matrix; `dim`, if there is such a field."""
+        dim: int = self.dim  # type: ignore[attr-defined]
+        return dim
 
     @property
     def output_dim(self) -> int:
-        """Columns of the output matrix."""
-        raise NotImplementedError
+        """Columns of the output matrix; `dim`, if there is such a field."""
+        dim: int = self.dim  # type: ignore[attr-defined]
+        return dim
 
     @property
     def properties(self) -> Properties:
         """The flags of this instance (they may depend on its configuration)."""
-        raise NotImplementedError
+        return self.PROPERTIES
 
     @property
     def input_matrix(self) -> Array | None:
         """The matrix of a linear, affine or convolutional map of the input; None for others."""
         return None
 
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        """Build from the key=value pairs of a config line; ConfigError if they do not fit.
-
-        The caller reports keys that were left unread.
-        """
-        raise NotImplementedError
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Read a component whose opening token `<Type>` is already consumed, to its closing one."""
-        raise NotImplementedError
-
-    def write(self, writer: Writer) -> None:
-        """Write opening token, fields and closing token exactly as Kaldi does."""
-        raise NotImplementedError
-
-    def info(self) -> str:
-        """The line that nnet3-info shows for this component (without a newline)."""
-        return f"{self.type_name}, input-dim={self.input_dim}, output-dim={self.output_dim}"
+    def preconditioners(self) -> list[tuple[OnlineNaturalGradient, int]]:
+        """The natural-gradient estimates, each with the dimension of what it preconditions."""
+        fields = (field for field in self.FIELDS if isinstance(field, Preconditioner))
+        return [(getattr(self, field.name), field.dim(self)) for field in fields]
 
     def copy(self) -> Self:
         """An independent copy: parameters and statistics included."""
@@ -188,12 +170,18 @@ class Component:
 
     def zero_stats(self) -> None:
         """Forget the statistics."""
+        for field in self.FIELDS:
+            field.zero_stats(self)
 
     def scale(self, scale: float) -> None:
         """Multiply parameters and statistics; scale 0 means setting zero, even where NaN stood."""
+        for field in self.FIELDS:
+            field.scale(self, scale)
 
     def add(self, alpha: float, other: Component) -> None:
         """Add alpha times another component of the same shape: parameters and statistics."""
+        for field in self.FIELDS:
+            field.add(self, alpha, other)
 
     # -- cost
 
@@ -306,20 +294,26 @@ class BatchStatisticsComponent(Component):
 class UpdatableComponent(Component):
     """A component with trainable parameters and the options all of these share."""
 
-    learning_rate: float = 0.001
-    learning_rate_factor: float = 1.0
-    l2_regularize: float = 0.0
-    max_change: float = 0.0
-    is_gradient: bool = False
-    orthonormal_constraint: float = 0.0
+    INFO = (
+        Component.INFO + " learning_rate is_gradient l2_regularize learning_rate_factor max_change"
+    )
+    orthonormal_constraint: Any = 0.0
     """Scale that the trainer moves the rows of `input_matrix` to; negative: any; 0: none."""
+    learning_rate_factor = NotNegative(
+        "<LearningRateFactor>", "learning-rate-factor", 1.0, omit=True
+    )
+    is_gradient = Flag("<IsGradient>", None, False, omit=True, key="is-gradient")
+    max_change = NotNegative("<MaxChange>", "max-change", 0.0, omit=True)
+    l2_regularize = NotNegative("<L2Regularize>", "l2-regularize", 0.0, omit=True)
+    learning_rate = NotNegative("<LearningRate>", "learning-rate", 0.001, optional=True)
 
     def parameters(self) -> dict[str, Array]:
         """The trainable arrays by name, in the order in which Kaldi vectorizes them.
 
         They are the arrays themselves: writing into them changes the component.
         """
-        raise NotImplementedError
+        values = ((f.name, getattr(self, f.name)) for f in self.FIELDS if f.is_parameter)
+        return {name: value for name, value in values if value.size}
 
     # -- the shared part of config lines and files
 
@@ -376,19 +370,6 @@ class UpdatableComponent(Component):
         writer.write_token("<LearningRate>")
         writer.write_float(self.learning_rate)
 
-    def info(self) -> str:
-        """The shared part of nnet3-info's line; subclasses append their own."""
-        parts = [f"{super().info()}, learning-rate={self.learning_rate:g}"]
-        if self.is_gradient:
-            parts.append("is-gradient=true")
-        if self.l2_regularize != 0.0:
-            parts.append(f"l2-regularize={self.l2_regularize:g}")
-        if self.learning_rate_factor != 1.0:
-            parts.append(f"learning-rate-factor={self.learning_rate_factor:g}")
-        if self.max_change > 0.0:
-            parts.append(f"max-change={self.max_change:g}")
-        return ", ".join(parts)
-
     # -- training
 
     def set_as_gradient(self) -> None:
@@ -400,10 +381,10 @@ class UpdatableComponent(Component):
         self.learning_rate = rate * self.learning_rate_factor
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it.
-
-        As in Kaldi it does nothing in constants and in repeated affine components.
-        """
+        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
+        for field in self.FIELDS:
+            if isinstance(field, Preconditioner) and field.freezes:
+                getattr(self, field.name).frozen = freeze
 
     # -- cost
 
@@ -459,6 +440,9 @@ class UpdatableComponent(Component):
 
     def scale(self, scale: float) -> None:
         """Multiply all parameters; 0 sets them to zero even where they are NaN."""
+        if any(f.is_parameter for f in self.FIELDS):
+            super().scale(scale)
+            return
         for p in self.parameters().values():
             if scale == 0.0:
                 tensor.fill(p, 0.0)
@@ -467,6 +451,9 @@ class UpdatableComponent(Component):
 
     def add(self, alpha: float, other: Component) -> None:
         """Add alpha times the other component's parameters."""
+        if any(f.is_parameter for f in self.FIELDS):
+            super().add(alpha, other)
+            return
         assert isinstance(other, UpdatableComponent)
         theirs = other.parameters()
         for name, p in self.parameters().items():

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_blocks",
+    "check_dims_of_matrix",
     "checked_natural_gradient",
     "expect_either",
     "get_positive",
     "matrix_from_file",
+    "matrix_of_config",
     "natural_gradients",
     "optional_field",
     "rand_uniform",
@@ -116,6 +118,22 @@ def matrix_from_file(rxfilename: str) -> Array:
     if matrix.size == 0:
         raise DataError(f"{rxfilename}: expected a matrix, found an empty one")
     return matrix
+
+
+def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
+    """The matrix in the file that matrix= of a config line names; at least `min_cols` columns."""
+    matrix = matrix_from_file(rxfilename := line.get_string("matrix"))
+    if matrix.shape[1] < min_cols:
+        raise line.error(f"matrix '{rxfilename}' must have at least {min_cols} columns")
+    return matrix
+
+
+def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:
+    """ConfigError if input-dim or output-dim, where given, are not those of the file's matrix."""
+    for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
+        if line.get_int(key, dim) != dim:
+            rxfilename = line.get_string("matrix")
+            raise line.error(f"{key} differs from that of matrix '{rxfilename}' ({dim})")
 
 
 def vector_from_file(rxfilename: str) -> Array:

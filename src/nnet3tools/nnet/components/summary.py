@@ -10,7 +10,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.io import log
-from nnet3tools.nnet.components.base import Array
+from nnet3tools.tensor.arrays import Array
 
 __all__ = ["parameter_stats", "summarize_vector"]
 

@@ -1,0 +1,304 @@
+"""Fields with arrays of floating-point numbers: parameters, statistics, natural gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.fields import Field
+from nnet3tools.nnet.components.summary import parameter_stats
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+
+__all__ = [
+    "Count",
+    "Derived",
+    "Matrix",
+    "Part",
+    "Preconditioner",
+    "Side",
+    "Statistic",
+    "Vector",
+    "rounded_average",
+]
+
+Array = Any
+Shape = tuple[int, ...]
+
+
+class _ArrayField(Field[Array]):
+    """An array, on whatever device; `shape` gives that of zeros for an owner without one."""
+
+    dtype: Any = np.float32
+
+    def __init__(
+        self, token: str | None = None, shape: Callable[[Any], Shape] | None = None, **named: Any
+    ) -> None:
+        super().__init__(token, **named)
+        self.shape = shape
+
+    def default_of(self, owner: Any) -> Array:
+        """Zeros, which are the owner's own from then on."""
+        if self.shape is None:
+            return None
+        value = tensor.zeros(self.shape(owner), dtype=self.dtype)
+        setattr(owner, self.name, value)
+        return value
+
+    def write_value(self, writer: Writer, value: Array) -> None:
+        write = writer.write_vector if value.ndim == 1 else writer.write_matrix
+        write(tensor.to_host(value))
+
+    def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
+        if (value := getattr(owner, self.name)) is not None:
+            setattr(owner, self.name, function(value))
+
+
+def _scale(array: Array, scale: float) -> None:
+    if scale == 0.0:
+        tensor.fill(array, 0.0)
+    else:
+        tensor.scale(array, scale)
+
+
+class _Parameter(_ArrayField):
+    """A float32 array that training changes, unless `trainable` is false; empty by default."""
+
+    def __init__(self, token: str, *, trainable: bool = True, **named: Any) -> None:
+        super().__init__(token, **named)
+        self.is_parameter = trainable  # type: ignore[misc]
+
+    def scale(self, owner: Any, scale: float) -> None:
+        if self.is_parameter:
+            _scale(getattr(owner, self.name), scale)
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        if self.is_parameter:
+            tensor.add(getattr(owner, self.name), getattr(other, self.name), alpha=alpha)
+
+
+class Matrix(_Parameter):
+    """A parameter matrix; info lines show its root mean square, and with `norms` the row and column
+    norms.
+    """
+
+    METHODS = "read_matrix", "", ""
+
+    def __init__(self, token: str, *, norms: bool = False, **named: Any) -> None:
+        super().__init__(token, shape=lambda owner: (0, 0), **named)
+        self.norms = norms
+
+    def info(self, owner: Any) -> str:
+        values = getattr(owner, self.name)
+        return parameter_stats(str(self.key), values, include_norms=self.norms).removeprefix(", ")
+
+
+class Vector(_Parameter):
+    """A parameter vector; info lines show its mean and standard deviation."""
+
+    METHODS = "read_vector", "", ""
+
+    def __init__(self, token: str, **named: Any) -> None:
+        super().__init__(token, shape=lambda owner: (0,), **named)
+
+    def info(self, owner: Any) -> str:
+        values = getattr(owner, self.name)
+        return parameter_stats(str(self.key), values, include_mean=True).removeprefix(", ")
+
+
+class Derived(_ArrayField):
+    """An array (or None) that `derive` works out from others; it is not in files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+# -- statistics
+
+
+class Count(Field[float]):
+    """A float64 number that statistics count with; models are scaled and added with it."""
+
+    METHODS = "read_double", "write_double", ""
+
+    def __init__(self, token: str, **named: Any) -> None:
+        super().__init__(token, None, 0.0, **named)
+
+    def __set__(self, owner: object, value: float) -> None:
+        old: Any = owner.__dict__.get(self.name)
+        if hasattr(old, "assign"):  # a number on a device: see tensor/counter.py
+            old.assign(value)
+        else:
+            owner.__dict__[self.name] = value
+
+    def move(self, owner: Any, like: Array) -> None:
+        """Keep the number on the device of `like` (None: on the host)."""
+        value = getattr(owner, self.name)
+        if like is None:
+            owner.__dict__[self.name] = float(value)
+        elif isinstance(value, (int, float)):
+            from nnet3tools.tensor.cupy_backend.scalar import DeviceCounter
+
+            owner.__dict__[self.name] = DeviceCounter(float(value))
+
+    def text(self, value: float) -> str:
+        return f"{value:g}"
+
+    def scale(self, owner: Any, scale: float) -> None:
+        setattr(owner, self.name, 0.0 if scale == 0.0 else getattr(owner, self.name) * scale)
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        if (theirs := getattr(other, self.name)) != 0.0:
+            setattr(owner, self.name, getattr(owner, self.name) + alpha * theirs)
+
+    def zero_stats(self, owner: Any) -> None:
+        setattr(owner, self.name, 0.0)
+
+
+class Statistic(_ArrayField):
+    """A float64 sum over the rows of minibatches; files have its average over `average_of`.
+
+    `average_of` names the owner's count; None: files have the sum itself. Without a `shape` the sum
+    is None until there is something to sum, and may have any size in files.
+    """
+
+    dtype = np.float64
+
+    def __init__(
+        self,
+        token: str,
+        average_of: str | None = None,
+        *,
+        ndim: int = 1,
+        shape: Callable[[Any], Shape] | None = None,
+        **named: Any,
+    ) -> None:
+        super().__init__(token, shape, **named)
+        self.average_of, self.ndim = average_of, ndim
+
+    def count_of(self, owner: Any) -> float:
+        """The divisor of the sum in files."""
+        return 1.0 if self.average_of is None else float(getattr(owner, self.average_of))
+
+    def read_value(self, reader: Reader) -> Array:
+        return (reader.read_vector if self.ndim == 1 else reader.read_matrix)(np.float64)
+
+    def after_read(self, owner: Any) -> None:
+        average, count = getattr(owner, self.name), self.count_of(owner)
+        if self.shape is None and (average is None or average.size == 0 or count == 0.0):
+            setattr(owner, self.name, None)
+        elif self.average_of is not None:
+            setattr(owner, self.name, self.total(average, count))
+
+    def total(self, average: Array, count: float) -> Array:
+        """The sum that has this average in files."""
+        return average * count
+
+    def owner_problem(self, owner: Any) -> str | None:
+        value = getattr(owner, self.name)
+        if self.shape is None or value.shape == (expected := self.shape(owner)):
+            return None
+        return f"{self.token} must be of shape {expected}, found {value.shape}"
+
+    def file_value(self, owner: Any) -> Array:
+        value = getattr(owner, self.name)
+        if self.average_of is None:
+            return value
+        average = rounded_average(value, self.count_of(owner))
+        return average if value is not None or self.ndim == 1 else average.reshape(0, 0)
+
+    def scale(self, owner: Any, scale: float) -> None:
+        if (value := getattr(owner, self.name)) is not None:
+            _scale(value, scale)
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        if (theirs := getattr(other, self.name)) is None:
+            return
+        if getattr(owner, self.name) is None:
+            setattr(owner, self.name, tensor.zeros(theirs.shape, like=theirs, dtype=np.float64))
+        tensor.add(getattr(owner, self.name), theirs, alpha=alpha)
+
+    def zero_stats(self, owner: Any) -> None:
+        self.scale(owner, 0.0)
+
+
+def rounded_average(total: Array | None, count: float) -> np.ndarray:
+    """Float32 average on the host, rounded as Kaldi rounds it: each step in float32.
+
+    Files hold averages, so a program that only copies a model changes their last bits, and it is
+    to change them as Kaldi does.
+    """
+    if total is None:
+        return np.zeros(0, np.float32)
+    values = tensor.to_host(total).astype(np.float32)
+    return values * np.float32(1.0 / count) if count != 0.0 else values
+
+
+# -- natural gradient, parts
+
+
+class Side(Enum):
+    """The side of a parameter matrix that an estimate is for."""
+
+    ROWS = 0
+    """Derivatives at the output: as many as the matrix has rows."""
+    COLUMNS = 1
+    """Inputs, to which the bias adds one."""
+
+
+class Preconditioner(Field[OnlineNaturalGradient]):
+    """A natural-gradient estimate; fields with `of=` name its options in files and configs."""
+
+    def __init__(self, side: Side = Side.COLUMNS, *, freezes: bool = True, **options: Any) -> None:
+        """`options` are the estimate's; `freezes`: whether backstitch freezes it, as in Kaldi."""
+        super().__init__()
+        self.side, self.freezes, self.options = side, freezes, options
+
+    def default_of(self, owner: Any) -> OnlineNaturalGradient:
+        value = OnlineNaturalGradient(**self.options)
+        setattr(owner, self.name, value)
+        return value
+
+    def owner_problem(self, owner: Any) -> str | None:
+        value: OnlineNaturalGradient = getattr(owner, self.name)
+        return value.problem()
+
+    def dim(self, owner: Any) -> int:
+        """Columns of what it preconditions."""
+        shapes = [p.shape for p in owner.parameters().values()]
+        largest = max(shapes, key=lambda shape: (len(shape), shape))
+        return int(largest[0] if self.side is Side.ROWS else largest[-1] + 1)
+
+    def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
+        getattr(owner, self.name).map_arrays(function)
+
+
+class Part(Field[Any]):
+    """A value with `read`, `write` and `from_config` of its own, of the class given."""
+
+    def __init__(self, cls: type, token: str | None = "", *, config: bool = True) -> None:
+        super().__init__(token)
+        self.cls, self.has_config = cls, config
+
+    def read_value(self, reader: Reader) -> Any:
+        return self.cls.read(reader)  # type: ignore[attr-defined]
+
+    def write_value(self, writer: Writer, value: Any) -> None:
+        value.write(writer)
+
+    def from_config(self, line: Any, owner: Any) -> None:
+        if self.has_config:
+            setattr(owner, self.name, self.cls.from_config(line))  # type: ignore[attr-defined]
+
+    def structure(self, owner: Any) -> object:
+        return getattr(owner, self.name).structure()
+
+    def info(self, owner: Any) -> str:
+        text: str = getattr(owner, self.name).info()
+        return text

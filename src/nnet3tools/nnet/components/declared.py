@@ -1,0 +1,148 @@
+"""What follows from declared fields: construction, files, config lines, info lines, walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from nnet3tools.nnet.components.array_fields import Preconditioner
+from nnet3tools.nnet.components.fields import Field
+
+if TYPE_CHECKING:
+    from nnet3tools.errors import UserError
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
+
+__all__ = ["Declared"]
+
+
+class Declared:
+    """Something whose attributes are declared as fields (fields.py) in its class body.
+
+    Fields stand in files in the order of their declaration, those of base classes first; a class
+    that declares a field of a base class again moves it to its own place.
+    """
+
+    type_name: ClassVar[str]
+    """Kaldi's Type(): the opening and closing token without brackets."""
+    FIELDS: ClassVar[tuple[Field[Any], ...]] = ()
+    """All fields, in the order in which files have them."""
+    INFO: ClassVar[str] = ""
+    """Names of the fields and properties that the info line shows, in order."""
+    CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
+    """What may end it in files; the first is written."""
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        fields: dict[str, Field[Any]] = {}
+        for base in reversed(cls.__mro__):
+            for name, value in vars(base).items():
+                fields.pop(name, None)
+                if isinstance(value, Field):
+                    fields[name] = value
+        cls.FIELDS = tuple(fields.values())
+
+    def __init__(self, **values: Any) -> None:
+        """Give fields their values; the others have their defaults."""
+        for field in self.FIELDS:
+            field.begin(self)
+        for name, value in values.items():
+            if not isinstance(getattr(type(self), name, None), Field):
+                raise TypeError(f"{type(self).__name__} has no field '{name}'")
+            setattr(self, name, value)
+        if values:
+            self.derive()
+
+    def derive(self) -> None:
+        """Set whatever is worked out from the fields; called once they have their values."""
+
+    def problem(self) -> str | None:
+        """What is inconsistent among the fields, as a sentence, or None."""
+        return None
+
+    # -- files
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        """Read to the closing token; the opening token is already consumed."""
+        self = cls()
+        if reader.peek_token() == f"<{cls.type_name}>":  # some old files have it twice
+            reader.read_token()
+        for field in cls.FIELDS:
+            field.read(reader, self)
+        for field in cls.FIELDS:
+            field.after_read(self)
+        self._check(lambda problem: reader.error(f"{cls.type_name}: {problem}"))
+        start, closing = reader.offset, [t.format(cls.type_name) for t in cls.CLOSING_TOKENS]
+        if (found := reader.read_token()) not in closing:
+            raise reader.error(f"expected {' or '.join(closing)}, found {found}", start)
+        self.derive()
+        return self
+
+    def write(self, writer: Writer) -> None:
+        """Write opening token, fields and closing token exactly as Kaldi does."""
+        writer.write_token(f"<{self.type_name}>")
+        for field in self.FIELDS:
+            field.write(writer, self)
+        writer.write_token(self.CLOSING_TOKENS[0].format(self.type_name))
+
+    # -- config lines
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> Self:
+        """Build from the key=value pairs of a config line; ConfigError if they do not fit.
+
+        The caller reports keys that were left unread.
+        """
+        self = cls()
+        for field in cls.FIELDS:
+            field.from_config(line, self)
+        self.init_from_config(line)
+        self._check(line.error)
+        self.derive()
+        return self
+
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Set what no single key says, as initial parameters; the fields have been read."""
+
+    def _check(self, error: Callable[[str], UserError]) -> None:
+        problem = next((p for f in self.FIELDS if (p := f.owner_problem(self))), None)
+        if (problem := problem or self.problem()) is not None:
+            raise error(problem)
+
+    # -- info lines
+
+    def info(self) -> str:
+        """The line that nnet3-info shows (without a newline)."""
+        return ", ".join([self.type_name, *filter(None, map(self._info_of, self.INFO.split()))])
+
+    def _info_of(self, name: str) -> str:
+        declared = getattr(type(self), name, None)
+        if isinstance(declared, Field):
+            return declared.info(self)
+        return f"{name.replace('_', '-')}={getattr(self, name)}"
+
+    # -- walks over the fields
+
+    def map_arrays(self, function: Callable[[Any], Any]) -> None:
+        """Replace each array of floating-point numbers by the function's value of it."""
+        for field in self.FIELDS:
+            field.map_arrays(self, function)
+
+    def num_bytes(self) -> int:
+        """Memory of the arrays of floating-point numbers, natural gradient's not included."""
+        total = 0
+
+        def note(array: Any) -> Any:
+            nonlocal total
+            total += int(array.nbytes)
+            return array
+
+        for field in self.FIELDS:
+            if not isinstance(field, Preconditioner):
+                field.map_arrays(self, note)
+        return total
+
+    def structure(self) -> list[object]:
+        """What compiled programs depend on: whole numbers, flags and texts, field by field."""
+        return [s for field in self.FIELDS if (s := field.structure(self)) is not None]
