@@ -20,7 +20,7 @@ from nnet3tools.io.files import open_input
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import load_computation
 from nnet3tools.program.memory import max_memory_use

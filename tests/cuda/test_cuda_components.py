@@ -20,7 +20,7 @@ from nnet3tools.nnet.arithmetic import scale_nnet
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.indexes import make_indexes
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from support import zoo_networks
 from support.component_zoo import ZOO
 from support.emulated_cuda import fetch, needs_compiler, to_device

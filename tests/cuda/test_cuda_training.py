@@ -63,7 +63,7 @@ def test_graphs_are_captured_at_the_second_use_and_change_nothing(device):
 
 def test_graph_replay_of_a_network_without_host_side_steps_is_one_launch(device):
     from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.training.running import computation_request
 
     nnet, eg = network(), minibatch()

@@ -16,13 +16,13 @@ from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.compile_looped import (
     compile_looped,
     looped_requests,
     looped_requests_simple,
     set_ivector_period,
 )
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.commands import GotoLabel
 from nnet3tools.program.files import load_computation, save_computation

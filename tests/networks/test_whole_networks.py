@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from support.component_zoo import ZOO
 from support.random_networks import KINDS, parse, random_case

@@ -12,7 +12,7 @@ from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.structure import structure_digest
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 
 CONFIG = """

@@ -18,7 +18,7 @@ import pytest
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import ProgramError
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.command import AccessType, Command, operand_names
@@ -61,7 +61,7 @@ UNSEEN = {
 def programs(case: Case) -> Iterator[Computation]:
     whole = Compiler(case.nnet).compile([case.request], CompilerOptions())
     yield whole
-    yield optimize(whole, case.nnet, OptimizeOptions(), case.request.max_output_time)
+    yield optimize(whole, PassContext(case.nnet, max_output_time=case.request.max_output_time))
 
 
 def mutant(rng: random.Random, case: Case, program: Computation) -> Mutant:

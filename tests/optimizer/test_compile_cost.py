@@ -12,7 +12,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from support.random_networks import parse
 
 TDNN = """

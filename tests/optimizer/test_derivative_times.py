@@ -10,6 +10,7 @@ from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import RequestError
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import Backprop
 from nnet3tools.program.computation import Computation
@@ -46,7 +47,8 @@ def limited(
     case: Case, options: OptimizeOptions, program: Computation | None = None
 ) -> Computation:
     program = program or compiled(case)
-    return optimize(program, case.nnet, options, case.request.max_output_time, check=True)
+    context = PassContext(case.nnet, options, case.request.max_output_time)
+    return optimize(program, context, check=True)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -15,8 +15,9 @@ from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.writer import Writer
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
@@ -44,7 +45,8 @@ class Tried:
 
     def optimized(self, options: OptimizeOptions) -> Computation:
         case = self.case
-        out = optimize(self.program, case.nnet, options, case.request.max_output_time, check=True)
+        context = PassContext(case.nnet, options, case.request.max_output_time)
+        out = optimize(self.program, context, check=True)
         check_computation(out, case.nnet, case.request)
         return out
 

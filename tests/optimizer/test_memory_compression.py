@@ -12,6 +12,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import CompressionType, CompressMatrix, DecompressMatrix
 from nnet3tools.program.computation import Computation
@@ -54,7 +55,7 @@ def at_levels(case: Case, *levels: int) -> list[Computation]:
     program = Compiler(case.nnet).compile([case.request], CompilerOptions())
     options = [OptimizeOptions(memory_compression_level=level) for level in levels]
     last = case.request.max_output_time
-    return [optimize(program, case.nnet, o, last, check=True) for o in options]
+    return [optimize(program, PassContext(case.nnet, o, last), check=True) for o in options]
 
 
 def compressions(program: Computation) -> list[CompressMatrix]:

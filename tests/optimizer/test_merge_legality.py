@@ -24,6 +24,7 @@ from nnet3tools.optimizer.merge_variables import (
     order_allows,
 )
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import (
@@ -136,7 +137,7 @@ def check_same_results(p: Small) -> Computation:
     """Merge whatever may be merged; the program must stay sound and compute the same."""
     program = renumber(p.computation)  # without the matrices that have names only
     check_computation(program, p.nnet, check_unused=False)
-    merged = merge_variables(program, p.nnet, OptimizeOptions())
+    merged = merge_variables(program, PassContext(p.nnet))
     check_computation(merged, p.nnet, check_unused=False)
     for name, expected in outputs(program, p.nnet).items():
         np.testing.assert_array_equal(outputs(merged, p.nnet)[name], expected)
@@ -223,7 +224,7 @@ def test_c5_what_was_merged_in_this_round_waits_for_the_next(shared: str) -> Non
     first = p.position
     assert judge(p, first)[0] != NEITHER
     assert judge(p, first + 1)[0] != NEITHER
-    this_round = _Round(p.computation, p.nnet, OptimizeOptions())
+    this_round = _Round(p.computation, PassContext(p.nnet))
     assert this_round.run()
     kinds = [type(c) for c in this_round.computation.commands]
     assert kinds[first : first + 2] == [NoOperation, MatrixCopy]

@@ -13,8 +13,10 @@ from nnet3tools.cli.programs import module_of
 from nnet3tools.io.files import open_output
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.model_file import write_nnet
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer import pipeline
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from support.random_networks import parse
 
 SWITCHES = {
@@ -32,7 +34,8 @@ SWITCHES = {
 
 
 def passes_run(options: OptimizeOptions, looped: bool = False) -> set[str]:
-    return {step.name for step in pipeline.PASSES if step.wanted(options, looped)}
+    context = PassContext(Nnet(), options, looped=looped)
+    return {step.name for step in pipeline.PASSES if step.wanted(context)}
 
 
 @pytest.mark.parametrize("option", SWITCHES)
@@ -48,6 +51,8 @@ def test_the_rest_of_the_switches() -> None:
     merging = ("remove_assignments", "propagate_in_place", "backprop_in_place")
     off = dataclasses.replace(OptimizeOptions(), **dict.fromkeys(merging, False))
     assert everything - passes_run(off) == {"merge-variables"}
+    limited = dataclasses.replace(OptimizeOptions(), optimize=False, max_deriv_time=5)
+    assert "limit-derivative-times" in passes_run(limited) - passes_run(OptimizeOptions())
     assert "extend-matrices" not in passes_run(OptimizeOptions(), looped=True)
     assert "looped-computation" in passes_run(OptimizeOptions(), looped=True)
 

@@ -20,8 +20,8 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.limit_derivative_times import limit_derivative_times
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import PASSES
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
@@ -60,14 +60,6 @@ def _span(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def applied(
-    name: str, program: Computation, nnet: Nnet, options: OptimizeOptions, max_time: int
-) -> Computation:
-    if name == "limit-derivative-times":
-        return limit_derivative_times(program, nnet, options, max_time)
-    return BY_NAME[name](program, nnet, options)
-
-
 def lines_of(program: Computation, nnet: Nnet) -> list[str]:
     return [text.split(": ", 1)[1] for text in command_texts(program, nnet)]
 
@@ -85,10 +77,11 @@ def test_what_a_pass_does(path: Path) -> None:
     *earlier, name = parts["passes"].split()
     settings = dict(line.split("=") for line in parts.get("options", "").split())
     options = dataclasses.replace(OptimizeOptions(), **{k: int(v) for k, v in settings.items()})
+    context = PassContext(nnet, options, request.max_output_time)
     unoptimized = before = Compiler(nnet).compile([request], CompilerOptions())
     for step in earlier:
-        before = applied(step, before, nnet, options, request.max_output_time)
-    after = applied(name, before, nnet, options, request.max_output_time)
+        before = BY_NAME[step](before, context)
+    after = BY_NAME[name](before, context)
     check_computation(before, nnet, request)
     check_computation(after, nnet, request)
     found = shown(before, after, nnet)
@@ -106,4 +99,4 @@ def test_every_pass_is_shown() -> None:
     # Not in commands: renumber cleans up tables, consolidate-io finds nothing to do where the
     # passes before keep to the order; loops (tests/executor) need several requests.
     hidden = {"renumber", "consolidate-io", "looped-computation"}
-    assert names == {*BY_NAME, "limit-derivative-times"} - hidden
+    assert names == set(BY_NAME) - hidden

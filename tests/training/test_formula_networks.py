@@ -18,7 +18,7 @@ from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.components.lstm import LstmNonlinearityComponent
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.commands import Backprop, Propagate
 from nnet3tools.training.example import NnetExample

@@ -66,7 +66,7 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.model_file import read_nnet
-    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.program.files import save_computation
     from nnet3tools.program.memory import max_memory_use
     from nnet3tools.program.printing import program_text
@@ -92,7 +92,7 @@ def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
     """All requests of a table of examples into a cache."""
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
-    from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+    from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.training.example import NnetExample, for_each_example
     from nnet3tools.training.running import computation_request
 

@@ -17,7 +17,7 @@ from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
 __all__ = ["XvectorComputer", "XvectorOptions"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.commands import AllocMatrix, DeallocMatrix, NoOperation, SwapMatrix
 from nnet3tools.program.computation import Computation, MatrixInfo
@@ -14,9 +13,7 @@ from nnet3tools.program.computation import Computation, MatrixInfo
 __all__ = ["allocate_from_other"]
 
 
-def allocate_from_other(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions
-) -> Computation:
+def allocate_from_other(computation: Computation, context: PassContext) -> Computation:
     """Pair DeallocMatrix commands with the next AllocMatrix of a matrix of the same shape."""
     frees: dict[MatrixInfo, list[int]] = defaultdict(list)
     allocations: dict[MatrixInfo, list[int]] = defaultdict(list)

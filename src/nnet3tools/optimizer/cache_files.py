@@ -21,7 +21,7 @@ from nnet3tools.io.files import Kind, classify_input, open_input, open_output
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.structure import structure_digest
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import Propagate

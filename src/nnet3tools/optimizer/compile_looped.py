@@ -25,6 +25,7 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import GotoLabel
@@ -127,7 +128,7 @@ def compile_looped(
     compiler = Compiler(nnet)
     for num_chunks in _NUM_CHUNKS:
         program = compiler.compile(_extrapolated(requests, num_chunks), CompilerOptions())
-        optimized = optimize(program, nnet, options, looped=True, check=check)
+        optimized = optimize(program, PassContext(nnet, options, looped=True), check=check)
         if optimized.commands and isinstance(optimized.commands[-1], GotoLabel):
             check_computation(optimized, nnet)
             log.log(f"Spent {time.perf_counter() - began:.3g} seconds in looped compilation.")

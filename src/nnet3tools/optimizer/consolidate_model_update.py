@@ -14,7 +14,7 @@ import numpy as np
 from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.commands import (
     AllocMatrix,
@@ -31,11 +31,9 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, StrideT
 __all__ = ["consolidate_model_update"]
 
 
-def consolidate_model_update(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions
-) -> Computation:
+def consolidate_model_update(computation: Computation, context: PassContext) -> Computation:
     """Join the model updates of each simple updatable component that has several."""
-    steps = _backprops_by_component(computation, nnet)
+    steps = _backprops_by_component(computation, context.nnet)
     if not computation.need_model_derivative or not steps:
         return computation
     out = computation.copy()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AddRows,
@@ -34,10 +33,10 @@ _COPYING: dict[type[Command], type[Command]] = {
 }
 
 
-def convert_addition(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def convert_addition(computation: Computation, context: PassContext) -> Computation:
     """Replace each Add command by its Copy where nothing but zeros was there before."""
-    times = AccessTimes(computation, nnet)
-    components = ComponentTable(nnet)
+    times = AccessTimes(computation, context.nnet)
+    components = ComponentTable(context.nnet)
     out = computation.copy()
     for cls, copying in _COPYING.items():
         if (group := times.analysis.groups.get(cls)) is None:

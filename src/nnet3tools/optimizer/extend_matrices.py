@@ -10,8 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.nnet.indexes import NO_TIME
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -30,7 +29,7 @@ MIN_PROPORTION = 0.8
 """A copy is extended only if it moved at least this share of its source's rows already."""
 
 
-def extend_matrices(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def extend_matrices(computation: Computation, context: PassContext) -> Computation:
     """Extend the destinations of MatrixCopy commands to the whole of their sources."""
     out = computation.copy()
     old_rows = [m.num_rows for m in out.matrices]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import is_zeroing
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType
@@ -14,14 +13,12 @@ from nnet3tools.program.computation import Computation
 __all__ = ["initialize_undefined"]
 
 
-def initialize_undefined(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions
-) -> Computation:
+def initialize_undefined(computation: Computation, context: PassContext) -> Computation:
     """Remove the zeroing that follows an allocation where each variable's next access writes it.
 
     Variables that nothing else touches need no zeros either, unless the user gets the matrix.
     """
-    analysis = Analysis(computation, nnet)
+    analysis = Analysis(computation, context.nnet)
     out = computation.copy()
     for matrix in range(1, len(out.matrices)):
         commands, _ = analysis.matrix_accesses.of(matrix)

@@ -14,7 +14,8 @@ from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.indexes import BoolArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import MAX_TIME, MIN_TIME, OptimizeOptions
+from nnet3tools.optimizer.options import MAX_TIME
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.prune_matrices import prune_matrices
 from nnet3tools.optimizer.renumber import remove_no_operations, renumber
 from nnet3tools.program.commands import (
@@ -37,27 +38,21 @@ from nnet3tools.program.computation import Computation
 __all__ = ["limit_derivative_times"]
 
 
-def limit_derivative_times(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions, max_output_time: int | None
-) -> Computation:
-    """Drop derivative rows whose time is outside the options' range, and what they led to.
-
-    `max_output_time` is the largest t of the request's outputs, for max-deriv-time-relative.
-    """
+def limit_derivative_times(computation: Computation, context: PassContext) -> Computation:
+    """Drop derivative rows whose time is outside the options' range, and what they led to."""
+    options = context.options
     max_time = options.max_deriv_time
     if options.max_deriv_time_relative != MAX_TIME:
-        if max_output_time is None:
+        if context.max_output_time is None:
             raise RequestError("max-deriv-time-relative needs a request with outputs")
-        max_time = options.max_deriv_time_relative + max_output_time
-    if options.min_deriv_time == MIN_TIME and max_time == MAX_TIME:
-        return computation
+        max_time = options.max_deriv_time_relative + context.max_output_time
     if max_time < options.min_deriv_time:
         raise RequestError(
             f"max-deriv-time={max_time} is less than min-deriv-time={options.min_deriv_time}"
         )
     if not computation.matrix_debug_info:
         raise RequestError("limiting derivative times needs a program with debug information")
-    limiter = _Limiter(computation.copy(), nnet, options.min_deriv_time, max_time)
+    limiter = _Limiter(computation.copy(), context.nnet, options.min_deriv_time, max_time)
     out = limiter.limited()
     return renumber(remove_no_operations(out))
 

@@ -15,7 +15,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import NO_TIME
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import (
@@ -43,9 +43,7 @@ class _Content(NamedTuple):
     """The time of its first row that has one."""
 
 
-def looped_computation(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions
-) -> Computation:
+def looped_computation(computation: Computation, context: PassContext) -> Computation:
     """Close the loop at the first repetition of the state.
 
     The splice points are the NoOperationPermanent commands, one a chunk, just after its inputs.
@@ -56,13 +54,13 @@ def looped_computation(
     splices = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationPermanent]
     shift = _time_shift(computation)
     contents = [_content(debug) for debug in computation.matrix_debug_info[1:]]
-    states = _states(computation, nnet, splices)
+    states = _states(computation, context.nnet, splices)
     repeat = _first_repeat(states, contents, shift)
     if repeat is None:
         return computation
     first, second = repeat
     kept = {m1 for m1, m2 in zip(states[first], states[second], strict=True) if m1 == m2}
-    if kept and not _used_alike(computation, nnet, splices, repeat, kept):
+    if kept and not _used_alike(computation, context.nnet, splices, repeat, kept):
         return computation
     handed_over = [
         (m1, m2) for m1, m2 in zip(states[first], states[second], strict=True) if m1 != m2

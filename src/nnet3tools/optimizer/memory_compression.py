@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
@@ -34,9 +33,7 @@ class _Compression(NamedTuple):
     range: float
 
 
-def memory_compression(
-    computation: Computation, nnet: Nnet, options: OptimizeOptions
-) -> Computation:
+def memory_compression(computation: Computation, context: PassContext) -> Computation:
     """Level 1: one byte a ReLU output of which backprop needs the sign only, which is exact.
 
     Level 2: also two bytes, within [-10, 10], for everything else that waits for the backward
@@ -45,17 +42,17 @@ def memory_compression(
     markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
     if len(markers) != 1:
         return computation
-    analysis = Analysis(computation, nnet)
+    analysis = Analysis(computation, context.nnet)
     found = [
         compression
         for matrix in range(1, len(computation.matrices))
-        if (compression := _compression(analysis, nnet, options, matrix, markers[0]))
+        if (compression := _compression(analysis, context, matrix, markers[0]))
     ]
     return _inserted(computation, found) if found else computation
 
 
 def _compression(
-    analysis: Analysis, nnet: Nnet, options: OptimizeOptions, matrix: int, marker: int
+    analysis: Analysis, context: PassContext, matrix: int, marker: int
 ) -> _Compression | None:
     commands, types = analysis.matrix_accesses.of(matrix)
     at = int(np.searchsorted(commands, marker))
@@ -67,11 +64,11 @@ def _compression(
         at == len(commands) - 1
         and types[at] == AccessType.READ
         and type(command) is Backprop
-        and nnet.component(command.component).backprop_reads_signs_only
+        and context.nnet.component(command.component).backprop_reads_signs_only
     )
     if only_signs:
         return _Compression(matrix, forward, backward, CompressionType.UINT8, 0.0)
-    if options.memory_compression_level >= 2:
+    if context.options.memory_compression_level >= 2:
         return _Compression(matrix, forward, backward, CompressionType.INT16, 10.0)
     return None
 

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import BoolArray
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes, is_zeroing
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations, renumber
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import (
@@ -42,10 +42,10 @@ __all__ = [
 Ints = NDArray[np.int64]
 
 
-def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def merge_variables(computation: Computation, context: PassContext) -> Computation:
     """Merge variables until nothing is left to merge."""
     while True:
-        merger = _Round(computation, nnet, options)
+        merger = _Round(computation, context)
         if not merger.run():
             return computation
         computation = remove_no_operations(renumber(merger.computation))
@@ -63,9 +63,10 @@ class Merges(NamedTuple):
         return Merges(self.positions[mask], self.s1[mask], self.s2[mask])
 
 
-def opportunities(analysis: Analysis, nnet: Nnet, options: OptimizeOptions) -> Merges:
+def opportunities(analysis: Analysis, context: PassContext) -> Merges:
     """What the commands of a program would let us merge, legality aside, in their order."""
-    components = ComponentTable(nnet)
+    options = context.options
+    components = ComponentTable(context.nnet)
     found = [Merges(*np.empty((3, 0), np.int64))]
     for cls, group in analysis.groups.items():
         if cls is MatrixCopy and options.remove_assignments:
@@ -174,11 +175,11 @@ def legal_merges(
 class _Round:
     """One sweep over the commands with one analysis."""
 
-    def __init__(self, computation: Computation, nnet: Nnet, options: OptimizeOptions) -> None:
+    def __init__(self, computation: Computation, context: PassContext) -> None:
         # Merging changes the copy; the analysis keeps the program as it was.
         self.computation = computation.copy()
-        self.times = AccessTimes(computation, nnet)
-        self.nnet, self.options = nnet, options
+        self.times = AccessTimes(computation, context.nnet)
+        self.context = context
         analysis = self.times.analysis
         self._dirty = np.zeros(analysis.variables.num_variables, np.bool_)
         """(variables,) whether each was merged in this round."""
@@ -196,8 +197,8 @@ class _Round:
     def run(self) -> bool:
         """Do every merge that is legal; whether there was any."""
         analysis = self.times.analysis
-        merges = opportunities(analysis, self.nnet, self.options)
-        left, right = legal_merges(self.times, merges, self.options)
+        merges = opportunities(analysis, self.context)
+        left, right = legal_merges(self.times, merges, self.context.options)
         legal = left | right
         assignment = is_assignment(analysis)
         for position, s1, s2, is_left in zip(

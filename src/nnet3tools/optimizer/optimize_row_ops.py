@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.nnet.indexes import IntArray
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import AddRows, Command, CopyRows, MatrixAdd, MatrixCopy
 from nnet3tools.program.computation import Computation
 
@@ -15,7 +14,7 @@ __all__ = ["optimize_row_ops"]
 _ROW_OPS = (CopyRows, AddRows)
 
 
-def optimize_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def optimize_row_ops(computation: Computation, context: PassContext) -> Computation:
     """CopyRows -> MatrixCopy and AddRows -> MatrixAdd where the rows are one run.
 
     The run may have rows of "nothing" (-1) around it. For CopyRows these mean zeros, and leaving

@@ -113,6 +113,12 @@ class OptimizeOptions:
         "compression at all; 1 means compression that shouldn't affect results at all.",
     )
 
+    @property
+    def limits_deriv_times(self) -> bool:
+        """Whether derivatives are wanted of some times only."""
+        limits = (self.max_deriv_time, self.max_deriv_time_relative)
+        return self.min_deriv_time != MIN_TIME or limits != (MAX_TIME, MAX_TIME)
+
     @classmethod
     def read(cls, reader: Reader) -> Self:
         """Read Kaldi's form; options that older files lack keep their defaults."""

@@ -24,7 +24,7 @@ from nnet3tools.optimizer.memory_compression import memory_compression
 from nnet3tools.optimizer.merge_variables import merge_variables
 from nnet3tools.optimizer.move_sizing_commands import move_sizing_commands
 from nnet3tools.optimizer.optimize_row_ops import optimize_row_ops
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext, Transform
 from nnet3tools.optimizer.renumber import renumber
 from nnet3tools.optimizer.snip_row_ops import snip_row_ops
 from nnet3tools.optimizer.split_row_ops import split_row_ops
@@ -34,8 +34,7 @@ from nnet3tools.program.memory import max_memory_use
 
 __all__ = ["PASSES", "Pass", "optimize"]
 
-Transform = Callable[[Computation, Nnet, OptimizeOptions], Computation]
-Wanted = Callable[[OptimizeOptions, bool], bool]
+Wanted = Callable[[PassContext], bool]
 
 
 class Pass(NamedTuple):
@@ -45,34 +44,41 @@ class Pass(NamedTuple):
     """Kaldi's option name where there is one."""
     transform: Transform
     wanted: Wanted
-    """Whether to run it, given the options and whether the program is to become a loop."""
+    """Whether to run it."""
 
 
-def _always(options: OptimizeOptions, looped: bool) -> bool:
+def _always(context: PassContext) -> bool:
     return True
 
 
 def _if(*names: str, in_loops: bool = True) -> Wanted:
     """Wanted where `optimize` and any of these options are on (and, maybe, not for loops)."""
 
-    def wanted(options: OptimizeOptions, looped: bool) -> bool:
+    def wanted(context: PassContext) -> bool:
+        options = context.options
         on = options.optimize and any(getattr(options, name) for name in names)
-        return on and (in_loops or not looped)
+        return on and (in_loops or not context.looped)
 
     return wanted
 
 
-def _renumber(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def _renumber(computation: Computation, context: PassContext) -> Computation:
     return renumber(computation)
 
 
-def _order_io(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def _order_io(computation: Computation, context: PassContext) -> Computation:
     out = computation.copy()
     consolidate_io(out)
     return fix_goto_label(out)
 
 
 PASSES: tuple[Pass, ...] = (
+    # First, and whether or not anything is optimized: rows that it drops cost the others nothing.
+    Pass(
+        "limit-derivative-times",
+        limit_derivative_times,
+        lambda context: context.options.limits_deriv_times,
+    ),
     # Makes many small copies of one row operation each; all that follows may remove them again.
     Pass("consolidate-model-update", consolidate_model_update, _if("consolidate_model_update")),
     # Relies on every matrix being zeroed at first; makes copies that merging can remove.
@@ -98,10 +104,10 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "move-sizing-commands",
         move_sizing_commands,
-        lambda options, looped: (options.optimize and options.move_sizing_commands) or looped,
+        lambda context: _if("move_sizing_commands")(context) or context.looped,
     ),
     # Before matrices are swapped about for their memory, which would hide what is the same.
-    Pass("looped-computation", looped_computation, lambda options, looped: looped),
+    Pass("looped-computation", looped_computation, lambda context: context.looped),
     Pass("allocate-from-other", allocate_from_other, _if("allocate_from_other", in_loops=False)),
     # Passes have moved commands about; the executor needs this order.
     Pass("consolidate-io", _order_io, _always),
@@ -109,41 +115,27 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "memory-compression",
         memory_compression,
-        lambda options, looped: options.memory_compression_level > 0 and not looped,
+        lambda context: context.options.memory_compression_level > 0 and not context.looped,
     ),
 )
 """The passes in their order (Kaldi's Optimize, nnet-optimize.cc)."""
 
 
-def optimize(
-    computation: Computation,
-    nnet: Nnet,
-    options: OptimizeOptions,
-    max_output_time: int | None = None,
-    *,
-    looped: bool = False,
-    check: bool = False,
-) -> Computation:
+def optimize(computation: Computation, context: PassContext, *, check: bool = False) -> Computation:
     """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
 
-    `max_output_time` is the largest t of the request's outputs (for max-deriv-time-relative).
     At verbose 2 time, commands and peak bytes before and after each pass are logged.
     """
     check = check or log.get_verbose() >= 3
     if check:
-        check_computation(computation, nnet, check_rewrite=True)
-    began = time.perf_counter()
-    start = limit_derivative_times(computation, nnet, options, max_output_time)
-    if log.get_verbose() >= 2 and start is not computation:
-        _log_step("limit-derivative-times", computation, start, time.perf_counter() - began)
-    computation = _checked("limit-derivative-times", start, nnet) if check else start
+        check_computation(computation, context.nnet, check_rewrite=True)
     for step in PASSES:
-        if step.wanted(options, looped):
+        if step.wanted(context):
             before, began = computation, time.perf_counter()
-            computation = step.transform(computation, nnet, options)
+            computation = step.transform(computation, context)
             elapsed = time.perf_counter() - began
             if check and not _is_same(before, computation):
-                _checked(step.name, computation, nnet)
+                _check(step.name, computation, context.nnet)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)
     return computation
@@ -158,13 +150,12 @@ def _is_same(before: Computation, after: Computation) -> bool:
     )
 
 
-def _checked(name: str, computation: Computation, nnet: Nnet) -> Computation:
+def _check(name: str, computation: Computation, nnet: Nnet) -> None:
     try:
         check_computation(computation, nnet)
     except Exception as error:
         error.add_note(f"after the pass {name}")
         raise
-    return computation
 
 
 def _log_step(name: str, before: Computation, after: Computation, seconds: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.nnet.indexes import BoolArray, IntArray
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddRows,
@@ -20,7 +19,7 @@ from nnet3tools.program.computation import Computation
 __all__ = ["snip_row_ops"]
 
 
-def snip_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def snip_row_ops(computation: Computation, context: PassContext) -> Computation:
     """Cut leading and trailing rows that AddRows and its kin skip.
 
     CopyRows and CopyRowsMulti are left alone: there "no row" means a row of zeros.

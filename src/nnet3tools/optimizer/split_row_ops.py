@@ -9,8 +9,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.indexes import IntArray
-from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import (
     AddRows,
     AddRowsMulti,
@@ -33,7 +32,7 @@ MultiCommand = AddRowsMulti | CopyRowsMulti | AddToRowsMulti | CopyToRowsMulti
 _MULTI_COMMANDS = (AddRowsMulti, CopyRowsMulti, AddToRowsMulti, CopyToRowsMulti)
 
 
-def split_row_ops(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+def split_row_ops(computation: Computation, context: PassContext) -> Computation:
     """Replace Multi commands by up to two MatrixCopy / MatrixAdd / CopyRows / AddRows."""
     out = computation.copy()
     splits = [_split(pairs) for pairs in out.indexes_multi]

@@ -18,7 +18,7 @@ from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient, zero_stats
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.training.example import NnetExample, string_hash
 from nnet3tools.training.objective import compute_objective

@@ -23,7 +23,7 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.computation import Computation
 from nnet3tools.tensor.registry import device_of

@@ -10,6 +10,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.graph_replay import WorkReplayer, graph_capture
+from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.arithmetic import (
     check_natural_gradient,
     freeze_natural_gradient,
@@ -21,7 +22,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
-from nnet3tools.optimizer.compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.device_update import DeviceUpdate
@@ -136,7 +137,7 @@ class NnetTrainer:
         # Which minibatches store statistics or self-repair is decided by the random numbers that
         # Kaldi's compiler leaves.
         self.compiler = CachingOptimizingCompiler(
-            nnet, options.optimization, options.compiler, draw_spot_checks=True
+            nnet, options.optimization, options.compiler, before_compiling=draw_graph_checks
         )
         if options.read_cache:
             load_cache(options.read_cache, self.compiler)

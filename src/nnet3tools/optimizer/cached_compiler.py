@@ -5,18 +5,19 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import ProgramError
+from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.expand import expand_computation
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.optimizer.shortcut import mini_request
 from nnet3tools.program.checker import check_computation
@@ -47,11 +48,11 @@ class CachingOptimizingCompiler:
         nnet: Nnet,
         optimize_options: OptimizeOptions | None = None,
         compiler_options: CompilerOptions | None = None,
-        draw_spot_checks: bool = False,
+        before_compiling: Callable[[NetworkPlan, ComputationRequest], None] | None = None,
     ) -> None:
-        """`draw_spot_checks`: spend random numbers as Kaldi's compiler does (graph.spot_checks)."""
+        """`before_compiling` is called for each request that is compiled in full."""
         self.nnet = nnet
-        self.draw_spot_checks = draw_spot_checks
+        self._before_compiling = before_compiling
         self.optimize_options = optimize_options or OptimizeOptions()
         self.options = compiler_options or CompilerOptions()
         self.cache: OrderedDict[ComputationRequest, Computation] = OrderedDict()
@@ -141,15 +142,16 @@ class CachingOptimizingCompiler:
         began = time.perf_counter()
         if self._compiler is None:
             self._compiler = Compiler(self.nnet)
-        if self.draw_spot_checks:
-            draw_graph_checks(self._compiler.plan, request)
+        if self._before_compiling is not None:
+            self._before_compiling(self._compiler.plan, request)
         computation = self._compiler.compile([request], self.options)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         self._check(computation, request, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
-        optimized = optimize(computation, self.nnet, self.optimize_options, request.max_output_time)
+        context = PassContext(self.nnet, self.optimize_options, request.max_output_time)
+        optimized = optimize(computation, context)
         self.seconds["optimization"] += time.perf_counter() - began
         _log_size("optimization", optimized, began)
         self._check(optimized, request)

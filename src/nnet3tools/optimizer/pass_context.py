@@ -1,0 +1,28 @@
+"""What a pass of the optimizer may know beside the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.computation import Computation
+
+__all__ = ["PassContext", "Transform"]
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """The network, the options and the facts of the request that a program was compiled for."""
+
+    nnet: Nnet
+    options: OptimizeOptions = field(default_factory=OptimizeOptions)
+    max_output_time: int | None = None
+    """Largest t of the request's outputs, for max-deriv-time-relative; None without outputs."""
+    looped: bool = False
+    """Whether the program is to become a loop."""
+
+
+Transform = Callable[[Computation, PassContext], Computation]
+"""A pass: from a valid program to a valid one that computes the same."""
