@@ -335,7 +335,11 @@ def test_older_files_are_read(text: str) -> None:
         ("<PnormComponent> <InputDim> 5 <OutputDim> 2 ", "5 to 2"),
         ("<SumGroupComponent> <Sizes> [ 1 -2 ]\n", "positive"),
         ("<SumGroupComponent> <Sizes> [ 2000000000 2000000000 ]\n", "too large"),
-        ("<BatchNormComponent> <Dim> 4 <BlockDim> 3 <Epsilon> 1 <TargetRms> 1 ", "block-dim 3"),
+        (
+            "<BatchNormComponent> <Dim> 4 <BlockDim> 3 <Epsilon> 1 <TargetRms> 1 <TestMode> F "
+            "<Count> 0 <StatsMean> [ ]\n<StatsVar> [ ]\n",
+            "block-dim must .* divide dim, found 3",
+        ),
         ("<DropoutComponent> <Dim> 2 <DropoutProportion> 2 ", "Proportion"),
         ("<SigmoidComponent> <Dim> 2 <ValueAvg> [ ", "stream|byte"),
     ],

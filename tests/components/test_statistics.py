@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.activation_stats import NonlinearComponent
 from nnet3tools.nnet.components.base import BackpropArgs, Component
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
-from nnet3tools.nnet.components.nonlinear import NonlinearComponent
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from support.harness import forward, from_bytes, make, rows_of, to_bytes
 

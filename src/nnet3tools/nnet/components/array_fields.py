@@ -165,7 +165,8 @@ class Statistic(_ArrayField):
     """A float64 sum over the rows of minibatches; files have its average over `average_of`.
 
     `average_of` names the owner's count; None: files have the sum itself. Without a `shape` the sum
-    is None until there is something to sum, and may have any size in files.
+    is None until there is something to sum, and may have any size in files; with one it is zero
+    where files have none.
     """
 
     dtype = np.float64
@@ -190,11 +191,11 @@ class Statistic(_ArrayField):
         return (reader.read_vector if self.ndim == 1 else reader.read_matrix)(np.float64)
 
     def after_read(self, owner: Any) -> None:
-        average, count = getattr(owner, self.name), self.count_of(owner)
-        if self.shape is None and (average is None or average.size == 0 or count == 0.0):
-            setattr(owner, self.name, None)
+        average = getattr(owner, self.name)
+        if average is None or average.size == 0:
+            owner.__dict__.pop(self.name, None)
         elif self.average_of is not None:
-            setattr(owner, self.name, self.total(average, count))
+            setattr(owner, self.name, self.total(average, self.count_of(owner)))
 
     def total(self, average: Array, count: float) -> Array:
         """The sum that has this average in files."""

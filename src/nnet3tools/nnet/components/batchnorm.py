@@ -11,13 +11,14 @@ nnet-normalize-component.cc; Ioffe and Szegedy 2015):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
+from nnet3tools.nnet.components.array_fields import Count, Derived, Statistic, rounded_average
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -27,21 +28,14 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    as_blocks,
-    get_positive,
-    read_field,
-    require,
-    write_double_field,
-    write_field,
-)
+from nnet3tools.nnet.components.common import as_blocks
+from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import summarize_vector
 from nnet3tools.tensor import host
-from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.io.stream import Reader
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["BatchNormComponent"]
@@ -63,6 +57,29 @@ class _Memo:
     """(3, block_dim): mean, mean of the squares (uncentered variance), scale."""
 
 
+class _BlockDim(Int):
+    """-1 in config lines means the default: all columns are one block."""
+
+    def from_config(self, line: ConfigLine, owner: BatchNormComponent) -> None:
+        super().from_config(line, owner)
+        if owner.block_dim == -1:
+            owner.block_dim = owner.dim
+
+
+class _SumOfSquares(Statistic):
+    """A sum of squares that files have as a variance; the field before it is the sum."""
+
+    def read(self, reader: Reader, owner: BatchNormComponent) -> None:
+        super().read(reader, owner)
+        mean, variance = owner.stats_sum, owner.stats_sumsq  # averages until `after_read`
+        if mean.shape != variance.shape:
+            raise reader.error(f"<StatsMean> of {mean.size} and <StatsVar> of {variance.size}")
+        owner.stats_sumsq = variance + mean * mean
+
+    def file_value(self, owner: BatchNormComponent) -> Array:
+        return owner.mean_and_variance()[1]
+
+
 @register
 class BatchNormComponent(BatchStatisticsComponent):
     """Normalizes columns over the minibatch; in test mode by the statistics seen in training.
@@ -71,33 +88,19 @@ class BatchNormComponent(BatchStatisticsComponent):
     (block_dim,) sum inputs and their squares over `count` rows, in float64.
     """
 
-    count = Counter()
+    INFO = "dim block_dim epsilon target_rms count test_mode"
 
-    def __init__(
-        self,
-        dim: int,
-        block_dim: int | None = None,
-        epsilon: float = 1.0e-3,
-        target_rms: float = 1.0,
-        test_mode: bool = False,
-    ) -> None:
-        self.dim = dim
-        self.block_dim = dim if block_dim is None else block_dim
-        self.epsilon, self.target_rms, self.test_mode = epsilon, target_rms, test_mode
-        self.count = 0.0
-        self.stats_sum = tensor.zeros((self.block_dim,), dtype=np.float64)
-        self.stats_sumsq = tensor.zeros((self.block_dim,), dtype=np.float64)
-        self.test_scale: Array | None = None
-        self.test_offset: Array | None = None
-        """In test mode y = test_scale * x + test_offset (block_dim,); else None."""
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
+    dim = Int("<Dim>", "dim", positive=True)
+    block_dim = _BlockDim("<BlockDim>", "block-dim", lambda c: c.dim)
+    epsilon = Float("<Epsilon>", "epsilon", 1.0e-3, positive=True)
+    target_rms = Float("<TargetRms>", "target-rms", 1.0, positive=True)
+    test_mode = Flag("<TestMode>", "test-mode", False)
+    count = Count("<Count>", key="count")
+    stats_sum = Statistic("<StatsMean>", "count", shape=lambda c: (c.block_dim,))
+    stats_sumsq = _SumOfSquares("<StatsVar>", "count", shape=lambda c: (c.block_dim,))
+    test_scale = Derived()
+    test_offset = Derived()
+    """In test mode y = test_scale * x + test_offset (block_dim,); else None."""
 
     @property
     def properties(self) -> Properties:
@@ -113,87 +116,20 @@ class BatchNormComponent(BatchStatisticsComponent):
             flags |= Properties.USES_MEMO | Properties.STORES_STATS
         return flags
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        dim = get_positive(line, "dim")
-        block_dim = line.get_int("block-dim", -1)
-        block_dim = dim if block_dim == -1 else block_dim
-        if block_dim <= 0 or dim % block_dim != 0:
-            raise line.error(f"block-dim must be positive and divide dim, found {block_dim}")
-        component = cls(
-            dim,
-            block_dim,
-            line.get_float("epsilon", 1.0e-3),
-            line.get_float("target-rms", 1.0),
-            line.get_bool("test-mode", False),
-        )
-        for key, value in (("epsilon", component.epsilon), ("target-rms", component.target_rms)):
-            if not value > 0.0:
-                raise line.error(f"{key} must be positive, found {value:g}")
-        component._derive()
-        return component
+    def problem(self) -> str | None:
+        if self.block_dim <= 0 or self.dim % self.block_dim != 0:
+            return f"block-dim must be positive and divide dim, found {self.block_dim}"
+        return None
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        dim = read_field(reader, "<Dim>", reader.read_int32)
-        block_dim = read_field(reader, "<BlockDim>", reader.read_int32)
-        epsilon = read_field(reader, "<Epsilon>", reader.read_float)
-        target_rms = read_field(reader, "<TargetRms>", reader.read_float)
-        require(
-            reader,
-            dim > 0 and block_dim > 0 and dim % block_dim == 0 and epsilon > 0 and target_rms > 0,
-            f"impossible batch norm: dim {dim}, block-dim {block_dim}, epsilon {epsilon:g}, "
-            f"target-rms {target_rms:g}",
-        )
-        test_mode = read_field(reader, "<TestMode>", reader.read_bool)
-        count = read_field(reader, "<Count>", reader.read_double)
-        mean = read_field(reader, "<StatsMean>", lambda: reader.read_vector(np.float64))
-        var = read_field(reader, "<StatsVar>", lambda: reader.read_vector(np.float64))
-        require(
-            reader,
-            mean.size == var.size and mean.size in (0, block_dim),
-            f"<StatsMean> of {mean.size}, <StatsVar> of {var.size}, expected {block_dim} numbers",
-        )
-        component = cls(dim, block_dim, epsilon, target_rms, test_mode)
-        component.count = count
-        if mean.size:
-            component.stats_sum = mean * count
-            component.stats_sumsq = (var + mean * mean) * count
-        reader.expect_token("</BatchNormComponent>")
-        component._derive()
-        return component
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token("<BatchNormComponent>")
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<BlockDim>", self.block_dim)
-        write_field(writer, "<Epsilon>", float(self.epsilon))
-        write_field(writer, "<TargetRms>", float(self.target_rms))
-        write_field(writer, "<TestMode>", self.test_mode)
-        write_double_field(writer, "<Count>", self.count)
-        mean, var = self._mean_and_variance()
-        write_field(writer, "<StatsMean>", mean)
-        write_field(writer, "<StatsVar>", var)
-        writer.write_token("</BatchNormComponent>")
-
-    def _mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
+    def mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
         """Float32 on the host, each step rounded as Kaldi rounds it."""
-        mean = tensor.to_host(self.stats_sum).astype(np.float32)
-        var = tensor.to_host(self.stats_sumsq).astype(np.float32)
-        if self.count != 0.0:
-            mean = mean * np.float32(1.0 / self.count)
-            var = var * np.float32(1.0 / self.count)
-            var = var - mean * mean
-        return mean, var
+        mean, var = (rounded_average(s, self.count) for s in (self.stats_sum, self.stats_sumsq))
+        return mean, var - mean * mean if self.count != 0.0 else var
 
     def info(self) -> str:
-        text = (
-            f"{self.type_name}, dim={self.dim}, block-dim={self.block_dim}"
-            f", epsilon={self.epsilon:g}, target-rms={self.target_rms:g}, count={self.count:g}"
-            f", test-mode={str(self.test_mode).lower()}"
-        )
+        text = super().info()
         if self.count > 0:
-            mean, var = self._mean_and_variance()
+            mean, var = self.mean_and_variance()
             stddev = np.sqrt(np.maximum(var, np.float32(0.0)))
             text += f", data-mean={summarize_vector(mean)}, data-stddev={summarize_vector(stddev)}"
         return text
@@ -203,9 +139,9 @@ class BatchNormComponent(BatchStatisticsComponent):
     def set_test_mode(self, test_mode: bool) -> None:
         """Normalize by the statistics kept (true), or by each minibatch's own (false)."""
         self.test_mode = test_mode
-        self._derive()
+        self.derive()
 
-    def _derive(self) -> None:
+    def derive(self) -> None:
         """Set test_scale and test_offset from the statistics."""
         self.test_scale = self.test_offset = None
         if not self.test_mode:
@@ -272,21 +208,6 @@ class BatchNormComponent(BatchStatisticsComponent):
         if not self.test_mode:
             self.scale(0.0)
 
-    def scale(self, scale: float) -> None:
-        if scale == 0.0:
-            self.count = 0.0
-        else:
-            self.count *= scale
-        for stats in (self.stats_sum, self.stats_sumsq):
-            if scale == 0.0:
-                tensor.fill(stats, 0.0)
-            else:
-                tensor.scale(stats, scale)
-
     def add(self, alpha: float, other: Component) -> None:
-        assert isinstance(other, BatchNormComponent)
-        if other.count != 0.0:
-            self.count += alpha * other.count
-        tensor.add(self.stats_sum, other.stats_sum, alpha=alpha)
-        tensor.add(self.stats_sumsq, other.stats_sumsq, alpha=alpha)
-        self._derive()
+        super().add(alpha, other)
+        self.derive()

@@ -6,8 +6,8 @@ Formulas: Kaldi's nnet-simple-component.cc.
 from __future__ import annotations
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.activation_stats import NonlinearComponent
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
-from nnet3tools.nnet.components.nonlinear import NonlinearComponent
 from nnet3tools.nnet.components.registry import register
 
 __all__ = ["LogSoftmaxComponent", "SoftmaxComponent"]
@@ -19,15 +19,13 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 class SoftmaxComponent(NonlinearComponent):
     """y_i = exp(x_i) / sum_j exp(x_j), floored to 1e-20 so that its log is finite."""
 
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-            | Properties.BACKPROP_NEEDS_OUTPUT
-            | Properties.STORES_STATS
-        )
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.PROPAGATE_IN_PLACE
+        | Properties.BACKPROP_IN_PLACE
+        | Properties.BACKPROP_NEEDS_OUTPUT
+        | Properties.STORES_STATS
+    )
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Maximum, difference, exp, sum, quotient."""
@@ -52,9 +50,7 @@ class SoftmaxComponent(NonlinearComponent):
 class LogSoftmaxComponent(NonlinearComponent):
     """y_i = x_i - log sum_j exp(x_j). Kaldi keeps no statistics of its values."""
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Maximum, difference, exp, sum, quotient."""

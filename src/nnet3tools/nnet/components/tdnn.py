@@ -9,12 +9,13 @@ frames at one time offset are a strided view of the input, and no spliced copy i
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, RequestError
+from nnet3tools.nnet.components.array_fields import Matrix, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -25,21 +26,18 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    expect_either,
-    get_positive,
-    random_normal,
-    read_field,
-    require,
-    write_field,
-)
+from nnet3tools.nnet.components.common import get_positive, random_normal
+from nnet3tools.nnet.components.fields import Flag, Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
-from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.time_windows import at_shifts
-from nnet3tools.nnet.components.two_sided import two_sided_flops
+from nnet3tools.nnet.components.two_sided import (
+    BOTH_ALPHAS,
+    BOTH_HISTORIES,
+    TwoSidedNaturalGradient,
+    two_sided_flops,
+)
 from nnet3tools.nnet.indexes import IndexArray, IntArray
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -57,8 +55,12 @@ class TdnnIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "TdnnComponentPrecomputedIndexes"
 
-    def __init__(self, row_stride: int, row_offsets: IntArray) -> None:
-        self.row_stride, self.row_offsets = row_stride, row_offsets
+    row_stride = Int("<RowStride>", positive=True)
+    row_offsets = IntVector("<RowOffsets>")
+
+    def problem(self) -> str | None:
+        good = len(self.row_offsets) > 0 and not (self.row_offsets < 0).any()
+        return None if good else "there must be row offsets, and none below 0"
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         end = int(self.row_offsets.max()) + self.row_stride * (num_outputs - 1) + 1
@@ -67,22 +69,6 @@ class TdnnIndexes(PrecomputedIndexes):
             and len(self.row_offsets) == len(component.time_offsets)
             and end <= num_inputs
         )
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        row_stride = read_field(reader, "<RowStride>", reader.read_int32)
-        row_offsets = read_field(reader, "<RowOffsets>", reader.read_int32_vector)
-        reader.expect_token(f"</{cls.type_name}>")
-        good = row_stride >= 1 and len(row_offsets) > 0 and not (row_offsets < 0).any()
-        require(reader, good, f"bad row stride or offsets in <{cls.type_name}>")
-        return cls(row_stride, row_offsets)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<RowStride>", self.row_stride)
-        writer.write_token("<RowOffsets>")
-        writer.write_int32_vector(self.row_offsets)
-        writer.write_token(f"</{self.type_name}>")
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
         """View of the `num_rows` input rows at the i'th time offset."""
@@ -98,26 +84,43 @@ class TdnnIndexes(PrecomputedIndexes):
         return rows[start : end : self.row_stride]
 
 
+class _Alphas(Float):
+    """<AlphaInOut> and two numbers; Kaldi still reads <Alpha> and one number for both sides."""
+
+    def read(self, reader: Reader, owner: TdnnComponent) -> None:
+        has_both = reader.peek_token() == "<AlphaInOut>"
+        super().read(reader, owner)
+        owner.alpha_out = reader.read_float() if has_both else owner.alpha_in
+
+    def write(self, writer: Writer, owner: TdnnComponent) -> None:
+        super().write(writer, owner)
+        writer.write_float(owner.alpha_out)
+
+
 @register
-class TdnnComponent(UpdatableComponent):
+class TdnnComponent(TwoSidedNaturalGradient):
     """Affine (or linear) function of the frames at `time_offsets` around the output's time.
 
     `linear_params` is (output_dim, len(time_offsets) * input_dim), `bias_params` (output_dim,) or
     empty. The trainer enforces `orthonormal_constraint`.
     """
 
-    def __init__(
-        self,
-        time_offsets: list[int],
-        linear_params: Array,
-        bias_params: Array,
-    ) -> None:
-        self.time_offsets = time_offsets
-        self.linear_params, self.bias_params = linear_params, bias_params
-        self.orthonormal_constraint = 0.0
-        self.use_natural_gradient = True
-        self.preconditioner_in = OnlineNaturalGradient(20, 4)
-        self.preconditioner_out = OnlineNaturalGradient(80, 4)
+    INFO = UpdatableComponent.INFO + " orthonormal_constraint time_offsets linear_params"
+
+    time_offsets = IntVector("<TimeOffsets>", "time-offsets")
+    linear_params = Matrix("<LinearParams>", key="linear-params", norms=True)
+    bias_params = Vector("<BiasParams>", key="bias")
+    orthonormal_constraint = Float(
+        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, show_default=False
+    )
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
+    num_samples_history = Float(
+        "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
+    )
+    alpha_in = _Alphas("<AlphaInOut>", "alpha-in", 4.0, also="<Alpha>", of=BOTH_ALPHAS[0])
+    alpha_out = Float(None, "alpha-out", 4.0, of=BOTH_ALPHAS[1])
+    rank_in = Int("<RankInOut>", "rank-in", 20, of="preconditioner_in.rank")
+    rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
 
     @property
     def input_dim(self) -> int:
@@ -141,134 +144,46 @@ class TdnnComponent(UpdatableComponent):
 
     # -- creation and files
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        time_offsets = line.get_int_list("time-offsets")
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random parameters of input-dim and output-dim; no bias with use-bias=false."""
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
-        if not time_offsets or len(set(time_offsets)) != len(time_offsets):
+        if not len(self.time_offsets):
             raise line.error("time-offsets must be a list of different integers")
-        spliced_dim = input_dim * len(time_offsets)
+        spliced_dim = input_dim * len(self.time_offsets)
         stddev = line.get_float("param-stddev", -1.0)
         if stddev < 0.0:
             stddev = 1.0 / math.sqrt(spliced_dim)
-        linear_params = random_normal((output_dim, spliced_dim), stddev)
-        bias_mean, bias_stddev = (
-            line.get_float("bias-mean", 0.0),
-            line.get_float("bias-stddev", 1.0),
-        )
-        if line.get_bool("use-bias", True):
-            bias_params = random_normal((output_dim,), bias_stddev, bias_mean)
-        else:  # nothing is drawn, so that the components after this one start as Kaldi's do
-            bias_params = tensor.zeros((0,))
-        self = cls(time_offsets, linear_params, bias_params)
-        self.read_updatable_config(line)
-        self.orthonormal_constraint = line.get_float("orthonormal-constraint", 0.0)
-        self.use_natural_gradient = line.get_bool("use-natural-gradient", True)
-        rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
-        self._set_preconditioners(
-            rank_in if rank_in >= 0 else min(20, (spliced_dim + 1) // 2),
-            rank_out if rank_out >= 0 else min(80, (output_dim + 1) // 2),
-            line.get_float("alpha-in", 4.0),
-            line.get_float("alpha-out", 4.0),
-            line.get_float("num-samples-history", 2000.0),
-        )
-        if (problem := self._problem()) is not None:
-            raise line.error(problem)
-        return self
+        self.linear_params = random_normal((output_dim, spliced_dim), stddev)
+        mean, stddev = line.get_float("bias-mean", 0.0), line.get_float("bias-stddev", 1.0)
+        if line.get_bool("use-bias", True):  # otherwise nothing is drawn, as in Kaldi
+            self.bias_params = random_normal((output_dim,), stddev, mean)
+        self.set_default_ranks(line, spliced_dim, output_dim)
 
-    def _set_preconditioners(
-        self, rank_in: int, rank_out: int, alpha_in: float, alpha_out: float, history: float
-    ) -> None:
-        # Kaldi fixes the update period at 4: it is not configurable and not in files.
-        self.preconditioner_in = OnlineNaturalGradient(rank_in, 4, history, alpha_in)
-        self.preconditioner_out = OnlineNaturalGradient(rank_out, 4, history, alpha_out)
-
-    def _problem(self) -> str | None:
-        """What is inconsistent, in words, or None."""
+    def problem(self) -> str | None:
         rows, cols = self.linear_params.shape
-        if rows == 0 or not self.time_offsets:
+        if rows == 0 or not len(self.time_offsets):
             return "no parameters or no time-offsets"
-        if len(set(self.time_offsets)) != len(self.time_offsets):
-            return f"repeated time-offsets {self.time_offsets}"
+        if len(np.unique(self.time_offsets)) != len(self.time_offsets):
+            return f"time-offsets must be different integers, found {self.time_offsets.tolist()}"
         if cols % len(self.time_offsets) != 0:
             return f"{cols} parameter columns for {len(self.time_offsets)} time-offsets"
         if self.bias_params.size not in (0, rows):
             return f"bias of dimension {self.bias_params.size}, expected {rows}"
-        return self.preconditioner_in.problem() or self.preconditioner_out.problem()
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls([0], tensor.zeros((0, 0)), tensor.zeros((0,)))
-        self.read_updatable_common(reader)
-        offsets = read_field(reader, "<TimeOffsets>", reader.read_int32_vector)
-        self.time_offsets = [int(t) for t in offsets]
-        self.linear_params = read_field(reader, "<LinearParams>", reader.read_matrix)
-        self.bias_params = read_field(reader, "<BiasParams>", reader.read_vector)
-        self.orthonormal_constraint = read_field(
-            reader, "<OrthonormalConstraint>", reader.read_float
-        )
-        self.use_natural_gradient = read_field(reader, "<UseNaturalGradient>", reader.read_bool)
-        history = read_field(reader, "<NumSamplesHistory>", reader.read_float)
-        # <Alpha> with one value for both sides: a spelling that Kaldi still reads.
-        has_both = reader.peek_token() == "<AlphaInOut>"
-        expect_either(reader, "<AlphaInOut>", "<Alpha>")
-        alpha_in = reader.read_float()
-        alpha_out = reader.read_float() if has_both else alpha_in
-        rank_in = read_field(reader, "<RankInOut>", reader.read_int32)
-        self._set_preconditioners(rank_in, reader.read_int32(), alpha_in, alpha_out, history)
-        reader.expect_token("</TdnnComponent>")
-        problem = self._problem()
-        require(reader, problem is None, f"TdnnComponent: {problem}")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        first, second = self.preconditioner_in, self.preconditioner_out
-        self.write_updatable_common(writer)
-        writer.write_token("<TimeOffsets>")
-        writer.write_int32_vector(self.time_offsets)
-        write_field(writer, "<LinearParams>", self.linear_params)
-        write_field(writer, "<BiasParams>", self.bias_params)
-        write_field(writer, "<OrthonormalConstraint>", float(self.orthonormal_constraint))
-        write_field(writer, "<UseNaturalGradient>", self.use_natural_gradient)
-        write_field(writer, "<NumSamplesHistory>", float(first.num_samples_history))
-        write_field(writer, "<AlphaInOut>", float(first.alpha))
-        writer.write_float(second.alpha)
-        write_field(writer, "<RankInOut>", first.rank)
-        writer.write_int32(second.rank)
-        writer.write_token("</TdnnComponent>")
+        return None
 
     def info(self) -> str:
-        text = super().info()
-        if self.orthonormal_constraint != 0.0:
-            text += f", orthonormal-constraint={self.orthonormal_constraint:g}"
-        text += ", time-offsets=" + ",".join(map(str, self.time_offsets))
-        text += parameter_stats("linear-params", self.linear_params, include_norms=True)
-        if self.has_bias:
-            text += parameter_stats("bias", self.bias_params, include_mean=True)
-        else:
-            text += ", has-bias=false"
+        parts = [super().info()]
+        parts.append(self._info_of("bias_params") if self.has_bias else "has-bias=false")
         if not self.use_natural_gradient:
-            return text + ", use-natural-gradient=false"
-        first, second = self.preconditioner_in, self.preconditioner_out
-        return (
-            f"{text}, rank-in={first.rank}, rank-out={second.rank}"
-            f", num-samples-history={first.num_samples_history:g}"
-            f", update-period={first.update_period}"
-            f", alpha-in={first.alpha:g}, alpha-out={second.alpha:g}"
-        )
+            return ", ".join([*parts, "use-natural-gradient=false"])
+        options = "rank_in rank_out num_samples_history"
+        parts += map(self._info_of, options.split())
+        parts.append(f"update-period={self.preconditioner_in.update_period}")
+        return ", ".join([*parts, self._info_of("alpha_in"), self._info_of("alpha_out")])
 
     @property
     def input_matrix(self) -> Array:
         return self.linear_params
-
-    def parameters(self) -> dict[str, Array]:
-        parameters = {"linear_params": self.linear_params}
-        if self.has_bias:
-            parameters["bias_params"] = self.bias_params
-        return parameters
-
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner_in.frozen = self.preconditioner_out.frozen = freeze
 
     # -- running
 
@@ -330,8 +245,7 @@ class TdnnComponent(UpdatableComponent):
                 part = indexes.part(in_value, i, num_rows)
                 tensor.copy(in_temp[:, i * dim : (i + 1) * dim], part)
             tensor.copy(out_temp, out_deriv)
-            rate = self.learning_rate * self.preconditioner_in.precondition(in_temp)
-            rate *= self.preconditioner_out.precondition(out_temp)
+            rate = self.precondition(in_temp, out_temp)
             if self.has_bias:
                 ones = in_temp[:, spliced:]  # what preconditioning made of the column of ones
                 bias = self.bias_params.reshape(-1, 1)
@@ -342,7 +256,7 @@ class TdnnComponent(UpdatableComponent):
     # -- indexes
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
-        return at_shifts(output_indexes, np.array(self.time_offsets, np.int32))
+        return at_shifts(output_indexes, self.time_offsets)
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
         """A grid whose output step is a multiple of its input step."""
@@ -372,15 +286,15 @@ class TdnnComponent(UpdatableComponent):
         # Kaldi draws here whether to check the rows; later decisions come from the same stream.
         tensor.random.rand_int(0, 10)
         grid = self._grid(input_indexes, output_indexes)
-        ahead = grid.start_t_out + np.array(self.time_offsets, np.int64) - grid.start_t_in
+        ahead = grid.start_t_out + self.time_offsets.astype(np.int64) - grid.start_t_in
         steps, remainder = np.divmod(ahead, grid.t_step_in)
         last = steps + (grid.num_t_out - 1) * grid.reorder_t_in
         if remainder.any() or (steps < 0).any() or (last >= grid.num_t_in).any():
             raise RequestError(
-                f"TdnnComponent with time-offsets {self.time_offsets} cannot compute output times "
-                f"{grid.start_t_out} to {grid.last_t_out} from input times {grid.start_t_in} to "
-                f"{grid.last_t_in} in steps of {grid.t_step_in}"
+                f"TdnnComponent with time-offsets {self.time_offsets.tolist()} cannot compute "
+                f"output times {grid.start_t_out} to {grid.last_t_out} from input times "
+                f"{grid.start_t_in} to {grid.last_t_in} in steps of {grid.t_step_in}"
             )
         block, within = np.divmod(steps, grid.reorder_t_in)
         offsets = block * grid.reorder_t_in * grid.num_images + within
-        return TdnnIndexes(grid.reorder_t_in, offsets.astype(np.int32))
+        return TdnnIndexes(row_stride=grid.reorder_t_in, row_offsets=offsets.astype(np.int32))

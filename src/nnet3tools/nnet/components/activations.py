@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
-from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
-from nnet3tools.nnet.components.nonlinear import (
+from nnet3tools.nnet.components.activation_stats import (
     REPAIR_PROBABILITY,
     UNSET_THRESHOLD,
     NonlinearComponent,
 )
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
+from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import host
@@ -45,14 +45,12 @@ _repair_tanh = tensor.element("_1 -= _4 * _3 * _2")
 class _SelfRepairing(NonlinearComponent):
     """The course of backprop that the three have in common."""
 
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.BACKPROP_NEEDS_OUTPUT
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.STORES_STATS
-        )
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.BACKPROP_NEEDS_OUTPUT
+        | Properties.PROPAGATE_IN_PLACE
+        | Properties.STORES_STATS
+    )
 
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is None:
@@ -64,7 +62,8 @@ class _SelfRepairing(NonlinearComponent):
             self._repair_gradients(args.out_value, args.in_deriv, args.to_update)
             args.to_update.store_backprop_stats(args.out_deriv)
 
-    def check_self_repair(self, line: ConfigLine) -> None:
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Check the options of self-repair; files may hold any."""
         if self.self_repair_scale != 0.0 and not 0.0 < self.self_repair_scale < 0.1:
             raise line.error(
                 f"self-repair-scale must be in (0, 0.1) or 0, found {self.self_repair_scale:g}"
@@ -134,8 +133,8 @@ class _TwoSided(_SelfRepairing):
     default_lower_threshold: float
     repair: object
 
-    def check_self_repair(self, line: ConfigLine) -> None:
-        super().check_self_repair(line)
+    def init_from_config(self, line: ConfigLine) -> None:
+        super().init_from_config(line)
         if self.self_repair_upper_threshold != UNSET_THRESHOLD and self.self_repair_scale != 0.0:
             raise line.error(
                 f"self-repair-upper-threshold does nothing in {self.type_name}: leave it out"

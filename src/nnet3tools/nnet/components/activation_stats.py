@@ -1,0 +1,141 @@
+"""The common part of nonlinearities: dimension, statistics, options of self-repair.
+
+Statistics and file fields: Kaldi's NonlinearComponent (nnet-component-itf.cc).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Count, Statistic, rounded_average
+from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.components.fields import Float, Int
+from nnet3tools.nnet.components.summary import summarize_vector
+from nnet3tools.nnet.derivative_scale import derivative_scale
+from nnet3tools.tensor import host
+
+__all__ = ["REPAIR_PROBABILITY", "UNSET_THRESHOLD", "NonlinearComponent"]
+
+UNSET_THRESHOLD = -1000.0
+"""A self-repair threshold that was not given; each nonlinearity has its own default then."""
+
+REPAIR_PROBABILITY = 0.5
+"""Self-repair runs on about this part of the minibatches, and is scaled up to make up for it."""
+
+_sum_rows = tensor.aggregate("_1", "sum", axis=0)
+_sum_squares = tensor.aggregate("sqr(_1)", "sum", axis=0)
+# without what overflowed, which would spoil the sum for good
+_sum_unscaled_squares = tensor.aggregate(
+    "where(abs(_1) < 1e37, sqr(float64(_1) / _2), 0)", "sum", axis=0
+)
+
+
+class _RootMeanSquare(Statistic):
+    """A sum of squares that files have as the root of its average."""
+
+    def total(self, average: Array, count: float) -> Array:
+        return average * average * count
+
+    def file_value(self, owner: Any) -> Array:
+        # An average may be negative where models were subtracted from each other.
+        return np.sqrt(np.maximum(super().file_value(owner), np.float32(0.0)))
+
+
+class NonlinearComponent(Component):
+    """A nonlinearity of `dim` columns, treated as blocks of `block_dim`, and its statistics.
+
+    `value_sum` and `deriv_sum` (dim,) sum the outputs and the derivatives of the function over
+    `count` rows; `oderiv_sumsq` sums the squares of the objective's derivatives over
+    `oderiv_count` rows. They are float64, and None until there is something to sum. Files may hold
+    vectors of another size; those are kept but not used, and new statistics replace them.
+    """
+
+    INFO = "dim block_dim self_repair_lower_threshold self_repair_upper_threshold self_repair_scale"
+    sum_derivatives: ClassVar[Any] = None
+    """The `aggregate` that sums dy/dx over the rows, given y; None: no such statistics."""
+
+    dim = Int("<Dim>", "dim", positive=True)
+    block_dim = Int("<BlockDim>", "block-dim", lambda c: c.dim, omit=True, positive=True)
+    value_sum = Statistic("<ValueAvg>", "count")
+    deriv_sum = Statistic("<DerivAvg>", "count")
+    count = Count("<Count>")
+    oderiv_sumsq = _RootMeanSquare("<OderivRms>", "oderiv_count", optional=True)
+    oderiv_count = Count("<OderivCount>", optional=True)
+    num_dims_self_repaired = Count("<NumDimsSelfRepaired>", optional=True)
+    num_dims_processed = Count("<NumDimsProcessed>", optional=True)
+    self_repair_lower_threshold = Float(
+        "<SelfRepairLowerThreshold>", "self-repair-lower-threshold", UNSET_THRESHOLD, omit=True
+    )
+    self_repair_upper_threshold = Float(
+        "<SelfRepairUpperThreshold>", "self-repair-upper-threshold", UNSET_THRESHOLD, omit=True
+    )
+    self_repair_scale = Float("<SelfRepairScale>", "self-repair-scale", 0.0, omit=True)
+
+    def problem(self) -> str | None:
+        if self.dim % self.block_dim != 0:
+            return f"block-dim must divide dim, which is {self.dim}"
+        return None
+
+    def info(self) -> str:
+        parts = [super().info()]
+        if self.count > 0 and self._fits(self.value_sum):
+            processed = self.num_dims_processed
+            proportion = self.num_dims_self_repaired / processed if processed > 0 else 0.0
+            parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
+            parts.append(
+                f"value-avg={summarize_vector(rounded_average(self.value_sum, self.count))}"
+            )
+            if self._fits(self.deriv_sum):
+                deriv_avg = tensor.to_host(self.deriv_sum) / self.count
+                parts.append(f"deriv-avg={summarize_vector(deriv_avg)}")
+        if self.oderiv_count > 0 and self._fits(self.oderiv_sumsq):
+            mean_square = tensor.to_host(self.oderiv_sumsq) / self.oderiv_count
+            rms = summarize_vector(np.sqrt(np.maximum(mean_square, 0.0)))
+            parts.append(f"oderiv-rms={rms}, oderiv-count={self.oderiv_count:g}")
+        return ", ".join(parts)
+
+    # -- statistics
+
+    def _fits(self, vector: Array | None) -> bool:
+        return vector is not None and vector.shape[0] == self.dim
+
+    def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
+        """Sum values and derivatives on about every other minibatch, and on the first."""
+        if host.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
+            return
+        self.sum_stats(out_value)
+
+    def sum_stats(self, out_value: Array) -> None:
+        """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
+        with_derivatives = self.sum_derivatives is not None
+        if host.decide(
+            lambda: not (self._fits(self.value_sum) and self._fits(self.deriv_sum))
+            if with_derivatives
+            else not self._fits(self.value_sum)
+        ):
+            host.not_capturable()
+            self.count = 0.0
+            self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
+            if with_derivatives:
+                self.deriv_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
+        self.count += out_value.shape[0]
+        _sum_rows(self.value_sum, out_value, beta=1.0)
+        if with_derivatives:
+            type(self).sum_derivatives(self.deriv_sum, out_value, beta=1.0)
+
+    def store_backprop_stats(self, out_deriv: Array) -> None:
+        """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
+        if host.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
+            return
+        if host.decide(lambda: not self._fits(self.oderiv_sumsq)):
+            host.not_capturable()
+            self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
+            self.oderiv_count = 0.0
+        if (scale := derivative_scale()) is None:
+            _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
+        else:
+            _sum_unscaled_squares(self.oderiv_sumsq, out_deriv, scale.array, beta=1.0)
+        self.oderiv_count += out_deriv.shape[0]
