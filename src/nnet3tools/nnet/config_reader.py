@@ -14,7 +14,7 @@ from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.components.registry import component_class
 from nnet3tools.nnet.config import ConfigLine, is_valid_name, nearest_hint
 from nnet3tools.nnet.descriptor import Descriptor
-from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.network import Network
 from nnet3tools.nnet.nodes import (
     ComponentInputNode,
     ComponentNode,
@@ -25,15 +25,15 @@ from nnet3tools.nnet.nodes import (
 )
 from nnet3tools.nnet.topology import find_cycle_without_delay, warn_of_orphans
 
-__all__ = ["check_network", "read_config"]
+__all__ = ["read_config"]
 
 LINE_KINDS = ("component", "component-node", "input-node", "output-node", "dim-range-node")
 
 
-def read_config(nnet: Nnet, lines: Sequence[ConfigLine]) -> None:
+def read_config(nnet: Network, lines: Sequence[ConfigLine]) -> None:
     """Add config lines to a network; ConfigError (and the network as it was) if they are wrong."""
     existing = [ConfigLine(text) for text in nnet.config_lines()]
-    result = Nnet()
+    result = Network()
     result.components, result.component_names = list(nnet.components), list(nnet.component_names)
     line_of_node = _collect_lines(existing, lines)
     for line in lines:
@@ -41,7 +41,7 @@ def read_config(nnet: Nnet, lines: Sequence[ConfigLine]) -> None:
             _add_component(result, line)
     _number_nodes(result, line_of_node)
     _build_nodes(result, line_of_node)
-    check_network(result, line_of_node)
+    _check_network(result, line_of_node)
     nnet.nodes, nnet.node_names = result.nodes, result.node_names
     nnet.components, nnet.component_names = result.components, result.component_names
     warn_of_orphans(nnet)
@@ -77,7 +77,7 @@ def _collect_lines(
     return line_of_node
 
 
-def _add_component(nnet: Nnet, line: ConfigLine) -> None:
+def _add_component(nnet: Network, line: ConfigLine) -> None:
     """Make the component of a line; it replaces one of the same name."""
     name = line.get_string("name")
     component = make_component(line)
@@ -99,7 +99,7 @@ def make_component(line: ConfigLine) -> Component:
         raise line.error(str(error)) from None
 
 
-def _number_nodes(nnet: Nnet, line_of_node: dict[str, ConfigLine]) -> None:
+def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
     """First pass: names and kinds of all nodes."""
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]
@@ -123,7 +123,7 @@ def _number_nodes(nnet: Nnet, line_of_node: dict[str, ConfigLine]) -> None:
             nnet.nodes.append(node)
 
 
-def _build_nodes(nnet: Nnet, line_of_node: dict[str, ConfigLine]) -> None:
+def _build_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
     """Second pass: what the nodes refer to."""
     numbers = {
         name: n
@@ -178,13 +178,11 @@ def _objective(line: ConfigLine) -> tuple[str, str]:
     return objective, ""
 
 
-def check_network(nnet: Nnet, line_of_node: dict[str, ConfigLine] | None = None) -> None:
-    """Check dimensions and structure; ConfigError, with the node's line where that is known."""
-    lines = line_of_node or {}
+def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
+    """Check dimensions and structure; ConfigError with the node's line."""
 
     def error(name: str, message: str) -> ConfigError:
-        text = f"node '{name}': {message}"
-        return lines[name].error(text) if name in lines else ConfigError(text)
+        return lines[name].error(f"node '{name}': {message}")
 
     if not nnet.input_nodes() or not nnet.output_nodes():
         missing = "output" if nnet.input_nodes() else "input"
@@ -202,7 +200,7 @@ def check_network(nnet: Nnet, line_of_node: dict[str, ConfigLine] | None = None)
         raise error(names[0], f"cycle without a delay: {path}; put an Offset() in it")
 
 
-def _check_node(nnet: Nnet, n: int) -> None:
+def _check_node(nnet: Network, n: int) -> None:
     """Check the dimensions of one node; ConfigError without its name."""
     match nnet.nodes[n]:
         case ComponentNode(component_index):

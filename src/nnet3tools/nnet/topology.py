@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.network import Network
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode, Node
-
-if TYPE_CHECKING:
-    from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
     "find_cycle_without_delay",
@@ -24,13 +21,13 @@ __all__ = [
 ]
 
 
-def orphan_components(nnet: Nnet) -> list[int]:
+def orphan_components(nnet: Network) -> list[int]:
     """Components that no node uses."""
     used = {node.component_index for node in nnet.nodes if isinstance(node, ComponentNode)}
     return [c for c in range(len(nnet.components)) if c not in used]
 
 
-def orphan_nodes(nnet: Nnet) -> list[int]:
+def orphan_nodes(nnet: Network) -> list[int]:
     """Nodes that no output depends on."""
     pending, required = nnet.output_nodes(), set()
     while pending:
@@ -41,7 +38,7 @@ def orphan_nodes(nnet: Nnet) -> list[int]:
     return [n for n in range(nnet.num_nodes) if n not in required]
 
 
-def warn_of_orphans(nnet: Nnet) -> None:
+def warn_of_orphans(nnet: Network) -> None:
     """Log a warning for each component and node that is of no use."""
     for c in orphan_components(nnet):
         log.warning(f"Component {nnet.component_names[c]} is never used by any node.")
@@ -50,7 +47,7 @@ def warn_of_orphans(nnet: Nnet) -> None:
             log.warning(f"Node {nnet.node_names[n]} is never used to compute any output.")
 
 
-def _same_index_inputs(nnet: Nnet, node: int) -> set[int]:
+def _same_index_inputs(nnet: Network, node: int) -> set[int]:
     """Nodes of which this one always needs the same Index."""
     match nnet.nodes[node]:
         case DescriptorNode(descriptor):
@@ -63,7 +60,7 @@ def _same_index_inputs(nnet: Nnet, node: int) -> set[int]:
     return set()
 
 
-def find_cycle_without_delay(nnet: Nnet) -> list[int]:
+def find_cycle_without_delay(nnet: Network) -> list[int]:
     """Nodes of a cycle in which each needs the same Index of the next; [] if there is none.
 
     Such a network can never be computed. (Cycles whose delays only add up to zero show up when a
@@ -88,7 +85,7 @@ def find_cycle_without_delay(nnet: Nnet) -> list[int]:
     return []
 
 
-def remove_nodes(nnet: Nnet, to_remove: Iterable[int]) -> None:
+def remove_nodes(nnet: Network, to_remove: Iterable[int]) -> None:
     """Remove nodes that no remaining node refers to, and number the others anew."""
     removed = set(to_remove)
     kept = [n for n in range(nnet.num_nodes) if n not in removed]
@@ -108,7 +105,7 @@ def remove_nodes(nnet: Nnet, to_remove: Iterable[int]) -> None:
     nnet.node_names = [nnet.node_names[n] for n in kept]
 
 
-def remove_orphan_nodes(nnet: Nnet, remove_orphan_inputs: bool = False) -> None:
+def remove_orphan_nodes(nnet: Network, remove_orphan_inputs: bool = False) -> None:
     """Remove nodes that no output depends on (Nnet::RemoveOrphanNodes)."""
     orphans = [n for n in orphan_nodes(nnet) if remove_orphan_inputs or not nnet.is_input(n)]
     num_removed = sum(not nnet.is_component_input(n) for n in orphans)
@@ -116,7 +113,7 @@ def remove_orphan_nodes(nnet: Nnet, remove_orphan_inputs: bool = False) -> None:
     log.log(f"Removed {num_removed} orphan nodes.")
 
 
-def remove_orphan_components(nnet: Nnet) -> None:
+def remove_orphan_components(nnet: Network) -> None:
     """Remove components that no node uses (Nnet::RemoveOrphanComponents)."""
     orphans = set(orphan_components(nnet))
     log.log(f"Removing {len(orphans)} orphan components.")
