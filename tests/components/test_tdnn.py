@@ -137,7 +137,7 @@ def test_bad_config(options: str, message: str) -> None:
     ("old", "new", "message"),
     [
         (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 0 1 2 ]", "3 time-offsets"),
-        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 1 1 ]", "repeated"),
+        (b"<TimeOffsets> [ 0 1 ]", b"<TimeOffsets> [ 1 1 ]", "different integers"),
         (b"<BiasParams>  [", b"<BiasParams>  [ 1", "bias of dimension 6"),
         (b"<LinearParams>", b"<Linear>", "<LinearParams>"),
     ],
