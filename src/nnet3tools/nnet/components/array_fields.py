@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.errors import DataError
+from nnet3tools.io.files import open_input
 from nnet3tools.nnet.components.fields import Field
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
     "Count",
@@ -100,12 +103,24 @@ class Matrix(_Parameter):
 
 
 class Vector(_Parameter):
-    """A parameter vector; info lines show its mean and standard deviation."""
+    """A parameter vector; info lines show its mean and standard deviation.
+
+    `config` is the key of a file with the vector; without it the vector is empty at first.
+    """
 
     METHODS = "read_vector", "", ""
 
     def __init__(self, token: str, **named: Any) -> None:
         super().__init__(token, shape=lambda owner: (0,), **named)
+
+    def from_config(self, line: ConfigLine, owner: Any) -> None:
+        if self.config is None or self.config not in line:
+            return
+        with open_input(rxfilename := line.get_string(self.config)) as reader:
+            vector = reader.read_vector()
+        if vector.size == 0:
+            raise DataError(f"{rxfilename}: expected a vector, found an empty one")
+        setattr(owner, self.name, vector)
 
     def info(self, owner: Any) -> str:
         values = getattr(owner, self.name)

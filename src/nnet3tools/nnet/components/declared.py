@@ -28,7 +28,9 @@ class Declared:
     FIELDS: ClassVar[tuple[Field[Any], ...]] = ()
     """All fields, in the order in which files have them."""
     INFO: ClassVar[str] = ""
-    """Names of the fields and properties that the info line shows, in order."""
+    """Names of the fields and properties that the info line shows, in order; properties that are
+    None are left out.
+    """
     CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
     """What may end it in files; the first is written."""
 
@@ -114,13 +116,19 @@ class Declared:
 
     def info(self) -> str:
         """The line that nnet3-info shows (without a newline)."""
-        return ", ".join([self.type_name, *filter(None, map(self._info_of, self.INFO.split()))])
+        return ", ".join(filter(None, [self.type_name, self.info_of(self.INFO)]))
+
+    def info_of(self, names: str) -> str:
+        """`key=value, ...` of fields and properties; those without anything to say are left out."""
+        return ", ".join(filter(None, map(self._info_of, names.split())))
 
     def _info_of(self, name: str) -> str:
         declared = getattr(type(self), name, None)
         if isinstance(declared, Field):
             return declared.info(self)
-        return f"{name.replace('_', '-')}={getattr(self, name)}"
+        value = getattr(self, name)
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        return "" if value is None else f"{name.replace('_', '-')}={text}"
 
     # -- walks over the fields
 
