@@ -226,7 +226,7 @@ def test_bad_config(config: str, message: str) -> None:
 
 def test_bad_files() -> None:
     text = to_bytes(dropout("dim=6"), False).replace(b"<BlockDim> 6", b"<BlockDim> 4")
-    with pytest.raises(DataError, match="bad dim 6"):
+    with pytest.raises(DataError, match="block-dim 4 does not divide dim 6"):
         read_component(Reader(io.BytesIO(text), "test", False))
     name = "GeneralDropoutComponentPrecomputedIndexes"
     text = f"<{name}> <NumMaskRows> 2 <Indexes> [ 0 2 ]\n</{name}> ".encode()

@@ -264,7 +264,7 @@ class InputlessComponent(Component):
 class RandomComponent(Component):
     """A component that draws random numbers unless `test_mode` is set (dropout and its kin)."""
 
-    test_mode: bool = False
+    test_mode: bool
 
 
 class DropoutBase(RandomComponent):

@@ -5,8 +5,6 @@ File fields and distributions: Kaldi's DropoutMaskComponent (nnet-general-compon
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
-
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import (
     Array,
@@ -17,12 +15,8 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import get_positive, optional_field, read_field, write_field
+from nnet3tools.nnet.components.fields import Flag, Int, Mark, Proportion
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["DropoutMaskComponent"]
 
@@ -40,56 +34,17 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
     (for proportions up to a half).
     """
 
-    def __init__(self, output_dim: int, dropout_proportion: float = 0.5) -> None:
-        self._output_dim = output_dim
-        self.dropout_proportion = dropout_proportion
-        self.continuous = False
+    PROPERTIES = Properties.RANDOM
+    INFO = "output_dim dropout_proportion continuous"
+
+    output_dim = Int("<OutputDim>", "output-dim", positive=True)
+    dropout_proportion = Proportion("<DropoutProportion>", "dropout-proportion", 0.5)
+    test_mode = Flag("<TestMode>", "test-mode", False, optional=True)
+    continuous = Mark("<Continuous>", "continuous")
 
     @property
     def input_dim(self) -> int:
-        return self._output_dim
-
-    @property
-    def output_dim(self) -> int:
-        return self._output_dim
-
-    @property
-    def properties(self) -> Properties:
-        return Properties.RANDOM
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls(get_positive(line, "output-dim"), line.get_float("dropout-proportion", 0.5))
-        if not 0.0 <= component.dropout_proportion <= 1.0:
-            raise line.error("dropout-proportion must be in [0, 1]")
-        component.continuous = line.get_bool("continuous", False)
-        component.test_mode = line.get_bool("test-mode", False)
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(
-            read_field(reader, "<OutputDim>", reader.read_int32),
-            read_field(reader, "<DropoutProportion>", reader.read_float),
-        )
-        component.test_mode = optional_field(reader, "<TestMode>", reader.read_bool, False)
-        component.continuous = optional_field(reader, "<Continuous>", lambda: True, False)
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<OutputDim>", self.output_dim)
-        write_field(writer, "<DropoutProportion>", float(self.dropout_proportion))
-        write_field(writer, "<TestMode>", self.test_mode)
-        if self.continuous:
-            writer.write_token("<Continuous>")
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        text = f"{self.type_name}, output-dim={self.output_dim}"
-        text += f", dropout-proportion={self.dropout_proportion:g}"
-        return text + (", continuous=true" if self.continuous else "")
+        return self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         proportion = self.dropout_proportion

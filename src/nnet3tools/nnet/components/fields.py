@@ -36,6 +36,7 @@ __all__ = [
     "Mark",
     "NotNegative",
     "Obsolete",
+    "Proportion",
 ]
 
 T = TypeVar("T")
@@ -279,6 +280,13 @@ class NotNegative(Float):
         if (value := super().config_value(line)) < 0.0:
             raise line.error(f"{self.config} must not be negative")
         return value
+
+
+class Proportion(Float):
+    """A Float from 0 to 1."""
+
+    def problem(self, value: float) -> str | None:
+        return None if 0.0 <= value <= 1.0 else f"must be between 0 and 1, found {value:g}"
 
 
 class Flag(_Setting[bool]):

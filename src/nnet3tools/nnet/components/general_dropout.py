@@ -6,7 +6,7 @@ pass (it is the memo) and do nothing in test mode.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,21 +21,11 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    as_blocks,
-    get_positive,
-    optional_field,
-    read_field,
-    require,
-    write_field,
-)
+from nnet3tools.nnet.components.common import as_blocks
+from nnet3tools.nnet.components.fields import Int, IntVector, Mark, Proportion
 from nnet3tools.nnet.components.registry import register, register_precomputed
-from nnet3tools.nnet.indexes import IndexArray, IntArray
+from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.tensor import host
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
 
@@ -60,24 +50,19 @@ class DropoutIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
 
-    def __init__(self, num_mask_rows: int, rows: IntArray) -> None:
-        self.num_mask_rows, self.rows = num_mask_rows, rows
+    num_mask_rows = Int("<NumMaskRows>")
+    rows = IntVector("<Indexes>")
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        num_mask_rows = read_field(reader, "<NumMaskRows>", reader.read_int32)
-        rows = read_field(reader, "<Indexes>", reader.read_int32_vector)
-        reader.expect_token(f"</{cls.type_name}>")
-        good = ((rows >= 0) & (rows < num_mask_rows)).all()
-        require(reader, bool(good), f"a mask row of <{cls.type_name}> does not exist")
-        return cls(num_mask_rows, rows)
+    def problem(self) -> str | None:
+        good = ((self.rows >= 0) & (self.rows < self.num_mask_rows)).all()
+        return None if good else "a mask row does not exist"
 
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<NumMaskRows>", self.num_mask_rows)
-        writer.write_token("<Indexes>")
-        writer.write_int32_vector(self.rows)
-        writer.write_token(f"</{self.type_name}>")
+
+class _Regions(Int):
+    """Info lines show the number of regions with their proportion."""
+
+    def info(self, owner: GeneralDropoutComponent) -> str:
+        return f"{self.key}={owner.specaugment_max_regions}" if owner.uses_bands else ""
 
 
 @register
@@ -88,19 +73,27 @@ class GeneralDropoutComponent(DropoutBase):
     uniform in 1 -+ 2 p; with `specaugment_max_proportion` they zero a band of columns.
     """
 
-    def __init__(self, dim: int, block_dim: int) -> None:
-        self.dim, self.block_dim, self.time_period = dim, block_dim, 0
-        self.dropout_proportion, self.continuous = 0.5, False
-        self.specaugment_max_proportion, self.specaugment_max_regions = 0.0, 1
-        self.test_mode = False
+    INFO = (
+        "dim block_dim dropout_proportion continuous specaugment_max_proportion "
+        "specaugment_max_regions time_period"
+    )
 
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
+    dim = Int("<Dim>", "dim", positive=True)
+    block_dim = Int("<BlockDim>", "block-dim", lambda c: c.dim, positive=True)
+    time_period = Int("<TimePeriod>", "time-period", 0, show_default=False)
+    dropout_proportion = Proportion("<DropoutProportion>", "dropout-proportion", 0.5)
+    specaugment_max_proportion = Proportion(
+        "<SpecAugmentMaxProportion>", "specaugment-max-proportion", 0.0, omit=True
+    )
+    specaugment_max_regions = _Regions(
+        "<SpecAugmentMaxRegions>",
+        "specaugment-max-regions",
+        1,
+        omit=True,
+        when=lambda c: c.uses_bands,
+    )
+    test_mode = Mark("<TestMode>", "test-mode")
+    continuous = Mark("<Continuous>", "continuous")
 
     @property
     def properties(self) -> Properties:
@@ -110,80 +103,22 @@ class GeneralDropoutComponent(DropoutBase):
             flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
         return flags
 
-    # -- creation and files
+    @property
+    def uses_bands(self) -> bool:
+        """Whether masks are bands of columns, as in SpecAugment."""
+        return self.specaugment_max_proportion != 0.0
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        dim = get_positive(line, "dim")
-        self = cls(dim, get_positive(line, "block-dim", dim))
-        if dim % self.block_dim != 0:
-            raise line.error(f"block-dim {self.block_dim} does not divide dim {dim}")
-        self.time_period = line.get_int("time-period", 0)
-        self.dropout_proportion = line.get_float("dropout-proportion", 0.5)
-        self.specaugment_max_proportion = line.get_float("specaugment-max-proportion", 0.0)
-        self.specaugment_max_regions = line.get_int("specaugment-max-regions", 1)
-        self.continuous = line.get_bool("continuous", False)
-        self.test_mode = line.get_bool("test-mode", False)
-        if not 0.0 <= self.dropout_proportion <= 1.0 or self.time_period < 0:
-            raise line.error("dropout-proportion must be in [0, 1], time-period not negative")
-        if self.specaugment_max_proportion != 0.0 and (
-            not 0.0 < self.specaugment_max_proportion <= 1.0
-            or self.continuous
-            or self.specaugment_max_regions < 1
-        ):
-            raise line.error(
-                "specaugment-max-proportion must be in [0, 1], specaugment-max-regions positive, "
-                "and continuous false with them"
+    def problem(self) -> str | None:
+        if self.dim % self.block_dim != 0:
+            return f"block-dim {self.block_dim} does not divide dim {self.dim}"
+        if self.time_period < 0:
+            return f"time-period must not be negative, found {self.time_period}"
+        if self.uses_bands and (self.continuous or self.specaugment_max_regions < 1):
+            return (
+                "with specaugment-max-proportion, specaugment-max-regions must be positive and "
+                "continuous false"
             )
-        return self
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        dim = read_field(reader, "<Dim>", reader.read_int32)
-        self = cls(dim, read_field(reader, "<BlockDim>", reader.read_int32))
-        self.time_period = read_field(reader, "<TimePeriod>", reader.read_int32)
-        self.dropout_proportion = read_field(reader, "<DropoutProportion>", reader.read_float)
-        self.specaugment_max_proportion = optional_field(
-            reader, "<SpecAugmentMaxProportion>", reader.read_float, 0.0
-        )
-        self.specaugment_max_regions = optional_field(
-            reader, "<SpecAugmentMaxRegions>", reader.read_int32, 1
-        )
-        self.test_mode = optional_field(reader, "<TestMode>", lambda: True, False)
-        self.continuous = optional_field(reader, "<Continuous>", lambda: True, False)
-        reader.expect_token(f"</{cls.type_name}>")
-        good = self.dim > 0 and self.block_dim > 0 and self.dim % self.block_dim == 0
-        require(reader, good, f"{cls.type_name}: bad dim {self.dim}, block-dim {self.block_dim}")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<BlockDim>", self.block_dim)
-        write_field(writer, "<TimePeriod>", self.time_period)
-        write_field(writer, "<DropoutProportion>", float(self.dropout_proportion))
-        if self.specaugment_max_proportion != 0.0:
-            proportion = float(self.specaugment_max_proportion)
-            write_field(writer, "<SpecAugmentMaxProportion>", proportion)
-            if self.specaugment_max_regions != 1:
-                write_field(writer, "<SpecAugmentMaxRegions>", self.specaugment_max_regions)
-        if self.test_mode:
-            writer.write_token("<TestMode>")
-        if self.continuous:
-            writer.write_token("<Continuous>")
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        text = (
-            f"{self.type_name}, dim={self.dim}, block-dim={self.block_dim}"
-            f", dropout-proportion={self.dropout_proportion:g}"
-        )
-        if self.continuous:
-            text += ", continuous=true"
-        if self.specaugment_max_proportion != 0.0:
-            text += f", specaugment-max-proportion={self.specaugment_max_proportion:g}"
-            text += f", specaugment-max-regions={self.specaugment_max_regions}"
-        return f"{text}, time-period={self.time_period}" if self.time_period > 0 else text
+        return None
 
     # -- running
 
@@ -196,9 +131,7 @@ class GeneralDropoutComponent(DropoutBase):
         assert isinstance(indexes, DropoutIndexes)
         if out_value is not in_value:
             tensor.copy(out_value, in_value)
-        if self.test_mode or (
-            self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0
-        ):
+        if self.test_mode or (self.dropout_proportion == 0.0 and not self.uses_bands):
             return None
         mask = self._draw_mask(indexes.num_mask_rows, out_value)
         self._apply(mask, indexes, out_value)
@@ -225,7 +158,7 @@ class GeneralDropoutComponent(DropoutBase):
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
         """A new mask; its mean is 1 except in the SpecAugment mode."""
         mask = host.kept((num_rows, self.block_dim), like=like)
-        if self.specaugment_max_proportion != 0.0:
+        if self.uses_bands:
             self._draw_bands(mask)
             return mask
         tensor.random.uniform(mask)
@@ -269,4 +202,6 @@ class GeneralDropoutComponent(DropoutBase):
         rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         blocks = self.dim // self.block_dim
         # Kaldi asks for a mask row per block too, and then lets all blocks share the first ones.
-        return DropoutIndexes(len(first) * blocks, np.repeat(rank[rows.ravel()], blocks))
+        return DropoutIndexes(
+            num_mask_rows=len(first) * blocks, rows=np.repeat(rank[rows.ravel()], blocks)
+        )

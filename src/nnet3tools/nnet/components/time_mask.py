@@ -7,7 +7,7 @@ mode nothing happens.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,13 +23,7 @@ from nnet3tools.nnet.components.base import (
     Properties,
     RandomComponent,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    optional_field,
-    read_field,
-    require,
-    write_field,
-)
+from nnet3tools.nnet.components.fields import Float, Int, IntVector, Mark
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 from nnet3tools.tensor import host
@@ -50,6 +44,22 @@ _at_most = tensor.element("_1 = int32(min(_2, _3))")
 _is_even = tensor.element("_1 = where(floor(_2 / 2) * 2 == _2, 1, 0)")
 
 
+class _Sequences(IntVector):
+    """Rows that files have in one list a sequence; `offsets` of the owner divide them."""
+
+    def read(self, reader: Reader, owner: TimeMaskIndexes) -> None:
+        reader.expect_token("<Indexes>")
+        rows = [reader.read_int32_vector() for _ in range(reader.read_int32())]
+        owner.rows = np.concatenate([np.empty(0, np.int32), *rows])
+        owner.offsets = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+
+    def write(self, writer: Writer, owner: TimeMaskIndexes) -> None:
+        writer.write_token("<Indexes>")
+        writer.write_int32(owner.num_sequences)
+        for rows in np.split(owner.rows, owner.offsets[1:-1]):
+            writer.write_int32_vector(rows)
+
+
 @register_precomputed
 class TimeMaskIndexes(PrecomputedIndexes):
     """The rows of each sequence in the order of time, one after another.
@@ -59,8 +69,12 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "SpecAugmentTimeMaskComponentPrecomputedIndexes"
 
-    def __init__(self, rows: IntArray, offsets: IntArray) -> None:
-        self.rows, self.offsets = rows, offsets
+    rows = _Sequences("<Indexes>")
+    offsets = IntVector()
+
+    def problem(self) -> str | None:
+        good = np.array_equal(np.sort(self.rows), np.arange(len(self.rows)))
+        return None if good else "each row must be there once"
 
     @property
     def num_sequences(self) -> int:
@@ -85,24 +99,6 @@ class TimeMaskIndexes(PrecomputedIndexes):
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         return len(self.rows) == num_inputs == num_outputs
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        number = read_field(reader, "<Indexes>", reader.read_int32)
-        rows = [reader.read_int32_vector() for _ in range(number)]
-        reader.expect_token(f"</{cls.type_name}>")
-        offsets = np.cumsum([0, *(len(r) for r in rows)], dtype=np.int32)
-        all_rows = np.concatenate([np.empty(0, np.int32), *rows])
-        good = np.array_equal(np.sort(all_rows), np.arange(len(all_rows)))
-        require(reader, good, f"<{cls.type_name}> must have each row once")
-        return cls(all_rows, offsets)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Indexes>", len(self.offsets) - 1)
-        for rows in np.split(self.rows, self.offsets[1:-1]):
-            writer.write_int32_vector(rows)
-        writer.write_token(f"</{self.type_name}>")
-
 
 @register
 class SpecAugmentTimeMaskComponent(RandomComponent):
@@ -111,38 +107,18 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
     Zeroed stretches have up to `time_mask_max_frames` frames.
     """
 
-    def __init__(self, dim: int, zeroed_proportion: float, time_mask_max_frames: int) -> None:
-        self.dim, self.zeroed_proportion = dim, zeroed_proportion
-        self.time_mask_max_frames = time_mask_max_frames
-        self.test_mode = False
+    PROPERTIES = (
+        Properties.RANDOM
+        | Properties.PROPAGATE_IN_PLACE
+        | Properties.BACKPROP_IN_PLACE
+        | Properties.USES_MEMO
+    )
+    INFO = "dim zeroed_proportion time_mask_max_frames"
 
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
-
-    @property
-    def properties(self) -> Properties:
-        flags = Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-        return flags | Properties.USES_MEMO
-
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        self = cls(
-            get_positive(line, "dim"),
-            line.get_float("zeroed-proportion", 0.25),
-            line.get_int("time-mask-max-frames", 10),
-        )
-        if self.time_mask_max_frames <= 1:
-            raise line.error("time-mask-max-frames must be above 1")
-        if (problem := self._problem()) is not None:
-            raise line.error(problem)
-        return self
+    dim = Int("<Dim>", "dim", positive=True)
+    zeroed_proportion = Float("<ZeroedProportion>", "zeroed-proportion", 0.25)
+    time_mask_max_frames = Int("<TimeMaskMaxFrames>", "time-mask-max-frames", 10)
+    test_mode = Mark("<TestMode>")
 
     @property
     def max_kept_frames(self) -> int:
@@ -153,10 +129,9 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
         with np.errstate(over="ignore"):
             return int(min(np.float32(self.time_mask_max_frames) * (1 - z) / z, np.float32(1e9)))
 
-    def _problem(self) -> str | None:
-        """What is wrong with the configuration, in words, or None."""
-        if self.dim <= 0 or not 0.0 <= self.zeroed_proportion < 1.0:
-            return "dim must be positive, and zeroed-proportion in [0, 1)"
+    def problem(self) -> str | None:
+        if not 0.0 <= self.zeroed_proportion < 1.0:
+            return f"zeroed-proportion must be in [0, 1), found {self.zeroed_proportion:g}"
         if self.time_mask_max_frames < 1 or self.max_kept_frames < 1:
             return (
                 f"time-mask-max-frames {self.time_mask_max_frames} is too small for "
@@ -164,33 +139,9 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             )
         return None
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls(
-            read_field(reader, "<Dim>", reader.read_int32),
-            read_field(reader, "<ZeroedProportion>", reader.read_float),
-            read_field(reader, "<TimeMaskMaxFrames>", reader.read_int32),
-        )
-        self.test_mode = optional_field(reader, "<TestMode>", lambda: True, False)
-        reader.expect_token(f"</{cls.type_name}>")
-        problem = self._problem()
-        require(reader, problem is None, f"{cls.type_name}: {problem}")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<ZeroedProportion>", float(self.zeroed_proportion))
-        write_field(writer, "<TimeMaskMaxFrames>", self.time_mask_max_frames)
-        if self.test_mode:
-            writer.write_token("<TestMode>")
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        return (
-            f"{self.type_name}, dim={self.dim}, zeroed-proportion={self.zeroed_proportion:g}"
-            f", time-mask-max-frames={self.time_mask_max_frames}"
-        )
+    def init_from_config(self, line: ConfigLine) -> None:
+        if self.time_mask_max_frames <= 1:
+            raise line.error("time-mask-max-frames must be above 1")
 
     # -- running
 
@@ -255,4 +206,5 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
         n, t = input_indexes[:, 0], input_indexes[:, 1]
         rows = np.lexsort((t, n)).astype(np.int32)
         starts = np.flatnonzero(np.diff(n[rows], prepend=-1))
-        return TimeMaskIndexes(rows, np.append(starts, len(rows)).astype(np.int32))
+        offsets = np.append(starts, len(rows)).astype(np.int32)
+        return TimeMaskIndexes(rows=rows, offsets=offsets)
