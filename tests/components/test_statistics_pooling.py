@@ -235,14 +235,24 @@ def test_bad_config(config: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("component", "old", "new"),
+    ("component", "old", "new", "message"),
     [
-        (extraction("input-dim=3 output-period=4"), b"<OutputPeriod> 4", b"<OutputPeriod> 0"),
-        (pooling(POOLINGS["stddevs"]), b"<LeftContext> 4", b"<LeftContext> -4"),
+        (
+            extraction("input-dim=3 output-period=4"),
+            b"<OutputPeriod> 4",
+            b"<OutputPeriod> 0",
+            "<OutputPeriod> must be positive, found 0",
+        ),
+        (
+            pooling(POOLINGS["stddevs"]),
+            b"<LeftContext> 4",
+            b"<LeftContext> -4",
+            "StatisticsPoolingComponent: left-context",
+        ),
     ],
 )
-def test_bad_files(component, old: bytes, new: bytes) -> None:
+def test_bad_files(component, old: bytes, new: bytes, message: str) -> None:
     text = to_bytes(component, False)
     assert old in text
-    with pytest.raises(DataError, match=component.type_name):
+    with pytest.raises(DataError, match=message):
         read_component(Reader(io.BytesIO(text.replace(old, new)), "test", False))

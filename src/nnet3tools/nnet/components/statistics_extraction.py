@@ -6,12 +6,13 @@ rows. StatisticsPoolingComponent makes means and standard deviations of these st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
+from nnet3tools.nnet.components.array_fields import Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -21,7 +22,7 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
+from nnet3tools.nnet.components.fields import Flag, Int, IntPairs, IntVector
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import (
     at_shifts,
@@ -30,10 +31,6 @@ from nnet3tools.nnet.components.time_windows import (
     window_ranges,
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["ExtractionIndexes", "StatisticsExtractionComponent"]
 
@@ -50,8 +47,13 @@ class ExtractionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "StatisticsExtractionComponentPrecomputedIndexes"
 
-    def __init__(self, forward: IntArray, counts: np.ndarray, backward: IntArray) -> None:
-        self.forward, self.counts, self.backward = forward, counts, backward
+    forward = IntPairs("<ForwardIndexes>")
+    counts = Vector("<Counts>", trainable=False)
+    backward = IntVector("<BackwardIndexes>")
+
+    def problem(self) -> str | None:
+        good = len(self.counts) == len(self.forward)
+        return None if good else "as many counts as row ranges expected"
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         right = len(self.forward) == num_outputs and int(self.forward.max(initial=0)) <= num_inputs
@@ -60,82 +62,28 @@ class ExtractionIndexes(PrecomputedIndexes):
             right = right and int(self.backward.max(initial=0)) < num_outputs
         return right
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        forward = read_field(reader, "<ForwardIndexes>", reader.read_int_pairs)
-        counts = read_field(reader, "<Counts>", reader.read_vector)
-        backward = read_field(reader, "<BackwardIndexes>", reader.read_int32_vector)
-        reader.expect_token(f"</{cls.type_name}>")
-        require(reader, len(counts) == len(forward), "as many counts as row ranges expected")
-        return cls(forward, counts, backward)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        writer.write_token("<ForwardIndexes>")
-        writer.write_int_pairs(self.forward)
-        write_field(writer, "<Counts>", self.counts)
-        writer.write_token("<BackwardIndexes>")
-        writer.write_int32_vector(self.backward)
-        writer.write_token(f"</{self.type_name}>")
-
 
 @register
 class StatisticsExtractionComponent(Component):
     """Count, sum and (unless `include_variance` is false) sum of squares over periods of frames."""
 
-    def __init__(
-        self, input_dim: int, input_period: int, output_period: int, variance: bool
-    ) -> None:
-        self._input_dim = input_dim
-        self.input_period, self.output_period = input_period, output_period
-        self.include_variance = variance
-
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
+    input_dim = Int("<InputDim>", "input-dim", positive=True)
+    input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
+    output_period = Int("<OutputPeriod>", "output-period", 1, positive=True)
+    include_variance = Flag("<IncludeVarinance>", "include-variance", True)  # Kaldi's spelling
 
     @property
     def output_dim(self) -> int:
-        return 1 + self._input_dim * (2 if self.include_variance else 1)
+        return 1 + self.input_dim * (2 if self.include_variance else 1)
 
     @property
     def properties(self) -> Properties:
         flags = Properties.PROPAGATE_ADDS | Properties.REORDERS_INDEXES
         return flags | Properties.BACKPROP_NEEDS_INPUT if self.include_variance else flags
 
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        self = cls(
-            get_positive(line, "input-dim"),
-            get_positive(line, "input-period", 1),
-            get_positive(line, "output-period", 1),
-            line.get_bool("include-variance", True),
-        )
-        if self.output_period % self.input_period != 0:
-            raise line.error("output-period must be a multiple of input-period")
-        return self
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        dim = read_field(reader, "<InputDim>", reader.read_int32)
-        input_period = read_field(reader, "<InputPeriod>", reader.read_int32)
-        output_period = read_field(reader, "<OutputPeriod>", reader.read_int32)
-        # Kaldi's spelling.
-        variance = read_field(reader, "<IncludeVarinance>", reader.read_bool)
-        reader.expect_token(f"</{cls.type_name}>")
-        good = min(dim, input_period, output_period) > 0 and output_period % input_period == 0
-        require(reader, good, "invalid configuration of StatisticsExtractionComponent")
-        return cls(dim, input_period, output_period, variance)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<InputDim>", self._input_dim)
-        write_field(writer, "<InputPeriod>", self.input_period)
-        write_field(writer, "<OutputPeriod>", self.output_period)
-        write_field(writer, "<IncludeVarinance>", self.include_variance)
-        writer.write_token(f"</{self.type_name}>")
+    def problem(self) -> str | None:
+        good = self.output_period % self.input_period == 0
+        return None if good else "output-period must be a multiple of input-period"
 
     # -- running
 
@@ -147,7 +95,7 @@ class StatisticsExtractionComponent(Component):
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ExtractionIndexes)
-        dim = self._input_dim
+        dim = self.input_dim
         _add(out_value[:, :1], tensor.constant(indexes.counts, like=out_value)[:, None])
         tensor.add_row_ranges(out_value[:, 1 : dim + 1], in_value, indexes.forward)
         if self.include_variance:
@@ -160,7 +108,7 @@ class StatisticsExtractionComponent(Component):
         assert isinstance(args.indexes, ExtractionIndexes)
         if args.in_deriv is None:
             return
-        dim = self._input_dim
+        dim = self.input_dim
         tensor.copy_rows(args.in_deriv, args.out_deriv[:, 1 : dim + 1], args.indexes.backward)
         if self.include_variance:
             with tensor.scratch(args.in_deriv.shape, like=args.in_deriv) as variance_deriv:
@@ -215,5 +163,7 @@ class StatisticsExtractionComponent(Component):
                 "each input must belong to the period of exactly one output"
             )
         return ExtractionIndexes(
-            forward, counts.astype(np.float32), backward if need_backprop else _no_rows
+            forward=forward,
+            counts=counts.astype(np.float32),
+            backward=backward if need_backprop else _no_rows,
         )

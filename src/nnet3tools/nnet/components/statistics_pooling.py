@@ -7,7 +7,7 @@ every window is a range of rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
+from nnet3tools.nnet.components.fields import Flag, Float, Int, IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import (
     at_shifts,
@@ -30,10 +30,6 @@ from nnet3tools.nnet.components.time_windows import (
     window_ranges,
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["PoolingIndexes", "StatisticsPoolingComponent"]
 
@@ -53,8 +49,8 @@ class PoolingIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "StatisticsPoolingComponentPrecomputedIndexes"
 
-    def __init__(self, forward: IntArray, backward: IntArray) -> None:
-        self.forward, self.backward = forward, backward
+    forward = IntPairs("<ForwardIndexes>")
+    backward = IntPairs("<BackwardIndexes>")
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         right = len(self.forward) == num_outputs and int(self.forward.max(initial=0)) <= num_inputs
@@ -62,21 +58,6 @@ class PoolingIndexes(PrecomputedIndexes):
             right = right and len(self.backward) == num_inputs
             right = right and int(self.backward.max(initial=0)) <= num_outputs
         return right
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        forward = read_field(reader, "<ForwardIndexes>", reader.read_int_pairs)
-        backward = read_field(reader, "<BackwardIndexes>", reader.read_int_pairs)
-        reader.expect_token(f"</{cls.type_name}>")
-        return cls(forward, backward)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        writer.write_token("<ForwardIndexes>")
-        writer.write_int_pairs(self.forward)
-        writer.write_token("<BackwardIndexes>")
-        writer.write_int_pairs(self.backward)
-        writer.write_token(f"</{self.type_name}>")
 
 
 @register
@@ -87,28 +68,17 @@ class StatisticsPoolingComponent(Component):
     enough. Outputs exist at multiples of `input_period`.
     """
 
-    def __init__(
-        self,
-        input_dim: int,
-        input_period: int = 1,
-        left_context: int = -1,
-        right_context: int = -1,
-        num_log_count_features: int = 0,
-        output_stddevs: bool = False,
-        variance_floor: float = 1.0e-10,
-    ) -> None:
-        self._input_dim, self.input_period = input_dim, input_period
-        self.left_context, self.right_context = left_context, right_context
-        self.num_log_count_features = num_log_count_features
-        self.output_stddevs, self.variance_floor = output_stddevs, variance_floor
-
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
+    input_dim = Int("<InputDim>", "input-dim", positive=True)
+    input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
+    left_context = Int("<LeftContext>", "left-context", -1)
+    right_context = Int("<RightContext>", "right-context", -1)
+    num_log_count_features = Int("<NumLogCountFeatures>", "num-log-count-features", 0)
+    output_stddevs = Flag("<OutputStddevs>", "output-stddevs", False)
+    variance_floor = Float("<VarianceFloor>", "variance-floor", 1.0e-10)
 
     @property
     def output_dim(self) -> int:
-        return self._input_dim + self.num_log_count_features - 1
+        return self.input_dim + self.num_log_count_features - 1
 
     @property
     def properties(self) -> Properties:
@@ -120,72 +90,25 @@ class StatisticsPoolingComponent(Component):
             flags |= Properties.BACKPROP_NEEDS_INPUT
         return flags
 
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        self = cls(
-            get_positive(line, "input-dim"),
-            line.get_int("input-period", 1),
-            line.get_int("left-context", -1),
-            line.get_int("right-context", -1),
-            line.get_int("num-log-count-features", 0),
-            line.get_bool("output-stddevs", False),
-            line.get_float("variance-floor", 1.0e-10),
-        )
-        if (problem := self._problem()) is not None:
-            raise line.error(problem)
-        return self
-
-    def _problem(self) -> str | None:
-        """What is wrong with the configuration, in words, or None."""
+    def problem(self) -> str | None:
         left, right, period = self.left_context, self.right_context, self.input_period
-        if self._input_dim <= 0 or period <= 0 or self.num_log_count_features < 0:
-            return (
-                "input-dim and input-period must be positive, num-log-count-features not negative"
-            )
+        if self.num_log_count_features < 0:
+            return "num-log-count-features must not be negative"
         if left < 0 or right < 0 or left + right == 0:
             return f"left-context and right-context must be >= 0, not both 0: found {left}, {right}"
         if left % period or right % period:
             return f"left-context {left} and right-context {right} must be multiples of {period}"
         if not 0.0 < self.variance_floor < 1.0:
             return f"variance-floor must be between 0 and 1, found {self.variance_floor:g}"
-        if self.output_stddevs and self._input_dim % 2 == 0:
-            return f"output-stddevs needs an odd input-dim (2n + 1), found {self._input_dim}"
+        if self.output_stddevs and self.input_dim % 2 == 0:
+            return f"output-stddevs needs an odd input-dim (2n + 1), found {self.input_dim}"
         return None
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls(
-            read_field(reader, "<InputDim>", reader.read_int32),
-            read_field(reader, "<InputPeriod>", reader.read_int32),
-            read_field(reader, "<LeftContext>", reader.read_int32),
-            read_field(reader, "<RightContext>", reader.read_int32),
-            read_field(reader, "<NumLogCountFeatures>", reader.read_int32),
-            read_field(reader, "<OutputStddevs>", reader.read_bool),
-            read_field(reader, "<VarianceFloor>", reader.read_float),
-        )
-        reader.expect_token(f"</{cls.type_name}>")
-        problem = self._problem()
-        require(reader, problem is None, f"{cls.type_name}: {problem}")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<InputDim>", self._input_dim)
-        write_field(writer, "<InputPeriod>", self.input_period)
-        write_field(writer, "<LeftContext>", self.left_context)
-        write_field(writer, "<RightContext>", self.right_context)
-        write_field(writer, "<NumLogCountFeatures>", self.num_log_count_features)
-        write_field(writer, "<OutputStddevs>", self.output_stddevs)
-        write_field(writer, "<VarianceFloor>", float(self.variance_floor))
-        writer.write_token(f"</{self.type_name}>")
 
     # -- running
 
     def _mean_and_other(self, matrix: Array) -> tuple[Array, Array]:
         """The columns of the means and those of the mean squares or standard deviations."""
-        dim = (self._input_dim - 1) // 2
+        dim = (self.input_dim - 1) // 2
         return matrix[:, :dim], matrix[:, dim:]
 
     def _sum_counts(self, counts: Array, indexes: PoolingIndexes, in_value: Array) -> None:
@@ -218,7 +141,7 @@ class StatisticsPoolingComponent(Component):
         assert isinstance(args.indexes, PoolingIndexes)
         if args.in_deriv is None:
             return
-        logs, shape = self.num_log_count_features, (args.out_deriv.shape[0], self._input_dim - 1)
+        logs, shape = self.num_log_count_features, (args.out_deriv.shape[0], self.input_dim - 1)
         with (
             tensor.scratch(shape, like=args.out_deriv) as deriv,
             tensor.scratch((shape[0], 1), like=args.out_deriv) as counts,
@@ -271,4 +194,4 @@ class StatisticsPoolingComponent(Component):
         forward = window_ranges(name, input_indexes, output_indexes, ts - left, ts + right, period)
         ts = input_indexes[:, 1]
         backward = window_ranges(name, output_indexes, input_indexes, ts - right, ts + left, period)
-        return PoolingIndexes(forward, backward if need_backprop else _no_ranges)
+        return PoolingIndexes(forward=forward, backward=backward if need_backprop else _no_ranges)

@@ -74,7 +74,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     def problem(self) -> str | None:
         good = np.array_equal(np.sort(self.rows), np.arange(len(self.rows)))
-        return None if good else "each row must be there once"
+        return None if good else "must have each row once"
 
     @property
     def num_sequences(self) -> int:
