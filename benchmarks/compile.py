@@ -23,7 +23,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import load_computation
-from nnet3tools.program.memory import max_memory_use
+from nnet3tools.program.lifetimes import max_memory_use
 
 
 class Figures(NamedTuple):

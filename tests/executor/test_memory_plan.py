@@ -5,15 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnet3tools.executor.memory_plan import (
-    ALIGNMENT,
-    assign_offsets,
-    io_blocks,
-    plan_memory,
-)
+from nnet3tools.executor.memory_plan import io_blocks, plan_memory
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import CompressMatrix, DecompressMatrix
 from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets
 from support.handmade import small_nnet, small_program
 from support.plain_interpreter import random_program
 

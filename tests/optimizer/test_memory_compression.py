@@ -16,7 +16,7 @@ from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.commands import CompressionType, CompressMatrix, DecompressMatrix
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.memory import max_memory_use
+from nnet3tools.program.lifetimes import max_memory_use
 from support.equivalence import Results, run
 from support.random_networks import Case, parse, random_case
 

@@ -139,6 +139,14 @@ def test_lives_add_up_to_the_memory_in_use(report):
     for life in report.lives:
         total[life.first : life.last + 1] += life.num_bytes
     np.testing.assert_array_equal(total, report.memory)
+    computation, alive, counted = report.computation, 0, []
+    for command in computation.commands:
+        if isinstance(command, AllocMatrix | AcceptInput):
+            alive += 4 * computation.submatrices[command.submatrix].size
+        elif isinstance(command, DeallocMatrix):
+            alive -= 4 * computation.submatrices[command.submatrix].size
+        counted.append(alive)
+    assert report.memory.tolist() == counted
     assert sum(x.num_bytes for x in report.alive_at(report.peak_command)) == report.peak_bytes
 
 

@@ -68,7 +68,7 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
     from nnet3tools.program.files import save_computation
-    from nnet3tools.program.memory import max_memory_use
+    from nnet3tools.program.lifetimes import max_memory_use
     from nnet3tools.program.printing import program_text
 
     nnet = read_nnet(nnet_in)

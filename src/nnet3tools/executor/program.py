@@ -11,7 +11,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.lowering import Binding, Step, lower_command, lower_moves
 from nnet3tools.executor.memory_need import memory_need, need_text
-from nnet3tools.executor.memory_plan import ALIGNMENT, MemoryPlan, io_blocks, plan_memory
+from nnet3tools.executor.memory_plan import MemoryPlan, io_blocks, plan_memory
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
@@ -20,6 +20,7 @@ from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.offsets import ALIGNMENT
 
 __all__ = ["Arena", "BoundProgram", "Segment", "bind_program", "out_of_memory"]
 

@@ -10,11 +10,9 @@ from nnet3tools import tensor
 from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, dtype_of
+from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets
 
 __all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]
-
-ALIGNMENT = 64
-"""Offsets are multiples of this many bytes: a cache line, and more than any vector unit wants."""
 
 
 @dataclass(eq=False)
@@ -39,21 +37,13 @@ class Buffer:
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Set offsets so that no two that live at once overlap; the arena's size in bytes.
-
-    Largest first, each at the lowest free place: not optimal, but near it (Pisarchyk and Lee 2020).
-    """
-    placed: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda b: -b.num_bytes):
-        together = [b for b in placed if b.first <= buffer.last and buffer.first <= b.last]
-        offset = 0
-        for other in sorted(together, key=lambda b: b.offset):
-            if offset + buffer.num_bytes <= other.offset:
-                break
-            offset = max(offset, other.offset + other.num_bytes)
+    """Set offsets so that no two that live at once overlap; the arena's size in bytes."""
+    offsets, total = assign_offsets(
+        [b.num_bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers]
+    )
+    for buffer, offset in zip(buffers, offsets, strict=True):
         buffer.offset = offset
-        placed.append(buffer)
-    return max((b.offset + b.num_bytes for b in buffers), default=0)
+    return total
 
 
 class Scratch:

@@ -22,7 +22,7 @@ from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.optimizer.shortcut import mini_request
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.memory import max_memory_use
+from nnet3tools.program.lifetimes import max_memory_use
 from nnet3tools.program.printing import program_text
 
 __all__ = ["CachingOptimizingCompiler"]

@@ -1,10 +1,13 @@
-"""When each matrix of a program is alive, and what its rows are about."""
+"""Where each matrix of a program is kept when, how many bytes that takes, and whose rows it has."""
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.nnet.indexes import NO_TIME
 from nnet3tools.nnet.nnet import Nnet
@@ -13,12 +16,110 @@ from nnet3tools.program.commands import (
     CompressionType,
     CompressMatrix,
     DecompressMatrix,
+    SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
 
-__all__ = ["Life", "matrix_lives", "matrix_subject"]
+__all__ = [
+    "Holdings",
+    "Life",
+    "Storage",
+    "follow_matrices",
+    "matrix_lives",
+    "matrix_subject",
+    "max_memory_use",
+    "memory_use",
+]
 
 _NAMES_SHOWN = 3
+
+
+_COMPRESSED: dict[int, str] = {
+    CompressionType.INT8: "int8",
+    CompressionType.UINT8: "uint8",
+    CompressionType.INT16: "int16",
+    CompressionType.UINT16: "uint16",
+}
+
+
+class Storage(NamedTuple):
+    """Memory for a matrix in one format, from the command that made it on."""
+
+    matrix: int
+    """The matrix it was made for; SwapMatrix hands it to others."""
+    dtype: str
+    num_bytes: int
+
+
+class Holdings:
+    """Which storage holds each matrix, command by command."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.storages: list[Storage] = []
+        self._matrices = computation.matrices
+        self._since: list[list[int]] = [[] for _ in self._matrices]
+        self._storage: list[list[int]] = [[] for _ in self._matrices]
+
+    def after(self, command: int, matrix: int) -> int:
+        """Number of the storage that holds a matrix once a command has run, -1 for none."""
+        at = bisect.bisect_right(self._since[matrix], command) - 1
+        return self._storage[matrix][at] if at >= 0 else -1
+
+    def make(self, command: int, matrix: int, dtype: str = "float32") -> None:
+        """From this command on a matrix has a storage of its own."""
+        info = self._matrices[matrix]
+        num_bytes = info.num_rows * info.num_cols * np.dtype(dtype).itemsize
+        self.storages.append(Storage(matrix, dtype, num_bytes))
+        self.hold(command, matrix, len(self.storages) - 1)
+
+    def hold(self, command: int, matrix: int, storage: int) -> None:
+        """From this command on a matrix is in this storage (-1: none)."""
+        self._since[matrix].append(command)
+        self._storage[matrix].append(storage)
+
+    def latest(self, matrix: int) -> int:
+        """The storage that a matrix was given last, -1 for none."""
+        return self._storage[matrix][-1] if self._storage[matrix] else -1
+
+    def lives(self, num_commands: int) -> Iterator[Life]:
+        """The stretches of commands after which a matrix stays in one storage."""
+        for matrix, since in enumerate(self._since):
+            ends = [*since[1:], num_commands]
+            for storage, first, end in zip(self._storage[matrix], since, ends, strict=False):
+                if storage >= 0 and first < end:
+                    yield Life(matrix, first, end - 1, self.storages[storage].num_bytes)
+
+
+def follow_matrices(
+    computation: Computation, obeys: Callable[[CompressMatrix], bool] = lambda command: True
+) -> Holdings:
+    """Follow the matrices of a program through its commands.
+
+    A swapped matrix takes its storage along, a compressed one has a storage of its own; `obeys`
+    says whether a CompressMatrix command is to have an effect.
+    """
+    holdings, matrix_of = Holdings(computation), computation.matrix_of
+    for c, command in enumerate(computation.commands):
+        if isinstance(command, SwapMatrix):
+            a, b = matrix_of(command.a), matrix_of(command.b)
+            of_a, of_b = holdings.latest(a), holdings.latest(b)
+            holdings.hold(c, a, of_b)
+            holdings.hold(c, b, of_a)
+        elif command.ALLOCATES is not None:
+            holdings.make(c, matrix_of(getattr(command, command.ALLOCATES)))
+        elif command.FREES is not None:
+            holdings.hold(c, matrix_of(getattr(command, command.FREES)), -1)
+        elif isinstance(command, AcceptInput):
+            if holdings.latest(matrix := matrix_of(command.submatrix)) < 0:
+                holdings.make(c, matrix)
+        elif isinstance(command, CompressMatrix):
+            if obeys(command):
+                holdings.make(c, matrix_of(command.submatrix), _COMPRESSED[command.format])
+        elif isinstance(command, DecompressMatrix):
+            matrix = matrix_of(command.submatrix)
+            if holdings.storages[holdings.latest(matrix)].dtype != "float32":
+                holdings.make(c, matrix)
+    return holdings
 
 
 class Life(NamedTuple):
@@ -31,42 +132,26 @@ class Life(NamedTuple):
 
 
 def matrix_lives(computation: Computation) -> list[Life]:
-    """All stretches, by first command; a compressed matrix has one of its own.
-
-    Their bytes at a command add up to program/memory.py's figure.
-    """
-    lives: list[Life] = []
-    current: dict[int, tuple[int, int]] = {}
-
-    def end(matrix: int, c: int) -> None:
-        first, num_bytes = current.pop(matrix)
-        if first < c:
-            lives.append(Life(matrix, first, c - 1, num_bytes))
-
-    def begin(matrix: int, c: int, bytes_each: int = 4) -> None:
-        if matrix in current:
-            end(matrix, c)
-        rows, cols, _ = computation.matrices[matrix]
-        current[matrix] = (c, rows * cols * bytes_each)
-
-    for c, command in enumerate(computation.commands):
-        if command.FREES is not None:
-            matrix = computation.matrix_of(getattr(command, command.FREES))
-            if matrix in current:
-                end(matrix, c)
-        if command.ALLOCATES is not None:
-            begin(computation.matrix_of(getattr(command, command.ALLOCATES)), c)
-        elif isinstance(command, AcceptInput):
-            if (matrix := computation.matrix_of(command.submatrix)) not in current:
-                begin(matrix, c)
-        elif isinstance(command, CompressMatrix):
-            one_byte = command.format in (CompressionType.INT8, CompressionType.UINT8)
-            begin(computation.matrix_of(command.submatrix), c, 1 if one_byte else 2)
-        elif isinstance(command, DecompressMatrix):
-            begin(computation.matrix_of(command.submatrix), c)
-    for matrix in list(current):
-        end(matrix, len(computation.commands))
+    """All stretches, by first command; a compressed matrix has one of its own."""
+    lives = follow_matrices(computation).lives(len(computation.commands))
     return sorted(lives, key=lambda life: (life.first, life.matrix))
+
+
+def memory_use(computation: Computation) -> NDArray[np.int64]:
+    """Bytes of matrices alive just after each command, shape (commands,).
+
+    What the executor's own arena, precomputed indexes and the model take is not in it.
+    """
+    change = np.zeros(len(computation.commands) + 1, np.int64)
+    for life in matrix_lives(computation):
+        change[life.first] += life.num_bytes
+        change[life.last + 1] -= life.num_bytes
+    return np.cumsum(change[:-1])
+
+
+def max_memory_use(computation: Computation) -> int:
+    """The most bytes of matrices that are alive at once (Kaldi's GetMaxMemoryUse)."""
+    return int(memory_use(computation).max(initial=0))
 
 
 def matrix_subject(computation: Computation, nnet: Nnet, matrix: int) -> str:

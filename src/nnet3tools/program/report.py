@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import NoOperationMarker
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.lifetimes import Life, matrix_lives, matrix_subject
-from nnet3tools.program.memory import memory_use
+from nnet3tools.program.lifetimes import Life, matrix_lives, matrix_subject, memory_use
 from nnet3tools.program.printing import command_text
 
 __all__ = ["KindTotals", "ProgramReport", "bytes_text", "flops_text"]
