@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Count
+from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.counter import Counter
 from nnet3tools.tensor.registry import device_of
@@ -30,6 +32,11 @@ def _move_attributes(owner: Any, like: Any, moved: dict[int, tuple[Any, Any]]) -
     if id(owner) in moved:
         return
     moved[id(owner)] = owner, owner
+    if isinstance(owner, Declared):
+        owner.map_arrays(lambda array: _moved(array, like, moved))
+        for field in owner.FIELDS:
+            if isinstance(field, Count):
+                field.move(owner, like)
     kept = getattr(owner, "HOST_ARRAYS", ())
     attributes = vars(owner)
     for name, value in list(attributes.items()):

@@ -225,7 +225,7 @@ class Statistic(_ArrayField):
     def file_value(self, owner: Any) -> Array:
         value = getattr(owner, self.name)
         if self.average_of is None:
-            return value
+            return np.zeros((0,) * self.ndim) if value is None else value
         average = rounded_average(value, self.count_of(owner))
         return average if value is not None or self.ndim == 1 else average.reshape(0, 0)
 
@@ -293,16 +293,6 @@ class Preconditioner(Field[OnlineNaturalGradient]):
 
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         getattr(owner, self.name).map_arrays(function)
-
-    def num_bytes(self, owner: Any) -> int:
-        return 0
-
-    def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        return [(getattr(owner, self.name), self.dim(owner))]
-
-    def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
-        if self.freezes:
-            getattr(owner, self.name).frozen = freeze
 
 
 class Part(Field[Any]):
