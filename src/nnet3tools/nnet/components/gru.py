@@ -1,57 +1,176 @@
-"""The nonlinear part of a GRU cell.
+"""The nonlinear parts of GRU cells.
 
-    h(t) = tanh(x_h + W (r * s(t-1))),  c(t) = (1 - z) * h(t) + z * c(t-1)
+    h(t) = tanh(a),  c(t) = (1 - z) * h(t) + z * c(t-1)
 
-Formulas, config and files: Kaldi's GruNonlinearityComponent (nnet-combined-component.{h,cc}).
+with a = x_h + W (r * s(t-1)), or a = x_h + w * c(t-1) for the output-gated kind; the shape of the
+weights says which (nnet3tools.tensor.gru). Formulas, config and files: Kaldi's
+GruNonlinearityComponent and OutputGruNonlinearityComponent (nnet-combined-component.{h,cc}).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
-
-import numpy as np
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.base import Array, Indexes
-from nnet3tools.nnet.components.common import (
-    checked_natural_gradient,
-    get_positive,
-    random_normal,
-    read_field,
-    require,
-    write_field,
+from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
+from nnet3tools.nnet.components.base import (
+    Array,
+    BackpropArgs,
+    Indexes,
+    Memo,
+    Properties,
+    UpdatableComponent,
 )
-from nnet3tools.nnet.components.gru_base import GruNonlinearityBase
+from nnet3tools.nnet.components.common import rand_uniform, random_normal, summed
+from nnet3tools.nnet.components.fields import Float, Int, NotNegative
+from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.two_sided import two_sided_flops
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from nnet3tools.nnet.components.two_sided import (
+    BOTH_ALPHAS,
+    BOTH_PERIODS,
+    TwoSidedNaturalGradient,
+    two_sided_flops,
+)
+from nnet3tools.nnet.derivative_scale import scale_as_derivative
+from nnet3tools.tensor import host
 from nnet3tools.tensor.gru import gru_columns
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["GruNonlinearityComponent"]
+__all__ = ["GruNonlinearityComponent", "OutputGruNonlinearityComponent"]
 
+_REPAIR_PROBABILITY = 0.5
+"""Statistics and self-repair run on about this part of the minibatches."""
+
+_needs_repair = tensor.element("_1 = where(_2 < _3, 1, 0)")
+_sum = tensor.aggregate("_1", "sum", axis=0)
+_sum_tanh_derivs = tensor.aggregate("1 - _1 * _1", "sum", axis=0)
+_total = tensor.aggregate("_1", "sum", axis=None)
 _multiply = tensor.element("_1 = _2 * _3")
+_sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
+
+
+class GruNonlinearityBase(UpdatableComponent):
+    """What both kinds share: the statistics of tanh, self-repair, running.
+
+    `value_sum` and `deriv_sum` (cell_dim,), float64, over `count` rows.
+    """
+
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.UPDATABLE
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.BACKPROP_NEEDS_OUTPUT
+        | Properties.BACKPROP_ADDS
+    )
+    INFO = UpdatableComponent.INFO + " cell_dim"
+    INFO_OF_UPDATE: ClassVar[str]
+    """Names of natural gradient's options, which the info line ends with."""
+
+    w_h: Array
+    cell_dim = Int("<CellDim>", "cell-dim", positive=True)
+    value_sum = Statistic("<ValueAvg>", "count", shape=lambda c: (c.cell_dim,))
+    deriv_sum = Statistic("<DerivAvg>", "count", shape=lambda c: (c.cell_dim,))
+    self_repair_total = Count("<SelfRepairTotal>")
+    count = Count("<Count>")
+    self_repair_threshold = NotNegative("<SelfRepairThreshold>", "self-repair-threshold", 0.2)
+    self_repair_scale = NotNegative("<SelfRepairScale>", "self-repair-scale", 1.0e-05)
+
+    @property
+    def output_dim(self) -> int:
+        return 2 * self.cell_dim
+
+    def info(self) -> str:
+        parts = [super().info(), parameter_stats("w_h", self.w_h).removeprefix(", ")]
+        parts.append(self.info_of("self_repair_threshold self_repair_scale"))
+        if self.count > 0:
+            proportion = self.self_repair_total / (self.count * self.cell_dim)
+            parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
+            for name, total in (("value", self.value_sum), ("deriv", self.deriv_sum)):
+                average = tensor.to_host(total) / self.count
+                parts.append(f"{name}-avg={summarize_vector(average)}")
+        return ", ".join([*parts, self.info_of(self.INFO_OF_UPDATE)])
+
+    # -- running
+
+    def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
+        tensor.gru_nonlinearity(out_value, in_value, self.w_h)
+
+    def backprop(self, args: BackpropArgs) -> None:
+        assert args.in_value is not None
+        assert args.out_value is not None
+        h = args.out_value[:, : self.cell_dim]
+        with (
+            tensor.scratch(h.shape, like=h) as argument_deriv,
+            tensor.scratch((self.cell_dim,), like=h) as repair,
+        ):
+            repaired = None
+            if args.to_update is not None:
+                assert isinstance(args.to_update, GruNonlinearityBase)
+                repaired = repair if args.to_update.stats_and_repair(h, repair) else None
+            tensor.gru_nonlinearity_backprop(
+                args.in_value,
+                self.w_h,
+                args.out_value,
+                args.out_deriv,
+                argument_deriv,
+                args.in_deriv,
+                repaired,
+            )
+            if args.to_update is not None:
+                args.to_update.update_weights(args.in_value, argument_deriv)
+
+    def stats_and_repair(self, h: Array, repair: Array) -> bool:
+        """Count tanh values and derivatives; set the pull of units with small ones towards 0.
+
+        On about half of the minibatches; False on the others, which have no such pull.
+        """
+        if host.decide(lambda: rand_uniform() > _REPAIR_PROBABILITY):
+            return False
+        self.count += h.shape[0]
+        _sum(self.value_sum, h, beta=1.0)
+        _sum_tanh_derivs(self.deriv_sum, h, beta=1.0)
+        if host.decide(lambda: self.count <= 0.0):  # a difference of models
+            return False
+        _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
+        self.self_repair_total += summed(_total(repair))
+        tensor.scale(repair, self.self_repair_scale / _REPAIR_PROBABILITY)
+        scale_as_derivative(repair)
+        return True
+
+    @abstractmethod
+    def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
+        """Add to w_h its change, from the derivatives at tanh's argument; may overwrite these.
+
+        Preconditioned if this is no gradient holder.
+        """
 
 
 @register
-class GruNonlinearityComponent(GruNonlinearityBase):
+class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
     """[z, r, x_h, c(t-1), s(t-1)] -> [h, c]; without projection s(t-1) is c(t-1), given once.
 
-    `w_h` (cell_dim, recurrent_dim).
+    `w_h` (cell_dim, recurrent_dim); r and s are smaller than the cell if the GRU is projected.
     """
 
-    def __init__(self, w_h: Array) -> None:
-        super().__init__(w_h)
-        self.preconditioner_in = OnlineNaturalGradient(rank=20, update_period=4)
-        self.preconditioner_out = OnlineNaturalGradient(rank=80, update_period=4)
+    INFO = GruNonlinearityBase.INFO + " recurrent_dim"
+    INFO_OF_UPDATE = "alpha rank_in rank_out update_period"
 
-    @property
-    def recurrent_dim(self) -> int:
-        """Dimension of r and s: less than cell_dim for a projected GRU."""
-        return int(self.w_h.shape[1])
+    recurrent_dim = Int("<RecurrentDim>", "recurrent-dim", lambda c: c.cell_dim)
+    w_h = Matrix("<w_h>")
+    # the statistics stand behind the weights in files
+    value_sum, deriv_sum = GruNonlinearityBase.value_sum, GruNonlinearityBase.deriv_sum
+    self_repair_total, count = GruNonlinearityBase.self_repair_total, GruNonlinearityBase.count
+    self_repair_threshold = GruNonlinearityBase.self_repair_threshold
+    self_repair_scale = GruNonlinearityBase.self_repair_scale
+    alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
+    rank_in = Int("<RankInOut>", "rank-in", 20, of="preconditioner_in.rank")
+    rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
+    update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
 
     @property
     def input_dim(self) -> int:
@@ -59,64 +178,19 @@ class GruNonlinearityComponent(GruNonlinearityBase):
             return 4 * self.cell_dim
         return 3 * self.cell_dim + 2 * self.recurrent_dim
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        cell_dim = get_positive(line, "cell-dim")
-        recurrent_dim = line.get_int("recurrent-dim", -1)
-        if recurrent_dim < 0:
-            recurrent_dim = cell_dim
-        if not 0 < recurrent_dim <= cell_dim:
-            raise line.error(f"recurrent-dim must be in [1, {cell_dim}], found {recurrent_dim}")
-        stddev = line.get_float("param-stddev", 1.0 / np.sqrt(cell_dim))
-        component = cls(random_normal((cell_dim, recurrent_dim), stddev))
-        component.read_common_config(line)
-        component._set_preconditioners(
-            line,
-            line.get_int("rank-in", 20),
-            line.get_int("rank-out", 80),
-            line.get_int("update-period", 4),
-            line.get_float("alpha", 4.0),
-        )
-        return component
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random weights; a negative recurrent-dim stands for cell-dim."""
+        if self.recurrent_dim < 0:
+            self.recurrent_dim = self.cell_dim
+        shape = self.cell_dim, self.recurrent_dim
+        if not 0 < self.recurrent_dim <= self.cell_dim:
+            raise line.error(f"recurrent-dim must be in [1, {shape[0]}], found {shape[1]}")
+        stddev = line.get_float("param-stddev", 1.0 / math.sqrt(self.cell_dim))
+        self.w_h = random_normal(shape, stddev)
 
-    def _set_preconditioners(
-        self, where: ConfigLine | Reader, rank_in: int, rank_out: int, period: int, alpha: float
-    ) -> None:
-        self.preconditioner_in, self.preconditioner_out = (
-            checked_natural_gradient(OnlineNaturalGradient(rank, period, alpha=alpha), where)
-            for rank in (rank_in, rank_out)
-        )
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(tensor.zeros((0, 0)))
-        component.read_updatable_common(reader)
-        shape = tuple(
-            read_field(reader, token, reader.read_int32)
-            for token in ("<CellDim>", "<RecurrentDim>")
-        )
-        component.w_h = read_field(reader, "<w_h>", reader.read_matrix)
-        require(reader, component.w_h.shape == shape, f"expected <w_h> of shape {shape}")
-        component.read_stats(reader)
-        alpha = read_field(reader, "<Alpha>", reader.read_float)
-        rank_in = read_field(reader, "<RankInOut>", reader.read_int32)
-        rank_out = reader.read_int32()
-        period = read_field(reader, "<UpdatePeriod>", reader.read_int32)
-        component._set_preconditioners(reader, rank_in, rank_out, period, alpha)
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<CellDim>", self.cell_dim)
-        write_field(writer, "<RecurrentDim>", self.recurrent_dim)
-        write_field(writer, "<w_h>", self.w_h)
-        self.write_stats(writer)
-        write_field(writer, "<Alpha>", float(self.preconditioner_in.alpha))
-        write_field(writer, "<RankInOut>", self.preconditioner_in.rank)
-        writer.write_int32(self.preconditioner_out.rank)
-        write_field(writer, "<UpdatePeriod>", self.preconditioner_in.update_period)
-        writer.write_token(f"</{self.type_name}>")
+    def problem(self) -> str | None:
+        shape = self.cell_dim, self.recurrent_dim
+        return None if self.w_h.shape == shape else f"expected <w_h> of shape {shape}"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """The product with w_h; a cell: two sigmoids, r * s, sum, tanh, h's interpolation (4)."""
@@ -125,23 +199,52 @@ class GruNonlinearityComponent(GruNonlinearityBase):
     def natural_gradient_flops(self, rows: int) -> int:
         return two_sided_flops(self, self.w_h, rows)
 
-    def info(self) -> str:
-        rank_in, rank_out = self.preconditioner_in.rank, self.preconditioner_out.rank
-        return (
-            f"{super().info()}, cell-dim={self.cell_dim}, recurrent-dim={self.recurrent_dim}"
-            f"{self.stats_info()}, alpha={self.preconditioner_in.alpha:g}, rank-in={rank_in}"
-            f", rank-out={rank_out}, update-period={self.preconditioner_in.update_period}"
-        )
-
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
         columns, rate = gru_columns(self.w_h), self.learning_rate
         with tensor.scratch((len(in_value), self.recurrent_dim), like=in_value) as gated:
             _multiply(gated, columns.reset_of(in_value), columns.state_of(in_value))
             if not self.is_gradient:
-                rate *= self.preconditioner_in.precondition(gated)
-                rate *= self.preconditioner_out.precondition(argument_deriv)
+                rate = self.precondition(gated, argument_deriv)
             tensor.prod(self.w_h, argument_deriv, gated, trans_a=True, alpha=rate, beta=1.0)
 
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner_in.frozen = freeze
-        self.preconditioner_out.frozen = freeze
+
+@register
+class OutputGruNonlinearityComponent(GruNonlinearityBase):
+    """[z, x_h, c(t-1)] -> [h, c]; `w_h` (cell_dim,)."""
+
+    INFO_OF_UPDATE = "alpha rank update_period"
+
+    w_h = Vector("<w_h>")
+    # the statistics stand behind the weights in files
+    value_sum, deriv_sum = GruNonlinearityBase.value_sum, GruNonlinearityBase.deriv_sum
+    self_repair_total, count = GruNonlinearityBase.self_repair_total, GruNonlinearityBase.count
+    self_repair_threshold = GruNonlinearityBase.self_repair_threshold
+    self_repair_scale = GruNonlinearityBase.self_repair_scale
+    alpha = Float("<Alpha>", "alpha", 4.0, of="preconditioner.alpha")
+    rank = Int("<Rank>", "rank", 8, of="preconditioner.rank")
+    update_period = Int("<UpdatePeriod>", "update-period", 10, of="preconditioner.update_period")
+    preconditioner = Preconditioner()
+
+    @property
+    def input_dim(self) -> int:
+        return 3 * self.cell_dim
+
+    def init_from_config(self, line: ConfigLine) -> None:
+        mean, stddev = line.get_float("param-mean", 0.0), line.get_float("param-stddev", 1.0)
+        self.w_h = random_normal((self.cell_dim,), stddev, mean)
+
+    def problem(self) -> str | None:
+        dim = self.cell_dim
+        return None if self.w_h.shape == (dim,) else f"expected <w_h> of {dim} numbers"
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A cell: sigmoid, w * c, sum, tanh, and the interpolation (4)."""
+        return 8 * rows * self.cell_dim
+
+    def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
+        previous = gru_columns(self.w_h).cell_of(in_value)
+        if self.is_gradient:
+            _sum_products(self.w_h, argument_deriv, previous, alpha=self.learning_rate, beta=1.0)
+            return
+        _multiply(argument_deriv, argument_deriv, previous)
+        add_preconditioned_rows(self.w_h, argument_deriv, self.learning_rate, self.preconditioner)

@@ -6,38 +6,27 @@ formulas are in `nnet3tools.tensor.lstm`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
-    Component,
     Indexes,
     Memo,
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    optional_field,
-    random_normal,
-    read_field,
-    require,
-    rounded_average,
-    write_double_field,
-    write_field,
-)
+from nnet3tools.nnet.components.common import get_positive, random_normal
+from nnet3tools.nnet.components.fields import Flag
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
-from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["LstmNonlinearityComponent"]
@@ -58,19 +47,18 @@ class LstmNonlinearityComponent(UpdatableComponent):
     units repaired; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
-    count = Counter()
+    PROPERTIES = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+    INFO = UpdatableComponent.INFO + " cell_dim use_dropout"
 
-    def __init__(self, params: Array, use_dropout: bool = False) -> None:
-        self.params = params
-        self.use_dropout = use_dropout
-        shape = (5, self.cell_dim)
-        self.value_sum = tensor.zeros(shape, dtype=np.float64)
-        self.deriv_sum = tensor.zeros(shape, dtype=np.float64)
-        self.self_repair_config = np.zeros(10, np.float32)
-        self.self_repair_total = np.zeros(5, np.float64)
-        self.count = 0.0
-        # Only sums over minibatches are preconditioned: little data, so a small quick estimate.
-        self.preconditioner = OnlineNaturalGradient(20, 2, 1000.0)
+    params = Matrix("<Params>")
+    value_sum = Statistic("<ValueAvg>", "count", ndim=2, shape=lambda c: (5, c.cell_dim))
+    deriv_sum = Statistic("<DerivAvg>", "count", ndim=2, shape=lambda c: (5, c.cell_dim))
+    self_repair_config = Vector("<SelfRepairConfig>", trainable=False)
+    self_repair_total = Statistic("<SelfRepairProb>", "num_units_seen", shape=lambda c: (5,))
+    use_dropout = Flag("<UseDropout>", "use-dropout", False, omit=True, show_default=True)
+    count = Count("<Count>")
+    # Only sums over minibatches are preconditioned: little data, so a small quick estimate.
+    preconditioner = Preconditioner(rank=20, update_period=2, num_samples_history=1000.0)
 
     @property
     def cell_dim(self) -> int:
@@ -86,14 +74,12 @@ class LstmNonlinearityComponent(UpdatableComponent):
         return 2 * self.cell_dim
 
     @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+    def num_units_seen(self) -> float:
+        """Cells times the rows that the statistics come from."""
+        return self.count * self.cell_dim
 
-    def parameters(self) -> dict[str, Array]:
-        return {"params": self.params}
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random peephole weights; one self-repair scale, a threshold for sigmoids and tanhs."""
         cell_dim = get_positive(line, "cell-dim")
         stddev = line.get_float("param-stddev", 1.0)
         tanh_threshold = line.get_float("tanh-self-repair-threshold", 0.2)
@@ -107,76 +93,34 @@ class LstmNonlinearityComponent(UpdatableComponent):
         ):
             if not 0.0 <= value <= np.float32(high):
                 raise line.error(f"{key} must be in [0, {high:g}], found {value:g}")
-        component = cls(random_normal((3, cell_dim), stddev), line.get_bool("use-dropout", False))
-        component.read_updatable_config(line)
-        component.self_repair_config[:5] = sigmoid_threshold
-        component.self_repair_config[list(_TANHS)] = tanh_threshold
-        component.self_repair_config[5:] = scale
-        return component
+        self.params = random_normal((3, cell_dim), stddev)
+        self.self_repair_config = np.repeat(np.array([sigmoid_threshold, scale], np.float32), 5)
+        self.self_repair_config[list(_TANHS)] = tanh_threshold
 
-    # -- files: averages instead of sums
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(tensor.zeros((3, 0)))
-        component.read_updatable_common(reader)
-        component.params = read_field(reader, "<Params>", reader.read_matrix)
-        require(reader, component.params.shape[0] == 3, "LSTM parameters must have three rows")
-        shape = (5, component.cell_dim)
-        averages = [
-            read_field(reader, token, lambda: reader.read_matrix(np.float64))
-            for token in ("<ValueAvg>", "<DerivAvg>")
-        ]
-        require(reader, all(a.shape == shape for a in averages), f"expected statistics of {shape}")
-        component.self_repair_config = read_field(reader, "<SelfRepairConfig>", reader.read_vector)
-        require(reader, len(component.self_repair_config) == 10, "expected ten numbers")
-        repaired = read_field(reader, "<SelfRepairProb>", lambda: reader.read_vector(np.float64))
-        require(reader, len(repaired) == 5, "expected five numbers in <SelfRepairProb>")
-        component.use_dropout = optional_field(reader, "<UseDropout>", reader.read_bool, False)
-        component.count = count = read_field(reader, "<Count>", reader.read_double)
-        component.value_sum, component.deriv_sum = (a * count for a in averages)
-        component.self_repair_total = repaired * (count * component.cell_dim)
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<Params>", self.params)
-        for token, total in (("<ValueAvg>", self.value_sum), ("<DerivAvg>", self.deriv_sum)):
-            write_field(writer, token, rounded_average(total, self.count))
-        write_field(writer, "<SelfRepairConfig>", self.self_repair_config)
-        repaired = rounded_average(self.self_repair_total, self.count * self.cell_dim)
-        write_field(writer, "<SelfRepairProb>", repaired)
-        if self.use_dropout:
-            write_field(writer, "<UseDropout>", True)
-        write_double_field(writer, "<Count>", self.count)
-        writer.write_token(f"</{self.type_name}>")
+    def problem(self) -> str | None:
+        if self.params.shape[0] != 3:
+            return "LSTM parameters must have three rows"
+        number = self.self_repair_config.size
+        return None if number == 10 else f"<SelfRepairConfig> must be ten numbers, found {number}"
 
     def info(self) -> str:
-        parts = [
-            f"{super().info()}, cell-dim={self.cell_dim}"
-            f", use-dropout={'true' if self.use_dropout else 'false'}"
-        ]
+        parts = [super().info()]
         for name, row in zip(("w_ic", "w_fc", "w_oc"), self.params, strict=True):
-            parts.append(parameter_stats(name, row))
+            parts.append(parameter_stats(name, row).removeprefix(", "))
         if self.count > 0:
-            parts.append(f", count={self.count:.3g}")
-        for k, name in enumerate(_NONLINEARITIES):
-            config = tensor.to_host(self.self_repair_config)
-            parts.append(
-                f", {name}={{ self-repair-lower-threshold={config[k]:g}"
-                f", self-repair-scale={config[k + 5]:g}"
-            )
-            if self.count != 0.0:
-                repaired = float(tensor.to_host(self.self_repair_total)[k])
-                proportion = repaired / (self.count * self.cell_dim)
-                value_avg = tensor.to_host(self.value_sum[k]) / self.count
-                deriv_avg = tensor.to_host(self.deriv_sum[k]) / self.count
-                parts.append(f", self-repaired-proportion={proportion:g}")
-                parts.append(f", value-avg={summarize_vector(value_avg)}")
-                parts.append(f", deriv-avg={summarize_vector(deriv_avg)}")
-            parts.append(" }")
-        return "".join(parts)
+            parts.append(f"count={self.count:.3g}")
+        return ", ".join([*parts, *map(self._info_of_nonlinearity, range(5))])
+
+    def _info_of_nonlinearity(self, k: int) -> str:
+        config = tensor.to_host(self.self_repair_config)
+        text = f"self-repair-lower-threshold={config[k]:g}, self-repair-scale={config[k + 5]:g}"
+        if self.count != 0.0:
+            repaired = float(tensor.to_host(self.self_repair_total)[k])
+            text += f", self-repaired-proportion={repaired / self.num_units_seen:g}"
+            for name, total in (("value", self.value_sum), ("deriv", self.deriv_sum)):
+                average = summarize_vector(tensor.to_host(total[k]) / self.count)
+                text += f", {name}-avg={average}"
+        return f"{_NONLINEARITIES[k]}={{ {text} }}"
 
     # -- running
 
@@ -219,31 +163,3 @@ class LstmNonlinearityComponent(UpdatableComponent):
         if not self.is_gradient:
             scale = self.preconditioner.precondition(params_deriv)
         tensor.add(self.params, params_deriv, alpha=self.learning_rate * scale)
-
-    # -- training
-
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner.frozen = freeze
-
-    def zero_stats(self) -> None:
-        for total in (self.value_sum, self.deriv_sum, self.self_repair_total):
-            tensor.fill(total, 0.0)
-        self.count = 0.0
-
-    def scale(self, scale: float) -> None:
-        super().scale(scale)
-        if scale == 0.0:
-            self.zero_stats()
-            return
-        for total in (self.value_sum, self.deriv_sum, self.self_repair_total):
-            tensor.scale(total, scale)
-        self.count *= scale
-
-    def add(self, alpha: float, other: Component) -> None:
-        super().add(alpha, other)
-        assert isinstance(other, LstmNonlinearityComponent)
-        tensor.add(self.value_sum, other.value_sum, alpha=alpha)
-        tensor.add(self.deriv_sum, other.deriv_sum, alpha=alpha)
-        tensor.add(self.self_repair_total, other.self_repair_total, alpha=alpha)
-        if other.count != 0.0:
-            self.count += alpha * other.count
