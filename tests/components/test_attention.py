@@ -37,19 +37,19 @@ def attention(config: str):
 
 def attend(component, frames, index):
     """One output row, head by head."""
-    options, (n, t, x) = component.options, index
-    key, value, context = options.key_dim, options.value_dim, options.context_dim
+    n, t, x = index
+    key, value, context = component.key_dim, component.value_dim, component.context_dim
     per_head, zero = 2 * key + value + context, np.zeros(component.input_dim)
-    places = range(-options.num_left_inputs, options.num_right_inputs + 1)
-    window = [frames.get((n, t + k * options.time_stride, x), zero) for k in places]
+    places = range(-component.num_left_inputs, component.num_right_inputs + 1)
+    window = [frames.get((n, t + k * component.time_stride, x), zero) for k in places]
     out = []
-    for head in range(options.num_heads):
+    for head in range(component.num_heads):
         parts = [row[head * per_head : (head + 1) * per_head] for row in window]
         query = frames[index][head * per_head + key + value : (head + 1) * per_head]
-        b = [options.key_scale * query[:key] @ part[:key] for part in parts] + query[key:]
+        b = [component.key_scale * query[:key] @ part[:key] for part in parts] + query[key:]
         c = np.exp(b) / np.exp(b).sum()
         out.append(sum(w * part[key : key + value] for w, part in zip(c, parts, strict=True)))
-        if options.output_context:
+        if component.output_context:
             out.append(c)
     return np.concatenate(out)
 

@@ -12,13 +12,13 @@ the places of all windows are row ranges of the input at a fixed shift:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, RequestError
-from nnet3tools.nnet.components.attention_options import AttentionOptions
+from nnet3tools.nnet.components.array_fields import Count, Part, Statistic
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -28,22 +28,15 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    read_field,
-    require,
-    write_double_field,
-    write_field,
-)
+from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.tensor import host
-from nnet3tools.tensor.counter import Counter
 from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["AttentionIndexes", "RestrictedAttentionComponent"]
@@ -59,8 +52,13 @@ class AttentionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "RestrictedAttentionComponentPrecomputedIndexes"
 
-    def __init__(self, grid: TimeGrid) -> None:
-        self.grid = grid
+    grid = Part(TimeGrid, "<Io>", config=False)
+
+    def problem(self) -> str | None:
+        grid: TimeGrid = self.grid
+        good = grid.t_step_in == grid.t_step_out > 0 and grid.start_t_in <= grid.start_t_out
+        good = good and (grid.start_t_out - grid.start_t_in) % grid.t_step_in == 0
+        return None if good else "bad grid of times"
 
     @property
     def rows_left(self) -> int:
@@ -77,22 +75,6 @@ class AttentionIndexes(PrecomputedIndexes):
             and (num_inputs, num_outputs) == rows
         )
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        reader.expect_token("<Io>")
-        grid = TimeGrid.read(reader)
-        reader.expect_token(f"</{cls.type_name}>")
-        good = grid.t_step_in == grid.t_step_out > 0 and grid.start_t_in <= grid.start_t_out
-        good = good and (grid.start_t_out - grid.start_t_in) % grid.t_step_in == 0
-        require(reader, good, f"bad grid of times in <{cls.type_name}>")
-        return cls(grid)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        writer.write_token("<Io>")
-        self.grid.write(writer)
-        writer.write_token(f"</{self.type_name}>")
-
 
 class _Parts(NamedTuple):
     """Views (rows, heads, dim) of the input, or of its derivative."""
@@ -105,71 +87,84 @@ class _Parts(NamedTuple):
 
 @register
 class RestrictedAttentionComponent(Component):
-    """Attention with `num_heads` heads over `num_left_inputs` + 1 + `num_right_inputs` frames."""
+    """Attention with `num_heads` heads over `num_left_inputs` + 1 + `num_right_inputs` frames.
 
-    stats_count = Counter()
+    An output exists where the inputs do that are required; the others of the window read as zero
+    if absent. The attention weights are appended to the output if `output_context`.
+    """
 
-    def __init__(self, options: AttentionOptions) -> None:
-        self.options = options
-        self.stats_count = 0.0
-        self.entropy_stats = np.empty(0, np.float64)
-        self.posterior_stats = np.empty((0, 0), np.float64)
+    PROPERTIES = (
+        Properties.REORDERS_INDEXES
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.PROPAGATE_ADDS
+        | Properties.BACKPROP_ADDS
+        | Properties.STORES_STATS
+        | Properties.USES_MEMO
+    )
+    INFO = (
+        Component.INFO + " num_heads time_stride key_dim value_dim num_left_inputs num_right_inputs"
+        " context_dim num_left_inputs_required num_right_inputs_required output_context key_scale"
+    )
+
+    num_heads = Int("<NumHeads>", "num-heads", 1, positive=True)
+    key_dim = Int("<KeyDim>", "key-dim", positive=True)
+    value_dim = Int("<ValueDim>", "value-dim", positive=True)
+    num_left_inputs = Int("<NumLeftInputs>", "num-left-inputs")
+    num_right_inputs = Int("<NumRightInputs>", "num-right-inputs")
+    time_stride = Int("<TimeStride>", "time-stride", 1, positive=True)
+    """Times between the frames of a window."""
+    num_left_inputs_required = Int("<NumLeftInputsRequired>", "num-left-inputs-required", -1)
+    num_right_inputs_required = Int("<NumRightInputsRequired>", "num-right-inputs-required", -1)
+    output_context = Flag("<OutputContext>", "output-context", True)
+    key_scale = Float("<KeyScale>", "key-scale", -1.0)
+    stats_count = Count("<StatsCount>")
+    entropy_stats = Statistic("<EntropyStats>")
+    """(num_heads,)."""
+    posterior_stats = Statistic("<PosteriorStats>", ndim=2)
+    """(num_heads, context_dim)."""
+
+    @property
+    def context_dim(self) -> int:
+        """Frames that an output looks at."""
+        return self.num_left_inputs + 1 + self.num_right_inputs
 
     @property
     def input_dim(self) -> int:
-        options = self.options
-        per_head = 2 * options.key_dim + options.value_dim + options.context_dim
-        return options.num_heads * per_head
+        return self.num_heads * (2 * self.key_dim + self.value_dim + self.context_dim)
 
     @property
     def output_dim(self) -> int:
-        options = self.options
-        per_head = options.value_dim + options.output_context * options.context_dim
-        return options.num_heads * per_head
-
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.REORDERS_INDEXES
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.PROPAGATE_ADDS
-            | Properties.BACKPROP_ADDS
-            | Properties.STORES_STATS
-            | Properties.USES_MEMO
-        )
+        return self.num_heads * (self.value_dim + self.output_context * self.context_dim)
 
     # -- creation and files
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        return cls(AttentionOptions.from_config(line))
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Negative options stand for their defaults: all context, 1 / sqrt(key_dim)."""
+        if self.num_left_inputs_required < 0:
+            self.num_left_inputs_required = self.num_left_inputs
+        if self.num_right_inputs_required < 0:
+            self.num_right_inputs_required = self.num_right_inputs
+        if self.key_scale < 0.0:
+            self.key_scale = 1.0 / math.sqrt(self.key_dim)
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls(AttentionOptions.read(reader))
-        self.stats_count = read_field(reader, "<StatsCount>", reader.read_double)
-        reader.expect_token("<EntropyStats>")
-        self.entropy_stats = reader.read_vector(np.float64)
-        reader.expect_token("<PosteriorStats>")
-        self.posterior_stats = reader.read_matrix(np.float64)
-        reader.expect_token(f"</{cls.type_name}>")
-        if self.entropy_stats.size or self.posterior_stats.size:
-            shape = (self.options.num_heads, self.options.context_dim)
-            good = self.entropy_stats.shape == shape[:1] and self.posterior_stats.shape == shape
-            require(reader, good, f"{cls.type_name}: statistics must be {shape[:1]} and {shape}")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        self.options.write(writer)
-        write_double_field(writer, "<StatsCount>", self.stats_count)
-        write_field(writer, "<EntropyStats>", self.entropy_stats)
-        write_field(writer, "<PosteriorStats>", self.posterior_stats)
-        writer.write_token(f"</{self.type_name}>")
+    def problem(self) -> str | None:
+        left, right = self.num_left_inputs, self.num_right_inputs
+        if left < 0 or right < 0 or left + right == 0:
+            return "num-left-inputs and num-right-inputs must not be negative, nor both 0"
+        if not 0 <= self.num_left_inputs_required <= left:
+            return f"num-left-inputs-required must be in 0..{left}"
+        if not 0 <= self.num_right_inputs_required <= right:
+            return f"num-right-inputs-required must be in 0..{right}"
+        if not 0.0 < self.key_scale <= 1.0:
+            return f"key-scale must be in (0, 1], found {self.key_scale:g}"
+        shape = self._stats_shape
+        shapes = [s.shape for s in (self.entropy_stats, self.posterior_stats) if s is not None]
+        good = not shapes or shapes == [shape[:1], shape]
+        return None if good else f"statistics must be {shape[:1]} and {shape}"
 
     def info(self) -> str:
-        text = f"{super().info()}, {self.options.info()}"
-        if self.stats_count == 0.0:
+        text = super().info()
+        if self.entropy_stats is None or self.stats_count == 0.0:
             return text
         entropies = tensor.to_host(self.entropy_stats)
         text += ", entropy=" + "".join(f"{e / self.stats_count:g}," for e in entropies)
@@ -182,12 +177,12 @@ class RestrictedAttentionComponent(Component):
 
     def _by_heads(self, matrix: Array) -> Array:
         """A view (rows, heads, columns of a head)."""
-        return matrix.reshape(matrix.shape[0], self.options.num_heads, -1)
+        return matrix.reshape(matrix.shape[0], self.num_heads, -1)
 
     def _parts(self, matrix: Array, indexes: AttentionIndexes, num_rows: int) -> _Parts:
         """The input's parts; queries and biases only of the `num_rows` output rows."""
         heads = self._by_heads(matrix)
-        key, value = self.options.key_dim, self.options.key_dim + self.options.value_dim
+        key, value = self.key_dim, self.key_dim + self.value_dim
         queries = heads[indexes.rows_left : indexes.rows_left + num_rows, :, value:]
         return _Parts(
             heads[:, :, :key], heads[:, :, key:value], queries[:, :, :key], queries[:, :, key:]
@@ -196,31 +191,31 @@ class RestrictedAttentionComponent(Component):
     def _shift(self, in_matrix: Array, out_matrix: Array) -> int:
         """Rows between the places of a window."""
         extra = in_matrix.shape[0] - out_matrix.shape[0]
-        shift, remainder = divmod(extra, self.options.context_dim - 1)
+        shift, remainder = divmod(extra, self.context_dim - 1)
         if shift < 1 or remainder:
             raise ProgramError(f"attention given {in_matrix.shape} for {out_matrix.shape}")
         return shift
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """A head and frame of the window: q.k, its position's bias, softmax (4), weight * value."""
-        o = self.options
-        return rows * o.num_heads * o.context_dim * (2 * o.key_dim + 2 * o.value_dim + 5)
+        per_frame = 2 * self.key_dim + 2 * self.value_dim + 5
+        return rows * self.num_heads * self.context_dim * per_frame
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns c, (rows, num_heads * context_dim), as memo."""
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
-        c = host.kept((num_rows, self.options.num_heads * self.options.context_dim), like=out_value)
+        c = host.kept((num_rows, self.num_heads * self.context_dim), like=out_value)
         c_heads = self._by_heads(c)
-        window_dots(c_heads, parts.queries, parts.keys, shift, self.options.key_scale)
+        window_dots(c_heads, parts.queries, parts.keys, shift, self.key_scale)
         tensor.add(c_heads, parts.biases)
-        rows = c.reshape(-1, self.options.context_dim)
+        rows = c.reshape(-1, self.context_dim)
         tensor.softmax(rows, rows)
         out = self._by_heads(out_value)
-        add_weighted_windows(out[:, :, : self.options.value_dim], parts.values, c_heads, shift)
-        if self.options.output_context:
-            tensor.add(out[:, :, self.options.value_dim :], c_heads)
+        add_weighted_windows(out[:, :, : self.value_dim], parts.values, c_heads, shift)
+        if self.output_context:
+            tensor.add(out[:, :, self.value_dim :], c_heads)
         return c
 
     def backprop(self, args: BackpropArgs) -> None:
@@ -232,26 +227,30 @@ class RestrictedAttentionComponent(Component):
             self._parts(m, args.indexes, num_rows) for m in (args.in_value, args.in_deriv)
         )
         out = self._by_heads(args.out_deriv)
-        out_values = out[:, :, : self.options.value_dim]
+        out_values = out[:, :, : self.value_dim]
         c: Array = args.memo
         with tensor.scratch(c.shape, like=c) as b_deriv:
-            b_heads, b_rows = self._by_heads(b_deriv), b_deriv.reshape(-1, self.options.context_dim)
+            b_heads, b_rows = self._by_heads(b_deriv), b_deriv.reshape(-1, self.context_dim)
             window_dots(b_heads, out_values, value.values, shift)
-            if self.options.output_context:
-                tensor.add(b_heads, out[:, :, self.options.value_dim :])
-            tensor.softmax_backprop(b_rows, c.reshape(-1, self.options.context_dim), b_rows)
+            if self.output_context:
+                tensor.add(b_heads, out[:, :, self.value_dim :])
+            tensor.softmax_backprop(b_rows, c.reshape(-1, self.context_dim), b_rows)
             tensor.add(deriv.biases, b_heads)
-            add_weighted_windows(deriv.queries, value.keys, b_heads, shift, self.options.key_scale)
-            add_to_windows(deriv.keys, value.queries, b_heads, shift, self.options.key_scale)
+            add_weighted_windows(deriv.queries, value.keys, b_heads, shift, self.key_scale)
+            add_to_windows(deriv.keys, value.queries, b_heads, shift, self.key_scale)
         add_to_windows(deriv.values, out_values, self._by_heads(c), shift)
 
     # -- statistics
 
+    @property
+    def _stats_shape(self) -> tuple[int, int]:
+        return self.num_heads, self.context_dim
+
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum the attention weights and their entropy by head, for two in three minibatches."""
         c: Array = memo
-        shape = (self.options.num_heads, self.options.context_dim)
-        if host.decide(lambda: self.entropy_stats.shape != shape[:1]):
+        shape = self._stats_shape
+        if host.decide(lambda: self.entropy_stats is None):
             host.not_capturable()
             self.entropy_stats = tensor.zeros(shape[0], like=c, dtype=np.float64)
             self.posterior_stats = tensor.zeros(shape, like=c, dtype=np.float64)
@@ -264,42 +263,14 @@ class RestrictedAttentionComponent(Component):
             _sum_entropies(self.entropy_stats, entropies.reshape(shape), beta=1.0)
         self.stats_count += c.shape[0]
 
-    def zero_stats(self) -> None:
-        self.stats_count = 0.0
-        tensor.fill(self.entropy_stats, 0.0)
-        tensor.fill(self.posterior_stats, 0.0)
-
-    def scale(self, scale: float) -> None:
-        if scale == 0.0:
-            self.zero_stats()
-            return
-        self.stats_count *= scale
-        tensor.scale(self.entropy_stats, scale)
-        tensor.scale(self.posterior_stats, scale)
-
-    def add(self, alpha: float, other: Component) -> None:
-        assert isinstance(other, RestrictedAttentionComponent)
-        if other.entropy_stats.size == 0:
-            return
-        if self.entropy_stats.size == 0:
-            self.entropy_stats, self.posterior_stats = (
-                tensor.zeros(s.shape, like=s) for s in (other.entropy_stats, other.posterior_stats)
-            )
-        if other.stats_count != 0.0:
-            self.stats_count += alpha * other.stats_count
-        tensor.add(self.entropy_stats, other.entropy_stats, alpha=alpha)
-        tensor.add(self.posterior_stats, other.posterior_stats, alpha=alpha)
-
     # -- indexes
 
     def _places(self) -> IntArray:
         """Places of the window, in frames of time_stride: -num_left_inputs .. num_right_inputs."""
-        return np.arange(
-            -self.options.num_left_inputs, self.options.num_right_inputs + 1, dtype=np.int32
-        )
+        return np.arange(-self.num_left_inputs, self.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
-        return at_shifts(output_indexes, self._places() * np.int32(self.options.time_stride))
+        return at_shifts(output_indexes, self._places() * np.int32(self.time_stride))
 
     def computable(
         self,
@@ -310,33 +281,33 @@ class RestrictedAttentionComponent(Component):
     ) -> tuple[BoolArray, BoolArray]:
         """Only the required places must be there; others that are missing read as zero."""
         places = self._places()
-        required = (places >= -self.options.num_left_inputs_required) & (
-            places <= self.options.num_right_inputs_required
+        required = (places >= -self.num_left_inputs_required) & (
+            places <= self.num_right_inputs_required
         )
         return used_if_required(available, required)
 
     def sees_all_of(self, grid: TimeGrid) -> bool:
         """Whether the input times are those that the windows of all output times reach."""
-        options, stride = self.options, self.options.time_stride
+        stride = self.time_stride
         return (
             stride % grid.t_step_in == 0
-            and grid.start_t_out - grid.start_t_in == stride * options.num_left_inputs
-            and grid.last_t_in - grid.last_t_out == stride * options.num_right_inputs
+            and grid.start_t_out - grid.start_t_in == stride * self.num_left_inputs
+            and grid.last_t_in - grid.last_t_out == stride * self.num_right_inputs
         )
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
         """One step for input and output that divides time_stride, and all requested context."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
-        stride = self.options.time_stride
+        stride = self.time_stride
         steps = grid.t_step_in or stride, grid.t_step_out or stride
         step = math.gcd(*steps, stride)
         grid.num_t_in = 1 + steps[0] // step * (grid.num_t_in - 1)
         grid.num_t_out = 1 + steps[1] // step * (grid.num_t_out - 1)
         grid.t_step_in = grid.t_step_out = step
-        first = grid.start_t_out - stride * self.options.num_left_inputs
-        last = grid.last_t_out + stride * self.options.num_right_inputs
-        first_required = grid.start_t_out - stride * self.options.num_left_inputs_required
-        last_required = grid.last_t_out + stride * self.options.num_right_inputs_required
+        first = grid.start_t_out - stride * self.num_left_inputs
+        last = grid.last_t_out + stride * self.num_right_inputs
+        first_required = grid.start_t_out - stride * self.num_left_inputs_required
+        last_required = grid.last_t_out + stride * self.num_right_inputs_required
         if not (
             first <= grid.start_t_in <= first_required
             and last_required <= grid.last_t_in <= last
@@ -360,4 +331,4 @@ class RestrictedAttentionComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> AttentionIndexes:
-        return AttentionIndexes(self._grid(input_indexes, output_indexes))
+        return AttentionIndexes(grid=self._grid(input_indexes, output_indexes))
