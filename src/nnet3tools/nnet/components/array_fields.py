@@ -294,6 +294,16 @@ class Preconditioner(Field[OnlineNaturalGradient]):
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         getattr(owner, self.name).map_arrays(function)
 
+    def num_bytes(self, owner: Any) -> int:
+        return 0
+
+    def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
+        return [(getattr(owner, self.name), self.dim(owner))]
+
+    def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
+        if self.freezes:
+            getattr(owner, self.name).frozen = freeze
+
 
 class Part(Field[Any]):
     """A value with `read`, `write` and `from_config` of its own, of the class given."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.components.array_fields import Preconditioner
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Flag, NotNegative
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
@@ -140,8 +139,7 @@ class Component(Declared):
 
     def preconditioners(self) -> list[tuple[OnlineNaturalGradient, int]]:
         """The natural-gradient estimates, each with the dimension of what it preconditions."""
-        fields = (field for field in self.FIELDS if isinstance(field, Preconditioner))
-        return [(getattr(self, field.name), field.dim(self)) for field in fields]
+        return [pair for field in self.FIELDS for pair in field.preconditioners(self)]
 
     def copy(self) -> Self:
         """An independent copy: parameters and statistics included."""
@@ -383,8 +381,7 @@ class UpdatableComponent(Component):
     def freeze_natural_gradient(self, freeze: bool) -> None:
         """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
         for field in self.FIELDS:
-            if isinstance(field, Preconditioner) and field.freezes:
-                getattr(self, field.name).frozen = freeze
+            field.freeze_natural_gradient(self, freeze)
 
     # -- cost
 

@@ -6,9 +6,9 @@ is needed for one part of the rows at a time only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
@@ -21,25 +21,76 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import get_positive, read_field, require
+from nnet3tools.nnet.components.common import get_positive
+from nnet3tools.nnet.components.fields import Field, Int
 from nnet3tools.nnet.components.registry import component_class, read_component, register
 from nnet3tools.nnet.config import ConfigLine
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 __all__ = ["CompositeComponent"]
 
 _MAX_COMPONENTS = 100000
 
 
+class _Components(Field[list[Component]]):
+    """The components, their number first in files; all that walks over fields goes on in them."""
+
+    is_parameter = True
+
+    def read_value(self, reader: Reader) -> list[Component]:
+        number = reader.read_int32()
+        if not 0 < number <= _MAX_COMPONENTS:
+            raise reader.error(f"{self.token} {number} is impossible")
+        return [read_component(reader) for _ in range(number)]
+
+    def write_value(self, writer: Writer, value: list[Component]) -> None:
+        writer.write_int32(len(value))
+        for component in value:
+            component.write(writer)
+
+    def config_value(self, line: ConfigLine) -> list[Component]:
+        number = get_positive(line, str(self.config))
+        return [_component_from_config(line, f"component{i}") for i in range(1, number + 1)]
+
+    def structure(self, owner: CompositeComponent) -> object:
+        return [[component.type_name, component.structure()] for component in owner.components]
+
+    def map_arrays(self, owner: CompositeComponent, function: Callable[[Any], Any]) -> None:
+        for component in owner.components:
+            component.map_arrays(function)
+
+    def scale(self, owner: CompositeComponent, scale: float) -> None:
+        for component in owner.components:
+            component.scale(scale)
+
+    def add(self, owner: CompositeComponent, alpha: float, other: CompositeComponent) -> None:
+        for mine, theirs in zip(owner.components, other.components, strict=True):
+            mine.add(alpha, theirs)
+
+    def zero_stats(self, owner: CompositeComponent) -> None:
+        for component in owner.components:
+            component.zero_stats()
+
+    def num_bytes(self, owner: CompositeComponent) -> int:
+        return sum(component.num_bytes() for component in owner.components)
+
+    def preconditioners(self, owner: CompositeComponent) -> list[tuple[OnlineNaturalGradient, int]]:
+        return [pair for component in owner.components for pair in component.preconditioners()]
+
+    def freeze_natural_gradient(self, owner: CompositeComponent, freeze: bool) -> None:
+        for component in owner.updatable:
+            component.freeze_natural_gradient(freeze)
+
+
 @register
 class CompositeComponent(UpdatableComponent):
     """`components` in a row; at most `max_rows_process` rows are worked on at a time (0: all)."""
 
-    def __init__(self, components: list[Component], max_rows_process: int) -> None:
-        self.components = components
-        self.max_rows_process = max_rows_process
+    max_rows_process = Int("<MaxRowsProcess>", "max-rows-process", 4096)
+    components = _Components("<NumComponents>", "num-components")
 
     @property
     def input_dim(self) -> int:
@@ -81,21 +132,13 @@ class CompositeComponent(UpdatableComponent):
             for name, value in component.parameters().items()
         }
 
-    # -- creation and files
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Rates and the like stand in the lines of the components, as in Kaldi."""
+        for field in UpdatableComponent.FIELDS:
+            if field.config is not None and field.config in line:
+                raise line.error(f"{field.config} belongs in the line of a component")
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        max_rows = line.get_int("max-rows-process", 4096)
-        components = [
-            _component_from_config(line, f"component{i}")
-            for i in range(1, get_positive(line, "num-components") + 1)
-        ]
-        composite = cls(components, max_rows)
-        if problem := composite._problem():
-            raise line.error(problem)
-        return composite
-
-    def _problem(self) -> str | None:
+    def problem(self) -> str | None:
         for k, component in enumerate(self.components):
             flags = component.properties
             if Properties.SIMPLE not in flags or Properties.RANDOM in flags:
@@ -108,28 +151,6 @@ class CompositeComponent(UpdatableComponent):
                     f"component{k + 1} has input-dim={component.input_dim}"
                 )
         return None
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        composite = cls([], 0)
-        composite.read_updatable_common(reader)
-        composite.max_rows_process = read_field(reader, "<MaxRowsProcess>", reader.read_int32)
-        number = read_field(reader, "<NumComponents>", reader.read_int32)
-        require(reader, 0 < number <= _MAX_COMPONENTS, f"<NumComponents> {number} is impossible")
-        composite.components = [read_component(reader) for _ in range(number)]
-        require(reader, composite._problem() is None, composite._problem() or "")
-        reader.expect_token(f"</{cls.type_name}>")
-        return composite
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        writer.write_token("<MaxRowsProcess>")
-        writer.write_int32(self.max_rows_process)
-        writer.write_token("<NumComponents>")
-        writer.write_int32(len(self.components))
-        for component in self.components:
-            component.write(writer)
-        writer.write_token(f"</{self.type_name}>")
 
     def info(self) -> str:
         parts = (
@@ -232,23 +253,6 @@ class CompositeComponent(UpdatableComponent):
         super().set_underlying_learning_rate(rate)
         for component in self.updatable:
             component.set_underlying_learning_rate(self.learning_rate)
-
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        for component in self.updatable:
-            component.freeze_natural_gradient(freeze)
-
-    def zero_stats(self) -> None:
-        for component in self.components:
-            component.zero_stats()
-
-    def scale(self, scale: float) -> None:
-        for component in self.components:
-            component.scale(scale)
-
-    def add(self, alpha: float, other: Component) -> None:
-        assert isinstance(other, CompositeComponent)
-        for mine, theirs in zip(self.components, other.components, strict=True):
-            mine.add(alpha, theirs)
 
 
 def _component_from_config(line: ConfigLine, key: str) -> Component:

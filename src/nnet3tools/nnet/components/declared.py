@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from nnet3tools.nnet.components.array_fields import Preconditioner
 from nnet3tools.nnet.components.fields import Field
 
 if TYPE_CHECKING:
@@ -139,17 +138,7 @@ class Declared:
 
     def num_bytes(self) -> int:
         """Memory of the arrays of floating-point numbers, natural gradient's not included."""
-        total = 0
-
-        def note(array: Any) -> Any:
-            nonlocal total
-            total += int(array.nbytes)
-            return array
-
-        for field in self.FIELDS:
-            if not isinstance(field, Preconditioner):
-                field.map_arrays(self, note)
-        return total
+        return sum(field.num_bytes(self) for field in self.FIELDS)
 
     def structure(self) -> list[object]:
         """What compiled programs depend on: whole numbers, flags and texts, field by field."""

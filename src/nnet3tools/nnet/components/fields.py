@@ -24,6 +24,7 @@ import numpy as np
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
+    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 __all__ = [
     "REQUIRED",
@@ -129,7 +130,7 @@ class Field(Generic[T]):
     # -- the kind: what subclasses say
 
     is_parameter: ClassVar[bool] = False
-    """Whether the value is an array that training changes."""
+    """Whether training changes the value."""
     METHODS: ClassVar[tuple[str, str, str]]
     """Names of Reader's, Writer's and ConfigLine's methods for such values."""
 
@@ -236,6 +237,26 @@ class Field(Generic[T]):
 
     def zero_stats(self, owner: Any) -> None:
         """Forget statistics."""
+
+    def num_bytes(self, owner: Any) -> int:
+        """Memory of the arrays of floating-point numbers, natural gradient's not included."""
+        sizes: list[int] = []
+
+        def note(array: Any) -> Any:
+            sizes.append(int(array.nbytes))
+            return array
+
+        self.map_arrays(owner, note)
+        return sum(sizes)
+
+    # -- natural gradient
+
+    def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
+        """The estimates in the value, each with the dimension of what it preconditions."""
+        return []
+
+    def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
+        """Stop (or resume) updating the estimates."""
 
 
 class _Setting(Field[T]):
