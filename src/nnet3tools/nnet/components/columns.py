@@ -6,7 +6,8 @@ PermuteComponent (nnet-simple-component.cc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,12 +20,12 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import get_positive, read_field, require, write_field
+from nnet3tools.nnet.components.common import division_problem
+from nnet3tools.nnet.components.fields import Float, Int, IntVector
 from nnet3tools.nnet.components.registry import register
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
+    from nnet3tools.io.stream import Reader
 
 __all__ = ["ElementwiseProductComponent", "PermuteComponent", "SumBlockComponent"]
 
@@ -32,68 +33,36 @@ _multiply = tensor.element("_1 = _2 * _3")
 
 
 class _BlockComponent(Component):
-    """A component whose input and output dimension are in a whole-number ratio."""
+    """A component whose input consists of blocks of the output's size."""
 
-    def __init__(self, input_dim: int, output_dim: int) -> None:
-        self._input_dim, self._output_dim = input_dim, output_dim
+    input_dim = Int("<InputDim>", "input-dim", positive=True)
+    output_dim = Int("<OutputDim>", "output-dim", positive=True)
 
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
+    def problem(self) -> str | None:
+        return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
-    @property
-    def output_dim(self) -> int:
-        return self._output_dim
-
-    def blocks(self, matrix: Array, dim: int) -> list[Array]:
-        """The matrix cut into blocks of `dim` columns."""
+    def blocks(self, matrix: Array) -> list[Array]:
+        """An input, or its derivative, cut into blocks of the output's size."""
+        dim = self.output_dim
         return [matrix[:, k : k + dim] for k in range(0, matrix.shape[1], dim)]
 
-    def _write_dims(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<InputDim>", self.input_dim)
-        write_field(writer, "<OutputDim>", self.output_dim)
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """One for each input."""
+        return rows * self.input_dim
 
 
 @register
 class ElementwiseProductComponent(_BlockComponent):
     """y = the product of the blocks that the input is divided into."""
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls(get_positive(line, "input-dim"), get_positive(line, "output-dim"))
-        if problem := component._problem():
-            raise line.error(problem)
-        return component
-
-    def _problem(self) -> str | None:
-        fits = self.input_dim > self.output_dim > 0 and self.input_dim % self.output_dim == 0
-        return None if fits else "input-dim must be a multiple of output-dim, and larger"
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(
-            read_field(reader, "<InputDim>", reader.read_int32),
-            read_field(reader, "<OutputDim>", reader.read_int32),
-        )
-        require(reader, component._problem() is None, component._problem() or "")
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self._write_dims(writer)
-        writer.write_token(f"</{self.type_name}>")
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """One for each input."""
-        return rows * self.input_dim
+    def problem(self) -> str | None:
+        single = self.input_dim == self.output_dim
+        return "input-dim must be larger than output-dim" if single else super().problem()
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        first, second, *rest = self.blocks(in_value, self.output_dim)
+        first, second, *rest = self.blocks(in_value)
         _multiply(out_value, first, second)
         for block in rest:
             _multiply(out_value, out_value, block)
@@ -101,8 +70,8 @@ class ElementwiseProductComponent(_BlockComponent):
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is None:
             return
-        values = self.blocks(args.in_value, self.output_dim)
-        for k, deriv in enumerate(self.blocks(args.in_deriv, self.output_dim)):
+        values = self.blocks(args.in_value)
+        for k, deriv in enumerate(self.blocks(args.in_deriv)):
             source = args.out_deriv
             for value in values[:k] + values[k + 1 :]:
                 _multiply(deriv, source, value)
@@ -113,63 +82,42 @@ class ElementwiseProductComponent(_BlockComponent):
 class SumBlockComponent(_BlockComponent):
     """y = scale times the sum of the blocks that the input is divided into."""
 
-    def __init__(self, input_dim: int, output_dim: int, scale: float = 1.0) -> None:
-        super().__init__(input_dim, output_dim)
-        self.block_scale = scale
+    PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
+    INFO = Component.INFO + " block_scale"
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
-        if input_dim % output_dim != 0:
-            raise line.error("input-dim must be a multiple of output-dim")
-        return cls(input_dim, output_dim, line.get_float("scale", 1.0))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(
-            read_field(reader, "<InputDim>", reader.read_int32),
-            read_field(reader, "<OutputDim>", reader.read_int32),
-            read_field(reader, "<Scale>", reader.read_float),
-        )
-        output_dim = component.output_dim
-        fits = output_dim > 0 and component.input_dim % output_dim == 0
-        require(reader, fits, "<InputDim> must be a multiple of <OutputDim>")
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self._write_dims(writer)
-        write_field(writer, "<Scale>", float(self.block_scale))
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        return f"{super().info()}, scale={self.block_scale:g}"
-
-    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """One for each input."""
-        return rows * self.input_dim
+    block_scale = Float("<Scale>", "scale", 1.0)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        for block in self.blocks(in_value, self.output_dim):
+        for block in self.blocks(in_value):
             tensor.add(out_value, block, alpha=self.block_scale)
 
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is not None:
-            for block in self.blocks(args.in_deriv, self.output_dim):
+            for block in self.blocks(args.in_deriv):
                 tensor.add(block, args.out_deriv, alpha=self.block_scale)
+
+
+class _ColumnMap(IntVector):
+    """A list of columns, which old models have as floats."""
+
+    def read_value(self, reader: Reader) -> np.ndarray:
+        if reader.binary and reader.peek_byte() == ord("F"):
+            return np.floor(reader.read_vector() + 0.5).astype(np.int32)
+        return super().read_value(reader)
 
 
 @register
 class PermuteComponent(Component):
     """Column j of the output is column `column_map[j]` of the input."""
 
-    def __init__(self, column_map: np.ndarray) -> None:
-        self.column_map = np.asarray(column_map, np.int32)
-        self.reverse_column_map = np.argsort(self.column_map).astype(np.int32)
+    PROPERTIES = Properties.SIMPLE
+
+    column_map = _ColumnMap("<ColumnMap>", "column-map")
+
+    def problem(self) -> str | None:
+        columns = np.arange(len(self.column_map))
+        fits = len(columns) > 0 and np.array_equal(np.sort(self.column_map), columns)
+        return None if fits else "column-map is not a permutation of 0, 1, 2..."
 
     @property
     def input_dim(self) -> int:
@@ -179,38 +127,10 @@ class PermuteComponent(Component):
     def output_dim(self) -> int:
         return len(self.column_map)
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls(np.array(line.get_int_list("column-map"), np.int32))
-        if not component._is_permutation():
-            raise line.error("column-map is not a permutation of 0, 1, 2...")
-        return component
-
-    def _is_permutation(self) -> bool:
-        return len(self.column_map) > 0 and np.array_equal(
-            np.sort(self.column_map), np.arange(len(self.column_map))
-        )
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        reader.expect_token("<ColumnMap>")
-        if reader.binary and reader.peek_byte() == ord("F"):  # old models: as numbers, not integers
-            component = cls(np.floor(reader.read_vector() + 0.5))
-        else:
-            component = cls(reader.read_int32_vector())
-        require(reader, component._is_permutation(), "<ColumnMap> is not a permutation")
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        writer.write_token("<ColumnMap>")
-        writer.write_int32_vector(self.column_map)
-        writer.write_token(f"</{self.type_name}>")
+    @cached_property
+    def reverse_column_map(self) -> np.ndarray:
+        """The map of the inverse permutation."""
+        return np.argsort(self.column_map).astype(np.int32)
 
     def info(self) -> str:
         shown = "".join(f"{c} " for c in self.column_map[:5])

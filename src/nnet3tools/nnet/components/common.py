@@ -21,6 +21,7 @@ __all__ = [
     "as_blocks",
     "check_dims_of_matrix",
     "checked_natural_gradient",
+    "division_problem",
     "expect_either",
     "get_positive",
     "matrix_from_file",
@@ -87,6 +88,16 @@ def expect_either(reader: Reader, *tokens: str) -> None:
     start, found = reader.offset, reader.read_token()
     if found not in tokens:
         raise reader.error(f"expected {' or '.join(tokens)}, found {found}", start)
+
+
+# -- checks
+
+
+def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> str | None:
+    """A sentence if one dimension does not divide another (both positive), else None."""
+    if whole_dim % part_dim == 0:
+        return None
+    return f"{part} must divide {whole}, found {part_dim} and {whole_dim}"
 
 
 # -- initial values

@@ -5,7 +5,8 @@ File fields: Kaldi's PnormComponent and SumGroupComponent (nnet-simple-component
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,68 +19,32 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    expect_either,
-    get_positive,
-    read_field,
-    require,
-    write_field,
-)
+from nnet3tools.nnet.components.common import division_problem, get_positive
+from nnet3tools.nnet.components.fields import Int, IntVector
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.tensor.groups import group_norm, group_norm_backprop, sum_column_ranges
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["PnormComponent", "SumGroupComponent"]
+
+_MAX_INPUT_DIM = 1 << 24
 
 
 @register
 class PnormComponent(Component):
     """y_j = Euclidean norm of the j'th group of input columns (Zhang et al. 2014)."""
 
-    def __init__(self, input_dim: int, output_dim: int) -> None:
-        self._input_dim, self._output_dim = input_dim, output_dim
+    PROPERTIES = (
+        Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
+    )
 
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
+    input_dim = Int("<InputDim>", "input-dim", positive=True)
+    output_dim = Int("<OutputDim>", "output-dim", positive=True)
 
-    @property
-    def output_dim(self) -> int:
-        return self._output_dim
-
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
-        )
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
-        if input_dim % output_dim != 0:
-            raise line.error(f"input-dim must be a multiple of output-dim, found {input_dim}")
-        return cls(input_dim, output_dim)
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        input_dim = read_field(reader, "<InputDim>", reader.read_int32)
-        output_dim = read_field(reader, "<OutputDim>", reader.read_int32)
-        require(
-            reader,
-            output_dim > 0 and input_dim > 0 and input_dim % output_dim == 0,
-            f"impossible p-norm from {input_dim} to {output_dim} columns",
-        )
-        reader.expect_token("</PnormComponent>")
-        return cls(input_dim, output_dim)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token("<PnormComponent>")
-        write_field(writer, "<InputDim>", self.input_dim)
-        write_field(writer, "<OutputDim>", self.output_dim)
-        writer.write_token("</PnormComponent>")
+    def problem(self) -> str | None:
+        return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Power, sum, and the scaling or root."""
@@ -97,52 +62,45 @@ class PnormComponent(Component):
 class SumGroupComponent(Component):
     """y_j = sum of the j'th group of input columns; `sizes` (output_dim,) are the groups' sizes."""
 
-    def __init__(self, sizes: np.ndarray) -> None:
-        self.sizes = np.asarray(sizes, np.int32)
-        ends = np.cumsum(self.sizes, dtype=np.int32)
-        self.ranges = np.stack([ends - self.sizes, ends], axis=1)
-        """(output_dim, 2): begin and end of each group."""
-        self.group_of_column = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
+    PROPERTIES = Properties.SIMPLE
+    CLOSING_TOKENS = ("</{}>", "<{}>")
+
+    sizes = IntVector("<Sizes>", "sizes", None)
+
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Without a list sizes=, groups of equal size from input-dim and output-dim."""
+        if "sizes" in line:
+            return
+        input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
+        problem = division_problem("output-dim", output_dim, "input-dim", input_dim)
+        if problem is not None:
+            raise line.error(problem)
+        self.sizes = np.full(output_dim, input_dim // output_dim, np.int32)
+
+    def problem(self) -> str | None:
+        if self.sizes.size == 0 or (self.sizes <= 0).any():
+            return "sizes must be positive numbers"
+        too_large = self.sizes.sum(dtype=np.int64) >= _MAX_INPUT_DIM
+        return f"sizes must add up to less than {_MAX_INPUT_DIM}" if too_large else None
 
     @property
     def input_dim(self) -> int:
-        return len(self.group_of_column)
+        return int(self.sizes.sum())
 
     @property
     def output_dim(self) -> int:
         return len(self.sizes)
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE
+    @cached_property
+    def ranges(self) -> np.ndarray:
+        """(output_dim, 2): begin and end of each group."""
+        ends = np.cumsum(self.sizes, dtype=np.int32)
+        return np.stack([ends - self.sizes, ends], axis=1)
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        """From the list sizes=, or groups of equal size from input-dim and output-dim."""
-        if "sizes" in line:
-            sizes = np.asarray(line.get_int_list("sizes"), np.int32)
-            if sizes.size == 0 or (sizes <= 0).any():
-                raise line.error("sizes must be positive numbers")
-            return cls(sizes)
-        input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
-        if input_dim % output_dim != 0:
-            raise line.error(f"input-dim must be a multiple of output-dim, found {input_dim}")
-        return cls(np.full(output_dim, input_dim // output_dim, np.int32))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        sizes = read_field(reader, "<Sizes>", reader.read_int32_vector)
-        positive = sizes.size > 0 and bool((sizes > 0).all())
-        require(reader, positive, "<Sizes> must be positive numbers")
-        require(reader, int(sizes.sum(dtype=np.int64)) < 1 << 24, "<Sizes> are too large")
-        expect_either(reader, "</SumGroupComponent>", "<SumGroupComponent>")
-        return cls(sizes)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token("<SumGroupComponent>")
-        writer.write_token("<Sizes>")
-        writer.write_int32_vector(self.sizes)
-        writer.write_token("</SumGroupComponent>")
+    @cached_property
+    def group_of_column(self) -> np.ndarray:
+        """(input_dim,): the group that each input column belongs to."""
+        return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """One for each input."""
