@@ -153,8 +153,8 @@ def test_affine_output_is_the_matrix_product(config: str) -> None:
 
 
 def test_scales_near_zero_are_kept_away_from_it() -> None:
-    component = ScaleAndOffsetComponent(3)
-    component.scales[:] = [0.0, -1e-6, 2.0]
+    scales = np.array([0.0, -1e-6, 2.0], np.float32)
+    component = ScaleAndOffsetComponent(dim=3, scales=scales, offsets=np.zeros(3, np.float32))
     check_output(component, lambda x: x * [1e-4, -1e-4, 2.0])
 
 

@@ -81,7 +81,7 @@ def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
     affine = _matching(nnet, line, AffineComponent)
     for component in affine:
         nnet.components[nnet.components.index(component)] = FixedAffineComponent(
-            component.linear_params, component.bias_params
+            linear_params=component.linear_params, bias_params=component.bias_params
         )
     log.log(f"Converted {len(affine)} components to FixedAffineComponent.")
 

@@ -6,12 +6,13 @@ File fields: Kaldi's FixedAffineComponent, FixedScaleComponent and FixedBiasComp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate, split_affine
+from nnet3tools.nnet.components.array_fields import Matrix, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -20,20 +21,10 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    matrix_from_file,
-    random_normal,
-    read_field,
-    require,
-    vector_from_file,
-    write_field,
-)
+from nnet3tools.nnet.components.common import get_positive, matrix_of_config, random_normal
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["FixedAffineComponent", "FixedBiasComponent", "FixedScaleComponent"]
@@ -46,8 +37,11 @@ _plus = tensor.element("_1 = _2 + _3")
 class FixedAffineComponent(Component):
     """y = W x + b with constants; `linear_params` (output_dim, input_dim), `bias_params`."""
 
-    def __init__(self, linear_params: Array, bias_params: Array) -> None:
-        self.linear_params, self.bias_params = linear_params, bias_params
+    PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_ADDS
+    INFO = Component.INFO + " linear_params bias_params"
+
+    linear_params = Matrix("<LinearParams>", key="linear-params", trainable=False)
+    bias_params = Vector("<BiasParams>", key="bias", trainable=False)
 
     @property
     def input_dim(self) -> int:
@@ -57,40 +51,18 @@ class FixedAffineComponent(Component):
     def output_dim(self) -> int:
         return int(self.linear_params.shape[0])
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_ADDS
+    def problem(self) -> str | None:
+        rows, dim = self.output_dim, self.bias_params.shape[0]
+        return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
+    def init_from_config(self, line: ConfigLine) -> None:
         """From matrix=, whose last column is the bias; or random, which is for tests."""
         if "matrix" in line:
-            matrix = matrix_from_file(line.get_string("matrix"))
-            if matrix.shape[1] < 2:
-                raise line.error("the matrix must have at least 2 columns")
+            matrix = matrix_of_config(line, min_cols=2)
         else:
             input_dim = get_positive(line, "input-dim")
             matrix = random_normal((get_positive(line, "output-dim"), input_dim + 1), 1.0)
-        return cls(*split_affine(matrix))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        linear = read_field(reader, "<LinearParams>", reader.read_matrix)
-        bias = read_field(reader, "<BiasParams>", reader.read_vector)
-        rows, dim = linear.shape[0], bias.shape[0]
-        require(reader, rows == dim, f"{rows} rows of <LinearParams> but {dim} <BiasParams>")
-        reader.expect_token("</FixedAffineComponent>")
-        return cls(linear, bias)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token("<FixedAffineComponent>")
-        write_field(writer, "<LinearParams>", self.linear_params)
-        write_field(writer, "<BiasParams>", self.bias_params)
-        writer.write_token("</FixedAffineComponent>")
-
-    def info(self) -> str:
-        text = super().info() + parameter_stats("linear-params", self.linear_params)
-        return text + parameter_stats("bias", self.bias_params, include_mean=True)
+        self.linear_params, self.bias_params = split_affine(matrix)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """A matrix product and a bias."""
@@ -107,14 +79,10 @@ class FixedAffineComponent(Component):
 class _FixedVector(Component):
     """A component that is one constant vector, applied to every row."""
 
-    vector: Array
-    config_key: str
-    """Config key of a file with the vector."""
-    token: str
-    """Token of the vector in model files."""
+    PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+    INFO = Component.INFO + " vector"
 
-    def __init__(self, vector: Array) -> None:
-        self.vector = vector
+    vector: Array
 
     @property
     def input_dim(self) -> int:
@@ -124,45 +92,24 @@ class _FixedVector(Component):
     def output_dim(self) -> int:
         return self.input_dim
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        """From a file; or of a given dim, random unless the class has a better way (for tests)."""
-        if cls.config_key in line:
-            return cls(vector_from_file(line.get_string(cls.config_key)))
-        return cls(random_normal((get_positive(line, "dim"),), 1.0))
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        vector = read_field(reader, cls.token, reader.read_vector)
-        reader.expect_token(f"</{cls.type_name}>")
-        return cls(vector)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, self.token, self.vector)
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        return super().info() + parameter_stats(self.config_key, self.vector, include_mean=True)
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Without a file, random of a given dim, which is for tests."""
+        if self.vector.size == 0:
+            self.vector = random_normal((get_positive(line, "dim"),), 1.0)
 
 
 @register
 class FixedScaleComponent(_FixedVector):
     """y = scales * x."""
 
-    config_key, token = "scales", "<Scales>"
+    vector = Vector("<Scales>", config="scales", trainable=False)
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
+    def init_from_config(self, line: ConfigLine) -> None:
         """Also from scale= and dim=: every element the same."""
         if "scale" in line and "scales" not in line:
             dim = get_positive(line, "dim")
-            return cls(np.full(dim, line.get_float("scale"), np.float32))
-        return super().from_config(line)
+            self.vector = np.full(dim, line.get_float("scale"), np.float32)
+        super().init_from_config(line)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _multiply(out_value, in_value, self.vector)
@@ -176,7 +123,7 @@ class FixedScaleComponent(_FixedVector):
 class FixedBiasComponent(_FixedVector):
     """y = x + bias."""
 
-    config_key, token = "bias", "<Bias>"
+    vector = Vector("<Bias>", config="bias", trainable=False)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _plus(out_value, in_value, self.vector)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
+from functools import cached_property
 
 import numpy as np
 
@@ -20,130 +20,91 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    read_field,
-    require,
-    write_field,
-)
 from nnet3tools.nnet.components.convolution import num_steps, windows
+from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import register
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["MaxpoolingComponent"]
 
 _larger = tensor.element("_1 = max(_1, _2)")
 _route = tensor.element("_1 += where(_2 == _3, _4, 0)")
 
-
-class _Pool(NamedTuple):
-    """Sizes of pooling, in the order of its config keys and file tokens."""
-
-    input_x_dim: int
-    input_y_dim: int
-    input_z_dim: int
-    pool_x_size: int
-    pool_y_size: int
-    pool_z_size: int
-    pool_x_step: int
-    pool_y_step: int
-    pool_z_step: int
-
-    @property
-    def num_pools(self) -> tuple[int, int, int]:
-        """Number of pools along x, y, z."""
-        x, y, z = (num_steps(self[k], self[k + 3], self[k + 6]) for k in range(3))
-        return x, y, z
-
-    def problem(self) -> str | None:
-        """What does not fit, or None."""
-        if min(self) <= 0:
-            return "all dimensions, sizes and steps must be positive"
-        for k, axis in enumerate("xyz"):
-            size, window, step = self[k], self[k + 3], self[k + 6]
-            if not size >= window >= step or (size - window) % step != 0:
-                return (
-                    f"pools of {axis}-size {window} with step {step} do not cover "
-                    f"input-{axis}-dim={size}"
-                )
-        return None
+Sizes = tuple[int, int, int]
 
 
 @register
 class MaxpoolingComponent(Component):
     """The maximum over boxes of the input, each row being an array over x, y, z."""
 
-    TOKENS: ClassVar[tuple[str, ...]] = (
-        "<InputXDim>",
-        "<InputYDim>",
-        "<InputZDim>",
-        "<PoolXSize>",
-        "<PoolYSize>",
-        "<PoolZSize>",
-        "<PoolXStep>",
-        "<PoolYStep>",
-        "<PoolZStep>",
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.BACKPROP_NEEDS_OUTPUT
+        | Properties.BACKPROP_ADDS
+    )
+    INFO = (
+        "input_x_dim input_y_dim input_z_dim pool_x_size pool_y_size pool_z_size "
+        "pool_x_step pool_y_step pool_z_step"
     )
 
-    def __init__(self, sizes: _Pool) -> None:
-        self.sizes = sizes
+    input_x_dim = Int("<InputXDim>", "input-x-dim", positive=True)
+    input_y_dim = Int("<InputYDim>", "input-y-dim", positive=True)
+    input_z_dim = Int("<InputZDim>", "input-z-dim", positive=True)
+    pool_x_size = Int("<PoolXSize>", "pool-x-size", positive=True)
+    pool_y_size = Int("<PoolYSize>", "pool-y-size", positive=True)
+    pool_z_size = Int("<PoolZSize>", "pool-z-size", positive=True)
+    pool_x_step = Int("<PoolXStep>", "pool-x-step", positive=True)
+    pool_y_step = Int("<PoolYStep>", "pool-y-step", positive=True)
+    pool_z_step = Int("<PoolZStep>", "pool-z-step", positive=True)
+
+    def problem(self) -> str | None:
+        axes = zip("xyz", self.input_dims, self.pool_sizes, self.pool_steps, strict=True)
+        for axis, dim, size, step in axes:
+            if not dim >= size >= step or (dim - size) % step != 0:
+                return (
+                    f"pools of {axis}-size {size} with step {step} do not cover "
+                    f"input-{axis}-dim={dim}"
+                )
+        return None
+
+    @cached_property
+    def input_dims(self) -> Sizes:
+        """Of an input row as an array."""
+        return self.input_x_dim, self.input_y_dim, self.input_z_dim
+
+    @cached_property
+    def pool_sizes(self) -> Sizes:
+        """Of one box."""
+        return self.pool_x_size, self.pool_y_size, self.pool_z_size
+
+    @cached_property
+    def pool_steps(self) -> Sizes:
+        """From one box to the next."""
+        return self.pool_x_step, self.pool_y_step, self.pool_z_step
+
+    @cached_property
+    def num_pools(self) -> Sizes:
+        """Number of boxes along x, y, z: an output row as an array."""
+        x, y, z = map(num_steps, self.input_dims, self.pool_sizes, self.pool_steps)
+        return x, y, z
 
     @property
     def input_dim(self) -> int:
-        return math.prod(self.sizes[:3])
+        return math.prod(self.input_dims)
 
     @property
     def output_dim(self) -> int:
-        return math.prod(self.sizes.num_pools)
-
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.BACKPROP_NEEDS_OUTPUT
-            | Properties.BACKPROP_ADDS
-        )
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        sizes = _Pool(*(line.get_int(name.replace("_", "-")) for name in _Pool._fields))
-        if problem := sizes.problem():
-            raise line.error(problem)
-        return cls(sizes)
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        sizes = _Pool(*(read_field(reader, token, reader.read_int32) for token in cls.TOKENS))
-        require(reader, sizes.problem() is None, sizes.problem() or "")
-        reader.expect_token(f"</{cls.type_name}>")
-        return cls(sizes)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        for token, size in zip(self.TOKENS, self.sizes, strict=True):
-            write_field(writer, token, size)
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        sizes = self.sizes._asdict().items()
-        return self.type_name + "".join(f", {k.replace('_', '-')}={v}" for k, v in sizes)
+        return math.prod(self.num_pools)
 
     def _places(self, matrix: Array) -> Iterator[Array]:
         """Views (rows, x, y, z pools), one for each place within a pool."""
-        images = matrix.reshape(-1, *self.sizes[:3])
-        steps, num_pools = self.sizes[6:], self.sizes.num_pools
-        for place in np.ndindex(*self.sizes[3:6]):
-            places = (
-                windows(at, n, step) for at, n, step in zip(place, num_pools, steps, strict=True)
-            )
-            yield images[(slice(None), *places)]
+        images = matrix.reshape(-1, *self.input_dims)
+        for place in np.ndindex(*self.pool_sizes):
+            yield images[(slice(None), *map(windows, place, self.num_pools, self.pool_steps))]
 
     def _pools(self, matrix: Array) -> Array:
         """An output (or its derivative) as (rows, x, y, z pools), a view."""
-        return matrix.reshape(-1, *self.sizes.num_pools)
+        return matrix.reshape(-1, *self.num_pools)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """One for each input."""

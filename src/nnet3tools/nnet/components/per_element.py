@@ -6,9 +6,10 @@ NaturalGradientPerElementScaleComponent (nnet-simple-component.cc).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -17,21 +18,12 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    checked_natural_gradient,
-    get_positive,
-    optional_field,
-    random_normal,
-    read_field,
-    vector_from_file,
-    write_field,
-)
+from nnet3tools.nnet.components.common import get_positive, random_normal, summed
+from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
@@ -70,11 +62,17 @@ def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
 class PerElementScaleComponent(UpdatableComponent):
     """y = scales * x; `scales` (dim,)."""
 
-    file_key = "vector"
-    """Config key of a file with the initial scales."""
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.UPDATABLE
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.PROPAGATE_IN_PLACE
+        | Properties.BACKPROP_IN_PLACE
+    )
+    INFO = UpdatableComponent.INFO + " scales_min scales_max scales"
 
-    def __init__(self, scales: Array | None = None) -> None:
-        self.scales = tensor.zeros((0,)) if scales is None else scales
+    scales = Vector("<Params>", config="vector", key="scales")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 
     @property
     def input_dim(self) -> int:
@@ -85,50 +83,21 @@ class PerElementScaleComponent(UpdatableComponent):
         return self.input_dim
 
     @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-        )
+    def scales_min(self) -> float:
+        """The smallest scale."""
+        return summed(_min(self.scales))
 
-    def parameters(self) -> dict[str, Array]:
-        return {"scales": self.scales}
+    @property
+    def scales_max(self) -> float:
+        """The largest scale."""
+        return summed(_max(self.scales))
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls()
-        component.read_updatable_config(line)
-        if cls.file_key in line:
-            component.scales = vector_from_file(line.get_string(cls.file_key))
-            if line.get_int("dim", component.input_dim) != component.input_dim:
-                raise line.error(f"dim differs from that of the file ({component.input_dim})")
-        else:
-            component.scales = random_vector(line, get_positive(line, "dim"), 1.0)
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component.read_updatable_common(reader)
-        component.scales = read_field(reader, "<Params>", reader.read_vector)
-        component.is_gradient = optional_field(
-            reader, "<IsGradient>", reader.read_bool, component.is_gradient
-        )
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<Params>", self.scales)
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        text = f"{super().info()}, scales-min={_min(self.scales):g}"
-        text += f", scales-max={_max(self.scales):g}"
-        return text + parameter_stats("scales", self.scales, include_mean=True)
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Without a file, random scales of a given dim."""
+        if self.scales.size == 0:
+            self.scales = random_vector(line, get_positive(line, "dim"), 1.0)
+        elif line.get_int("dim", self.input_dim) != self.input_dim:
+            raise line.error(f"dim differs from that of the file ({self.input_dim})")
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _multiply(out_value, in_value, self.scales)
@@ -155,64 +124,21 @@ class PerElementScaleComponent(UpdatableComponent):
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     """PerElementScaleComponent with natural gradient; its rank is small to spare memory."""
 
-    file_key = "scales"
+    INFO = PerElementScaleComponent.INFO + " rank update_period num_samples_history alpha"
 
-    def __init__(self, scales: Array | None = None) -> None:
-        super().__init__(scales)
-        self.preconditioner = OnlineNaturalGradient(rank=8, update_period=10)
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = super().from_config(line)
-        component.preconditioner = checked_natural_gradient(
-            OnlineNaturalGradient(
-                line.get_int("rank", 8),
-                line.get_int("update-period", 10),
-                line.get_float("num-samples-history", 2000.0),
-                line.get_float("alpha", 4.0),
-            ),
-            line,
-        )
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component.read_updatable_common(reader)
-        component.scales = read_field(reader, "<Params>", reader.read_vector)
-        component.is_gradient = read_field(reader, "<IsGradient>", reader.read_bool)
-        component.preconditioner = checked_natural_gradient(
-            OnlineNaturalGradient(
-                read_field(reader, "<Rank>", reader.read_int32),
-                read_field(reader, "<UpdatePeriod>", reader.read_int32),
-                read_field(reader, "<NumSamplesHistory>", reader.read_float),
-                read_field(reader, "<Alpha>", reader.read_float),
-            ),
-            reader,
-        )
-        optional_field(reader, "<MaxChangePerMinibatch>", reader.read_float, 0.0)
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<Params>", self.scales)
-        write_field(writer, "<IsGradient>", self.is_gradient)
-        write_field(writer, "<Rank>", self.preconditioner.rank)
-        write_field(writer, "<UpdatePeriod>", self.preconditioner.update_period)
-        write_field(writer, "<NumSamplesHistory>", float(self.preconditioner.num_samples_history))
-        write_field(writer, "<Alpha>", float(self.preconditioner.alpha))
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        options = self.preconditioner
-        return (
-            f"{super().info()}, rank={options.rank}, update-period={options.update_period}"
-            f", num-samples-history={options.num_samples_history:g}, alpha={options.alpha:g}"
-        )
-
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner.frozen = freeze
+    preconditioner = Preconditioner(Side.ROWS, rank=8, update_period=10)
+    scales = Vector("<Params>", config="scales")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient")
+    rank = Int("<Rank>", "rank", 8, of="preconditioner.rank")
+    update_period = Int("<UpdatePeriod>", "update-period", 10, of="preconditioner.update_period")
+    num_samples_history = Float(
+        "<NumSamplesHistory>",
+        "num-samples-history",
+        2000.0,
+        of="preconditioner.num_samples_history",
+    )
+    alpha = Float("<Alpha>", "alpha", 4.0, of="preconditioner.alpha")
+    max_change_per_minibatch = Obsolete("<MaxChangePerMinibatch>", "read_float")
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         with tensor.scratch(in_value.shape, like=in_value) as derivs:

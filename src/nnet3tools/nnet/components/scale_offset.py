@@ -6,11 +6,12 @@ Formulas and file fields: Kaldi's PerElementOffsetComponent and ScaleAndOffsetCo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -19,23 +20,12 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    as_blocks,
-    checked_natural_gradient,
-    get_positive,
-    optional_field,
-    read_field,
-    require,
-    vector_from_file,
-    write_field,
-)
+from nnet3tools.nnet.components.common import as_blocks, division_problem, get_positive, summed
+from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows, random_vector
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["PerElementOffsetComponent", "ScaleAndOffsetComponent"]
@@ -58,23 +48,19 @@ _scale_deriv = tensor.element("_1 = (_2 - _4) / _3 * _5")
 class PerElementOffsetComponent(UpdatableComponent):
     """y = x + offsets, the offsets (block_dim,) repeated over the blocks of `dim` columns."""
 
-    def __init__(self, offsets: Array | None = None, dim: int | None = None) -> None:
-        self.offsets = tensor.zeros((0,)) if offsets is None else offsets
-        self.dim = int(self.offsets.shape[0]) if dim is None else dim
-        self.use_natural_gradient = True
-        self.preconditioner = OnlineNaturalGradient(rank=20, update_period=4)
+    INFO = (
+        UpdatableComponent.INFO + " offsets_min offsets_max block_dim use_natural_gradient offsets"
+    )
 
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
+    offsets = Vector("<Offsets>", config="vector", key="offsets")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    dim = Int("<Dim>", "dim", lambda c: c.block_dim, positive=True, optional=True)
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True, optional=True)
+    preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20, update_period=4)
 
     @property
     def properties(self) -> Properties:
-        blocks = self.dim != self.offsets.shape[0]
+        blocks = self.dim != self.block_dim
         return (
             Properties.SIMPLE
             | Properties.UPDATABLE
@@ -83,73 +69,45 @@ class PerElementOffsetComponent(UpdatableComponent):
             | (Properties.OUTPUT_CONTIGUOUS if blocks else Properties(0))
         )
 
-    def parameters(self) -> dict[str, Array]:
-        return {"offsets": self.offsets}
+    @property
+    def block_dim(self) -> int:
+        """Columns of a block."""
+        return int(self.offsets.shape[0])
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls()
-        component.read_updatable_config(line)
-        if "vector" in line:
-            component.offsets = vector_from_file(line.get_string("vector"))
-            component.dim = get_positive(line, "dim", int(component.offsets.shape[0]))
-        else:
-            component.dim = dim = get_positive(line, "dim")
-            component.offsets = random_vector(line, get_positive(line, "block-dim", dim), 0.0)
-        if component.dim % component.offsets.shape[0] != 0:
-            raise line.error(f"{component.offsets.shape[0]} offsets do not divide the dim")
-        component.use_natural_gradient = line.get_bool("use-natural-gradient", True)
-        return component
+    @property
+    def offsets_min(self) -> float:
+        """The smallest offset."""
+        return summed(_min(self.offsets))
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component.read_updatable_common(reader)
-        component.offsets = read_field(reader, "<Offsets>", reader.read_vector)
-        component.is_gradient = optional_field(
-            reader, "<IsGradient>", reader.read_bool, component.is_gradient
-        )
-        component.dim = num_offsets = int(component.offsets.shape[0])
-        if reader.peek_token() == "<Dim>":
-            component.dim = read_field(reader, "<Dim>", reader.read_int32)
-            component.use_natural_gradient = read_field(
-                reader, "<UseNaturalGradient>", reader.read_bool
-            )
-        require(
-            reader,
-            num_offsets > 0 and component.dim % num_offsets == 0,
-            f"{num_offsets} <Offsets> do not divide <Dim> {component.dim}",
-        )
-        reader.expect_token("</PerElementOffsetComponent>")
-        return component
+    @property
+    def offsets_max(self) -> float:
+        """The largest offset."""
+        return summed(_max(self.offsets))
 
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<Offsets>", self.offsets)
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<UseNaturalGradient>", self.use_natural_gradient)
-        writer.write_token("</PerElementOffsetComponent>")
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Without a file, random offsets of block-dim."""
+        if self.offsets.size == 0:
+            block_dim = get_positive(line, "block-dim", get_positive(line, "dim"))
+            self.offsets = random_vector(line, block_dim, 0.0)
 
-    def info(self) -> str:
-        text = f"{super().info()}, offsets-min={_min(self.offsets):g}"
-        text += f", offsets-max={_max(self.offsets):g}, block-dim={self.offsets.shape[0]}"
-        text += f", use-natural-gradient={str(self.use_natural_gradient).lower()}"
-        return text + parameter_stats("offsets", self.offsets, include_mean=True)
+    def problem(self) -> str | None:
+        if self.block_dim == 0:
+            return "there are no offsets"
+        return division_problem("the number of offsets", self.block_dim, "dim", self.dim)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        block_dim = self.offsets.shape[0]
-        if block_dim == self.dim:
+        if self.block_dim == self.dim:
             _plus(out_value, in_value, self.offsets)
         else:  # only the output is sure to be contiguous
             tensor.copy(out_value, in_value)
-            tensor.add(as_blocks(out_value, block_dim), self.offsets)
+            tensor.add(as_blocks(out_value, self.block_dim), self.offsets)
 
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is not None:
             tensor.copy(args.in_deriv, args.out_deriv)
         if args.to_update is not None:
             assert isinstance(args.to_update, PerElementOffsetComponent)
-            args.to_update._update(as_blocks(args.out_deriv, self.offsets.shape[0]))
+            args.to_update._update(as_blocks(args.out_deriv, self.block_dim))
 
     def _update(self, out_deriv: Array) -> None:
         if self.is_gradient or not self.use_natural_gradient:
@@ -164,27 +122,25 @@ class PerElementOffsetComponent(UpdatableComponent):
 class ScaleAndOffsetComponent(UpdatableComponent):
     """y = scales * x + offsets, both (block_dim,), repeated over the blocks of `dim` columns."""
 
-    def __init__(self, dim: int = 0, block_dim: int | None = None, rank: int = 20) -> None:
-        self.dim = dim
-        shape = (dim if block_dim is None else block_dim,)
-        self.scales = np.ones(shape, np.float32)
-        self.offsets = np.zeros(shape, np.float32)
-        self.use_natural_gradient = True
-        self.scale_preconditioner = OnlineNaturalGradient(rank, update_period=4)
-        self.offset_preconditioner = OnlineNaturalGradient(rank, update_period=4)
+    INFO = UpdatableComponent.INFO + " rank block_size scales offsets"
 
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
+    scale_preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20)
+    offset_preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20)
+    dim = Int("<Dim>", "dim", positive=True)
+    scales = Vector("<Scales>", key="scales")
+    offsets = Vector("<Offsets>", key="offsets")
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
+    rank = Int("<Rank>", "rank", 20, of=("scale_preconditioner.rank", "offset_preconditioner.rank"))
 
     @property
     def block_dim(self) -> int:
         """Columns of a block."""
         return int(self.scales.shape[0])
+
+    @property
+    def block_size(self) -> int | None:
+        """What info lines call the columns of a block, if there is more than one block."""
+        return None if self.block_dim == self.dim else self.block_dim
 
     @property
     def properties(self) -> Properties:
@@ -199,61 +155,18 @@ class ScaleAndOffsetComponent(UpdatableComponent):
             flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
         return flags
 
-    def parameters(self) -> dict[str, Array]:
-        return {"scales": self.scales, "offsets": self.offsets}
+    def init_from_config(self, line: ConfigLine) -> None:
+        """The identity, in blocks of block-dim."""
+        block_dim = get_positive(line, "block-dim", self.dim)
+        self.scales, self.offsets = np.ones(block_dim, np.float32), np.zeros(block_dim, np.float32)
+        # Kaldi sets the update period only here: after reading a file it is 1.
+        self.scale_preconditioner.update_period = self.offset_preconditioner.update_period = 4
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        dim = get_positive(line, "dim")
-        block_dim = get_positive(line, "block-dim", dim)
-        if dim % block_dim != 0:
-            raise line.error(f"block-dim must divide dim, found {block_dim}")
-        component = cls(dim, block_dim, line.get_int("rank", 20))
-        checked_natural_gradient(component.scale_preconditioner, line)
-        component.read_updatable_config(line)
-        component.use_natural_gradient = line.get_bool("use-natural-gradient", True)
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls()
-        component.read_updatable_common(reader)
-        component.dim = read_field(reader, "<Dim>", reader.read_int32)
-        component.scales = read_field(reader, "<Scales>", reader.read_vector)
-        component.offsets = read_field(reader, "<Offsets>", reader.read_vector)
-        component.use_natural_gradient = read_field(
-            reader, "<UseNaturalGradient>", reader.read_bool
-        )
-        rank = read_field(reader, "<Rank>", reader.read_int32)
-        component.scale_preconditioner.rank = component.offset_preconditioner.rank = rank
-        checked_natural_gradient(component.scale_preconditioner, reader)
-        # Kaldi sets the update period only when it makes a component from a config.
-        component.scale_preconditioner.update_period = 1
-        component.offset_preconditioner.update_period = 1
-        num_scales, num_offsets = component.block_dim, int(component.offsets.shape[0])
-        require(
-            reader,
-            num_scales == num_offsets > 0 and component.dim % num_scales == 0,
-            f"{num_scales} <Scales> and {num_offsets} <Offsets> for <Dim> {component.dim}",
-        )
-        reader.expect_token("</ScaleAndOffsetComponent>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<Scales>", self.scales)
-        write_field(writer, "<Offsets>", self.offsets)
-        write_field(writer, "<UseNaturalGradient>", self.use_natural_gradient)
-        write_field(writer, "<Rank>", self.scale_preconditioner.rank)
-        writer.write_token("</ScaleAndOffsetComponent>")
-
-    def info(self) -> str:
-        text = f"{super().info()}, rank={self.scale_preconditioner.rank}"
-        if self.dim != self.block_dim:
-            text += f", block-size={self.block_dim}"
-        text += parameter_stats("scales", self.scales, include_mean=True)
-        return text + parameter_stats("offsets", self.offsets, include_mean=True)
+    def problem(self) -> str | None:
+        num_scales, num_offsets = self.block_dim, int(self.offsets.shape[0])
+        if not num_scales == num_offsets > 0:
+            return f"found {num_scales} scales and {num_offsets} offsets"
+        return division_problem("block-dim", num_scales, "dim", self.dim)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         x, y = as_blocks(in_value, self.block_dim), as_blocks(out_value, self.block_dim)
