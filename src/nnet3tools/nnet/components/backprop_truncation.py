@@ -7,12 +7,13 @@ of `zeroing_interval` (shifted by n), a row longer than `zeroing_threshold` is s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
+from nnet3tools.nnet.components.array_fields import Count, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -22,35 +23,16 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    optional_field,
-    read_field,
-    require,
-    summed,
-    write_double_field,
-    write_field,
-)
+from nnet3tools.nnet.components.common import summed
+from nnet3tools.nnet.components.fields import Float, Int, NotNegative
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.nnet.indexes import IndexArray
-from nnet3tools.tensor.counter import Counter
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["BackpropTruncationComponent", "TruncationIndexes"]
 
 _OFF = 1.0e10
 """The threshold that stands for none; a configured 0 means that."""
-
-_STATS = (
-    ("<NumElementsClipped>", "num_clipped"),
-    ("<NumElementsZeroed>", "num_zeroed"),
-    ("<NumElementsProcessed>", "count"),
-    ("<NumZeroingBoundaries>", "count_zeroing_boundaries"),
-)
 
 _scale_to = tensor.element("_1 = _2 * _3")
 _norms = tensor.aggregate("_1 * _1", "sum", axis=1)
@@ -67,105 +49,60 @@ class TruncationIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 
-    def __init__(self, zeroing: np.ndarray, zeroing_sum: float) -> None:
-        self.zeroing, self.zeroing_sum = zeroing, zeroing_sum
+    zeroing = Vector("<Zeroing>", trainable=False)
+    zeroing_sum = Float("<ZeroingSum>")
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         return len(self.zeroing) == num_inputs == num_outputs
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        zeroing = read_field(reader, "<Zeroing>", reader.read_vector)
-        zeroing_sum = read_field(reader, "<ZeroingSum>", reader.read_float)
-        reader.expect_token(f"</{cls.type_name}>")
-        return cls(zeroing, zeroing_sum)
 
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Zeroing>", self.zeroing)
-        write_field(writer, "<ZeroingSum>", float(self.zeroing_sum))
-        writer.write_token(f"</{self.type_name}>")
+class _NumRows(Count):
+    """Info lines show three digits."""
+
+    def text(self, value: float) -> str:
+        return f"{value:.3g}"
+
+
+class _NumBoundaries(Count):
+    """Info lines show a whole number."""
+
+    def text(self, value: float) -> str:
+        return str(int(value))
 
 
 @register
 class BackpropTruncationComponent(Component):
     """y = scale * x; see the module for the derivative."""
 
-    count, num_clipped, num_zeroed, count_zeroing_boundaries = (Counter() for _ in range(4))
+    PROPERTIES = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+    INFO = (
+        "dim scale_factor count recurrence_interval clipping_threshold clipped_proportion "
+        "zeroing_threshold zeroing_interval zeroed_proportion count_zeroing_boundaries"
+    )
 
-    def __init__(self, dim: int) -> None:
-        self.dim, self.scale_factor = dim, 1.0
-        self.clipping_threshold, self.zeroing_threshold = 30.0, 15.0
-        self.zeroing_interval, self.recurrence_interval = 20, 1
-        self.zero_stats()
+    dim = Int("<Dim>", "dim", positive=True)
+    scale_factor = Float("<Scale>", "scale", 1.0, positive=True, optional=True)
+    clipping_threshold = NotNegative("<ClippingThreshold>", "clipping-threshold", 30.0)
+    zeroing_threshold = NotNegative("<ZeroingThreshold>", "zeroing-threshold", 15.0)
+    zeroing_interval = Int("<ZeroingInterval>", "zeroing-interval", 20, positive=True)
+    recurrence_interval = Int("<RecurrenceInterval>", "recurrence-interval", 1, positive=True)
+    num_clipped = Count("<NumElementsClipped>")
+    num_zeroed = Count("<NumElementsZeroed>")
+    count = _NumRows("<NumElementsProcessed>", key="count")
+    count_zeroing_boundaries = _NumBoundaries(
+        "<NumZeroingBoundaries>", key="count-zeroing-boundaries"
+    )
 
     @property
-    def input_dim(self) -> int:
-        return self.dim
+    def clipped_proportion(self) -> float:
+        """Of all rows."""
+        return self.num_clipped / self.count if self.count > 0.0 else 0.0
 
     @property
-    def output_dim(self) -> int:
-        return self.dim
-
-    @property
-    def properties(self) -> Properties:
-        return Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        self = cls(get_positive(line, "dim"))
-        self.scale_factor = line.get_float("scale", 1.0)
-        self.clipping_threshold = line.get_float("clipping-threshold", 30.0)
-        self.zeroing_threshold = line.get_float("zeroing-threshold", 15.0)
-        self.zeroing_interval = get_positive(line, "zeroing-interval", 20)
-        self.recurrence_interval = get_positive(line, "recurrence-interval", 1)
-        if self.clipping_threshold < 0.0 or self.zeroing_threshold < 0.0:
-            raise line.error("clipping-threshold and zeroing-threshold must not be negative")
-        if self.scale_factor <= 0.0:
-            raise line.error("scale must be positive")
-        return self
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls(read_field(reader, "<Dim>", reader.read_int32))
-        self.scale_factor = optional_field(reader, "<Scale>", reader.read_float, 1.0)
-        self.clipping_threshold = read_field(reader, "<ClippingThreshold>", reader.read_float)
-        self.zeroing_threshold = read_field(reader, "<ZeroingThreshold>", reader.read_float)
-        self.zeroing_interval = read_field(reader, "<ZeroingInterval>", reader.read_int32)
-        self.recurrence_interval = read_field(reader, "<RecurrenceInterval>", reader.read_int32)
-        for token, name in _STATS:
-            setattr(self, name, read_field(reader, token, reader.read_double))
-        reader.expect_token(f"</{cls.type_name}>")
-        sizes = min(self.dim, self.zeroing_interval, self.recurrence_interval)
-        require(reader, sizes > 0, f"{cls.type_name}: dim and intervals must be positive")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<Scale>", float(self.scale_factor))
-        write_field(writer, "<ClippingThreshold>", float(self.clipping_threshold))
-        write_field(writer, "<ZeroingThreshold>", float(self.zeroing_threshold))
-        write_field(writer, "<ZeroingInterval>", self.zeroing_interval)
-        write_field(writer, "<RecurrenceInterval>", self.recurrence_interval)
-        for token, name in _STATS:
-            write_double_field(writer, token, getattr(self, name))
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        clipped = self.num_clipped / self.count if self.count > 0.0 else 0.0
+    def zeroed_proportion(self) -> float:
+        """Of the rows at boundaries."""
         boundaries = self.count_zeroing_boundaries
-        zeroed = self.num_zeroed / boundaries if boundaries > 0.0 else 0.0
-        return (
-            f"{self.type_name}, dim={self.dim}, scale={self.scale_factor:g}"
-            f", count={self.count:.3g}, recurrence-interval={self.recurrence_interval}"
-            f", clipping-threshold={self.clipping_threshold:g}, clipped-proportion={clipped:g}"
-            f", zeroing-threshold={self.zeroing_threshold:g}"
-            f", zeroing-interval={self.zeroing_interval}, zeroed-proportion={zeroed:g}"
-            f", count-zeroing-boundaries={int(boundaries)}"
-        )
+        return self.num_zeroed / boundaries if boundaries > 0.0 else 0.0
 
     # -- running
 
@@ -203,25 +140,6 @@ class BackpropTruncationComponent(Component):
             _scales(norms, zeroed, clip * clip)
             _scale_to(args.in_deriv, args.in_deriv, norms)
 
-    # -- statistics
-
-    def zero_stats(self) -> None:
-        self.num_clipped = self.num_zeroed = 0.0
-        self.count = self.count_zeroing_boundaries = 0.0
-
-    def scale(self, scale: float) -> None:
-        for _, name in _STATS:
-            total = getattr(self, name)
-            total *= scale
-            setattr(self, name, total)
-
-    def add(self, alpha: float, other: Component) -> None:
-        for _, name in _STATS:
-            total = getattr(self, name)
-            if getattr(other, name) != 0.0:
-                total += alpha * getattr(other, name)
-            setattr(self, name, total)
-
     # -- indexes
 
     def precompute_indexes(
@@ -234,4 +152,5 @@ class BackpropTruncationComponent(Component):
         interval = self.zeroing_interval
         crosses = time // interval != (time - self.recurrence_interval) // interval
         zeroing = np.where(crosses, -1.0, 0.0).astype(np.float32)
-        return TruncationIndexes(zeroing, -float(zeroing.sum()))  # may be -0.0, as in Kaldi
+        zeroing_sum = -float(zeroing.sum())  # may be -0.0, as in Kaldi
+        return TruncationIndexes(zeroing=zeroing, zeroing_sum=zeroing_sum)

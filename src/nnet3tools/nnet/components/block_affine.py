@@ -7,10 +7,11 @@ and BlockAffineComponent (nnet-simple-component.cc).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate
+from nnet3tools.nnet.components.array_fields import Matrix, Preconditioner, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -21,19 +22,14 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.common import (
     as_blocks,
+    division_problem,
     get_positive,
-    optional_field,
     random_normal,
-    read_field,
-    require,
-    write_field,
 )
+from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
@@ -48,28 +44,32 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 class _BlockwiseAffine(UpdatableComponent):
     """`linear_params` and `bias_params` for `num_blocks` blocks; what the two kinds share."""
 
-    blocks_key: ClassVar[str]
-    """Config key of the number of blocks."""
-    blocks_token: ClassVar[str]
-    """File token of the number of blocks."""
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.UPDATABLE
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.BACKPROP_ADDS
+    )
+    INFO = UpdatableComponent.INFO + " num_blocks linear_params bias_params"
     default_bias_stddev: ClassVar[float]
     blocks_share_params: ClassVar[bool]
 
-    def __init__(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
-        self.set_parameters(linear_params, bias_params, num_blocks)
-
-    def set_parameters(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
-        """Take these parameters and whatever follows from their sizes."""
-        self.linear_params, self.bias_params = linear_params, bias_params
-        self.num_blocks = num_blocks
+    num_blocks: Int
+    linear_params: Matrix
+    bias_params: Vector
 
     @property
     def input_dim(self) -> int:
-        return int(self.linear_params.shape[1]) * self.num_blocks
+        return self.block_input_dim * self.num_blocks
 
     @property
     def output_dim(self) -> int:
         return self.block_output_dim * self.num_blocks
+
+    @property
+    def block_input_dim(self) -> int:
+        """Input columns of one block."""
+        return int(self.linear_params.shape[1])
 
     @property
     def block_output_dim(self) -> int:
@@ -77,86 +77,49 @@ class _BlockwiseAffine(UpdatableComponent):
         rows = int(self.linear_params.shape[0])
         return rows if self.blocks_share_params else rows // self.num_blocks
 
-    def parameters(self) -> dict[str, Array]:
-        return {"linear_params": self.linear_params, "bias_params": self.bias_params}
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        num_blocks = get_positive(line, cls.blocks_key)
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random parameters for input-dim and output-dim."""
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
         for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
-            if dim % num_blocks != 0:
-                raise line.error(f"{cls.blocks_key}={num_blocks} must divide {key}={dim}")
-        param_stddev = line.get_float("param-stddev", 1.0 / math.sqrt(input_dim // num_blocks))
+            problem = division_problem("the number of blocks", self.num_blocks, key, dim)
+            if problem is not None:
+                raise line.error(problem)
+        columns = input_dim // self.num_blocks
+        param_stddev = line.get_float("param-stddev", 1.0 / math.sqrt(columns))
         bias_mean = line.get_float("bias-mean", 0.0)
-        bias_stddev = line.get_float("bias-stddev", cls.default_bias_stddev)
+        bias_stddev = line.get_float("bias-stddev", self.default_bias_stddev)
         if param_stddev < 0.0 or bias_stddev < 0.0:
             raise line.error("param-stddev and bias-stddev must not be negative")
-        rows = output_dim // num_blocks if cls.blocks_share_params else output_dim
-        component = cls(
-            random_normal((rows, input_dim // num_blocks), param_stddev),
-            random_normal((rows,), bias_stddev, bias_mean),
-            num_blocks,
-        )
-        component.read_updatable_config(line)
-        return component
+        rows = output_dim // self.num_blocks if self.blocks_share_params else output_dim
+        self.linear_params = random_normal((rows, columns), param_stddev)
+        self.bias_params = random_normal((rows,), bias_stddev, bias_mean)
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(tensor.zeros((0, 0)), tensor.zeros((0,)), 1)
-        component.read_updatable_common(reader)
-        num_blocks = read_field(reader, cls.blocks_token, reader.read_int32)
-        linear = read_field(reader, "<LinearParams>", reader.read_matrix)
-        bias = read_field(reader, "<BiasParams>", reader.read_vector)
-        rows = linear.shape[0]
-        fits = num_blocks > 0 and rows == len(bias)
-        fits = fits and (cls.blocks_share_params or rows % num_blocks == 0)
-        require(reader, fits, "the number of blocks and the sizes of the parameters do not fit")
-        component.set_parameters(linear, bias, num_blocks)
-        component.is_gradient = optional_field(
-            reader, "<IsGradient>", reader.read_bool, component.is_gradient
-        )
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, self.blocks_token, self.num_blocks)
-        write_field(writer, "<LinearParams>", self.linear_params)
-        write_field(writer, "<BiasParams>", self.bias_params)
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        return (
-            f"{super().info()}, {self.blocks_key}={self.num_blocks}"
-            f"{parameter_stats('linear-params', self.linear_params)}"
-            f"{parameter_stats('bias', self.bias_params, include_mean=True)}"
-        )
+    def problem(self) -> str | None:
+        rows, dim = self.linear_params.shape[0], self.bias_params.shape[0]
+        if rows != dim:
+            return f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
+        num_blocks = 1 if self.blocks_share_params else self.num_blocks
+        return division_problem("the number of blocks", num_blocks, "the number of rows", rows)
 
 
 @register
 class RepeatedAffineComponent(_BlockwiseAffine):
     """One affine map applied to every block: `linear_params` (block out, block in)."""
 
-    blocks_key = "num-repeats"
-    blocks_token = "<NumRepeats>"
+    PROPERTIES = (
+        _BlockwiseAffine.PROPERTIES | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+    )
     default_bias_stddev = 0.0
     blocks_share_params = True
 
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.BACKPROP_ADDS
-            | Properties.INPUT_CONTIGUOUS
-            | Properties.OUTPUT_CONTIGUOUS
-        )
+    num_blocks = Int("<NumRepeats>", "num-repeats", positive=True)
+    linear_params = Matrix("<LinearParams>", key="linear-params")
+    bias_params = Vector("<BiasParams>", key="bias")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 
     def _in_blocks(self, matrix: Array) -> Array:
         """Input or input derivative with one row a block."""
-        return as_blocks(matrix, int(self.linear_params.shape[1]))
+        return as_blocks(matrix, self.block_input_dim)
 
     def _out_blocks(self, matrix: Array) -> Array:
         """Output or output derivative with one row a block."""
@@ -164,7 +127,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """The one block is applied to each part of the input."""
-        return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
+        return rows * (2 * self.block_input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         affine_propagate(
@@ -193,10 +156,10 @@ class RepeatedAffineComponent(_BlockwiseAffine):
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
     """RepeatedAffineComponent whose gradient, summed over the minibatch, is preconditioned."""
 
-    def set_parameters(self, linear_params: Array, bias_params: Array, num_blocks: int) -> None:
-        super().set_parameters(linear_params, bias_params, num_blocks)
-        rank = max(1, min(40, int(linear_params.shape[1]) // 2))
-        self.preconditioner = OnlineNaturalGradient(rank=rank, update_period=4)
+    preconditioner = Preconditioner(freezes=False, update_period=4)
+
+    def derive(self) -> None:
+        self.preconditioner.rank = max(1, min(40, self.block_input_dim // 2))
 
     def _update(self, inputs: Array, derivs: Array) -> None:
         rows, cols = self.linear_params.shape
@@ -215,23 +178,17 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 class BlockAffineComponent(_BlockwiseAffine):
     """One affine map for each block: `linear_params` (output_dim, block in), block after block."""
 
-    blocks_key = "num-blocks"
-    blocks_token = "<NumBlocks>"
     default_bias_stddev = 1.0
     blocks_share_params = False
 
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.UPDATABLE
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.BACKPROP_ADDS
-        )
+    num_blocks = Int("<NumBlocks>", "num-blocks", positive=True)
+    linear_params = Matrix("<LinearParams>", key="linear-params")
+    bias_params = Vector("<BiasParams>", key="bias")
+    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
 
     def _block(self, k: int) -> tuple[slice, slice]:
         """(input columns, output columns) of block k; the latter are rows of linear_params."""
-        width, height = int(self.linear_params.shape[1]), self.block_output_dim
+        width, height = self.block_input_dim, self.block_output_dim
         return slice(k * width, (k + 1) * width), slice(k * height, (k + 1) * height)
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

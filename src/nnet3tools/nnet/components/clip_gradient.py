@@ -5,12 +5,13 @@ Formulas and file fields: Kaldi's ClipGradientComponent (nnet-simple-component.c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.io import log
+from nnet3tools.nnet.components.array_fields import Count
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -19,22 +20,14 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    optional_field,
-    rand_uniform,
-    read_field,
-    summed,
-    write_field,
-)
+from nnet3tools.nnet.components.common import rand_uniform, summed
+from nnet3tools.nnet.components.fields import Flag, Int, NotNegative
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import host
-from nnet3tools.tensor.counter import Counter
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
+    from nnet3tools.io.stream import Reader
 
 __all__ = ["ClipGradientComponent"]
 
@@ -61,6 +54,48 @@ _set_pull = tensor.element(
 _restore = tensor.element("_1 = where(_2 / _3 > _4 && _6 != 0, _5 / where(_6 != 0, _6, 1), 1)")
 
 
+class _SelfRepair(NotNegative):
+    """An option of self-repair; files from before there was any have a value `of_old`."""
+
+    def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
+        super().__init__(token, config, default, optional=True)
+        self.of_old = of_old
+
+    def read(self, reader: Reader, owner: Any) -> None:
+        setattr(owner, self.name, self.of_old)
+        super().read(reader, owner)
+
+    def info(self, owner: Any) -> str:
+        return super().info(owner) if owner.self_repair_scale != 0.0 else ""
+
+
+class _WholeCount(Count):
+    """A count that Kaldi keeps as an integer, so that sums lose their fractions."""
+
+    METHODS = "read_int32", "write_int32", ""
+
+    def file_value(self, owner: Any) -> int:
+        return int(getattr(owner, self.name))
+
+    def scale(self, owner: Any, scale: float) -> None:
+        if (number := getattr(owner, self.name)) != 0:
+            setattr(owner, self.name, _whole(number * scale))
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        if (number := getattr(other, self.name)) != 0:
+            setattr(owner, self.name, _whole(getattr(owner, self.name) + alpha * number))
+
+
+class _Calls(_WholeCount):
+    """A count of this job's calls, which sums of models leave alone."""
+
+    def scale(self, owner: Any, scale: float) -> None:
+        pass
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        pass
+
+
 @register
 class ClipGradientComponent(Component):
     """Limits each derivative, or with norm-based clipping the norm of each row of them.
@@ -69,110 +104,36 @@ class ClipGradientComponent(Component):
     threshold, self-repair pulls the input back.
     """
 
-    num_clipped, count, num_self_repaired, num_backpropped = (Counter() for _ in range(4))
+    PROPERTIES = (
+        Properties.SIMPLE
+        | Properties.PROPAGATE_IN_PLACE
+        | Properties.BACKPROP_IN_PLACE
+        | Properties.BACKPROP_NEEDS_INPUT
+    )
+    INFO = (
+        "dim norm_based_clipping clipping_threshold clipped_proportion "
+        "self_repair_clipped_proportion_threshold self_repair_target self_repair_scale"
+    )
 
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
-        self.clipping_threshold = 15.0
-        self.norm_based_clipping = False
-        self.self_repair_clipped_proportion_threshold = 0.01
-        self.self_repair_target = 0.0
-        self.self_repair_scale = 1.0
-        self.num_clipped = 0
-        self.count = 0
-        self.num_self_repaired = 0
-        self.num_backpropped = 0
+    dim = Int("<Dim>", "dim", positive=True)
+    clipping_threshold = NotNegative("<ClippingThreshold>", "clipping-threshold", 15.0)
+    norm_based_clipping = Flag("<NormBasedClipping>", "norm-based-clipping", False)
+    self_repair_clipped_proportion_threshold = _SelfRepair(
+        "<SelfRepairClippedProportionThreshold>",
+        "self-repair-clipped-proportion-threshold",
+        0.01,
+        of_old=1.0,
+    )
+    self_repair_target = _SelfRepair("<SelfRepairTarget>", "self-repair-target", 0.0, of_old=0.0)
+    self_repair_scale = _SelfRepair("<SelfRepairScale>", "self-repair-scale", 1.0, of_old=0.0)
+    num_clipped = _WholeCount("<NumElementsClipped>")
+    count = _WholeCount("<NumElementsProcessed>")
+    num_self_repaired = _Calls("<NumSelfRepaired>", optional=True)
+    num_backpropped = _Calls("<NumBackpropped>", optional=True)
 
     @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
-
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.SIMPLE
-            | Properties.PROPAGATE_IN_PLACE
-            | Properties.BACKPROP_IN_PLACE
-            | Properties.BACKPROP_NEEDS_INPUT
-        )
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = cls(get_positive(line, "dim"))
-        component.norm_based_clipping = line.get_bool("norm-based-clipping", False)
-        for name in (
-            "clipping_threshold",
-            "self_repair_clipped_proportion_threshold",
-            "self_repair_target",
-            "self_repair_scale",
-        ):
-            key = name.replace("_", "-")
-            value = line.get_float(key, getattr(component, name))
-            if value < 0.0:
-                raise line.error(f"{key} must not be negative")
-            setattr(component, name, value)
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(read_field(reader, "<Dim>", reader.read_int32))
-        component.clipping_threshold = read_field(reader, "<ClippingThreshold>", reader.read_float)
-        component.norm_based_clipping = read_field(reader, "<NormBasedClipping>", reader.read_bool)
-        for token, name, default in (
-            ("<SelfRepairClippedProportionThreshold>", "clipped_proportion_threshold", 1.0),
-            ("<SelfRepairTarget>", "target", 0.0),
-            ("<SelfRepairScale>", "scale", 0.0),
-        ):
-            value = optional_field(reader, token, reader.read_float, default)
-            setattr(component, f"self_repair_{name}", value)
-        component.num_clipped = read_field(reader, "<NumElementsClipped>", reader.read_int32)
-        component.count = read_field(reader, "<NumElementsProcessed>", reader.read_int32)
-        component.num_self_repaired = optional_field(
-            reader, "<NumSelfRepaired>", reader.read_int32, 0
-        )
-        component.num_backpropped = optional_field(reader, "<NumBackpropped>", reader.read_int32, 0)
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        write_field(writer, "<Dim>", self.dim)
-        write_field(writer, "<ClippingThreshold>", float(self.clipping_threshold))
-        write_field(writer, "<NormBasedClipping>", self.norm_based_clipping)
-        write_field(
-            writer,
-            "<SelfRepairClippedProportionThreshold>",
-            float(self.self_repair_clipped_proportion_threshold),
-        )
-        write_field(writer, "<SelfRepairTarget>", float(self.self_repair_target))
-        write_field(writer, "<SelfRepairScale>", float(self.self_repair_scale))
-        write_field(writer, "<NumElementsClipped>", int(self.num_clipped))
-        write_field(writer, "<NumElementsProcessed>", int(self.count))
-        write_field(writer, "<NumSelfRepaired>", int(self.num_self_repaired))
-        write_field(writer, "<NumBackpropped>", int(self.num_backpropped))
-        writer.write_token(f"</{self.type_name}>")
-
-    def info(self) -> str:
-        text = (
-            f"{self.type_name}, dim={self.dim}"
-            f", norm-based-clipping={'true' if self.norm_based_clipping else 'false'}"
-            f", clipping-threshold={self.clipping_threshold:g}"
-            f", clipped-proportion={self._clipped_proportion():g}"
-        )
-        if self.self_repair_scale != 0.0:
-            text += (
-                ", self-repair-clipped-proportion-threshold="
-                f"{self.self_repair_clipped_proportion_threshold:g}"
-                f", self-repair-target={self.self_repair_target:g}"
-                f", self-repair-scale={self.self_repair_scale:g}"
-            )
-        return text
-
-    def _clipped_proportion(self) -> float:
+    def clipped_proportion(self) -> float:
+        """Of all rows."""
         return self.num_clipped / self.count if self.count > 0 else 0.0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -227,7 +188,7 @@ class ClipGradientComponent(Component):
             return
         threshold = self.self_repair_clipped_proportion_threshold
         on_host = isinstance(self.count, (int, float))
-        if on_host and self._clipped_proportion() <= threshold:
+        if on_host and self.clipped_proportion <= threshold:
             return
         clipped = self.num_clipped, self.count, threshold
         with (
@@ -255,22 +216,6 @@ class ClipGradientComponent(Component):
             f"the first time at the {int(self.num_backpropped)}-th call of Backprop() in this "
             "training job."
         )
-
-    def zero_stats(self) -> None:
-        self.count = self.num_clipped = self.num_self_repaired = self.num_backpropped = 0
-
-    # Kaldi keeps these as integers, so that fractions are cut off here, too.
-
-    def scale(self, scale: float) -> None:
-        for name in ("count", "num_clipped"):
-            if (number := getattr(self, name)) != 0:
-                setattr(self, name, _whole(number * scale))
-
-    def add(self, alpha: float, other: Component) -> None:
-        assert isinstance(other, ClipGradientComponent)
-        for name in ("count", "num_clipped"):
-            if (number := getattr(other, name)) != 0:
-                setattr(self, name, _whole(getattr(self, name) + alpha * number))
 
 
 def _whole(number: Any) -> Any:

@@ -6,9 +6,10 @@ File fields: Kaldi's ConstantComponent (nnet-general-component.cc) and ConstantF
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
+from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -19,19 +20,12 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    get_positive,
-    random_normal,
-    read_field,
-    write_field,
-)
+from nnet3tools.nnet.components.common import get_positive, random_normal
+from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.summary import parameter_stats
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["ConstantComponent", "ConstantFunctionComponent"]
@@ -43,68 +37,26 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 class _ConstantOutput(UpdatableComponent):
     """Every row is `output` (output_dim,)."""
 
-    def __init__(self, output: Array) -> None:
-        self.output = output
-        self.is_updatable = True
-        self.use_natural_gradient = True
-        self.preconditioner = OnlineNaturalGradient()
+    OWN_INFO = "output_dim is_updatable use_natural_gradient output"
+
+    output = Vector("<Output>", key="output")
+    is_updatable = Flag("<IsUpdatable>", "is-updatable", True)
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
+    preconditioner = Preconditioner(Side.ROWS, freezes=False)
 
     @property
     def output_dim(self) -> int:
         return int(self.output.shape[0])
 
-    def parameters(self) -> dict[str, Array]:
-        return {"output": self.output}
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random numbers of output-mean and output-stddev."""
         dim = get_positive(line, "output-dim")
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
-        component = cls(random_normal((dim,), stddev, mean))
-        component.read_updatable_config(line)
-        component.is_updatable = line.get_bool("is-updatable", True)
-        component.use_natural_gradient = line.get_bool("use-natural-gradient", True)
-        return component
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        component = cls(tensor.zeros((0,)))
-        component.read_updatable_common(reader)
-        component._read_dims(reader)
-        component.output = read_field(reader, "<Output>", reader.read_vector)
-        component.is_updatable = read_field(reader, "<IsUpdatable>", reader.read_bool)
-        component.use_natural_gradient = read_field(
-            reader, "<UseNaturalGradient>", reader.read_bool
-        )
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
-
-    def _read_dims(self, reader: Reader) -> None:
-        """Fields before <Output>."""
-
-    def _write_dims(self, writer: Writer) -> None:
-        """Fields before <Output>."""
-
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        self._write_dims(writer)
-        write_field(writer, "<Output>", self.output)
-        write_field(writer, "<IsUpdatable>", self.is_updatable)
-        write_field(writer, "<UseNaturalGradient>", self.use_natural_gradient)
-        writer.write_token(f"</{self.type_name}>")
-
-    def _dims_info(self) -> str:
-        return f"output-dim={self.output_dim}"
+        self.output = random_normal((dim,), stddev, mean)
 
     def info(self) -> str:
-        updatable, natural = (
-            "true" if flag else "false" for flag in (self.is_updatable, self.use_natural_gradient)
-        )
-        return (
-            f"{super().info()}, {self.type_name}, {self._dims_info()}, is-updatable={updatable}"
-            f", use-natural-gradient={natural}"
-            f"{parameter_stats('output', self.output, include_mean=True)}"
-        )
+        """With the type's name once more in the middle, as in Kaldi."""
+        return f"{super().info()}, {self.type_name}, {self.info_of(self.OWN_INFO)}"
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         _set_rows(out_value, self.output)
@@ -153,13 +105,12 @@ class ConstantComponent(InputlessComponent, _ConstantOutput):
 class ConstantFunctionComponent(_ConstantOutput):
     """A simple component whose input does not matter."""
 
-    def __init__(self, output: Array, input_dim: int = 0) -> None:
-        super().__init__(output)
-        self._input_dim = input_dim
+    OWN_INFO = "input_dim " + _ConstantOutput.OWN_INFO
 
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
+    input_dim = Int("<InputDim>", "input-dim", positive=True)
+    output = Vector("<Output>", key="output")
+    is_updatable = Flag("<IsUpdatable>", "is-updatable", True)
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
 
     @property
     def properties(self) -> Properties:
@@ -169,18 +120,3 @@ class ConstantFunctionComponent(_ConstantOutput):
         if self.input_dim == self.output_dim:
             flags |= Properties.PROPAGATE_IN_PLACE
         return flags
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        component = super().from_config(line)
-        component._input_dim = get_positive(line, "input-dim")
-        return component
-
-    def _read_dims(self, reader: Reader) -> None:
-        self._input_dim = read_field(reader, "<InputDim>", reader.read_int32)
-
-    def _write_dims(self, writer: Writer) -> None:
-        write_field(writer, "<InputDim>", self.input_dim)
-
-    def _dims_info(self) -> str:
-        return f"input-dim={self.input_dim}, output-dim={self.output_dim}"

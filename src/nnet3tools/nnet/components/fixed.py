@@ -82,7 +82,7 @@ class _FixedVector(Component):
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = Component.INFO + " vector"
 
-    vector: Array
+    vector: Vector
 
     @property
     def input_dim(self) -> int:
