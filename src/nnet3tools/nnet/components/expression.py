@@ -12,15 +12,16 @@ expression/formula.py. Updates are plain SGD with the usual options of updatable
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nnet3tools import tensor
-from nnet3tools.errors import ConfigError, UserError
+from nnet3tools.errors import UserError
 from nnet3tools.expression.row_function import RowFunction
+from nnet3tools.nnet.components.array_fields import Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -31,7 +32,8 @@ from nnet3tools.nnet.components.base import (
     Properties,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import random_normal, read_field, require, write_field
+from nnet3tools.nnet.components.common import random_normal
+from nnet3tools.nnet.components.fields import Field
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.config import ConfigLine, parse_float
@@ -48,21 +50,97 @@ _MAX_SIZE = 1 << 28
 """Parts and parameters larger than this are refused."""
 
 
+class _Sizes(Field[dict[str, Any]]):
+    """Sizes by name; files have their number first."""
+
+    def read_value(self, reader: Reader) -> dict[str, Any]:
+        number, read_size = _count(reader), getattr(reader, self.METHODS[0])
+        return {_name(reader): read_size() for _ in range(number)}
+
+    def write_value(self, writer: Writer, value: dict[str, Any]) -> None:
+        writer.write_int32(len(value))
+        for name, size in value.items():
+            writer.write_token(name)
+            getattr(writer, self.METHODS[1])(size)
+
+
+class _Parts(_Sizes):
+    """Dimensions of the input's parts; info lines leave out a single `x`."""
+
+    METHODS = "read_int32", "write_int32", ""
+
+    def config_value(self, line: ConfigLine) -> dict[str, int]:
+        if "input-parts" not in line:
+            key = "input-dim" if "input-dim" in line else "dim"
+            return {"x": _dim(line, key, line.get_string(key))}
+        parts: dict[str, int] = {}
+        for text in line.get_string("input-parts").split(","):
+            name, _, dim = text.strip().partition(":")
+            if name in parts:
+                raise line.error(f"part '{name}' appears twice")
+            parts[_check_name(line, name)] = _dim(line, name, dim)
+        total = sum(parts.values())
+        for key in ("input-dim", "dim"):
+            if line.get_int(key, total) != total:
+                raise line.error(f"{key} differs from the sum of the input-parts, {total}")
+        return parts
+
+    def problem(self, value: dict[str, int]) -> str | None:
+        good = value and all(0 < dim < _MAX_SIZE for dim in value.values())
+        return None if good else "must have positive dimensions"
+
+    def info(self, owner: ExpressionComponent) -> str:
+        parts = ",".join(f"{name}:{dim}" for name, dim in owner.parts.items())
+        return "" if list(owner.parts) == ["x"] else f"{self.key}={parts}"
+
+
+class _Shapes(_Sizes):
+    """Shapes of the parameters."""
+
+    METHODS = "read_int32_vector", "write_int32_vector", ""
+
+    def read_value(self, reader: Reader) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(shape.tolist()) for name, shape in super().read_value(reader).items()}
+
+    def problem(self, value: dict[str, tuple[int, ...]]) -> str | None:
+        for name, shape in value.items():
+            if len(shape) not in (1, 2) or min(shape) <= 0 or math.prod(shape) >= _MAX_SIZE:
+                return f"has an impossible parameter '{name}' {shape}"
+        return None
+
+
+class _Formula(Field[str]):
+    """A formula, in files as the number of its words and these; with one blank between any two."""
+
+    def read_value(self, reader: Reader) -> str:
+        return " ".join(reader.read_token() for _ in range(_count(reader)))
+
+    def write_value(self, writer: Writer, value: str) -> None:
+        words = value.split()
+        writer.write_int32(len(words))
+        for word in words:
+            writer.write_token(word)
+
+    def config_value(self, line: ConfigLine) -> str:
+        return " ".join(line.get_string(str(self.config)).split())
+
+    def text(self, value: str) -> str:
+        return f'"{value}"'
+
+
 @register
 class ExpressionComponent(UpdatableComponent):
     """y = a formula of the input's parts and of parameters, which lie in one vector `values`."""
 
-    def __init__(
-        self,
-        expression: str = "x",
-        parts: dict[str, int] | None = None,
-        params: dict[str, tuple[int, ...]] | None = None,
-    ) -> None:
-        self.expression = " ".join(expression.split())
-        self.parts = parts or {"x": 1}
-        self.params = params or {}
-        self.function = RowFunction(self.expression, self.parts, self.params)
-        self.values: Array = tensor.zeros((sum(math.prod(s) for s in self.params.values()),))
+    parts = _Parts("<InputParts>", "input-parts")
+    params = _Shapes("<ParamShapes>")
+    values = Vector("<Params>")
+    expression = _Formula("<Expression>", "expression")
+
+    @functools.cached_property
+    def function(self) -> RowFunction:
+        """The formula, ready to be run. UserError if it cannot be."""
+        return RowFunction(self.expression, self.parts, self.params)
 
     @property
     def input_dim(self) -> int:
@@ -95,93 +173,47 @@ class ExpressionComponent(UpdatableComponent):
             start = end
         return found
 
-    # -- config lines and files
+    # -- config lines, files, info lines
 
     @classmethod
     def from_config(cls, line: ConfigLine) -> Self:
         whole = _with_params_quoted(line)
-        parts = _parts(whole)
-        specs = [_param(whole, text) for text in whole.get_string("params", "").split(",") if text]
-        names = [*parts, *(name for name, _, _ in specs)]
-        if len(set(names)) != len(names):
-            raise whole.error(f"parts and parameters must have different names: {names}")
-        try:
-            component = cls(
-                whole.get_string("expression"), parts, {name: shape for name, shape, _ in specs}
-            )
-        except ConfigError:
-            raise
-        except UserError as error:
-            raise whole.error(str(error)) from None
-        component.read_updatable_config(whole)
-        dim = whole.get_int("output-dim", component.output_dim)
-        if dim != component.output_dim:
-            raise whole.error(f"the expression has {component.output_dim} columns, not {dim}")
-        initial = [value.reshape(-1) for _, _, value in specs]
-        if initial:
-            component.values = np.concatenate(initial)
+        component = super().from_config(whole)
         if whole is not line:
             _mark_used(line, whole)
         return component
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        shared = cls()
-        shared.read_updatable_common(reader)
-        reader.expect_token("<InputParts>")
-        parts = {}
-        for _ in range(_count(reader)):
-            name = _name(reader)
-            parts[name] = reader.read_int32()
-            require(reader, 0 < parts[name] < _MAX_SIZE, "expected a positive dimension")
-        reader.expect_token("<ParamShapes>")
-        params = {}
-        for _ in range(_count(reader)):
-            name = _name(reader)
-            shape = tuple(int(n) for n in reader.read_int32_vector())
-            fits = len(shape) in (1, 2) and min(shape) > 0 and math.prod(shape) < _MAX_SIZE
-            require(reader, fits and name not in parts, f"impossible parameter '{name}' {shape}")
-            params[name] = shape
-        values = read_field(reader, "<Params>", reader.read_vector)
-        size = sum(math.prod(s) for s in params.values())
-        require(reader, len(values) == size, f"expected {size} parameters, found {len(values)}")
-        reader.expect_token("<Expression>")
-        text = " ".join(reader.read_token() for _ in range(_count(reader)))
-        try:
-            component = cls(text, parts, params)
-        except UserError as error:
-            raise reader.error(str(error)) from None
-        for key in ("learning_rate", "learning_rate_factor", "max_change", "l2_regularize"):
-            setattr(component, key, getattr(shared, key))
-        component.is_gradient, component.values = shared.is_gradient, values
-        reader.expect_token(f"</{cls.type_name}>")
-        return component
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Parameters from params=; output-dim may be given, too, to be checked."""
+        specs = [_param(line, text) for text in line.get_string("params", "").split(",") if text]
+        names = [*self.parts, *(name for name, _, _ in specs)]
+        if len(set(names)) != len(names):
+            raise line.error(f"parts and parameters must have different names: {names}")
+        self.params = {name: shape for name, shape, _ in specs}
+        if specs:
+            self.values = np.concatenate([value.reshape(-1) for _, _, value in specs])
+        if (problem := self.problem()) is not None:
+            raise line.error(problem)
+        if (dim := line.get_int("output-dim", self.output_dim)) != self.output_dim:
+            raise line.error(f"the expression has {self.output_dim} columns, not {dim}")
 
-    def write(self, writer: Writer) -> None:
-        self.write_updatable_common(writer)
-        write_field(writer, "<InputParts>", len(self.parts))
-        for name, dim in self.parts.items():
-            writer.write_token(name)
-            writer.write_int32(dim)
-        write_field(writer, "<ParamShapes>", len(self.params))
-        for name, shape in self.params.items():
-            writer.write_token(name)
-            writer.write_int32_vector(np.array(shape, np.int32))
-        write_field(writer, "<Params>", self.values)
-        words = self.expression.split()
-        write_field(writer, "<Expression>", len(words))
-        for word in words:
-            writer.write_token(word)
-        writer.write_token(f"</{self.type_name}>")
+    def problem(self) -> str | None:
+        if self.parts.keys() & self.params.keys():
+            return "parts and parameters must have different names"
+        size = sum(math.prod(shape) for shape in self.params.values())
+        if len(self.values) != size:
+            return f"expected {size} parameters, found {len(self.values)}"
+        try:
+            good = self.output_dim > 0
+        except UserError as error:
+            return str(error)
+        return None if good else "the formula has no columns"
 
     def info(self) -> str:
-        text = super().info() if self.params else Component.info(self)
-        if list(self.parts) != ["x"]:
-            text += ", input-parts=" + ",".join(f"{n}:{d}" for n, d in self.parts.items())
-        text += f', expression="{self.expression}"'
-        for name, value in self.parameters().items():
-            text += parameter_stats(name, value, include_mean=True)
-        return text
+        names = (UpdatableComponent if self.params else Component).INFO
+        text = f"{self.type_name}, {self.info_of(names + ' parts expression')}"
+        stats = (parameter_stats(n, v, include_mean=True) for n, v in self.parameters().items())
+        return text + "".join(stats)
 
     # -- running
 
@@ -246,24 +278,6 @@ def _dim(line: ConfigLine, name: str, text: str) -> int:
     return int(text)
 
 
-def _parts(line: ConfigLine) -> dict[str, int]:
-    """Names and dimensions of the input's parts."""
-    if "input-parts" not in line:
-        key = "input-dim" if "input-dim" in line else "dim"
-        return {"x": _dim(line, key, line.get_string(key))}
-    parts: dict[str, int] = {}
-    for text in line.get_string("input-parts").split(","):
-        name, _, dim = text.strip().partition(":")
-        if name in parts:
-            raise line.error(f"part '{name}' appears twice")
-        parts[_check_name(line, name)] = _dim(line, name, dim)
-    total = sum(parts.values())
-    for key in ("input-dim", "dim"):
-        if line.get_int(key, total) != total:
-            raise line.error(f"{key} differs from the sum of the input-parts, {total}")
-    return parts
-
-
 def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
     """Name, shape and initial value of name:shape:key=value:..."""
     name, *fields = text.strip().split(":")
@@ -291,13 +305,13 @@ def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
 
 
 def _count(reader: Reader) -> int:
-    count = reader.read_int32()
-    require(reader, 0 <= count < 1 << 20, f"expected a count, found {count}")
+    if not 0 <= (count := reader.read_int32()) < 1 << 20:
+        raise reader.error(f"expected a count, found {count}")
     return count
 
 
 def _name(reader: Reader) -> str:
     name = reader.read_token()
-    fits = _IDENTIFIER.match(name) is not None and name not in _WORDS
-    require(reader, fits, f"'{name}' cannot be the name of a part or parameter")
+    if not _IDENTIFIER.match(name) or name in _WORDS:
+        raise reader.error(f"'{name}' cannot be the name of a part or parameter")
     return name
