@@ -9,7 +9,6 @@ import random
 import numpy as np
 import pytest
 
-from nnet3tools.compiler.compiler import compile_computation
 from nnet3tools.errors import ConfigError, RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.components.base import Component, Properties
@@ -26,6 +25,7 @@ from support.plain_graph import (
     Index,
     PlainGraph,
     RandomNetwork,
+    compile_computation,
     leaf_cindex,
     parse,
     random_request,

@@ -20,7 +20,6 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.compile_looped import (
     compile_looped,
     looped_requests,
-    looped_requests_simple,
     set_ivector_period,
 )
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -248,7 +247,7 @@ def test_what_all_times_look_at_stays_for_ever():
 def test_wrong_chunk_size_is_refused():
     nnet = make(TDNN.replace("Offset(relu, 3)", "Round(relu, 3)"))
     with pytest.raises(RequestError, match="multiple"):
-        looped_requests_simple(nnet, 4, 1, 4)
+        looped_requests(nnet, 4, 1, 4, compute_simple_nnet_context(nnet))
 
 
 def test_wrong_features_are_refused():
@@ -260,7 +259,7 @@ def test_wrong_features_are_refused():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_looped_programs_of_several_sequences_pass_the_checker_between_passes(name, tmp_path):
     nnet = make(NETWORKS[name])
-    requests = looped_requests_simple(nnet, 6, 1, 6, num_sequences=2)
+    requests = looped_requests(nnet, 6, 1, 6, compute_simple_nnet_context(nnet), num_sequences=2)
     computation = compile_looped(nnet, OptimizeOptions(), requests, check=True)
     assert isinstance(computation.commands[-1], GotoLabel)
     path = str(tmp_path / "looped.comp")

@@ -8,11 +8,10 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from nnet3tools.compiler.compiler import compile_computation
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from support.plain_graph import parse
+from support.plain_graph import compile_computation, parse
 
 FEED_FORWARD = """
 input-node name=input dim=2

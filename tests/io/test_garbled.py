@@ -6,8 +6,6 @@ import io
 
 import numpy as np
 import pytest
-from test_matrices import random_posterior, random_sparse
-from test_stream import Trickle
 
 from nnet3tools.errors import DataError
 from nnet3tools.io import holders
@@ -21,6 +19,7 @@ from nnet3tools.io.index_vector import (
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.io.writer import Writer
+from support.streams import Trickle, random_posterior, random_sparse
 
 DENSE = np.random.default_rng(11).normal(size=(12, 4)).astype(np.float32)
 ROWS = np.random.default_rng(12).integers(-200, 200, (30, 3)).astype(np.int32)

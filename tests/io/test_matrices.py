@@ -7,7 +7,6 @@ import struct
 
 import numpy as np
 import pytest
-from test_stream import Trickle
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import (
@@ -25,6 +24,7 @@ from nnet3tools.io.general_matrix import (
 )
 from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.stream import Reader, Writer
+from support.streams import Trickle, random_posterior, random_sparse
 
 METHODS = list(CompressionMethod)
 
@@ -39,13 +39,6 @@ def decoded(data: bytes, binary: bool = True, trickle: int = 0):
     return read_general_matrix(
         Reader(Trickle(data, trickle) if trickle else io.BytesIO(data), "x", binary)
     )
-
-
-def random_sparse(rng: np.random.Generator, rows: int, cols: int) -> SparseMatrix:
-    counts = rng.integers(0, min(cols, 5) + 1, rows)
-    indices = [np.sort(rng.choice(cols, count, replace=False)) for count in counts]
-    values = rng.normal(size=counts.sum()).astype("f4")
-    return SparseMatrix.from_counts(counts, np.concatenate([[], *indices]), values, cols)
 
 
 # -- compressed
@@ -289,12 +282,6 @@ def test_sparse_operations() -> None:
 
 
 # -- posteriors
-
-
-def random_posterior(rng: np.random.Generator, frames: int, most: int) -> Posterior:
-    counts = rng.integers(0, most + 1, frames)
-    pdfs = rng.integers(0, 10, counts.sum())
-    return Posterior.from_counts(counts, pdfs, rng.uniform(0.1, 1, counts.sum()))
 
 
 @pytest.mark.parametrize("trickle", [0, 3])

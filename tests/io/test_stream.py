@@ -10,22 +10,7 @@ import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.io.stream import Reader, Writer
-
-
-class Trickle(io.RawIOBase):
-    """A pipe that gives a few bytes at a time and has no length."""
-
-    def __init__(self, data: bytes, piece: int = 3) -> None:
-        self.data, self.at, self.piece = data, 0, piece
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer) -> int:
-        part = self.data[self.at : self.at + min(self.piece, len(buffer))]
-        buffer[: len(part)] = part
-        self.at += len(part)
-        return len(part)
+from support.streams import Trickle
 
 
 def written(binary: bool, *calls: tuple) -> bytes:
@@ -50,8 +35,7 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
         ("bool", True),
         ("bool", False),
         ("int32", -5),
-        ("int64", 1 << 40),
-        ("size", 3),
+        ("size", 1 << 40),
         ("float", 0.1),
         ("double", 0.25),
         ("int32_vector", [1, -2, 3]),
@@ -63,8 +47,8 @@ def test_basic_types_come_back(binary: bool, trickle: bool) -> None:
     assert r.peek_token() == "<A>"
     r.expect_token("<A>")
     assert (r.read_bool(), r.read_bool()) == (True, False)
-    assert (r.read_int32(), r.read_int64()) == (-5, 1 << 40)
-    assert r.read_size() == 3
+    assert r.read_int32() == -5
+    assert r.read_size() == 1 << 40
     assert r.read_float() == np.float32(0.1)
     assert r.read_double() == 0.25
     np.testing.assert_array_equal(r.read_int32_vector(), [1, -2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.stream import Reader, Writer, bytes_reader
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.hmm.topology import HmmTopology
@@ -17,6 +17,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.nnet.model_file import load_nnet
 from nnet3tools.nnet.nnet import Nnet
+from support.streams import bytes_reader
 
 TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import ConfigError, DataError
-from nnet3tools.io.stream import Writer, bytes_reader
+from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import load_nnet, read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DimRangeNode, InputNode, OutputNode
+from support.streams import bytes_reader
 
 CONFIG = """
 # out of order on purpose: nodes may be used before the line that defines them

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from nnet3tools.compiler.compiler import compile_computation
 from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.checker import check_computation
+from support.plain_graph import compile_computation
 
 CONFIGURATIONS = {
     "a time offset less": (

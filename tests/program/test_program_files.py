@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.stream import Writer, bytes_reader
+from nnet3tools.io.stream import Writer
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddToRowsMulti,
@@ -23,6 +23,7 @@ from nnet3tools.program.files import (
     write_computation,
 )
 from support.handmade import small_nnet, small_program
+from support.streams import bytes_reader
 
 
 def to_bytes(computation, binary):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+from nnet3tools.compiler.compiler import Compiler
+from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet import forwarding
 from nnet3tools.nnet.config import parse_config_lines
@@ -12,6 +14,7 @@ from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescri
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3tools.program.computation import Computation
 
 Index = tuple[int, int, int]
 Cindex = tuple[int, Index]
@@ -20,6 +23,14 @@ Cindex = tuple[int, Index]
 def parse(text: str) -> Nnet:
     """A network from config text."""
     return Nnet.from_config(parse_config_lines(text, "test.config"))
+
+
+def compile_computation(
+    nnet: Nnet, requests: ComputationRequest | list[ComputationRequest]
+) -> Computation:
+    """The unoptimized program for one request, or for several as segments of one program."""
+    segments = [requests] if isinstance(requests, ComputationRequest) else requests
+    return Compiler(nnet).compile(segments, CompilerOptions())
 
 
 # -- random networks; every node has one column, so that anything can be summed

@@ -42,21 +42,7 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, Precomp
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Compiler", "compile_computation"]
-
-
-def compile_computation(
-    nnet: Nnet,
-    requests: ComputationRequest | Sequence[ComputationRequest],
-    options: CompilerOptions | None = None,
-) -> Computation:
-    """The unoptimized program for one request, or for several as segments of one program.
-
-    Raises RequestError if the network cannot do it, naming an output row and what it lacks.
-    """
-    if isinstance(requests, ComputationRequest):
-        requests = [requests]
-    return Compiler(nnet).compile(list(requests), options or CompilerOptions())
+__all__ = ["Compiler"]
 
 
 class Compiler:
@@ -68,7 +54,10 @@ class Compiler:
         self._facts = FactsOfNodes(nnet)
 
     def compile(self, requests: list[ComputationRequest], options: CompilerOptions) -> Computation:
-        """See compile_computation."""
+        """The unoptimized program for a request, or for several as segments of one program.
+
+        Raises RequestError if the network cannot do it, naming an output row and what it lacks.
+        """
         _check_segments(requests)
         builder = GraphBuilder(self.plan)
         for request in requests:

@@ -50,7 +50,6 @@ class FactsOfNodes(dict[int, NodeFacts]):
         self._nnet = nnet
 
     def __missing__(self, node: int) -> NodeFacts:
-        """See node_facts."""
         facts = self[node] = node_facts(self._nnet, node)
         return facts
 

@@ -44,8 +44,6 @@ class NodeRule:
     """Nodes it may depend on, sorted."""
     needs_all = True
     """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
-    single_source: int | None = None
-    """The node of all dependencies, if there is only one."""
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         """Ids of what each of these cindexes of this node may use, (N, width)."""
@@ -70,10 +68,9 @@ class SameIndexRule(NodeRule):
     """A simple component or a dim-range node: needs the same Index of one other node."""
 
     def __init__(self, source: int) -> None:
-        self.sources, self.single_source = (source,), source
+        self.sources = (source,)
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """See NodeRule."""
         return add(self.sources[0], keys)[:, None]
 
 
@@ -83,11 +80,10 @@ class ComponentRule(NodeRule):
     needs_all = False
 
     def __init__(self, source: int, component: Component) -> None:
-        self.sources, self.single_source = (source,), source
+        self.sources = (source,)
         self._component = component
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """See NodeRule."""
         inputs, offsets = self._component.input_indexes(unpack(keys))
         ids = add(self.sources[0], pack(inputs)) if len(inputs) else np.empty(0, np.int32)
         counts = np.diff(offsets)
@@ -105,7 +101,6 @@ class ComponentRule(NodeRule):
         dependency_keys: KeyArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """See NodeRule."""
         present = dependencies >= 0
         offsets = np.zeros(len(keys) + 1, np.int32)
         np.cumsum(present.sum(axis=1), out=offsets[1:])
@@ -124,12 +119,10 @@ class DescriptorRule(NodeRule):
         self._parts = descriptor.parts
         self._leaves = [leaf for part in descriptor.parts for leaf in part.leaves]
         self.sources = tuple(sorted(set(descriptor.nodes())))
-        self.single_source = self.sources[0] if len(self.sources) == 1 else None
         self.needs_all = all(_needs_all(part) for part in descriptor.parts)
         self._shifts = [_time_shift(leaf) for leaf in self._leaves]
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """See NodeRule."""
         rows = np.empty((len(keys), len(self._leaves)), np.int32)
         of_node: dict[int, tuple[list[int], list[KeyArray]]] = {}
         indexes = unpack(keys) if None in self._shifts else _NO_INDEXES
@@ -169,7 +162,6 @@ class DescriptorRule(NodeRule):
         dependency_keys: KeyArray,
         available: BoolArray,
     ) -> tuple[BoolArray, BoolArray]:
-        """See NodeRule."""
         computable = np.ones(len(keys), bool)
         used = np.empty(available.shape, bool)
         start = 0

@@ -91,8 +91,6 @@ class ComputationRequest:
     outputs: list[IoSpecification] = field(default_factory=list)
     need_model_derivative: bool = False
     store_component_stats: bool = False
-    misc_info: None = None
-    """Kaldi's MiscComputationInfo, which holds nothing."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComputationRequest) and self._key() == other._key()

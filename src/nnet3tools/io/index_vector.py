@@ -18,10 +18,8 @@ from nnet3tools.io.text import parse_numbers
 
 __all__ = [
     "read_cindex_vector",
-    "read_index",
     "read_index_vector",
     "write_cindex_vector",
-    "write_index",
     "write_index_vector",
 ]
 
@@ -29,19 +27,6 @@ Ints = NDArray[np.int32]
 _FULL = 127
 _NODE = ord("|")
 _FULL_SIZE = 16  # the byte 127 and three integers with their size bytes
-
-
-def read_index(reader: Reader) -> Ints:
-    """One Index, shape (3,)."""
-    reader.expect_token("<I1>")
-    return np.array([reader.read_int32() for _ in range(3)], np.int32)
-
-
-def write_index(writer: Writer, index: Ints) -> None:
-    """Write one Index."""
-    writer.write_token("<I1>")
-    for value in index:
-        writer.write_int32(int(value))
 
 
 def read_index_vector(reader: Reader) -> Ints:

@@ -57,7 +57,6 @@ class Posterior:
 
 
 _FRAMES = re.compile(rb"(?:\s*\[[^\[\]]*\])*\s*")
-_FRAME = re.compile(rb"\x04.{4}(?:\x04.{4}\x04.{4})*", re.S)
 
 
 def write_posterior(writer: Writer, posterior: Posterior) -> None:

@@ -79,10 +79,6 @@ class Reader(InputBuffer):
         """A 32-bit integer."""
         return self._read_int(4, "<i")
 
-    def read_int64(self) -> int:
-        """A 64-bit integer."""
-        return self._read_int(8, "<q")
-
     def read_size(self) -> int:
         """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
         start = self.offset

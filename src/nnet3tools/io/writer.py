@@ -55,10 +55,6 @@ class Writer:
         """A 32-bit integer."""
         self.write_bytes(struct.pack("<bi", 4, value) if self.binary else b"%d " % value)
 
-    def write_int64(self, value: int) -> None:
-        """A 64-bit integer."""
-        self.write_bytes(struct.pack("<bq", 8, value) if self.binary else b"%d " % value)
-
     def write_size(self, value: int) -> None:
         """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
         self.write_bytes(struct.pack("<bQ", -8, value) if self.binary else b"%d " % value)

@@ -114,29 +114,23 @@ class Leaf(SumDescriptor):
         return (self.source,)
 
     def dim(self, nnet: NodeDims) -> int:
-        """See SumDescriptor."""
         return self.source.dim(nnet)
 
     def modulus(self) -> int:
-        """See SumDescriptor."""
         return self.source.modulus()
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See SumDescriptor."""
         return self.source.text(node_names)
 
     def renumber(self, old_to_new: Sequence[int]) -> Leaf:
-        """See SumDescriptor."""
         return Leaf(self.source.renumber(old_to_new))
 
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """See SumDescriptor."""
         return available[0], available
 
     def required_nodes(self) -> set[int]:
-        """See SumDescriptor."""
         return {self.source.node} if isinstance(self.source, NodeTerm) else set()
 
 
@@ -153,25 +147,20 @@ class Const(SumDescriptor):
         return self.value
 
     def dim(self, nnet: NodeDims) -> int:
-        """See SumDescriptor."""
         return self.num_columns
 
     def modulus(self) -> int:
-        """See SumDescriptor."""
         return 1
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See SumDescriptor."""
         return f"Const({self.value:g}, {self.num_columns})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Const:
-        """See SumDescriptor."""
         return self
 
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """See SumDescriptor."""
         return np.ones(num_rows, bool), []
 
 
@@ -194,25 +183,20 @@ class IfDefined(SumDescriptor):
         return 0.0
 
     def dim(self, nnet: NodeDims) -> int:
-        """See SumDescriptor."""
         return self.source.dim(nnet)
 
     def modulus(self) -> int:
-        """See SumDescriptor."""
         return self.source.modulus()
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See SumDescriptor."""
         return f"IfDefined({self.source.text(node_names)})"
 
     def renumber(self, old_to_new: Sequence[int]) -> IfDefined:
-        """See SumDescriptor."""
         return IfDefined(self.source.renumber(old_to_new))
 
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """See SumDescriptor."""
         return np.ones(num_rows, bool), self.source.combine(num_rows, available)[1]
 
 
@@ -240,7 +224,6 @@ class Binary(SumDescriptor):
         return first
 
     def dim(self, nnet: NodeDims) -> int:
-        """See SumDescriptor."""
         first, second = self.first.dim(nnet), self.second.dim(nnet)
         if first != second:
             raise ConfigError(
@@ -250,15 +233,12 @@ class Binary(SumDescriptor):
         return first
 
     def modulus(self) -> int:
-        """See SumDescriptor."""
         return math.lcm(self.first.modulus(), self.second.modulus())
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See SumDescriptor."""
         return f"{self.operator}({self.first.text(node_names)}, {self.second.text(node_names)})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Binary:
-        """See SumDescriptor."""
         return replace(
             self,
             first=self.first.renumber(old_to_new),
@@ -268,7 +248,6 @@ class Binary(SumDescriptor):
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """See SumDescriptor."""
         split = len(self.first.leaves)
         first, used_first = self.first.combine(num_rows, available[:split])
         second, used_second = self.second.combine(num_rows, available[split:])
@@ -278,7 +257,6 @@ class Binary(SumDescriptor):
         return first | second, used_first + [used & ~first for used in used_second]
 
     def required_nodes(self) -> set[int]:
-        """See SumDescriptor."""
         first, second = self.first.required_nodes(), self.second.required_nodes()
         return first | second if self.operator == "Sum" else first & second
 

@@ -67,28 +67,22 @@ class NodeTerm(Forwarding):
     factor: float = 1.0
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """See Forwarding."""
         return np.full(len(indexes), self.node, np.int32), indexes
 
     def node_scales(self) -> list[tuple[int, float]]:
-        """See Forwarding."""
         return [(self.node, self.factor)]
 
     def dim(self, nnet: NodeDims) -> int:
-        """See Forwarding."""
         return nnet.dim(self.node)
 
     def modulus(self) -> int:
-        """See Forwarding."""
         return 1
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See Forwarding."""
         name = node_names[self.node]
         return name if self.factor == 1.0 else f"Scale({self.factor:g}, {name})"
 
     def renumber(self, old_to_new: Sequence[int]) -> NodeTerm:
-        """See Forwarding."""
         return NodeTerm(old_to_new[self.node], self.factor)
 
 
@@ -117,22 +111,19 @@ class Offset(_Wrapper):
     x: int = 0
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """See Forwarding; an Index without a time keeps having none."""
+        """An Index without a time keeps having none."""
         moved = indexes + np.array([0, self.t, self.x], np.int32)
         moved[indexes[:, 1] == NO_TIME, 1] = NO_TIME
         return self.source.map_to_input(moved)
 
     def modulus(self) -> int:
-        """See Forwarding."""
         return self.source.modulus()
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See Forwarding."""
         x = f", {self.x}" if self.x != 0 else ""
         return f"Offset({self.source.text(node_names)}, {self.t}{x})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Offset:
-        """See Forwarding."""
         return Offset(self.source.renumber(old_to_new), self.t, self.x)
 
 
@@ -143,22 +134,18 @@ class Round(_Wrapper):
     multiple: int
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """See Forwarding."""
         rounded = indexes.copy()
         t = indexes[:, 1]
         rounded[:, 1] = np.where(t == NO_TIME, t, t - np.mod(t, self.multiple))
         return self.source.map_to_input(rounded)
 
     def modulus(self) -> int:
-        """See Forwarding."""
         return self.multiple
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See Forwarding."""
         return f"Round({self.source.text(node_names)}, {self.multiple})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Round:
-        """See Forwarding."""
         return Round(self.source.renumber(old_to_new), self.multiple)
 
 
@@ -170,17 +157,14 @@ class ReplaceIndex(_Wrapper):
     value: int
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """See Forwarding."""
         replaced = indexes.copy()
         replaced[:, 1 if self.variable == "t" else 2] = self.value
         return self.source.map_to_input(replaced)
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See Forwarding."""
         return f"ReplaceIndex({self.source.text(node_names)}, {self.variable}, {self.value})"
 
     def renumber(self, old_to_new: Sequence[int]) -> ReplaceIndex:
-        """See Forwarding."""
         return ReplaceIndex(self.source.renumber(old_to_new), self.variable, self.value)
 
 
@@ -191,7 +175,6 @@ class Switch(Forwarding):
     sources: tuple[Forwarding, ...]
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """See Forwarding."""
         choice = np.mod(indexes[:, 1], len(self.sources))
         nodes = np.empty(len(indexes), np.int32)
         mapped = np.empty_like(indexes)
@@ -201,11 +184,10 @@ class Switch(Forwarding):
         return nodes, mapped
 
     def node_scales(self) -> list[tuple[int, float]]:
-        """See Forwarding."""
         return [pair for source in self.sources for pair in source.node_scales()]
 
     def dim(self, nnet: NodeDims) -> int:
-        """See Forwarding; ConfigError if the arguments disagree."""
+        """ConfigError if the arguments disagree."""
         dims = [source.dim(nnet) for source in self.sources]
         if len(set(dims)) > 1:
             found = ", ".join(map(str, dims))
@@ -213,13 +195,10 @@ class Switch(Forwarding):
         return dims[0]
 
     def modulus(self) -> int:
-        """See Forwarding."""
         return math.lcm(len(self.sources), *(source.modulus() for source in self.sources))
 
     def text(self, node_names: Sequence[str]) -> str:
-        """See Forwarding."""
         return f"Switch({', '.join(source.text(node_names) for source in self.sources)})"
 
     def renumber(self, old_to_new: Sequence[int]) -> Switch:
-        """See Forwarding."""
         return Switch(tuple(source.renumber(old_to_new) for source in self.sources))

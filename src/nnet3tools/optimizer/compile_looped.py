@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from nnet3tools.compiler.compiler import Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import RequestError
-from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
+from nnet3tools.graph.context import NnetContext
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io import log
 from nnet3tools.nnet.config import parse_config_lines
@@ -36,7 +36,6 @@ __all__ = [
     "chunk_size_for",
     "compile_looped",
     "looped_requests",
-    "looped_requests_simple",
     "set_ivector_period",
 ]
 
@@ -95,26 +94,6 @@ def looped_requests(
         request.outputs.append(spec("output", outputs))
         requests.append(request)
     return requests[0], requests[1], requests[2]
-
-
-def looped_requests_simple(
-    nnet: Nnet,
-    chunk_size: int,
-    frame_subsampling_factor: int,
-    ivector_period: int,
-    extra_left_context_initial: int = 0,
-    extra_right_context: int = 0,
-    num_sequences: int = 1,
-) -> LoopedRequests:
-    """As looped_requests, with the network's own context and what is to be added to it."""
-    context = compute_simple_nnet_context(nnet)
-    context = context._replace(
-        left=context.left + extra_left_context_initial,
-        right=context.right + extra_right_context,
-    )
-    return looped_requests(
-        nnet, chunk_size, frame_subsampling_factor, ivector_period, context, num_sequences
-    )
 
 
 def compile_looped(

@@ -56,7 +56,7 @@ class Variables:
 
     def __init__(self, computation: Computation) -> None:
         sub, matrices = computation.submatrix_table(), computation.matrix_sizes()
-        self._sub, self._num_matrices = sub, len(matrices)
+        self._sub = sub
         matrix = sub[:, 0]
         self._rows = _split(matrix, sub[:, 1], sub[:, 1] + sub[:, 2], len(matrices), matrices[:, 0])
         self._cols = _split(matrix, sub[:, 3], sub[:, 3] + sub[:, 4], len(matrices), matrices[:, 1])
