@@ -7,32 +7,31 @@ for every image, where an "image" is one (n, x) pair, with blank rows (t = NO_TI
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 
-from nnet3tools.errors import DataError, RequestError
+from nnet3tools.errors import RequestError
+from nnet3tools.nnet.components.declared import Declared
+from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray
-
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
 
 __all__ = ["TimeGrid", "grid_of", "indexes_on_grid"]
 
 
-@dataclass
-class TimeGrid:
+class TimeGrid(Declared):
     """Times of input and output: start, step, number; a step is 0 while there is just one time."""
 
-    num_images: int
-    start_t_in: int
-    t_step_in: int
-    num_t_in: int
-    start_t_out: int
-    t_step_out: int
-    num_t_out: int
-    reorder_t_in: int = 1
+    type_name: ClassVar[str] = "ConvCompIo"
+
+    num_images = Int("", positive=True)
+    start_t_in = Int("")
+    t_step_in = Int("")
+    num_t_in = Int("", positive=True)
+    start_t_out = Int("")
+    t_step_out = Int("")
+    num_t_out = Int("", positive=True)
+    reorder_t_in = Int("", None, 1, positive=True)
     """With r > 1, r consecutive input times stand next to each other for each image (subsampling):
     the input then reshapes to frames r times as wide, at the output's step."""
 
@@ -46,23 +45,6 @@ class TimeGrid:
         """The last output time."""
         return self.start_t_out + (self.num_t_out - 1) * self.t_step_out
 
-    @classmethod
-    def read(cls, reader: Reader) -> TimeGrid:
-        """Read what `write` wrote, tokens included."""
-        reader.expect_token("<ConvCompIo>")
-        grid = cls(*(reader.read_int32() for _ in range(8)))
-        reader.expect_token("</ConvCompIo>")
-        if min(grid.num_images, grid.num_t_in, grid.num_t_out, grid.reorder_t_in) < 1:
-            raise DataError(f"{reader.name}: sizes in <ConvCompIo> must be positive, found {grid}")
-        return grid
-
-    def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
-        writer.write_token("<ConvCompIo>")
-        for value in astuple(self):
-            writer.write_int32(value)
-        writer.write_token("</ConvCompIo>")
-
 
 def _images(indexes: IndexArray) -> IntArray:
     """The distinct (n, x) pairs, sorted, shape (P, 2)."""
@@ -71,15 +53,15 @@ def _images(indexes: IndexArray) -> IntArray:
     return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
 
 
-def _regular_times(name: str, indexes: IndexArray, side: str) -> tuple[int, int, int]:
+def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
     """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
     times = np.unique(indexes[:, 1])
     times = times[times != NO_TIME].astype(np.int64)
     if len(times) == 0:
-        raise RequestError(f"{name} cannot order its rows: no {side} index has a time")
+        raise RequestError(f"{name} cannot order its rows: no {side}put index has a time")
     step = int(np.gcd.reduce(np.diff(times))) if len(times) > 1 else 0
     number = 1 if step == 0 else 1 + int(times[-1] - times[0]) // step
-    return int(times[0]), step, number
+    return {f"start_t_{side}": int(times[0]), f"t_step_{side}": step, f"num_t_{side}": number}
 
 
 def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
@@ -88,9 +70,9 @@ def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) ->
     `name` is the component's, for the RequestError if no index has a time.
     """
     return TimeGrid(
-        len(_images(input_indexes)),
-        *_regular_times(name, input_indexes, "input"),
-        *_regular_times(name, output_indexes, "output"),
+        num_images=len(_images(input_indexes)),
+        **_regular_times(name, input_indexes, "in"),
+        **_regular_times(name, output_indexes, "out"),
     )
 
 
