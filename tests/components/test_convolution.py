@@ -190,7 +190,7 @@ def test_unused_input_heights_are_only_warned_of(capfd: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (b"<HeightIn> 5", b"<HeightIn> 0", "HeightIn must be positive"),
+        (b"<HeightIn> 5", b"<HeightIn> 0", "<HeightIn> must be positive"),
         (b"<Offsets> [ -1,-1 -1,0 ", b"<Offsets> [ -1,0 -1,-1 ", "not sorted"),
         (b"<NumFiltersOut> 3", b"<NumFiltersOut> 4", "parameters of a convolution"),
         (b"<RequiredTimeOffsets> [ -1 0 1 ]", b"<RequiredTimeOffsets> [ ]", "no required"),

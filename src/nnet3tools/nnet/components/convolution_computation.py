@@ -9,16 +9,17 @@ parameters. With subsampling in time the input is viewed as frames `r` times as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import RequestError
-from nnet3tools.nnet.components.common import read_field, require, write_field
 from nnet3tools.nnet.components.convolution_model import ConvolutionModel
+from nnet3tools.nnet.components.declared import Declared
+from nnet3tools.nnet.components.fields import Field, Int
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 
@@ -69,29 +70,53 @@ class ConvolutionStep:
         return np.stack([start, start + count, np.maximum(first, 0), step], axis=1).astype(np.int32)
 
 
-@dataclass(frozen=True)
-class ConvolutionComputation:
+class _Steps(Field[list[ConvolutionStep]]):
+    """<NumSteps>, and the fields of each."""
+
+    def read_value(self, reader: Reader) -> list[ConvolutionStep]:
+        return [self._read_step(reader) for _ in range(reader.read_int32())]
+
+    def _read_step(self, reader: Reader) -> ConvolutionStep:
+        reader.expect_token("<TimeShift>")
+        shift = reader.read_int32()
+        reader.expect_token("<ParamsStartCol>")
+        start = reader.read_int32()
+        reader.expect_token("<HeightMap>")
+        return ConvolutionStep(shift, start, reader.read_int32_vector())
+
+    def write_value(self, writer: Writer, value: list[ConvolutionStep]) -> None:
+        writer.write_int32(len(value))
+        for step in value:
+            writer.write_token("<TimeShift>")
+            writer.write_int32(step.input_time_shift)
+            writer.write_token("<ParamsStartCol>")
+            writer.write_int32(step.params_start_col)
+            writer.write_token("<HeightMap>")
+            writer.write_int32_vector(step.height_map)
+
+
+class ConvolutionComputation(Declared):
     """The steps and the sizes of what they work on; height_in and num_t_in are after reshaping."""
 
-    num_filters_in: int
-    num_filters_out: int
-    height_in: int
-    height_out: int
-    num_t_in: int
-    num_t_out: int
-    num_images: int
-    temp_rows: int
+    type_name = "ConvComputation"
+
+    num_filters_in = Int("<NumFiltersInOut>", positive=True)
+    num_filters_out = Int("", positive=True)
+    height_in = Int("<HeightInOut>", positive=True)
+    height_out = Int("", positive=True)
+    num_t_in = Int("<NumTInOut>")
+    num_t_out = Int("", positive=True)
+    num_images = Int("<NumImages>", positive=True)
+    temp_rows = Int("<TempRowsCols>", default=0)
     """Output rows that one piece of the work covers, so that its patches fit max-memory-mb."""
-    temp_cols: int
+    temp_cols = Int("", default=0)
     """Columns of the widest patches; 0, like temp_rows, if no step needs to gather."""
-    steps: tuple[ConvolutionStep, ...]
+    steps = _Steps("<NumSteps>")
 
     def problem(self) -> str | None:
-        """What is inconsistent, in words, or None."""
         extra = self.num_t_in - self.num_t_out
-        sizes = (self.num_filters_in, self.num_filters_out, self.height_in, self.height_out)
-        if min(*sizes, self.num_t_out, self.num_images) <= 0 or extra < 0 or not self.steps:
-            return "sizes must be positive, with at least as many input times as output times"
+        if extra < 0 or not self.steps:
+            return "there must be steps, and at least as many input times as output times"
         if not 0 <= self.temp_rows <= self.num_t_out * self.num_images:
             return f"bad number of temporary rows {self.temp_rows}"
         if self.temp_rows % self.num_images != 0:
@@ -143,56 +168,6 @@ class ConvolutionComputation:
         widths = [len(s.height_map) for s in self.steps if self.needs_gather(s)]
         return max(widths, default=0) * self.num_filters_in
 
-    # -- files
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Read from `<ConvComputation>` to its closing token."""
-
-        def pair(token: str) -> tuple[int, int]:
-            return read_field(reader, token, reader.read_int32), reader.read_int32()
-
-        reader.expect_token("<ConvComputation>")
-        filters, heights, times = (
-            pair("<NumFiltersInOut>"),
-            pair("<HeightInOut>"),
-            pair("<NumTInOut>"),
-        )
-        num_images = read_field(reader, "<NumImages>", reader.read_int32)
-        temp = pair("<TempRowsCols>")
-        steps = []
-        for _ in range(read_field(reader, "<NumSteps>", reader.read_int32)):
-            shift = read_field(reader, "<TimeShift>", reader.read_int32)
-            start = read_field(reader, "<ParamsStartCol>", reader.read_int32)
-            heights_used = read_field(reader, "<HeightMap>", reader.read_int32_vector)
-            steps.append(ConvolutionStep(shift, start, heights_used))
-        reader.expect_token("</ConvComputation>")
-        computation = cls(*filters, *heights, *times, num_images, *temp, tuple(steps))
-        problem = computation.problem()
-        require(reader, problem is None, f"convolution in a program: {problem}")
-        return computation
-
-    def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
-        writer.write_token("<ConvComputation>")
-        for token, *values in (
-            ("<NumFiltersInOut>", self.num_filters_in, self.num_filters_out),
-            ("<HeightInOut>", self.height_in, self.height_out),
-            ("<NumTInOut>", self.num_t_in, self.num_t_out),
-            ("<NumImages>", self.num_images),
-            ("<TempRowsCols>", self.temp_rows, self.temp_cols),
-            ("<NumSteps>", len(self.steps)),
-        ):
-            writer.write_token(token)
-            for value in values:
-                writer.write_int32(value)
-        for step in self.steps:
-            write_field(writer, "<TimeShift>", step.input_time_shift)
-            write_field(writer, "<ParamsStartCol>", step.params_start_col)
-            writer.write_token("<HeightMap>")
-            writer.write_int32_vector(step.height_map)
-        writer.write_token("</ConvComputation>")
-
 
 def compile_convolution(
     model: ConvolutionModel,
@@ -210,18 +185,16 @@ def compile_convolution(
     _append_frames(grid)
     ratio = grid.reorder_t_in
     computation = ConvolutionComputation(
-        model.num_filters_in,
-        model.num_filters_out,
-        ratio * model.height_in,
-        model.height_out,
-        grid.num_t_in // ratio,
-        grid.num_t_out,
-        grid.num_images,
-        temp_rows=0,
-        temp_cols=0,
+        num_filters_in=model.num_filters_in,
+        num_filters_out=model.num_filters_out,
+        height_in=ratio * model.height_in,
+        height_out=model.height_out,
+        num_t_in=grid.num_t_in // ratio,
+        num_t_out=grid.num_t_out,
+        num_images=grid.num_images,
         steps=_make_steps(model, grid),
     )
-    computation = _with_temp_size(computation, max_memory_mb)
+    _set_temp_size(computation, max_memory_mb)
     if (problem := computation.problem()) is not None:
         raise _cannot(grid, problem)
     return computation, *indexes_on_grid(_NAME, grid, input_indexes, output_indexes)
@@ -277,7 +250,7 @@ def _append_frames(grid: TimeGrid) -> None:
     grid.num_t_in = -(-grid.num_t_in // grid.reorder_t_in) * grid.reorder_t_in
 
 
-def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> tuple[ConvolutionStep, ...]:
+def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep]:
     """One step for each distinct (appended) input frame that the offsets reach."""
     step = max(1, grid.t_step_in)
     frames, remainder = np.divmod(model.offsets[:, 0] + grid.start_t_out - grid.start_t_in, step)
@@ -289,26 +262,25 @@ def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> tuple[ConvolutionSte
     heights = np.where(inside, heights + within * model.height_in, -1).astype(np.int32)
     starts = np.flatnonzero(np.diff(shifts, prepend=shifts[0] - 1))
     ends = np.append(starts[1:], len(shifts))
-    return tuple(
+    return [
         ConvolutionStep(
             int(shifts[start]),
             int(start) * model.num_filters_in,
             np.ascontiguousarray(heights[:, start:end]).ravel(),
         )
         for start, end in zip(starts, ends, strict=True)
-    )
+    ]
 
 
-def _with_temp_size(computation: ConvolutionComputation, limit: float) -> ConvolutionComputation:
+def _set_temp_size(computation: ConvolutionComputation, limit: float) -> None:
     """Set temp_rows and temp_cols: as few equal pieces of the output's times as the limit allows.
 
     `limit` is in megabytes of 10^6 bytes; float32 arithmetic, as the number is stored in programs.
     """
     all_rows = computation.num_t_out * computation.num_images
-    cols = computation.patch_cols()
-    if cols == 0:
-        return computation
+    if (cols := computation.patch_cols()) == 0:
+        return
     megabytes = np.float32(4 * (all_rows / 1000.0) * (cols / 1000.0))
     pieces = int(1.0 + float(megabytes / np.float32(limit)))
     rows = -(-computation.num_t_out // pieces) * computation.num_images
-    return replace(computation, temp_rows=rows, temp_cols=cols)
+    computation.temp_rows, computation.temp_cols = rows, cols

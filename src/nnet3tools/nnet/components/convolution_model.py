@@ -7,42 +7,44 @@ outside the image read as zero (padding), and so do times that are not `required
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3tools.nnet.components.common import read_field, require, write_field
+from nnet3tools.nnet.components.declared import Declared
+from nnet3tools.nnet.components.fields import Int, IntPairs, IntVector
 from nnet3tools.nnet.indexes import IntArray
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.io.stream import Reader
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["ConvolutionModel"]
 
-_SIZES = (
-    ("<NumFiltersIn>", "num_filters_in"),
-    ("<NumFiltersOut>", "num_filters_out"),
-    ("<HeightIn>", "height_in"),
-    ("<HeightOut>", "height_out"),
-    ("<HeightSubsampleOut>", "height_subsample_out"),
-)
+
+class _Times(IntVector):
+    """A set, which files may have in any order."""
+
+    def read_value(self, reader: Reader) -> IntArray:
+        return np.unique(super().read_value(reader))
 
 
-@dataclass(frozen=True)
-class ConvolutionModel:
+class ConvolutionModel(Declared):
     """What is convolved with what; the parameters are elsewhere, (num_filters_out, param_cols)."""
 
-    num_filters_in: int
-    num_filters_out: int
-    height_in: int
-    height_out: int
-    height_subsample_out: int
+    type_name = "ConvolutionModel"
+
+    num_filters_in = Int("<NumFiltersIn>", "num-filters-in", positive=True)
+    num_filters_out = Int("<NumFiltersOut>", "num-filters-out", positive=True)
+    height_in = Int("<HeightIn>", "height-in", positive=True)
+    height_out = Int("<HeightOut>", "height-out", positive=True)
+    height_subsample_out = Int("<HeightSubsampleOut>", "height-subsample-out", 1, positive=True)
     """Output height h is centred on input height h * height_subsample_out."""
-    offsets: IntArray
+    offsets = IntPairs("<Offsets>")
     """(K, 2) time and height offsets of the patch, sorted, no two the same."""
-    required_time_offsets: tuple[int, ...]
+    required_time_offsets = _Times(
+        "<RequiredTimeOffsets>", "required-time-offsets", lambda m: m.time_offsets
+    )
     """Sorted; an output can be computed where the inputs at these exist."""
 
     @property
@@ -73,16 +75,18 @@ class ConvolutionModel:
     # -- checks
 
     def problem(self) -> str | None:
-        """Why this is no sensible convolution, in words, or None."""
-        for token, name in _SIZES:
-            if getattr(self, name) <= 0:
-                return f"{token[1:-1]} must be positive, found {getattr(self, name)}"
-        if len(self.offsets) == 0 or not self.required_time_offsets:
+        required = self.required_time_offsets
+        if len(self.offsets) == 0 or len(required) == 0:
             return "there are no offsets, or no required time offsets"
-        if len(np.unique(self.offsets, axis=0)) != len(self.offsets):
-            return "an offset is repeated"
-        if missing := set(self.required_time_offsets) - set(self.time_offsets.tolist()):
-            return f"required time offsets {sorted(missing)} are not among the time offsets"
+        if not np.array_equal(self.offsets, np.unique(self.offsets, axis=0)):
+            return "the offsets of a convolution are not sorted, or one is repeated"
+        if not np.array_equal(required, np.unique(required)):
+            return "required-time-offsets must be a sorted list of different integers"
+        if len(missing := np.setdiff1d(required, self.time_offsets)):
+            return f"required time offsets {missing.tolist()} are not among the time offsets"
+        return self._problem_of_heights()
+
+    def _problem_of_heights(self) -> str | None:
         heights = self.input_heights()
         inside = (heights >= 0) & (heights < self.height_in)
         if not (used := inside.any(axis=0)).all():
@@ -104,63 +108,19 @@ class ConvolutionModel:
         """Input heights that no output height uses."""
         return np.setdiff1d(np.arange(self.height_in), self.input_heights())
 
-    # -- creation and files
+    # -- creation and info lines
 
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        """Take the structure from a config line; ConfigError if it makes no sense."""
-        sizes = {name: line.get_int(name.replace("_", "-")) for _, name in _SIZES[:4]}
-        required = line.get_int_list("required-time-offsets", None)
-        sizes["height_subsample_out"] = line.get_int("height-subsample-out", 1)
-        if sizes["height_subsample_out"] <= 0:
-            raise line.error("height-subsample-out must be positive")
-        offsets = _offsets_from_config(line)
-        if required is None:
-            required = np.unique(offsets[:, 0]).tolist()
-        elif not required or sorted(set(required)) != required:
-            raise line.error("required-time-offsets must be a sorted list of different integers")
-        model = cls(**sizes, offsets=offsets, required_time_offsets=tuple(required))
-        if (problem := model.problem()) is not None:
-            raise line.error(problem)
-        return model
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Read from `<ConvolutionModel>` to its closing token."""
-        reader.expect_token("<ConvolutionModel>")
-        sizes = {name: read_field(reader, token, reader.read_int32) for token, name in _SIZES}
-        offsets = read_field(reader, "<Offsets>", reader.read_int_pairs)
-        required = read_field(reader, "<RequiredTimeOffsets>", reader.read_int32_vector)
-        reader.expect_token("</ConvolutionModel>")
-        in_order = np.array_equal(offsets, np.unique(offsets, axis=0)) if len(offsets) else True
-        require(reader, in_order, "the <Offsets> of a convolution are not sorted")
-        times = tuple(np.unique(required).tolist())
-        model = cls(**sizes, offsets=offsets, required_time_offsets=times)
-        problem = model.problem()
-        require(reader, problem is None, f"convolution: {problem}")
-        return model
-
-    def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
-        writer.write_token("<ConvolutionModel>")
-        for token, name in _SIZES:
-            write_field(writer, token, getattr(self, name))
-        writer.write_token("<Offsets>")
-        writer.write_int_pairs(self.offsets)
-        writer.write_token("<RequiredTimeOffsets>")
-        writer.write_int32_vector(self.required_time_offsets)
-        writer.write_token("</ConvolutionModel>")
+    def init_from_config(self, line: ConfigLine) -> None:
+        self.offsets = _offsets_from_config(line)
 
     def info(self) -> str:
         """The part of nnet3-info's line about the structure."""
         offsets = " ".join(f"{time},{height}" for time, height in self.offsets)
+        required = ",".join(map(str, self.required_time_offsets))
+        sizes = "num_filters_in num_filters_out height_in height_out height_subsample_out"
         return (
-            f"num-filters-in={self.num_filters_in}, num-filters-out={self.num_filters_out}"
-            f", height-in={self.height_in}, height-out={self.height_out}"
-            f", height-subsample-out={self.height_subsample_out}"
-            f", {{time,height}}-offsets=[{offsets}]"
-            f", required-time-offsets=[{','.join(map(str, self.required_time_offsets))}]"
-            f", input-dim={self.input_dim}, output-dim={self.output_dim}"
+            f"{self.info_of(sizes)}, {{time,height}}-offsets=[{offsets}]"
+            f", required-time-offsets=[{required}], {self.info_of('input_dim output_dim')}"
         )
 
 

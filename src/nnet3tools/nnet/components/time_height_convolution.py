@@ -8,13 +8,14 @@ range of input rows and multiplied once by a block of the parameters.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
+from nnet3tools.nnet.components.array_fields import Matrix, Part, Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -23,15 +24,8 @@ from nnet3tools.nnet.components.base import (
     Memo,
     PrecomputedIndexes,
     Properties,
-    UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import (
-    checked_natural_gradient,
-    random_normal,
-    read_field,
-    require,
-    write_field,
-)
+from nnet3tools.nnet.components.common import random_normal
 from nnet3tools.nnet.components.convolution_computation import (
     ConvolutionComputation,
     compile_convolution,
@@ -43,18 +37,25 @@ from nnet3tools.nnet.components.convolution_run import (
     add_params_deriv,
     as_rows,
 )
+from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
-from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
-from nnet3tools.nnet.components.two_sided import two_sided_flops
+from nnet3tools.nnet.components.two_sided import (
+    BOTH_ALPHAS,
+    TwoSidedNaturalGradient,
+    two_sided_flops,
+)
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = ["ConvolutionIndexes", "TimeHeightConvolutionComponent"]
+
+_BOTH_HISTORIES = (
+    "preconditioner_in.num_minibatches_history",
+    "preconditioner_out.num_minibatches_history",
+)
 
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
@@ -66,11 +67,10 @@ class ConvolutionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "TimeHeightConvolutionComponentPrecomputedIndexes"
 
-    def __init__(self, computation: ConvolutionComputation) -> None:
-        self.computation = computation
+    computation = Part(ConvolutionComputation, "<Computation>", config=False)
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        c = self.computation
+        c: ConvolutionComputation = self.computation
         rows_in = c.num_t_in * c.num_images  # of an input that may have been made wider
         return (
             isinstance(component, TimeHeightConvolutionComponent)
@@ -80,66 +80,57 @@ class ConvolutionIndexes(PrecomputedIndexes):
             and num_inputs * component.model.height_in == rows_in * c.height_in
         )
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        reader.expect_token("<Computation>")
-        computation = ConvolutionComputation.read(reader)
-        reader.expect_token(f"</{cls.type_name}>")
-        return cls(computation)
-
-    def write(self, writer: Writer) -> None:
-        writer.write_token(f"<{self.type_name}>")
-        writer.write_token("<Computation>")
-        self.computation.write(writer)
-        writer.write_token(f"</{self.type_name}>")
-
 
 @register
-class TimeHeightConvolutionComponent(UpdatableComponent):
+class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     """A convolution with bias; `linear_params` (num_filters_out, offsets * num_filters_in).
 
     `bias_params` is (num_filters_out,): the same at all heights and times.
     """
 
-    def __init__(self, model: ConvolutionModel, linear_params: Array, bias_params: Array) -> None:
-        self.model = model
-        self.linear_params, self.bias_params = linear_params, bias_params
-        self.max_memory_mb = 200.0
-        self.use_natural_gradient = True
-        self.preconditioner_in = OnlineNaturalGradient()
-        self.preconditioner_out = OnlineNaturalGradient()
+    PROPERTIES = (
+        Properties.UPDATABLE
+        | Properties.REORDERS_INDEXES
+        | Properties.BACKPROP_ADDS
+        | Properties.BACKPROP_NEEDS_INPUT
+        | Properties.INPUT_CONTIGUOUS
+        | Properties.OUTPUT_CONTIGUOUS
+    )
+    preconditioner_in = Preconditioner(Side.COLUMNS)
+    preconditioner_out = Preconditioner(Side.ROWS)
+
+    model = Part(ConvolutionModel, "<Model>")
+    linear_params = Matrix("<LinearParams>", key="filter-params")
+    bias_params = Vector("<BiasParams>", key="bias-params")
+    max_memory_mb = Float("<MaxMemoryMb>", "max-memory-mb", 200.0, positive=True)
+    use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
+    num_minibatches_history = Float(
+        "<NumMinibatchesHistory>", "num-minibatches-history", 4.0, of=_BOTH_HISTORIES
+    )
+    alpha_in = Float("<AlphaInOut>", "alpha-in", 4.0, of=BOTH_ALPHAS[0], key="alpha")
+    alpha_out = Float("", "alpha-out", 4.0, of=BOTH_ALPHAS[1])
+    rank_in = Int("<RankInOut>", "rank-in", -1, of="preconditioner_in.rank")
+    rank_out = Int("", "rank-out", -1, of="preconditioner_out.rank")
 
     @property
     def input_dim(self) -> int:
-        return self.model.input_dim
+        dim: int = self.model.input_dim
+        return dim
 
     @property
     def output_dim(self) -> int:
-        return self.model.output_dim
-
-    @property
-    def properties(self) -> Properties:
-        return (
-            Properties.UPDATABLE
-            | Properties.REORDERS_INDEXES
-            | Properties.BACKPROP_ADDS
-            | Properties.BACKPROP_NEEDS_INPUT
-            | Properties.INPUT_CONTIGUOUS
-            | Properties.OUTPUT_CONTIGUOUS
-        )
+        dim: int = self.model.output_dim
+        return dim
 
     @property
     def input_matrix(self) -> Array:
         return self.linear_params
 
-    def parameters(self) -> dict[str, Array]:
-        return {"linear_params": self.linear_params, "bias_params": self.bias_params}
+    # -- creation and info lines
 
-    # -- creation and files
-
-    @classmethod
-    def from_config(cls, line: ConfigLine) -> Self:
-        model = ConvolutionModel.from_config(line)
+    def init_from_config(self, line: ConfigLine) -> None:
+        """Random parameters, or with init-unit=true those that copy the input."""
+        model: ConvolutionModel = self.model
         if len(unused := model.unused_heights()):
             log.warning(
                 f"input heights {unused.tolist()} are not used in TimeHeightConvolutionComponent; "
@@ -147,86 +138,30 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                 f"layer: {line.text}"
             )
         stddev = line.get_float("param-stddev", -1.0)
-        if stddev < 0.0:
-            stddev = 1.0 / math.sqrt(model.param_cols)
-        shape = (model.num_filters_out, model.param_cols)
         if line.get_bool("init-unit", False):
-            linear_params = _unit_params(model, line)
+            self.linear_params = _unit_params(model, line)
         else:
-            linear_params = random_normal(shape, stddev)
-        bias_params = random_normal((model.num_filters_out,), line.get_float("bias-stddev", 0.0))
-        self = cls(model, linear_params, bias_params)
-        self.read_updatable_config(line)
-        self.max_memory_mb = line.get_float("max-memory-mb", 200.0)
-        if self.max_memory_mb <= 0.0:
-            raise line.error("max-memory-mb must be positive")
-        self.use_natural_gradient = line.get_bool("use-natural-gradient", True)
-        history = line.get_float("num-minibatches-history", 4.0)
-        made = []
-        for side, dim in (("in", model.param_cols + 1), ("out", model.num_filters_out)):
-            rank = line.get_int(f"rank-{side}", -1)
-            rank = min(80, (dim + 1) // 2) if rank < 0 else rank
-            alpha = line.get_float(f"alpha-{side}", 4.0)
-            made.append(checked_natural_gradient(_preconditioner(rank, alpha, history), line))
-        self.preconditioner_in, self.preconditioner_out = made
-        return self
+            stddev = 1.0 / math.sqrt(model.param_cols) if stddev < 0.0 else stddev
+            self.linear_params = random_normal((model.num_filters_out, model.param_cols), stddev)
+        bias_stddev = line.get_float("bias-stddev", 0.0)
+        self.bias_params = random_normal((model.num_filters_out,), bias_stddev)
+        if self.rank_in < 0:
+            self.rank_in = min(80, (model.param_cols + 2) // 2)
+        if self.rank_out < 0:
+            self.rank_out = min(80, (model.num_filters_out + 1) // 2)
 
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        self = cls.__new__(cls)
-        self.read_updatable_common(reader)
-        reader.expect_token("<Model>")
-        self.model = ConvolutionModel.read(reader)
-        self.linear_params = read_field(reader, "<LinearParams>", reader.read_matrix)
-        self.bias_params = read_field(reader, "<BiasParams>", reader.read_vector)
+    def problem(self) -> str | None:
         shape = (self.model.num_filters_out, self.model.param_cols)
         good = self.linear_params.shape == shape and self.bias_params.shape == shape[:1]
-        require(reader, good, f"parameters of a convolution must be {shape} and {shape[:1]}")
-        self.max_memory_mb = read_field(reader, "<MaxMemoryMb>", reader.read_float)
-        self.use_natural_gradient = read_field(reader, "<UseNaturalGradient>", reader.read_bool)
-        history = read_field(reader, "<NumMinibatchesHistory>", reader.read_float)
-        alpha_in = read_field(reader, "<AlphaInOut>", reader.read_float)
-        alpha_out = reader.read_float()
-        rank_in = read_field(reader, "<RankInOut>", reader.read_int32)
-        first = _preconditioner(rank_in, alpha_in, history)
-        second = _preconditioner(reader.read_int32(), alpha_out, history)
-        self.preconditioner_in = checked_natural_gradient(first, reader)
-        self.preconditioner_out = checked_natural_gradient(second, reader)
-        reader.expect_token("</TimeHeightConvolutionComponent>")
-        return self
-
-    def write(self, writer: Writer) -> None:
-        first, second = self.preconditioner_in, self.preconditioner_out
-        self.write_updatable_common(writer)
-        writer.write_token("<Model>")
-        self.model.write(writer)
-        write_field(writer, "<LinearParams>", self.linear_params)
-        write_field(writer, "<BiasParams>", self.bias_params)
-        write_field(writer, "<MaxMemoryMb>", float(self.max_memory_mb))
-        write_field(writer, "<UseNaturalGradient>", self.use_natural_gradient)
-        write_field(writer, "<NumMinibatchesHistory>", float(first.num_minibatches_history))
-        write_field(writer, "<AlphaInOut>", float(first.alpha))
-        writer.write_float(second.alpha)
-        write_field(writer, "<RankInOut>", first.rank)
-        writer.write_int32(second.rank)
-        writer.write_token("</TimeHeightConvolutionComponent>")
+        return None if good else f"parameters of a convolution must be {shape} and {shape[:1]}"
 
     def info(self) -> str:
-        first, second = self.preconditioner_in, self.preconditioner_out
-        text = f"{super().info()} {self.model.info()}"
-        text += parameter_stats("filter-params", self.linear_params)
-        text += parameter_stats("bias-params", self.bias_params, include_mean=True)
-        text += f", num-params={self.num_parameters}, max-memory-mb={self.max_memory_mb:g}"
-        text += f", use-natural-gradient={int(self.use_natural_gradient)}"
-        if not self.use_natural_gradient:
-            return text
-        return (
-            f"{text}, num-minibatches-history={first.num_minibatches_history:g}"
-            f", rank-in={first.rank}, rank-out={second.rank}, alpha={first.alpha:g}"
-        )
-
-    def freeze_natural_gradient(self, freeze: bool) -> None:
-        self.preconditioner_in.frozen = self.preconditioner_out.frozen = freeze
+        parts = [f"{super().info()} {self.info_of('model linear_params bias_params')}"]
+        parts += [f"num-params={self.num_parameters}", self.info_of("max_memory_mb")]
+        parts.append(f"use-natural-gradient={int(self.use_natural_gradient)}")
+        if self.use_natural_gradient:
+            parts.append(self.info_of("num_minibatches_history rank_in rank_out alpha_in"))
+        return ", ".join(parts)
 
     # -- running
 
@@ -316,16 +251,12 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         computation, inputs, outputs = self._compile(input_indexes, output_indexes)
         if not (np.array_equal(inputs, input_indexes) and np.array_equal(outputs, output_indexes)):
             raise ProgramError("the rows of a convolution are not as it ordered them")
-        return ConvolutionIndexes(computation)
+        return ConvolutionIndexes(computation=computation)
 
     def _compile(
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
         return compile_convolution(self.model, input_indexes, output_indexes, self.max_memory_mb)
-
-
-def _preconditioner(rank: int, alpha: float, history: float) -> OnlineNaturalGradient:
-    return OnlineNaturalGradient(rank, alpha=alpha, num_minibatches_history=history)
 
 
 def _unit_params(model: ConvolutionModel, line: ConfigLine) -> Array:
