@@ -34,7 +34,6 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_HISTORIES,
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
-    two_sided_flops,
 )
 
 if TYPE_CHECKING:
@@ -165,9 +164,6 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
     def init_from_config(self, line: ConfigLine) -> None:
         super().init_from_config(line)
         self.set_default_ranks(line, self.input_dim, self.output_dim)
-
-    def natural_gradient_flops(self, rows: int) -> int:
-        return two_sided_flops(self, self.linear_params, rows)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """The bias is preconditioned as one more input that is always 1."""

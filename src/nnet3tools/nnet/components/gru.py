@@ -32,7 +32,6 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_ALPHAS,
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
-    two_sided_flops,
 )
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import host
@@ -195,9 +194,6 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """The product with w_h; a cell: two sigmoids, r * s, sum, tanh, h's interpolation (4)."""
         return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
-
-    def natural_gradient_flops(self, rows: int) -> int:
-        return two_sided_flops(self, self.w_h, rows)
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
         columns, rate = gru_columns(self.w_h), self.learning_rate

@@ -31,7 +31,6 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_HISTORIES,
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
-    two_sided_flops,
 )
 
 if TYPE_CHECKING:
@@ -81,9 +80,6 @@ class LinearComponent(TwoSidedNaturalGradient):
     @property
     def input_matrix(self) -> Array:
         return self.params
-
-    def natural_gradient_flops(self, rows: int) -> int:
-        return two_sided_flops(self, self.params, rows) if self.use_natural_gradient else 0
 
     def init_from_config(self, line: ConfigLine) -> None:
         """From matrix=, or random of input-dim and output-dim."""

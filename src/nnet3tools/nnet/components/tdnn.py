@@ -35,7 +35,6 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_ALPHAS,
     BOTH_HISTORIES,
     TwoSidedNaturalGradient,
-    two_sided_flops,
 )
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 
@@ -191,9 +190,6 @@ class TdnnComponent(TwoSidedNaturalGradient):
         """View of the parameter columns of the i'th time offset."""
         dim = self.input_dim
         return self.linear_params[:, i * dim : (i + 1) * dim]
-
-    def natural_gradient_flops(self, rows: int) -> int:
-        return two_sided_flops(self, self.linear_params, rows) if self.use_natural_gradient else 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Add one matrix product per time offset to the bias (or to what `out_value` holds)."""

@@ -43,7 +43,6 @@ from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.components.two_sided import (
     BOTH_ALPHAS,
     TwoSidedNaturalGradient,
-    two_sided_flops,
 )
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
@@ -168,9 +167,6 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
         """Filters times patches over time, height and input filters (padding counts)."""
         return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
-
-    def natural_gradient_flops(self, rows: int) -> int:
-        return two_sided_flops(self, self.linear_params, rows) if self.use_natural_gradient else 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         assert isinstance(indexes, ConvolutionIndexes)

@@ -5,7 +5,7 @@ The update is W += lr * (scaled) P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
 from nnet3tools.nnet.components.base import Array, UpdatableComponent
@@ -19,31 +19,11 @@ __all__ = [
     "BOTH_HISTORIES",
     "BOTH_PERIODS",
     "TwoSidedNaturalGradient",
-    "two_sided_flops",
 ]
 
 BOTH_PERIODS = ("preconditioner_in.update_period", "preconditioner_out.update_period")
 BOTH_HISTORIES = ("preconditioner_in.num_samples_history", "preconditioner_out.num_samples_history")
 BOTH_ALPHAS = ("preconditioner_in.alpha", "preconditioner_out.alpha")
-
-
-class _TwoSided(Protocol):
-    preconditioner_in: OnlineNaturalGradient
-    preconditioner_out: OnlineNaturalGradient
-
-    @property
-    def output_dim(self) -> int: ...
-
-
-def two_sided_flops(component: _TwoSided, matrix: Array, rows: int) -> int:
-    """Operations to precondition both sides of a matrix of parameters.
-
-    There are more vectors than rows where the matrix is used several times a row.
-    """
-    num_out, num_in = matrix.shape
-    vectors = rows * component.output_dim // num_out
-    first, second = component.preconditioner_in, component.preconditioner_out
-    return _preconditioning(first, vectors, num_in + 1) + _preconditioning(second, vectors, num_out)
 
 
 def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> int:
@@ -59,6 +39,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     Classes declare `rank_in`, `rank_out` and the other options with their tokens and places.
     """
 
+    use_natural_gradient: Any = True
     preconditioner_in = Preconditioner(Side.COLUMNS, rank=20, update_period=4)
     preconditioner_out = Preconditioner(Side.ROWS, rank=80, update_period=4)
 
@@ -73,3 +54,15 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         """Precondition both in place; returns the learning rate times the two scales."""
         rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        """Operations to precondition both sides of the matrix of parameters.
+
+        There are more vectors than rows where the matrix is used several times a row.
+        """
+        if not self.use_natural_gradient:
+            return 0
+        num_out, num_in = max((p.shape for p in self.parameters().values()), key=len)
+        vectors = rows * self.output_dim // num_out
+        inputs = _preconditioning(self.preconditioner_in, vectors, num_in + 1)
+        return inputs + _preconditioning(self.preconditioner_out, vectors, num_out)
