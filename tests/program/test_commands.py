@@ -27,7 +27,7 @@ def example(cls):
 
 
 def test_every_kaldi_command_has_a_class():
-    assert sorted(COMMANDS) == list(range(25))
+    assert set(range(25)) <= set(COMMANDS)
     assert [COMMANDS[k].NAME for k in (0, 6, 15, 24)] == [
         "kAllocMatrix",
         "kBackpropNoModelUpdate",
