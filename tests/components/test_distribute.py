@@ -66,5 +66,7 @@ def test_bad_config(options: str) -> None:
 
 def test_bad_file() -> None:
     text = to_bytes(distribute(), False).replace(b"<OutputDim> 2", b"<OutputDim> 4")
-    with pytest.raises(DataError, match="DistributeComponent: input-dim 6 must be"):
+    with pytest.raises(
+        DataError, match="DistributeComponent: output-dim must divide input-dim, found 4 and 6"
+    ):
         read_component(Reader(io.BytesIO(text), "test", False))

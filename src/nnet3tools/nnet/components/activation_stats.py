@@ -12,6 +12,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count, Statistic, rounded_average
 from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.components.common import division_problem
 from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.summary import summarize_vector
 from nnet3tools.nnet.derivative_scale import derivative_scale
@@ -75,9 +76,7 @@ class NonlinearComponent(Component):
     self_repair_scale = Float("<SelfRepairScale>", "self-repair-scale", 0.0, omit=True)
 
     def problem(self) -> str | None:
-        if self.dim % self.block_dim != 0:
-            return f"block-dim must divide dim, which is {self.dim}"
-        return None
+        return division_problem("block-dim", self.block_dim, "dim", self.dim)
 
     def info(self) -> str:
         parts = [super().info()]

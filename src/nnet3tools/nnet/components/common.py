@@ -22,20 +22,14 @@ __all__ = [
     "check_dims_of_matrix",
     "checked_natural_gradient",
     "division_problem",
-    "expect_either",
     "get_positive",
-    "matrix_from_file",
     "matrix_of_config",
     "natural_gradients",
-    "optional_field",
     "rand_uniform",
     "random_normal",
     "read_field",
     "require",
-    "rounded_average",
     "summed",
-    "vector_from_file",
-    "write_double_field",
     "write_field",
 ]
 
@@ -49,11 +43,6 @@ def read_field(reader: Reader, token: str, read: Callable[[], T]) -> T:
     """Read `token`, which must come next, and the value after it."""
     reader.expect_token(token)
     return read()
-
-
-def optional_field(reader: Reader, token: str, read: Callable[[], T], default: T) -> T:
-    """Read `token` and its value if it comes next, else give the default and read nothing."""
-    return read_field(reader, token, read) if reader.peek_token() == token else default
 
 
 def write_field(writer: Writer, token: str, value: bool | int | float | Array) -> None:
@@ -71,23 +60,10 @@ def write_field(writer: Writer, token: str, value: bool | int | float | Array) -
         writer.write_matrix(tensor.to_host(value))
 
 
-def write_double_field(writer: Writer, token: str, value: float) -> None:
-    """Write a token and a float64 number, which is what Kaldi keeps its counts in."""
-    writer.write_token(token)
-    writer.write_double(value)
-
-
 def require(reader: Reader, condition: bool, message: str) -> None:
     """DataError naming the stream unless the condition holds."""
     if not condition:
         raise reader.error(message)
-
-
-def expect_either(reader: Reader, *tokens: str) -> None:
-    """Consume one token, which must be one of these."""
-    start, found = reader.offset, reader.read_token()
-    if found not in tokens:
-        raise reader.error(f"expected {' or '.join(tokens)}, found {found}", start)
 
 
 # -- checks
@@ -122,18 +98,12 @@ def random_normal(shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> A
 _scale_and_shift = tensor.element("_1 = _1 * _2 + _3")
 
 
-def matrix_from_file(rxfilename: str) -> Array:
-    """The matrix in a file (any Kaldi rxfilename), float32; DataError if it is empty."""
-    with open_input(rxfilename) as reader:
+def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
+    """The matrix in the file that matrix= of a config line names; at least `min_cols` columns."""
+    with open_input(rxfilename := line.get_string("matrix")) as reader:
         matrix = reader.read_matrix()
     if matrix.size == 0:
         raise DataError(f"{rxfilename}: expected a matrix, found an empty one")
-    return matrix
-
-
-def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
-    """The matrix in the file that matrix= of a config line names; at least `min_cols` columns."""
-    matrix = matrix_from_file(rxfilename := line.get_string("matrix"))
     if matrix.shape[1] < min_cols:
         raise line.error(f"matrix '{rxfilename}' must have at least {min_cols} columns")
     return matrix
@@ -145,15 +115,6 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
         if line.get_int(key, dim) != dim:
             rxfilename = line.get_string("matrix")
             raise line.error(f"{key} differs from that of matrix '{rxfilename}' ({dim})")
-
-
-def vector_from_file(rxfilename: str) -> Array:
-    """The vector in a file (any Kaldi rxfilename), float32; DataError if it is empty."""
-    with open_input(rxfilename) as reader:
-        vector = reader.read_vector()
-    if vector.size == 0:
-        raise DataError(f"{rxfilename}: expected a vector, found an empty one")
-    return vector
 
 
 def summed(total: float | None) -> float:
@@ -202,15 +163,3 @@ def as_blocks(matrix: Array, block_dim: int) -> Array:
     if not matrix.flags.c_contiguous:
         raise ProgramError("a component with blocks was given a matrix that is not contiguous")
     return matrix.reshape(-1, block_dim)
-
-
-def rounded_average(total: Array | None, count: float) -> np.ndarray:
-    """Float32 average on the host, rounded as Kaldi rounds it: each step in float32.
-
-    Files hold averages, so a program that only copies a model changes their last bits, and it is
-    to change them as Kaldi does.
-    """
-    if total is None:
-        return np.zeros(0, np.float32)
-    values = tensor.to_host(total).astype(np.float32)
-    return values * np.float32(1.0 / count) if count != 0.0 else values

@@ -21,6 +21,7 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
+from nnet3tools.nnet.components.common import division_problem
 from nnet3tools.nnet.components.fields import Int, IntPairs
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IndexSet, IntArray
@@ -58,9 +59,7 @@ class DistributeComponent(Component):
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
 
     def problem(self) -> str | None:
-        if self.input_dim % self.output_dim == 0:
-            return None
-        return f"input-dim {self.input_dim} must be a multiple of output-dim {self.output_dim}"
+        return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     @property
     def num_blocks(self) -> int:

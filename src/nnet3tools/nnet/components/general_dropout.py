@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.common import as_blocks
+from nnet3tools.nnet.components.common import as_blocks, division_problem
 from nnet3tools.nnet.components.fields import Int, IntVector, Mark, Proportion
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray
@@ -109,8 +109,8 @@ class GeneralDropoutComponent(DropoutBase):
         return self.specaugment_max_proportion != 0.0
 
     def problem(self) -> str | None:
-        if self.dim % self.block_dim != 0:
-            return f"block-dim {self.block_dim} does not divide dim {self.dim}"
+        if problem := division_problem("block-dim", self.block_dim, "dim", self.dim):
+            return problem
         if self.time_period < 0:
             return f"time-period must not be negative, found {self.time_period}"
         if self.uses_bands and (self.continuous or self.specaugment_max_regions < 1):
