@@ -19,7 +19,6 @@ from nnet3tools.nnet.components.base import (
     RandomComponent,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
@@ -183,7 +182,7 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
 def check_natural_gradient(nnet: Nnet) -> None:
     """UserError if natural gradient met infinity or NaN: on a GPU nobody noticed so far."""
     for component in _updatable(nnet):
-        for preconditioner in natural_gradients(component):
+        for preconditioner, _ in component.preconditioners():
             preconditioner.check_finite()
 
 

@@ -24,7 +24,6 @@ __all__ = [
     "division_problem",
     "get_positive",
     "matrix_of_config",
-    "natural_gradients",
     "rand_uniform",
     "random_normal",
     "read_field",
@@ -140,14 +139,6 @@ def checked_natural_gradient(
     if (problem := preconditioner.problem()) is not None:
         raise where.error(problem)
     return preconditioner
-
-
-def natural_gradients(component: Component) -> list[OnlineNaturalGradient]:
-    """The natural-gradient estimates that a component, or a part of it, owns; often none."""
-    found = [v for v in vars(component).values() if isinstance(v, OnlineNaturalGradient)]
-    for part in getattr(component, "components", ()):  # a composite
-        found += natural_gradients(part)
-    return found
 
 
 # -- blocks
