@@ -88,10 +88,10 @@ class CommandLine(Generic[O]):
     @functools.cached_property
     def specs(self) -> dict[str, list[OptionSpec]]:
         """The program's own options by name; one that two groups have goes to both."""
-        found: dict[str, list[OptionSpec]] = {}
+        specs: dict[str, list[OptionSpec]] = {}
         for spec in specs_of(self._options):
-            found.setdefault(spec.name.lower(), []).append(spec)
-        return found
+            specs.setdefault(spec.name.lower(), []).append(spec)
+        return specs
 
     @functools.cached_property
     def standard(self) -> dict[str, list[OptionSpec]]:
@@ -222,9 +222,9 @@ class _Bool(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-        if (found := known.get(str(value).lower())) is None:
+        if (value_of_word := known.get(str(value).lower())) is None:
             self.fail(f"expected true or false, found '{value}'", param, ctx)
-        return found
+        return value_of_word
 
 
 class _Int(click.ParamType):

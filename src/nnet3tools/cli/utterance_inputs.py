@@ -131,8 +131,8 @@ def utterances(
                 counts.failed += 1
                 continue
             with naming(f"utterance {key}"):
-                found, ivectors = ivectors_of(key)
-            if not found:
+                has_ivectors, ivectors = ivectors_of(key)
+            if not has_ivectors:
                 kind = "online iVector" if options.online_ivectors else "iVector"
                 log.warning(f"No {kind} available for utterance {key}")
                 counts.failed += 1

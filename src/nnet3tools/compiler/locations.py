@@ -82,12 +82,14 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
     left = submatrices.copy()
     for submatrix in frequent:
         hit = submatrices == submatrix
-        has, at = hit.any(axis=1), hit.argmax(axis=1)
-        of_column = np.where(has, np.take_along_axis(rows, at[:, None], axis=1)[:, 0], -1)
+        has, column_of_row = hit.any(axis=1), hit.argmax(axis=1)
+        of_column = np.where(
+            has, np.take_along_axis(rows, column_of_row[:, None], axis=1)[:, 0], -1
+        )
         columns.append(
             Column(submatrix, np.where(has, np.int32(submatrix), np.int32(-1)), of_column)
         )
-        left[np.flatnonzero(has), at[has]] = -1
+        left[np.flatnonzero(has), column_of_row[has]] = -1
     return columns + split_locations(*push_left(left, rows))
 
 

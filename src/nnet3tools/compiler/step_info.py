@@ -107,8 +107,8 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
         for part in members[0].facts.parts:
             terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
             of_rows = steps.step_of[terms], steps.row_of[terms]
-            found = _split_by_step(*of_rows, ends, step_sizes)
-            for info, locations in zip(members, found, strict=True):
+            of_members = _split_by_step(*of_rows, ends, step_sizes)
+            for info, locations in zip(members, of_members, strict=True):
                 info.locations.append(locations)
 
 
@@ -149,13 +149,13 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
         return {number - 1}
     if info.step.source >= 0:
         return {info.step.source}
-    found: set[int] = set()
+    steps: set[int] = set()
     for locations in info.locations:
-        found.update(locations.step_of_term)
+        steps.update(locations.step_of_term)
         for column, step in enumerate(locations.step_of_term):
             if step == SEVERAL:
-                found.update(sorted_unique(locations.steps[:, column]).tolist())
-    return found - {-1, SEVERAL}
+                steps.update(sorted_unique(locations.steps[:, column]).tolist())
+    return steps - {-1, SEVERAL}
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:

@@ -143,17 +143,17 @@ class GraphBuilder:
             if (batches := self._queue.pop(node, None)) is None:
                 continue
             ids = batches[0] if len(batches) == 1 else sorted_unique(np.concatenate(batches))
-            at = as_slice(ids)
-            wanted = (store.usable[at] > 0) & (store.slots[at] < 0)
+            places = as_slice(ids)
+            wanted = (store.usable[places] > 0) & (store.slots[places] < 0)
             if not all_true(wanted):
                 ids = ids[wanted]
-                at = as_slice(ids)
+                places = as_slice(ids)
             if len(ids) == 0:
                 continue
             num_before = store.size
-            rows = self.plan.rules[node].dependencies(store.keys[at].copy(), self._add)
+            rows = self.plan.rules[node].dependencies(store.keys[places].copy(), self._add)
             of_node = self.dependency_rows[node]
-            store.slots[at] = np.arange(of_node.size, of_node.size + len(ids))
+            store.slots[places] = np.arange(of_node.size, of_node.size + len(ids))
             of_node.append(rows)
             self._want(rows, num_before)
             self._waiting.setdefault(node, []).append((ids, rows))

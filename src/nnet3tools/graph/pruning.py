@@ -87,19 +87,19 @@ class _Finder:
         ids = self._graph.tables[node].ids
         if self._start:
             ids = ids[ids >= self._start]
-        at = as_slice(ids)
-        computed = (self._store.slots[at] >= 0) & (self._store.status[at] == COMPUTABLE)
+        places = as_slice(ids)
+        computed = (self._store.slots[places] >= 0) & (self._store.status[places] == COMPUTABLE)
         return ids if all_true(computed) else ids[computed]
 
     def _used(self, node: int, ids: IntArray) -> IntArray:
         """The dependencies that computable cindexes of a node use, -1 for those they do not."""
         store, rule = self._store, self._plan.rules[node]
-        at = as_slice(ids)
-        rows = self._dependency_rows[node].take(store.slots[at])
+        places = as_slice(ids)
+        rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:
             return rows
         available = store.status[rows] == COMPUTABLE
-        _, used = rule.used(store.keys[at], rows, store.keys[rows], available)
+        _, used = rule.used(store.keys[places], rows, store.keys[rows], available)
         return np.where(used, rows, np.int32(-1))
 
     def _follow(self, new: IntArray) -> None:
@@ -112,9 +112,9 @@ class _Finder:
         starts, widths = np.zeros(size, np.int64), np.zeros(size, np.int64)
         total = 0
         for ids, rows in self.used_rows.values():
-            at, width = as_slice(ids), rows.shape[1]
-            starts[at] = total + width * np.arange(len(ids))
-            widths[at] = width
+            places, width = as_slice(ids), rows.shape[1]
+            starts[places] = total + width * np.arange(len(ids))
+            widths[places] = width
             total += rows.size
         terms = np.concatenate([rows.ravel() for _, rows in self.used_rows.values()])
         while len(new):
@@ -146,10 +146,10 @@ def _renumber(
         first, end = end, end + num_fresh
         if num_fresh:
             ids = old_ids if num_fresh == len(old_ids) else old_ids[fresh]
-            at = as_slice(ids)
-            new_of[at] = np.arange(first, end)
+            places = as_slice(ids)
+            new_of[places] = np.arange(first, end)
             keys.append(table.keys if num_fresh == len(old_ids) else table.keys[fresh])
-            is_input.append(store.is_input[at])
+            is_input.append(store.is_input[places])
             ranges.append((node, first, end))
         table.ids = new_of[as_slice(old_ids)].copy()
     terms, widths = [graph.terms], []

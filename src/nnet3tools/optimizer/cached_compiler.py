@@ -83,9 +83,9 @@ class CachingOptimizingCompiler:
         return computation
 
     def _compile(self, request: ComputationRequest) -> Computation:
-        if (found := self.cache.get(request)) is not None:
+        if (cached := self.cache.get(request)) is not None:
             self.cache.move_to_end(request)
-            return found
+            return cached
         self.num_compiled += 1
         began = time.perf_counter()
         request.validate(self.nnet)

@@ -236,8 +236,8 @@ class _Limiter:
 
 
 def _span(rows: BoolArray) -> tuple[int, int]:
-    at = np.flatnonzero(rows)
-    return (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
+    wanted = np.flatnonzero(rows)
+    return (int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else (0, 0)
 
 
 def _shrunk(ranges: IntArray, kept: BoolArray) -> IntArray:

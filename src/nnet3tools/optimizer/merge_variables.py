@@ -154,10 +154,10 @@ def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
 
 def is_assignment(analysis: Analysis) -> BoolArray:
     """(commands,) whether each is a copy with scale 1."""
-    found = np.zeros(len(analysis.computation.commands), np.bool_)
+    is_copy = np.zeros(len(analysis.computation.commands), np.bool_)
     if (copies := analysis.groups.get(MatrixCopy)) is not None:
-        found[copies.positions] = copies.alphas() == 1.0
-    return found
+        is_copy[copies.positions] = copies.alphas() == 1.0
+    return is_copy
 
 
 def legal_merges(

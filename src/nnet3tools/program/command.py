@@ -222,10 +222,10 @@ class Command:
     def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         """The submatrices this one command reads and writes."""
         cls = type(self)
-        found = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
+        accesses = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
         return [
             Access(submatrix, AccessType(kind))
-            for _, submatrices, kinds in found
+            for _, submatrices, kinds in accesses
             for submatrix, kind in np.broadcast(submatrices, kinds)
             if submatrix
         ]
