@@ -52,7 +52,11 @@ class Nnet(Network):
             nnet.components.append(read_component(reader))
         reader.expect_token("</Nnet3>")
         try:
-            nnet.read_config(parse_config_lines("\n".join(lines)))
+            header = parse_config_lines("\n".join(lines))
+            if any(line.first_token == "component" for line in header):
+                # its matrix= or vector= could open any file, or run a command
+                raise DataError("the header of a model may hold nodes only, found a component")
+            nnet.read_config(header)
         except UserError as error:
             raise DataError(f"{reader.name}: {error}") from None
         return nnet
