@@ -1,4 +1,4 @@
-"""`python -m nnet3tools.cli <program> ...`: what the scripts in bin/ run."""
+"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ run."""
 
 from __future__ import annotations
 

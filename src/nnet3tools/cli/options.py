@@ -48,7 +48,7 @@ class _StandardOptions:
 
 
 class Main(Protocol):
-    """A program: command-line words (by default those of the process) to exit status."""
+    """A program: from command-line words (by default the process's) to exit status."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run."""
@@ -76,7 +76,7 @@ def program(
 
 
 class CommandLine(Generic[O]):
-    """What a program accepts, as a click command."""
+    """A program's options and arguments, as a click command."""
 
     def __init__(
         self, name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
@@ -99,7 +99,7 @@ class CommandLine(Generic[O]):
         return {spec.name: [spec] for spec in specs_of(_StandardOptions)}
 
     def help(self) -> str:
-        """What --help prints."""
+        """The text of --help."""
         lines = ["", self.usage, *self._option_lines("Options:", self.specs)]
         return "\n".join([*lines, *self._option_lines("Standard options:", self.standard)])
 

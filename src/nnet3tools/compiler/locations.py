@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Move what has submatrix -1 to the end of each row as padding; drop columns of padding."""
+    """Move terms with submatrix -1 to the end of each row as padding; drop columns of padding."""
     present = submatrices >= 0
     if all_true(present):
         return submatrices, rows
@@ -161,7 +161,7 @@ def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
 
 
 def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
-    """How many equal values stand before each (-1 for negative ones); None if no value repeats."""
+    """Number of equal values before each (-1 for negative ones); None if no value repeats."""
     if _no_repeats(values, values >= 0):
         return None
     order = np.argsort(values, kind="stable")

@@ -1,4 +1,4 @@
-"""From steps to matrices: where each step's value and derivative live, and what its rows sum.
+"""From steps to matrices: places of each step's value and derivative, and terms of its rows.
 
 Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList in
 nnet-compile.cc, with the same numbering of matrices and submatrices.
@@ -36,7 +36,7 @@ SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """What the rows of one part of a descriptor sum: (rows, terms) arrays, -1 for no term.
+    """The terms that each row of one part of a descriptor sums: (rows, terms) arrays, -1 for none.
 
     The terms of a row are in the order of their cindexes, the padding last.
     """
@@ -94,7 +94,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Fill in the locations of descriptor steps, those of one node all at once."""
+    """Fill in the locations of descriptor steps, node by node."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):

@@ -1,4 +1,4 @@
-"""Building the computation graph: from the outputs back to what they need and can have.
+"""Building the computation graph: from the outputs back to their inputs, hop by hop.
 
 What Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) does one cindex at a time with
 queues is done here a node at a time. A round explores, from the outputs back, the dependencies of
@@ -54,7 +54,7 @@ class GraphBuilder:
         self._some_unusable = False
 
     def compute(self, request: ComputationRequest) -> None:
-        """Find all that the request's outputs may need, and what of it can be computed."""
+        """Find the cindexes that the request's outputs may need, and those that can be computed."""
         nnet = self.plan.nnet
         request.validate(nnet)
         self.segment_start = self.store.size
@@ -250,5 +250,5 @@ class GraphBuilder:
         return computable, ~possible
 
     def prune(self) -> None:
-        """Append inputs and what the outputs use to the graph; all outputs must be computable."""
+        """Append inputs and the cindexes that outputs use to the graph; all must be computable."""
         prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)

@@ -72,7 +72,7 @@ def _given(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
-    """Those of these that are not computable."""
+    """The cindexes among these that are not computable."""
     terms = terms[terms >= 0]
     return terms[builder.store.status[terms] != COMPUTABLE]
 

@@ -1,4 +1,4 @@
-"""Pruning: of all that was found when building the graph, what the outputs really use.
+"""Pruning: the cindexes that the outputs use, of all that building the graph came across.
 
 Optional dependencies that exist but are not used, and what only they need, drop out; the rest gets
 its final numbers (Kaldi's ComputationGraphBuilder::Prune, nnet-computation-graph.cc).
@@ -44,7 +44,7 @@ def prune_segment(
 
 
 class _Finder:
-    """Finds what is required: all that can be computed, less what nobody uses."""
+    """Finds the required cindexes: computable ones that an output uses."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Finder:
         return np.where(used, rows, np.int32(-1))
 
     def _follow(self, new: IntArray) -> None:
-        """Mark what these required cindexes use as required, then what that uses...
+        """Mark the dependencies of these required cindexes as required, then theirs, and so on.
 
         Where networks recur there is a generation for each frame or more, so that each must cost
         little: this goes by ids, not by nodes.
@@ -126,7 +126,7 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append what is kept to the graph, node by node, in the order of keys."""
+    """Append the required cindexes to the graph, node by node, in the order of keys."""
     # One more entry than there are ids, so that -1 stays -1.
     new_of = np.full(store.size + 1, -1, np.int32)
     new_of[:start] = np.arange(start)

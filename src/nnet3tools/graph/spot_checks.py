@@ -80,7 +80,7 @@ class _Replay:
         self.queue, self.next = self.next, []
 
     def hop(self) -> None:
-        """BuildGraphOneIter: the whole queue, last in first out; what it queues is for later."""
+        """BuildGraphOneIter: the whole queue, last in first out; cindexes queued meanwhile wait."""
         for cindex in reversed(self.queue):
             self.queued[cindex] = False
             if self.dependencies[cindex] is None and self.usable[cindex] != 0:

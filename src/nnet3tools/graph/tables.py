@@ -146,7 +146,7 @@ class KeyTable:
 
 
 class CindexStore:
-    """What the builder knows of each cindex id, as arrays that grow by doubling."""
+    """The builder's facts about each cindex id, as arrays that grow by doubling."""
 
     __slots__ = ("is_input", "keys", "nodes", "size", "slots", "status", "usable")
 

@@ -30,7 +30,7 @@ _FULL_SIZE = 16  # the byte 127 and three integers with their size bytes
 
 
 def read_index_vector(reader: Reader) -> Ints:
-    """What WriteIndexVector writes, shape (N, 3), columns n, t, x."""
+    """Indexes as WriteIndexVector writes them, shape (N, 3), columns n, t, x."""
     return _read(reader, with_nodes=False)[1]
 
 
@@ -46,7 +46,7 @@ def write_index_vector(writer: Writer, indexes: Ints) -> None:
 
 
 def read_cindex_vector(reader: Reader) -> tuple[Ints, Ints]:
-    """What WriteCindexVector writes: node numbers (N,), indexes (N, 3)."""
+    """Cindexes as WriteCindexVector writes them: node numbers (N,), indexes (N, 3)."""
     return _read(reader, with_nodes=True)
 
 

@@ -126,7 +126,7 @@ class InputBuffer:
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
-        """What stands before the next ']', which is consumed."""
+        """The bytes before the next ']', which is consumed."""
         end = self._find(b"]")
         if end < 0:
             raise self.error(f"expected {what}, found the end of the stream before its ']'")

@@ -120,7 +120,7 @@ def dot_product(first: Nnet, second: Nnet) -> float:
 
 
 def num_parameters(nnet: Nnet) -> int:
-    """How many trainable numbers there are."""
+    """Number of trainable parameters."""
     return sum(component.num_parameters for component in _updatable(nnet))
 
 
@@ -187,7 +187,7 @@ def check_natural_gradient(nnet: Nnet) -> None:
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics, or those of each minibatch."""
+    """Let batch normalisation use its stored statistics, or each minibatch's own."""
     for component in nnet.components:
         if isinstance(component, BatchStatisticsComponent):
             component.set_test_mode(test_mode)

@@ -47,7 +47,7 @@ class SumDescriptor:
 
     @property
     def constant(self) -> float:
-        """What Const() expressions add to the value; ConfigError where Kaldi has no meaning."""
+        """Sum of the Const() expressions in the value; ConfigError where Kaldi has no meaning."""
         return 0.0
 
     def dim(self, nnet: NodeDims) -> int:
@@ -159,7 +159,7 @@ class IfDefined(SumDescriptor):
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Those of the argument."""
+        """Leaves of the argument."""
         return self.source.leaves
 
     @property
@@ -197,7 +197,7 @@ class Binary(SumDescriptor):
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Those of both arguments."""
+        """Leaves of both arguments."""
         return self.first.leaves + self.second.leaves
 
     @property

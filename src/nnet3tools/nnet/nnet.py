@@ -26,7 +26,7 @@ class Nnet(Network):
         return nnet
 
     def read_config(self, lines: Sequence[ConfigLine]) -> None:
-        """Add the nodes and components of config lines; those of the same name are replaced.
+        """Add the nodes and components of config lines; namesakes are replaced.
 
         Raises ConfigError with file and line, and then leaves the network as it was.
         """
@@ -34,7 +34,7 @@ class Nnet(Network):
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read `<Nnet3>` to `</Nnet3>`; DataError for what is not a network."""
+        """Read `<Nnet3>` to `</Nnet3>`; DataError if it is no network."""
         reader.expect_token("<Nnet3>")
         if (rest := reader.read_line().strip("\r")) != "":
             raise DataError(f"{reader.name}: expected a new line after <Nnet3>, found '{rest}'")

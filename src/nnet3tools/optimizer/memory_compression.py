@@ -1,4 +1,4 @@
-"""Keep what only backprop still needs in fewer bits between the forward and the backward pass."""
+"""Keep matrices that only backprop still needs in fewer bits between forward and backward pass."""
 
 from __future__ import annotations
 

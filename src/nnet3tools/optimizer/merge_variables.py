@@ -64,7 +64,7 @@ class Merges(NamedTuple):
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """What the commands of a program would let us merge, legality aside, in their order."""
+    """Merges that the commands of a program suggest, legality aside, in their order."""
     options = context.options
     components = ComponentTable(context.nnet)
     found = [Merges(*np.empty((3, 0), np.int64))]
@@ -88,7 +88,7 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 
 
 class Conditions(NamedTuple):
-    """What merges must fulfil, (merges,) each, order aside; left and right both need c1 and c2.
+    """Conditions on merges, (merges,) each, order aside; left and right both need c1 and c2.
 
     (Condition c5, that neither has been merged with anything in this round, is _Round's.)
     """

@@ -1,4 +1,4 @@
-"""Sweep a program's tables: drop what no command names, merge what is equal, close the gaps."""
+"""Sweep a program's tables: drop entries that no command names, merge equal ones, close gaps."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def follow_matrices(
 
 
 class Life(NamedTuple):
-    """A stretch of commands after each of which a matrix takes so many bytes."""
+    """A stretch of commands after each of which a matrix takes `num_bytes`."""
 
     matrix: int
     first: int

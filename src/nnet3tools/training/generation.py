@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GetEgsOptions:
-    """What both programs share beside the chunk options."""
+    """Options that both programs share beside the chunk options."""
 
     compress: bool = option(
         True,
@@ -53,7 +53,7 @@ class GetEgsOptions:
 
 
 class Targets(Protocol):
-    """What one utterance is to be trained towards."""
+    """The targets of one utterance."""
 
     def __len__(self) -> int:
         """Number of output frames."""
