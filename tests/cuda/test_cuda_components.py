@@ -12,19 +12,15 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.errors import RequestError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.arithmetic import scale_nnet
 from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.device import move_nnet
-from nnet3tools.nnet.indexes import make_indexes
-from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from support import zoo_networks
 from support.component_zoo import ZOO
 from support.emulated_cuda import fetch, needs_compiler, to_device
-from support.zoo_networks import zoo_network
+from support.zoo_networks import zoo_network, zoo_program
 
 pytestmark = needs_compiler
 
@@ -44,27 +40,6 @@ PLAIN = {
 QUICK = [*sorted(set(ZOO) - PLAIN - RANDOM), "StatisticsPoolingComponent", "ConvolutionComponent"]
 
 
-def requests():
-    """Requests one of which every network of the zoo can do."""
-    given = make_indexes(np.arange(2)[:, None], np.arange(-14, 15)).reshape(-1, 3)
-    for times in ([0, 1, 2, 3], [0, 2], [0]):
-        asked = make_indexes(np.arange(2)[:, None], np.array(times)).reshape(-1, 3)
-        yield ComputationRequest(
-            [IoSpecification("input", given, True)], [IoSpecification("output", asked, True)],
-            need_model_derivative=True, store_component_stats=True,
-        )  # fmt: skip
-
-
-def program_of(nnet):
-    """A compiled training program of the network."""
-    for request in requests():
-        try:
-            return CachingOptimizingCompiler(nnet).compile(request), request
-        except RequestError as error:
-            reason = error
-    raise reason
-
-
 def text_of(nnet):
     """The model's file: parameters, statistics, counts."""
     file = io.BytesIO()
@@ -77,7 +52,7 @@ def train(kind, like, device, seed=3):
     _, nnet = zoo_network(seed, [kind])
     delta = nnet.copy()
     scale_nnet(delta, 0.0)
-    program, request = program_of(nnet)
+    program, request = zoo_program(nnet)
     computer = NnetComputer(
         ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, like=like
     )

@@ -19,14 +19,13 @@ from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.components.base import RandomComponent
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
-from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from support.component_zoo import ZOO
 from support.random_networks import KINDS, parse, random_case
 from support.row_by_row import RowByRow
-from support.zoo_networks import zoo_network
+from support.zoo_networks import zoo_network, zoo_requests
 
 STEP = 1e-5
 Values = dict[str, np.ndarray]
@@ -149,12 +148,7 @@ def check_random_case(kind: str, seed: int) -> None:
 
 def check_zoo(kinds: list[str], seed: int) -> None:
     config, nnet = zoo_network(seed, kinds)
-    given = make_indexes(np.arange(2)[:, None], np.arange(-14, 15)).reshape(-1, 3)
-    for times in ([0, 1, 2, 3], [0, 2], [0]):  # statistics and others are not for all times
-        asked = make_indexes(np.arange(2)[:, None], np.array(times)).reshape(-1, 3)
-        request = ComputationRequest(
-            [IoSpecification("input", given)], [IoSpecification("output", asked)]
-        )
+    for request in zoo_requests(training=False):
         try:
             return check(config, nnet, request, seed)
         except RequestError as error:

@@ -1,14 +1,22 @@
-"""Random networks in which any component type may follow any other."""
+"""Random networks in which any component type may follow any other, and requests to them."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
+import numpy as np
+
+from nnet3tools.errors import RequestError
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
+from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.program.computation import Computation
 from support.component_zoo import ZOO
 from support.random_networks import parse
 
-__all__ = ["TRUE_DERIVATIVES", "zoo_network"]
+__all__ = ["TRUE_DERIVATIVES", "zoo_network", "zoo_program", "zoo_requests"]
 
 TRUE_DERIVATIVES = {
     "ClipGradientComponent": "dim=4 clipping-threshold=1e9",
@@ -54,6 +62,29 @@ def zoo_network(seed: int, kinds: list[str]) -> tuple[str, Nnet]:
         layers.append((f"c{i}", nnet.dim(nnet.node_index("output"))))
     lines.append(f"output-node name=output input=c{len(kinds) - 1}")
     return "\n".join(lines), parse("\n".join(lines), seed + 1)
+
+
+def zoo_requests(training: bool) -> Iterator[ComputationRequest]:
+    """Requests one of which every network of the zoo can do; statistics are not for all times."""
+    given = make_indexes(np.arange(2)[:, None], np.arange(-14, 15)).reshape(-1, 3)
+    for times in ([0, 1, 2, 3], [0, 2], [0]):
+        asked = make_indexes(np.arange(2)[:, None], np.array(times)).reshape(-1, 3)
+        yield ComputationRequest(
+            [IoSpecification("input", given, training)],
+            [IoSpecification("output", asked, training)],
+            need_model_derivative=training,
+            store_component_stats=training,
+        )
+
+
+def zoo_program(nnet: Nnet) -> tuple[Computation, ComputationRequest]:
+    """A compiled training program of the network, and what it is for."""
+    for request in zoo_requests(training=True):
+        try:
+            return CachingOptimizingCompiler(nnet).compile(request), request
+        except RequestError as error:
+            reason = error
+    raise reason
 
 
 def _source(rng: random.Random, name: str, dim: int) -> tuple[str, int]:
