@@ -104,7 +104,7 @@ def test_gpu_math_is_checked_without_a_gpu():
 
 
 def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
-    from nnet3tools.executor import program
+    from nnet3tools.executor import bound_program as program
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
     from support.training_helpers import minibatch, network
 
@@ -123,7 +123,7 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
 @needs_compiler
 @pytest.mark.parametrize("where", ["arena", "later"])
 def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
-    from nnet3tools.executor import program
+    from nnet3tools.executor import bound_program as program
     from nnet3tools.training import trainer
     from support.emulated_cuda import to_device
     from support.training_helpers import minibatch, network

@@ -8,10 +8,10 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
-from nnet3tools.nnet.natural_gradient_updates import catch_up
-from nnet3tools.tensor import host
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
+from nnet3tools.nnet.natural_gradient_updates import apply_pending
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
+from nnet3tools.tensor.number import Number
 from support.emulated_cuda import fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
@@ -37,7 +37,7 @@ def step_on_device(d, numbers, products, trace, *options):
     rank = len(d)
     outs = [to_device(a) for a in (d, numbers)]
     outs += [to_device(np.zeros(shape, np.float32)) for shape in ((rank, rank), (rank, 1))]
-    scalar = DeviceScalar(to_device(np.array([trace])))
+    scalar = Number(to_device(np.array([trace])))
     fisher_step(*[[a] for a in (*outs, to_device(products), scalar, options)])
     return [fetch(a) for a in outs]
 
@@ -134,7 +134,7 @@ def test_a_run_of_minibatches_agrees_with_the_host_and_fetches_nothing(device):
         before = device.downloads
         scale = there.precondition(y)
         assert device.downloads == before
-        assert isinstance(scale, DeviceScalar)
+        assert isinstance(scale, Number)
         expected = here.precondition(x) * x
         np.testing.assert_allclose(float(scale) * fetch(y), expected, rtol=1e-3, atol=1e-4)
         if i in (3, 15):
@@ -168,7 +168,7 @@ def test_many_estimates_are_updated_by_one_kernel_a_rank(device):
     d, numbers, products, traces = zip(*made, strict=True)
     outs = [[to_device(a) for a in d], [to_device(a) for a in numbers]]
     outs += [[to_device(np.zeros((r, c or r), np.float32)) for r in ranks] for c in (0, 1)]
-    scalars = [DeviceScalar(to_device(np.array([trace]))) for trace in traces]
+    scalars = [Number(to_device(np.array([trace]))) for trace in traces]
     fisher_step(*outs, [to_device(p) for p in products], scalars, settings)
     assert device.launched == ["fisher_step_4", "fisher_step_7"]
     for i, expected in enumerate(alone):
@@ -183,14 +183,14 @@ def test_updates_that_are_put_off_come_before_the_estimate_is_needed_again(devic
         x = rng.normal(size=(20, 9)).astype(np.float32)
         a, b = to_device(x), to_device(x)
         first = now.precondition(a)
-        with host.taping(host.Tape()):
+        with recording.Recorder():
             second = later.precondition(b)
             if i % 3 == 0:
-                catch_up()
+                apply_pending()
         np.testing.assert_array_equal(fetch(a), fetch(b))
         assert float(first) == float(second)
         if i % 3 == 0:
             assert later.rho == now.rho
     assert later.rho != now.rho  # the last one is still to come
-    catch_up()
+    apply_pending()
     assert later.rho == now.rho

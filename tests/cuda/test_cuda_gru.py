@@ -51,7 +51,8 @@ def test_training_agrees_with_the_host(device, kind):
             trainer.train(minibatch(seed=i % 2))
         move_nnet(nnet)
         component = nnet.components[1]
-        found.append((vectorize(nnet), component.deriv_sum, component.self_repair_total))
+        repaired = float(component.self_repair_total)
+        found.append((vectorize(nnet), component.deriv_sum, repaired))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(b, a, rtol=5e-3, atol=5e-4)
     assert found[0][2] > 0

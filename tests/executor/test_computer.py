@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.executor.bound_program import Arena
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.program import Arena
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import BackpropArgs
 from nnet3tools.program.checker import check_computation
@@ -221,7 +221,7 @@ def test_in_place_propagation():
     [(1, 2.0, 2 / 127), (2, 2.0, 2 / 255), (3, 2.0, 2 / 32767), (4, 2.0, 2 / 65535)],
 )
 def test_lossy_compression_where_asked_for(kind, value_range, step):
-    from nnet3tools.executor.program import bind_program
+    from nnet3tools.executor.bound_program import bind_program
 
     p = Program(NNET)
     x = p.matrix("x", 50, 4)

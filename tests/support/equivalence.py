@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.executor.bound_program import Arena, Segment, bind_program
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.program import Arena, Segment, bind_program
 from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.nnet import Nnet

@@ -1,4 +1,4 @@
-"""The text of nnet3-info: context, found by trial computations, then nodes and components."""
+"""What nnet3-info prints: context, found by trial computations, then nodes and components."""
 
 from __future__ import annotations
 

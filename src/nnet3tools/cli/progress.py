@@ -33,7 +33,7 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, count: int = 1) -> None:
-        """Count `count` more as done."""
+        """So many more are done."""
         self._count += count
         now = time.monotonic()
         if now - self._last < self._interval:

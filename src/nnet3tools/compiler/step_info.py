@@ -1,4 +1,4 @@
-"""From steps to matrices: places of each step's value and derivative, and terms of its rows.
+"""From steps to matrices: where each step's value and derivative live, and what its rows sum.
 
 Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList in
 nnet-compile.cc, with the same numbering of matrices and submatrices.
@@ -36,7 +36,7 @@ SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """The terms that each row of one part of a descriptor sums: (rows, terms) arrays, -1 for none.
+    """What the rows of one part of a descriptor sum: (rows, terms) arrays, -1 for no term.
 
     The terms of a row are in the order of their cindexes, the padding last.
     """
@@ -94,7 +94,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Fill in the locations of descriptor steps, node by node."""
+    """Fill in the locations of descriptor steps, those of one node all at once."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):
@@ -107,8 +107,8 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
         for part in members[0].facts.parts:
             terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
             of_rows = steps.step_of[terms], steps.row_of[terms]
-            of_members = _split_by_step(*of_rows, ends, step_sizes)
-            for info, locations in zip(members, of_members, strict=True):
+            found = _split_by_step(*of_rows, ends, step_sizes)
+            for info, locations in zip(members, found, strict=True):
                 info.locations.append(locations)
 
 
@@ -149,13 +149,13 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
         return {number - 1}
     if info.step.source >= 0:
         return {info.step.source}
-    steps: set[int] = set()
+    found: set[int] = set()
     for locations in info.locations:
-        steps.update(locations.step_of_term)
+        found.update(locations.step_of_term)
         for column, step in enumerate(locations.step_of_term):
             if step == SEVERAL:
-                steps.update(sorted_unique(locations.steps[:, column]).tolist())
-    return steps - {-1, SEVERAL}
+                found.update(sorted_unique(locations.steps[:, column]).tolist())
+    return found - {-1, SEVERAL}
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:

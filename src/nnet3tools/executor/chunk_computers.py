@@ -8,9 +8,9 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
+from nnet3tools.executor.bound_program import Arena
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.program import Arena
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array

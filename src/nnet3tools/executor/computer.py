@@ -13,21 +13,23 @@ computer.reset()                                # and again, for the next miniba
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind_program
 from nnet3tools.executor.debugging import Debugger
-from nnet3tools.executor.graph_replay import GraphReplayer, graph_capture
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.program import Arena, BoundProgram, Segment, bind_program
+from nnet3tools.executor.replay import Replayer, Step, device_capture
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
+from nnet3tools.nnet.natural_gradient_updates import apply_pending, forget_pending
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
 from nnet3tools.tensor.arrays import POISON, poison
-from nnet3tools.tensor.recall import Recall
 from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
@@ -72,18 +74,19 @@ class NnetComputer:
         )
         self.seconds: dict[int, float] = {}
         """Command -> time spent in it so far, if measured."""
-        # The loop is chosen here, once, so that a plain run pays for neither debugging nor clocks.
+        # What runs is chosen here, once: a plain run pays for neither debugging nor clocks.
+        self._choose: Callable[[Segment], Sequence[tuple[int, Step]]]
         if options.debug or get_verbose() >= 5:
             self._debugger = Debugger(self.program)
-            self._execute = self._execute_debug
+            self._choose = self._debugged_steps
         elif options.profile:
-            self._execute = self._execute_timed
-        elif options.cuda_graph and device_of(arena.take(0)) != "numpy":
-            self._replayer = GraphReplayer(self.program.binding, graph_capture())
-            self._execute = self._execute_replayed
+            self._choose = self._timed_steps
         else:
-            self._recall = Recall()
-            self._execute = self._execute_plain
+            self._choose = self._replayed_steps
+            self._on_gpu = device_of(arena.take(0)) != "numpy"
+            if self._on_gpu and not options.cuda_graph:
+                self._choose = self._live_steps
+            self._replayer = Replayer(arena.workspace, device_capture() if self._on_gpu else None)
         self.reset()
 
     @property
@@ -178,62 +181,47 @@ class NnetComputer:
         if self._missing:
             name = self.nnet.node_names[min(self._missing)]
             raise DataError(f"cannot run the computation: there is no input for node '{name}'")
-        self._execute(segment)
+        c = -1
+        try:
+            for c, step in self._choose(segment):  # noqa: B007 (the error names c)
+                step()
+        except Exception as error:
+            self._explain(error, c)
+            raise
         self._at = segment.next
         self._wait()
 
-    def _execute_plain(self, segment: Segment) -> None:
-        if self._recall.run == 0:  # programs that run only once leave out what pays only later
-            self._execute_steps(segment)
-        else:
-            with self._recall:
-                self._execute_steps(segment)
-        if not self._at < segment.next < len(self.program.segments):
-            self._recall.run += 1  # the end of the program, or of a round of its loop
+    def _live_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
+        return segment.steps
 
-    def _execute_steps(self, segment: Segment) -> None:
-        c = -1
-        try:
-            for c, step in segment.steps:  # noqa: B007 (the error names c)
-                step()
-        except Exception as error:
-            self._explain(error, c)
-            raise
+    def _replayed_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
+        forget_pending()
+        return self._replayer.steps(self._at, self._with_pending(segment.steps))
 
-    def _execute_replayed(self, segment: Segment) -> None:
-        c = -1
-        try:
-            for c, step in self._replayer.steps(segment):  # noqa: B007 (the error names c)
-                step()
-        except Exception as error:
-            self._explain(error, c)
-            raise
+    def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
+        """The steps, and on a GPU one for natural gradient's updates that they defer."""
+        commands = self.computation.commands
+        if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
+            return [*steps, (steps[-1][0], apply_pending)]
+        return steps
 
-    def _execute_timed(self, segment: Segment) -> None:
-        seconds = self.seconds
-        c = -1
-        try:
-            for c, step in segment.steps:
-                start = time.perf_counter()
-                step()
-                seconds[c] = seconds.get(c, 0.0) + time.perf_counter() - start
-        except Exception as error:
-            self._explain(error, c)
-            raise
+    def _timed_steps(self, segment: Segment) -> list[tuple[int, Step]]:
+        return [(c, partial(self._timed, c, step)) for c, step in segment.steps]
 
-    def _execute_debug(self, segment: Segment) -> None:
-        c = -1
-        try:
-            for c, step in segment.steps:
-                before = self._debugger.before(c)
-                start = time.perf_counter()
-                step()
-                elapsed = time.perf_counter() - start
-                self.seconds[c] = self.seconds.get(c, 0.0) + elapsed
-                log(self._debugger.after(c, before, elapsed))
-        except Exception as error:
-            self._explain(error, c)
-            raise
+    def _timed(self, c: int, step: Step) -> float:
+        start = time.perf_counter()
+        step()
+        elapsed = time.perf_counter() - start
+        self.seconds[c] = self.seconds.get(c, 0.0) + elapsed
+        return elapsed
+
+    def _debugged_steps(self, segment: Segment) -> list[tuple[int, Step]]:
+        return [(c, partial(self._debugged, c, step)) for c, step in segment.steps]
+
+    def _debugged(self, c: int, step: Step) -> None:
+        before = self._debugger.before(c)
+        elapsed = self._timed(c, step)
+        log(self._debugger.after(c, before, elapsed))
 
     def _explain(self, error: Exception, c: int) -> None:
         first = max(0, c - _SHOWN_BEFORE)

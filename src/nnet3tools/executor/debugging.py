@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from nnet3tools import tensor
-from nnet3tools.executor.program import BoundProgram
+from nnet3tools.executor.bound_program import BoundProgram
 from nnet3tools.io.log import log
 from nnet3tools.nnet.components.base import Array, UpdatableComponent
 from nnet3tools.program.command import AccessType

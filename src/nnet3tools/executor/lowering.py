@@ -40,8 +40,9 @@ from nnet3tools.program.commands import (
     SetConst,
 )
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.compress import compress, decompress
+from nnet3tools.tensor.recording import Call, bound
 
 if TYPE_CHECKING:
     from nnet3tools.executor.memory_plan import MemoryPlan
@@ -152,24 +153,24 @@ def lower_moves(binding: Binding) -> list[Step]:
     overwritten = {m.dest for m in binding.plan.moves}
     steps: list[Step] = []
     if overwritten.isdisjoint(m.source for m in binding.plan.moves):
-        steps += [tensor.copy.bind(dest, source) for source, dest in pairs]
+        steps += [bound(tensor.copy, dest, source) for source, dest in pairs]
         return steps
     saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
-    steps += [tensor.copy.bind(s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
-    steps += [tensor.copy.bind(dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
+    steps += [bound(tensor.copy, s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
+    steps += [bound(tensor.copy, dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
     return steps
 
 
-def _in_turn(*steps: Step) -> Step:
+def _then_scale(step: Call, dest: Array, alpha: float) -> Call:
+    if alpha == 1.0:
+        return step
+    first, then = step.run, tensor.scale.bind(dest, alpha)
+
     def run() -> None:
-        for step in steps:
-            step()
+        first()
+        then()
 
-    return run
-
-
-def _then_scale(step: Step, dest: Array, alpha: float) -> Step:
-    return step if alpha == 1.0 else _in_turn(step, tensor.scale.bind(dest, alpha))
+    return Call(f"{step.name}, scale", (*step.operands, alpha), run)
 
 
 # -- components
@@ -193,7 +194,7 @@ def _propagate(binding: Binding, c: int, command: Propagate) -> Step:
         if stats is not None:
             stats.store_stats(seen, out_value, memo)
         if memo_number:
-            host.act(partial(memos.__setitem__, memo_number, memo))
+            recording.act(partial(memos.__setitem__, memo_number, memo))
 
     return propagate
 
@@ -223,9 +224,7 @@ def _backprop(binding: Binding, c: int, command: Backprop) -> Step:
     memos, memo_number = binding.memos, command.memo
 
     def backprop() -> None:
-        # what replays this later may have noted the memo already, and needs it again
-        memo = memos[memo_number] if host.is_taped() else memos.pop(memo_number)
-        component.backprop(args._replace(memo=memo))
+        component.backprop(args._replace(memo=memos.pop(memo_number)))
 
     return backprop
 
@@ -253,7 +252,7 @@ def _component_to_update(binding: Binding, command: Backprop) -> Component | Non
 
 @lowers(SetConst)
 def _set_const(binding: Binding, c: int, command: SetConst) -> Step:
-    return tensor.fill.bind(binding.view(c, command.submatrix), command.value)
+    return bound(tensor.fill, binding.view(c, command.submatrix), command.value)
 
 
 @lowers(MatrixCopy)
@@ -261,16 +260,16 @@ def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     submatrices = binding.computation.submatrices
     if submatrices[command.dest] == submatrices[command.src]:
-        return tensor.scale.bind(dest, command.alpha)
+        return bound(tensor.scale, dest, command.alpha)
     if command.alpha != 1.0:
-        return _scaled.bind(dest, src, command.alpha)
-    return tensor.copy.bind(dest, src)
+        return bound(_scaled, dest, src, command.alpha)
+    return bound(tensor.copy, dest, src)
 
 
 @lowers(MatrixAdd)
 def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    return tensor.add.bind(dest, src, command.alpha)
+    return bound(tensor.add, dest, src, command.alpha)
 
 
 # -- rows
@@ -280,14 +279,14 @@ def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
 def _copy_rows(binding: Binding, c: int, command: CopyRows) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     rows = binding.computation.indexes[command.indexes]
-    return _then_scale(tensor.copy_rows.bind(dest, src, rows), dest, command.alpha)
+    return _then_scale(bound(tensor.copy_rows, dest, src, rows), dest, command.alpha)
 
 
 @lowers(AddRows)
 def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     rows = binding.computation.indexes[command.indexes]
-    return tensor.add_rows.bind(dest, src, rows, command.alpha)
+    return bound(tensor.add_rows, dest, src, rows, command.alpha)
 
 
 def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], Array, Array]:
@@ -302,33 +301,33 @@ def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], 
 @lowers(CopyRowsMulti)
 def _copy_rows_multi(binding: Binding, c: int, command: CopyRowsMulti) -> Step:
     dest = binding.view(c, command.dest)
-    step = tensor.copy_rows_multi.bind(dest, *_listed(binding, c, command.indexes_multi))
+    step = bound(tensor.copy_rows_multi, dest, *_listed(binding, c, command.indexes_multi))
     return _then_scale(step, dest, command.alpha)
 
 
 @lowers(AddRowsMulti)
 def _add_rows_multi(binding: Binding, c: int, command: AddRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return tensor.add_rows_multi.bind(binding.view(c, command.dest), *listed, command.alpha)
+    return bound(tensor.add_rows_multi, binding.view(c, command.dest), *listed, command.alpha)
 
 
 @lowers(CopyToRowsMulti)
 def _copy_to_rows_multi(binding: Binding, c: int, command: CopyToRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return tensor.copy_to_rows_multi.bind(binding.view(c, command.src), *listed)
+    return bound(tensor.copy_to_rows_multi, binding.view(c, command.src), *listed)
 
 
 @lowers(AddToRowsMulti)
 def _add_to_rows_multi(binding: Binding, c: int, command: AddToRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return tensor.add_to_rows_multi.bind(binding.view(c, command.src), *listed, command.alpha)
+    return bound(tensor.add_to_rows_multi, binding.view(c, command.src), *listed, command.alpha)
 
 
 @lowers(AddRowRanges)
 def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     ranges = binding.computation.indexes_ranges[command.indexes_ranges]
-    return tensor.add_row_ranges.bind(dest, src, ranges, command.alpha)
+    return bound(tensor.add_row_ranges, dest, src, ranges, command.alpha)
 
 
 # -- compression
@@ -345,7 +344,7 @@ def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] |
 def _compress(binding: Binding, c: int, command: CompressMatrix) -> Step | None:
     if (found := _recoding(binding, c, command.submatrix)) is None:
         return None
-    return compress.bind(found[1], found[0], command.range, command.truncate)
+    return bound(compress, found[1], found[0], command.range, command.truncate)
 
 
 @lowers(DecompressMatrix)
@@ -359,4 +358,4 @@ def _decompress(binding: Binding, c: int, command: DecompressMatrix) -> Step | N
         if isinstance(other, CompressMatrix)
         and binding.computation.matrix_of(other.submatrix) == matrix
     )
-    return decompress.bind(found[1], found[0], compressed.range)
+    return bound(decompress, found[1], found[0], compressed.range)

@@ -16,7 +16,7 @@ from nnet3tools.expression.schedule import (
     value_owner,
 )
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor import Array
+from nnet3tools.tensor import Array, recording
 from nnet3tools.tensor.functional import dtype_of
 
 __all__ = ["Execution"]
@@ -195,7 +195,7 @@ class Execution:
     def forward(self) -> None:
         """Compute the roots' values."""
         for op in self._forward:
-            op()
+            recording.run("expression", op)
         self._ran = True
 
     def backward(self, seeds: Mapping[Expr, Array] | None = None) -> None:
@@ -212,7 +212,7 @@ class Execution:
         else:
             self._add_seeds(seeds)
         for op in self._backward:
-            op()
+            recording.run("expression", op)
 
     def _add_seeds(self, seeds: Mapping[Expr, Array] | None) -> None:
         for root in self._seeded:

@@ -22,7 +22,7 @@ from nnet3tools.expression.moves import Copy
 from nnet3tools.expression.node import Expr
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
-from nnet3tools.tensor import Array, host
+from nnet3tools.tensor import Array, recording
 from nnet3tools.tensor.functional import Type, type_of_dtype
 from nnet3tools.tensor.registry import device_of
 
@@ -147,7 +147,7 @@ class RowFunction:
         if self._fused is not None:
             self._fused.forward(operands, out)
             return None
-        memo = host.kept_object(lambda: self._take(out, True))
+        memo = recording.persistent_object(lambda: self._take(out, True))
         memo.run.forward(operands, out)
         return memo
 

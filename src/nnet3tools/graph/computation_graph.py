@@ -41,7 +41,7 @@ class ComputationGraph:
 
     @property
     def num_cindexes(self) -> int:
-        """Number of cindexes."""
+        """How many cindexes there are."""
         return len(self.nodes)
 
     def indexes(self, ids: IntArray) -> IndexArray:

@@ -1,4 +1,4 @@
-"""Kinds of objects in tables: how each is read, written and cut to a range."""
+"""What a table can hold: how each kind of object is read, written and cut to a range."""
 
 from __future__ import annotations
 

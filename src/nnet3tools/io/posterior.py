@@ -83,7 +83,7 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
 
 
 def read_posterior(reader: Reader) -> Posterior:
-    """Read a posterior as `write_posterior` writes it."""
+    """Read what `write_posterior` wrote."""
     return _read_binary(reader) if reader.binary else _read_line(reader)
 
 

@@ -48,7 +48,7 @@ class RandomAccessTableReader(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Close the open files."""
+        """Close what is open."""
         self._source.close()
 
     def __contains__(self, key: str) -> bool:

@@ -21,7 +21,7 @@ _times = tensor.element("_1 *= _2")
 
 
 def derivative_scale() -> Any:
-    """None for 1, or a number on the device that formulas take (a DeviceScalar)."""
+    """None for 1, or a number on the device that formulas take (a Number)."""
     return _current[-1]
 
 
@@ -38,7 +38,7 @@ def scale_as_derivative(array: Array) -> None:
 
 @contextmanager
 def scaled_derivatives(scale: Any) -> Iterator[None]:
-    """In the `with` block derivatives carry a factor `scale`."""
+    """In the `with` block derivatives are `scale` times what they should be."""
     _current.append(scale)
     try:
         yield

@@ -1,7 +1,7 @@
 """Moving a network between host and device: parameters, statistics, natural-gradient state.
 
 Whatever arrays of floating-point numbers a component holds are moved, however deep in lists, dicts
-and objects, and its Counters; indexes stay on the host, as operators upload them once. A class
+and objects, and its Counts; indexes stay on the host, as operators upload them once. A class
 keeps arrays that its host code works on by naming the attributes in `HOST_ARRAYS`.
 """
 
@@ -13,7 +13,6 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor.counter import Counter
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["move_nnet"]
@@ -40,8 +39,6 @@ def _move_attributes(owner: Any, like: Any, moved: dict[int, tuple[Any, Any]]) -
     kept = getattr(owner, "HOST_ARRAYS", ())
     attributes = vars(owner)
     for name, value in list(attributes.items()):
-        if Counter.move(owner, name, like):
-            continue
         new = value if name in kept else _moved(value, like, moved)
         if new is not value:
             object.__setattr__(owner, name, new)

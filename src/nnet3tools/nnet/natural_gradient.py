@@ -30,19 +30,20 @@ from typing import Any, Self
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import UserError
 from nnet3tools.io import log
 from nnet3tools.nnet.natural_gradient_updates import (
-    Room,
     Update,
-    catch_up,
-    make_room,
-    put_off,
-    room_of,
+    UpdateBuffers,
+    apply_pending,
+    buffers_of,
+    defer,
+    make_buffers,
     update_estimates,
 )
-from nnet3tools.tensor import host
-from nnet3tools.tensor.fisher import DIVERGED, EPSILON, RHO, norm_ratio
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio
+from nnet3tools.tensor.number import store
+from nnet3tools.tensor.recording import HasSettings
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["OnlineNaturalGradient"]
@@ -53,12 +54,14 @@ _INITIAL_UPDATES = 10
 """F is updated on every one of the first calls; only later does `update_period` count."""
 
 
-class OnlineNaturalGradient:
+class OnlineNaturalGradient(HasSettings):
     """Running Fisher estimate for the rows of one matrix, and the preconditioning with it.
 
     The state (`w`, `d`, `numbers`) is not part of model files; only the options are. `num_calls`
     counts `precondition` calls; 0 means that there is no estimate yet.
     """
+
+    NO_SETTINGS = frozenset({"frozen", "num_calls"})
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class OnlineNaturalGradient:
         self.d: Array = np.empty(0)
         self.numbers: Array = np.zeros(3)
         """rho and two flags: see tensor/fisher.py."""
-        self.room: Room | None = None
+        self.buffers: UpdateBuffers | None = None
         """On a GPU: an update's memory, as it may be put off."""
 
     @property
@@ -117,7 +120,8 @@ class OnlineNaturalGradient:
         """Replace each array of the state by the function's value of it."""
         if self.w is not None:
             self.w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
-            self.room = None if self.room is None else Room(*map(function, self.room))
+            if self.buffers is not None:
+                self.buffers = UpdateBuffers(*map(function, self.buffers))
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.
@@ -128,13 +132,13 @@ class OnlineNaturalGradient:
         if x.shape[1] == 1:  # a scalar space has nothing to precondition
             return 1.0
         with tensor.precise_products():  # the estimate's are beyond half precision
-            if host.decide(lambda: self.num_calls == 0):
+            if recording.decide(lambda: self.num_calls == 0):
                 self._initialize(x)
-            if host.is_taped():
-                catch_up(self)
+            if self.buffers is not None and recording.is_noted():
+                apply_pending(self)
             product = tensor.dot(x, x)
-            self._step(x, product, updating=host.decide(self._updating))
-        host.act(self._count_call)
+            self._step(x, product, updating=recording.decide(self._updating))
+        recording.act(self._count_call)
         return norm_ratio(product, tensor.dot(x, x))
 
     def _count_call(self) -> None:
@@ -145,11 +149,7 @@ class OnlineNaturalGradient:
 
         On the host every update calls this.
         """
-        if tensor.to_host(self.numbers)[DIVERGED]:
-            raise UserError(
-                "natural gradient met infinity or NaN in the derivatives or activations: the "
-                "training has diverged (lower the learning rate or max-change) or the data is bad"
-            )
+        check_finite.reference(tensor.to_host(self.numbers))
 
     # -- when
 
@@ -174,13 +174,13 @@ class OnlineNaturalGradient:
                 f"{dim - 1} (but this is probably still too high)"
             )
             self.rank = dim - 1
-        host.not_capturable()
+        recording.not_capturable()
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
         self.w = tensor.asarray(w.astype(np.float32), like=x)
         self.d = tensor.asarray(np.full(self.rank, EPSILON), like=x)
         self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
-        self.room = None if device_of(x) == "numpy" else make_room(self.w)
+        self.buffers = None if device_of(x) == "numpy" else make_buffers(self.w)
         # With no more rows than the rank one step already finds their row space.
         trace = tensor.dot(x, x)
         for _ in range(1 if num_rows <= self.rank else 3):
@@ -200,21 +200,22 @@ class OnlineNaturalGradient:
             if not updating:
                 tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
                 return
-            with room_of(self) as room:
-                tensor.prod(room.j, h, x, trans_a=True)  # J = H^T X
+            with buffers_of(self) as buffers:
+                tensor.prod(buffers.j, h, x, trans_a=True)  # J = H^T X
                 # K = J J^T and L = H^T H = W J^T, by the cheaper way
-                tensor.prod(room.products[0], room.j, room.j, trans_b=True)
+                tensor.prod(buffers.products[0], buffers.j, buffers.j, trans_b=True)
                 if x.shape[0] > x.shape[1]:
-                    tensor.prod(room.products[1], w, room.j, trans_b=True)
+                    tensor.prod(buffers.products[1], w, buffers.j, trans_b=True)
                 else:
-                    tensor.prod(room.products[1], h, h, trans_a=True)
+                    tensor.prod(buffers.products[1], h, h, trans_a=True)
                 if not learning_only:
                     tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                if self.room is None or learning_only or not host.is_taped():
-                    update_estimates([Update(self, room, trace, x.shape[0])])
+                if self.buffers is None or learning_only or not recording.is_noted():
+                    number = getattr(trace, "array", trace)
+                    update_estimates([Update(self, buffers, number, x.shape[0])])
                 else:
-                    tensor.copy(room.trace, trace.array)  # type: ignore[attr-defined]
-                    host.act(partial(put_off, self, x.shape[0]))
+                    store(buffers.trace, trace)
+                    recording.act(partial(defer, self, x.shape[0]))
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:

@@ -1,9 +1,9 @@
 """Updates of online natural gradient's estimates: at once, or for many estimates together.
 
 What an update leaves for later minibatches is small and dense (tensor/fisher.py): on a GPU one
-block of threads for each estimate, one after the other, would leave the device idle. Under a
-replayer (tensor/host.py) updates are therefore put off and done together when the segment of the
-program ends, or when an estimate is needed again before that.
+block of threads for each estimate, one after the other, would leave the device idle. Where notes
+are taken for replays (tensor/recording.py) updates are therefore deferred there and applied
+together when the segment of the program ends, or when an estimate is needed again before that.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.tensor import host
-from nnet3tools.tensor.fisher import fisher_step, orthonormalize
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.fisher import check_finite, fisher_step, orthonormalize
 from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 __all__ = [
-    "Room",
     "Update",
-    "catch_up",
-    "forget_updates",
-    "make_room",
-    "put_off",
-    "room_of",
+    "UpdateBuffers",
+    "apply_pending",
+    "buffers_of",
+    "defer",
+    "forget_pending",
+    "make_buffers",
     "update_estimates",
 ]
 
@@ -40,7 +40,7 @@ _replace_if_finite = tensor.element("_1 = where(_3 != 0, _2, _1)")
 _add_scaled_rows = tensor.element("_1 += _2 * _3")
 
 
-class Room(NamedTuple):
+class UpdateBuffers(NamedTuple):
     """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), its coefficients (R, 1)."""
 
     j: Array
@@ -52,19 +52,19 @@ class Room(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What an estimate is to learn: `trace` and the products in `room` of `num_rows` rows."""
+    """What an estimate is to learn: `trace` and the products in `buffers` of `num_rows` rows."""
 
     estimate: OnlineNaturalGradient
-    room: Room
+    buffers: UpdateBuffers
     trace: Any
     """A number, or on a device an array (1,)."""
     num_rows: int
 
 
-def make_room(w: Array) -> Room:
-    """Room that stays."""
+def make_buffers(w: Array) -> UpdateBuffers:
+    """UpdateBuffers that stays."""
     rank, dim = w.shape
-    return Room(
+    return UpdateBuffers(
         tensor.empty((rank, dim), like=w),
         tensor.empty((2, rank, rank), like=w),
         tensor.empty((rank, rank), like=w),
@@ -74,10 +74,10 @@ def make_room(w: Array) -> Room:
 
 
 @contextmanager
-def room_of(estimate: OnlineNaturalGradient) -> Iterator[Room]:
-    """The estimate's own room, or scratch memory where it has none, on the host."""
-    if estimate.room is not None:
-        yield estimate.room
+def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
+    """The estimate's own buffers, or scratch memory where it has none, on the host."""
+    if estimate.buffers is not None:
+        yield estimate.buffers
         return
     w = estimate.w
     assert w is not None
@@ -88,7 +88,7 @@ def room_of(estimate: OnlineNaturalGradient) -> Iterator[Room]:
         tensor.scratch((rank, rank), like=w) as transform,
         tensor.scratch((rank, 1), like=w) as coefficients,
     ):
-        yield Room(j, products, transform, coefficients, None)
+        yield UpdateBuffers(j, products, transform, coefficients, None)
 
 
 def update_estimates(updates: Sequence[Update]) -> None:
@@ -96,66 +96,66 @@ def update_estimates(updates: Sequence[Update]) -> None:
     if not updates:
         return
     estimates = [update.estimate for update in updates]
-    rooms = [update.room for update in updates]
+    all_buffers = [update.buffers for update in updates]
     states = [e.d for e in estimates], [e.numbers for e in estimates]
     fisher_step(
         *states,
-        [room.transform for room in rooms],
-        [room.coefficients for room in rooms],
-        [room.products for room in rooms],
+        [buffers.transform for buffers in all_buffers],
+        [buffers.coefficients for buffers in all_buffers],
+        [buffers.products for buffers in all_buffers],
         [update.trace for update in updates],
         [
             (e.eta(update.num_rows), update.num_rows, e.alpha, e.dim)
             for e, update in zip(estimates, updates, strict=True)
         ],
     )
-    for estimate, room in zip(estimates, rooms, strict=True):
-        _replace_w(estimate, room)
+    for estimate, buffers in zip(estimates, all_buffers, strict=True):
+        _replace_w(estimate, buffers)
     orthonormalize([e.w for e in estimates], *states, [e.alpha for e in estimates])
 
 
-def _replace_w(estimate: OnlineNaturalGradient, room: Room) -> None:
+def _replace_w(estimate: OnlineNaturalGradient, buffers: UpdateBuffers) -> None:
     w = estimate.w
     assert w is not None
     if device_of(w) == "numpy":
-        estimate.check_finite()
-        _add_scaled_rows(room.j, room.coefficients, w)
-        tensor.prod(w, room.transform, room.j)
+        check_finite(estimate.numbers)
+        _add_scaled_rows(buffers.j, buffers.coefficients, w)
+        tensor.prod(w, buffers.transform, buffers.j)
         return
     # nobody has looked yet whether it is finite
-    _add_scaled_rows(room.j, room.coefficients, w)
+    _add_scaled_rows(buffers.j, buffers.coefficients, w)
     with tensor.scratch(w.shape, like=w) as new:
-        tensor.prod(new, room.transform, room.j)
-        _replace_if_finite(w, new, room.coefficients)
+        tensor.prod(new, buffers.transform, buffers.j)
+        _replace_if_finite(w, new, buffers.coefficients)
 
 
 # -- later
 
-_put_off: dict[OnlineNaturalGradient, int] = {}
-"""Estimate -> number of rows of a minibatch whose products and trace are in its room."""
+_pending: dict[OnlineNaturalGradient, int] = {}
+"""Estimate -> number of rows of a minibatch whose products and trace are in its buffers."""
 
 
-def put_off(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Let an estimate learn from what is in its room at the next `catch_up`."""
-    _put_off[estimate] = num_rows
+def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
+    """Let an estimate learn from what is in its buffers at the next `apply_pending`."""
+    _pending[estimate] = num_rows
 
 
-def catch_up(only: OnlineNaturalGradient | None = None) -> None:
+def apply_pending(only: OnlineNaturalGradient | None = None) -> None:
     """Do what was put off, or what was for one estimate."""
 
     def take() -> tuple[tuple[OnlineNaturalGradient, int], ...]:
-        found = [e for e in _put_off if only is None or e is only]
-        return tuple((e, _put_off.pop(e)) for e in found)
+        found = [e for e in _pending if only is None or e is only]
+        return tuple((e, _pending.pop(e)) for e in found)
 
     updates = []
-    for estimate, num_rows in host.decide(take):
-        room = estimate.room
-        assert room is not None
-        updates.append(Update(estimate, room, room.trace, num_rows))
+    for estimate, num_rows in recording.decide(take):
+        buffers = estimate.buffers
+        assert buffers is not None
+        updates.append(Update(estimate, buffers, buffers.trace, num_rows))
     with tensor.precise_products():
         update_estimates(updates)
 
 
-def forget_updates() -> None:
+def forget_pending() -> None:
     """Drop what was put off, as after an error."""
-    _put_off.clear()
+    _pending.clear()

@@ -72,7 +72,7 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
         diagonal = p.reshape(-1)[:: rows + 1]
         if scale < 0.0:
             trace_p, trace_pp = tensor.dot(m, m), tensor.dot(p, p)
-            if not isinstance(trace_p, float):  # a DeviceScalar: nobody is to wait for it
+            if not isinstance(trace_p, float):  # a Number: nobody is to wait for it
                 _subtract(diagonal, trace_pp.mapped(_square, trace_p))
                 tensor.prod(update, p, m)
                 tensor.add(m, update, alpha=trace_pp.mapped(_factor, trace_p, rows))

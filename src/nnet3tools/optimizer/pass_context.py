@@ -1,4 +1,4 @@
-"""The context of a pass: network, options, facts of the request."""
+"""What a pass of the optimizer may know beside the program."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ lstm_nonlinearity, gru_nonlinearity, and what other modules of this package decl
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
 row operators upload them once). **Random numbers**: tensor.random, Kaldi's generator.
-**Decisions and counts of the host**, and memory for memos: tensor.host, tensor.counter.
+**Decisions and counts of the host**, and memory for memos: tensor.recording; numbers that depend on
+data: tensor.number.
 
 **A new special operator** is a plain function under `@operator` in a module here (signature =
 operands, body = reference implementation that tests compare with) plus an implementation a backend,

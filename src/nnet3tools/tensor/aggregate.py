@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.functional import Expr, parse
 from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
@@ -19,6 +20,9 @@ AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., An
 
 class Aggregate:
     """out = beta * out + alpha * reduce(formula of the inputs `_1`, `_2`, ...)."""
+
+    takes_numbers = True
+    """Whether what it is bound to may be a Number on the host."""
 
     def __init__(self, formula: str | Expr, reduce: str, axis: int | None) -> None:
         if reduce not in REDUCTIONS:
@@ -55,7 +59,15 @@ class Aggregate:
         return found(out, ins, alpha, beta)
 
     def __call__(self, *operands: Any, alpha: float = 1.0, beta: float = 0.0) -> float | None:
+        if recording.taking is not None:
+            options = {"alpha": alpha, "beta": beta}
+            return cast(float | None, recording.taking.call(self, operands, options))
         return self.bind(*operands, alpha=alpha, beta=beta)()
+
+    @property
+    def name(self) -> str:
+        """The formula, as it stands in recordings."""
+        return repr(self)
 
     def __repr__(self) -> str:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"

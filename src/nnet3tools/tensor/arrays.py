@@ -6,11 +6,12 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor import host as host_work
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.host_pool import HostPool
 from nnet3tools.tensor.registry import device_of
 
@@ -20,10 +21,8 @@ __all__ = [
     "asarray",
     "captured_scratch",
     "constant",
-    "count_transfers",
     "empty",
     "poison",
-    "same_place",
     "scratch",
     "to_host",
     "zeros",
@@ -57,13 +56,6 @@ def _module(like: Array | None) -> Any:
     return cupy
 
 
-def same_place(a: Array, b: Array) -> bool:
-    """Whether two arrays of one device begin at the same address."""
-    if device_of(a) == "numpy":
-        return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
-    return bool(a.data.ptr == b.data.ptr)
-
-
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array with undefined contents, on the device and of the type of `like`.
 
@@ -74,7 +66,12 @@ def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array of zeros; see `empty`."""
-    return _make(_module(like).zeros, shape, _dtype(like, dtype))
+    made = _make(_module(like).zeros, shape, _dtype(like, dtype))
+    if recording.taking is not None:
+        from nnet3tools.tensor.basics import fill
+
+        fill(made, 0.0)
+    return made
 
 
 def _make(create: Any, shape: Shape, dtype: Any) -> Array:
@@ -97,9 +94,8 @@ def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:
     No copy is made where none is needed.
     """
     module = _module(like)
-    if module is not np and isinstance(host, np.ndarray):
-        host_work.not_capturable()
-        _transfers[0] += 1
+    if like is not None and isinstance(host, np.ndarray):
+        recording.not_capturable()
     return module.asarray(host, dtype=dtype)
 
 
@@ -115,19 +111,8 @@ def constant(host: np.ndarray, like: Array) -> Array:
 
 def to_host(array: Array) -> np.ndarray:
     """The array as numpy.ndarray; the very same if it is on the host already."""
-    if device_of(array) == "numpy":
-        return array
-    host_work.not_capturable()
-    _transfers[0] += 1
-    return array.get()
-
-
-_transfers = [0]
-
-
-def count_transfers() -> int:
-    """How often arrays were moved between host and device so far."""
-    return _transfers[0]
+    recording.not_capturable()
+    return array if device_of(array) == "numpy" else array.get()
 
 
 class _Pool:
@@ -177,15 +162,26 @@ def captured_scratch() -> Iterator[None]:
 class _Scratch:
     """A context manager by hand: it is entered some hundred times a minibatch."""
 
-    __slots__ = ("_buffer", "_dtype", "_like", "_pool", "_shape")
+    __slots__ = ("_buffer", "_dtype", "_like", "_num_bytes", "_pool", "_recorder", "_shape")
 
     def __init__(self, shape: tuple[int, ...], like: Array, dtype: np.dtype) -> None:
         self._shape, self._like, self._dtype = shape, like, dtype
 
     def __enter__(self) -> Array:
         num_bytes = math.prod(self._shape) * self._dtype.itemsize
+        self._num_bytes, self._recorder = num_bytes, recording.noting()
+        if self._recorder is not None:
+            self._recorder.count_scratch(num_bytes)
+        if recording.taking is not None:
+            pool: Any = recording.taking.workspace
+            self._pool = pool
+            self._buffer = self._pool.take(num_bytes)
+            made = self._buffer.view(self._dtype).reshape(self._shape)
+            if POISON:
+                recording.run("poison", partial(poison, self._buffer))
+            return made
         if device_of(self._like) == "numpy":
-            self._pool: Any = _host_pool
+            self._pool = _host_pool
             self._buffer = _host_pool.take(num_bytes)
         else:
             self._pool = _pool
@@ -194,6 +190,8 @@ class _Scratch:
 
     def __exit__(self, *_: object) -> None:
         self._pool.give_back(self._buffer)
+        if self._recorder is not None:
+            self._recorder.count_scratch(-self._num_bytes)
 
 
 def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextManager[Array]:

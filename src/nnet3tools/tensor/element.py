@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.functional import Assignments, Expr, Placeholder, assign, parse_statements
 from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
@@ -22,15 +23,14 @@ class Element:
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
     Assigned operands have the full (broadcast) shape; others are arrays that broadcast to it, or
-    plain numbers, which take the arrays' type. Text may call operands by the names given in
-    `operands`, in the order of the call.
-
-    A formula that reduces rows (`row_sum(x)` and its like) works along the last axis; operands that
-    are assigned values of whole rows may have one column.
+    plain numbers, which take the arrays' type.
     """
 
-    def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
-        self.formula, self.operands = formula, operands.split()
+    takes_numbers = True
+    """Whether what it is bound to may be a Number on the host."""
+
+    def __init__(self, formula: str | Expr | Assignments) -> None:
+        self.formula = formula
         self._assignments: Assignments | None = None
         self._lowered: dict[str, Callable[..., Callable[[], None]]] = {}
 
@@ -39,8 +39,7 @@ class Element:
         """What is assigned; formula text is read when first asked for."""
         if self._assignments is None:
             if isinstance(self.formula, str):
-                names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}
-                self._assignments = parse_statements(self.formula, names)
+                self._assignments = parse_statements(self.formula)
             elif isinstance(self.formula, Expr):
                 self._assignments = assign(Placeholder(1), self.formula)
             else:
@@ -58,7 +57,7 @@ class Element:
         device = device_of(operands[0])
         if not load_device(device) or device not in ELEMENT_BACKENDS:
             raise UnsupportedOperator("element", str(operands[0].dtype), device)
-        needed = len(self.operands) or self.assignments.num_operands()
+        needed = self.assignments.num_operands()
         if needed != len(operands):
             raise ProgramError(
                 f"element({self.assignments.text()}) takes {needed} operands, not {len(operands)}"
@@ -68,12 +67,20 @@ class Element:
         return found
 
     def __call__(self, *operands: Any) -> None:
-        self.bind(*operands)()
+        if recording.taking is not None:
+            recording.taking.call(self, operands, {})
+        else:
+            self.bind(*operands)()
+
+    @property
+    def name(self) -> str:
+        """The formula, as it stands in recordings."""
+        return repr(self)
 
     def __repr__(self) -> str:
         return f"element({self.formula!r})"
 
 
-def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
+def element(formula: str | Expr | Assignments) -> Element:
     """An elementwise operator from text, an expression (for `_1`) or assignments."""
-    return Element(formula, operands)
+    return Element(formula)

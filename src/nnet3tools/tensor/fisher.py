@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3tools.errors import UserError
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.basics import copy, prod
@@ -31,6 +32,7 @@ __all__ = [
     "MAX_CONDITION",
     "ORTHOGONALITY",
     "RHO",
+    "check_finite",
     "diagonal_e",
     "fisher_step",
     "norm_ratio",
@@ -58,7 +60,7 @@ def norm_ratio(before: float, after: float) -> float:
     """
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
-    return before.mapped(_ratio, after)  # a DeviceScalar
+    return before.mapped(_ratio, after)
 
 
 def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
@@ -111,6 +113,7 @@ def _fisher_step(
     k, l = both  # noqa: E741
     rho = float(numbers[RHO])
     eta_n, keep = eta / num_rows, 1.0 - eta
+    trace = float(np.asarray(trace).item())
     inv_sqrt_e = 1.0 / np.sqrt(diagonal_e(d, rho, alpha, dim))
     d_rho = d + rho
 
@@ -177,5 +180,16 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
         prod(w, transform.astype(np.float32), work)
 
 
+@operator(writes=(), types=("float64",))
+def check_finite(numbers: Array) -> None:
+    """UserError on the host if an estimate met infinity or NaN; a GPU does not wait to look."""
+    if numbers[DIVERGED]:
+        raise UserError(
+            "natural gradient met infinity or NaN in the derivatives or activations: the "
+            "training has diverged (lower the learning rate or max-change) or the data is bad"
+        )
+
+
+implements("check_finite", "numpy")(check_finite.reference)
 implements("fisher_step", "numpy")(fisher_step.reference)
 implements("orthonormalize", "numpy")(orthonormalize.reference)

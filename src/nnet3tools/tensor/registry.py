@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from nnet3tools.errors import ProgramError, UserError
+from nnet3tools.tensor import recording
 
 __all__ = [
     "DEVICES",
@@ -24,12 +25,10 @@ __all__ = [
     "OPERATORS",
     "Operator",
     "UnsupportedOperator",
-    "binder_of",
     "device_of",
     "gaps",
     "implements",
     "operator",
-    "operator_of_formulas",
 ]
 
 P = ParamSpec("P")
@@ -89,6 +88,9 @@ class Operator(Generic[P, R]):
     The first operand (or the first array of it, if it is a list) decides device and element type.
     """
 
+    takes_numbers = False
+    """Whether what it is bound to may be a Number on the host."""
+
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
     ) -> None:
@@ -104,6 +106,8 @@ class Operator(Generic[P, R]):
         self._cache: dict[tuple[type, Any], Callable[..., Any]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if recording.taking is not None:
+            return cast(R, recording.taking.call(self, args, kwargs))
         first: Any = args[0]
         found = self._cache.get((first.__class__, getattr(first, "dtype", None)))
         if found is None:
@@ -141,23 +145,6 @@ class Operator(Generic[P, R]):
         return f"<operator {self.name}({', '.join(self.operands)})>"
 
 
-def operator_of_formulas(
-    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
-) -> Callable[[Callable[P, Callable[[], None]]], Operator[P, None]]:
-    """Declare an operator by what it is bound to: formulas, for which every device has a backend.
-
-    A device may implement it otherwise, where that was measured to be faster.
-    """
-
-    def declare(binder: Callable[P, Callable[[], None]]) -> Operator[P, None]:
-        made = operator(writes, types)(cast(Callable[P, None], binder))
-        for device in DEVICES:
-            implements(made.name, device, binder=True)(binder)
-        return made
-
-    return declare
-
-
 def operator(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, R]], Operator[P, R]]:
@@ -189,11 +176,6 @@ def implements(
         return function
 
     return register
-
-
-def binder_of(name: str, device: str) -> Callable[..., Callable[[], Any]]:
-    """What a device registered with `binder` for an operator and all types."""
-    return _binders[name, device, "*"]
 
 
 def gaps(device: str) -> list[tuple[str, str]]:

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numpy as np
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import operator_of_formulas
+from nnet3tools.tensor.registry import operator
 
 __all__ = ["log_softmax", "log_softmax_backprop", "softmax", "softmax_backprop"]
 
-Step = Callable[[], None]
 
-_softmax = element("power = exp(x - row_max(x)); out = power * (1 / row_sum(power))", "out x")
-_log_softmax = element("y = x - row_max(x); out = y - log(row_sum(exp(y)))", "out x")
-_softmax_backprop = element("in_deriv = y * (e - row_sum(y * e))", "in_deriv y e")
-_log_softmax_backprop = element("in_deriv = e - exp(y) * row_sum(e)", "in_deriv y e")
-
-
-@operator_of_formulas()
-def softmax(out: Array, x: Array) -> Step:
+@operator()
+def softmax(out: Array, x: Array) -> None:
     """Each row of out = exp(x) / sum(exp(x)); out may be x."""
-    return _softmax.bind(out, x)
+    shifted = np.exp(np.float64(x) - np.max(x, axis=-1, keepdims=True))
+    out[...] = shifted / np.sum(shifted, axis=-1, keepdims=True)
 
 
-@operator_of_formulas()
-def log_softmax(out: Array, x: Array) -> Step:
+@operator()
+def log_softmax(out: Array, x: Array) -> None:
     """Each row of out = x - log(sum(exp(x))); out may be x."""
-    return _log_softmax.bind(out, x)
+    shifted = np.float64(x) - np.max(x, axis=-1, keepdims=True)
+    out[...] = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
 
 
-@operator_of_formulas(writes=("in_deriv",))
-def softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
+@operator(writes=("in_deriv",))
+def softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
     """in_deriv = y * (e - sum(y * e)) a row, y = out_value, e = out_deriv; may be in place."""
-    return _softmax_backprop.bind(in_deriv, out_value, out_deriv)
+    total = np.sum(np.float64(out_value) * out_deriv, axis=-1, keepdims=True)
+    in_deriv[...] = out_value * (out_deriv - total)
 
 
-@operator_of_formulas(writes=("in_deriv",))
-def log_softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
+@operator(writes=("in_deriv",))
+def log_softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
     """in_deriv = e - exp(y) * sum(e) a row, y = out_value, e = out_deriv; may be in place."""
-    return _log_softmax_backprop.bind(in_deriv, out_value, out_deriv)
+    total = np.sum(np.float64(out_deriv), axis=-1, keepdims=True)
+    in_deriv[...] = out_deriv - np.exp(np.float64(out_value)) * total

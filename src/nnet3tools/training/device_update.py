@@ -94,6 +94,6 @@ class DeviceUpdate:
 
 def _scalar(array: Array) -> Any:
     """A number on the device, as tensor.add takes it."""
-    from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
+    from nnet3tools.tensor.number import Number
 
-    return DeviceScalar(array)
+    return Number(array)

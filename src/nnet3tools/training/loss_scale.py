@@ -44,12 +44,12 @@ class LossScale:
 
     def __init__(self, like: Array, start: float = _START, patience: int = _PATIENCE) -> None:
         """`like` is an array of the device."""
-        from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
+        from nnet3tools.tensor.number import Number
 
         state = tensor.zeros((3,), like=like, dtype=np.float64)
         self._scale, self._good, self._left_out = (state[i : i + 1] for i in range(3))
         tensor.fill(self._scale, start)
-        self._number = DeviceScalar(self._scale)
+        self._number = Number(self._scale)
         self._patience = patience
 
     def scale_derivative(self, deriv: Array) -> None:

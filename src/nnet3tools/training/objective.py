@@ -59,7 +59,7 @@ def compute_objective(
 
     `objective` is what the output node's config line says: linear, quadratic or expression=FORMULA
     (OutputNode.criterion); `name` is the node, for messages. The derivative is written to `deriv`
-    (N, dim), if given. On a device the total, and the weight of dense targets, are DeviceScalars:
+    (N, dim), if given. On a device the total, and the weight of dense targets, are Numbers:
     they stay there until somebody looks at them.
     """
     if supervision.shape[1] != output.shape[1]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from nnet3tools.errors import DataError
+from nnet3tools.executor.bound_program import Arena, out_of_memory
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.memory_plan import plan_memory
-from nnet3tools.executor.program import Arena, out_of_memory
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
@@ -26,6 +26,7 @@ from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.recording import Workspace
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -106,6 +107,11 @@ class ExampleRunner:
             from nnet3tools.tensor.cupy_backend.device import get_device
 
             self._device_inputs = DeviceInputs(get_device(), like)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Scratch memory for what is recorded and never runs while a program does."""
+        return self._arena.workspace
 
     @property
     def ahead(self) -> ExampleRunner | None:

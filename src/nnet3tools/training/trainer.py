@@ -9,7 +9,7 @@ from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.graph_replay import WorkReplayer, graph_capture
+from nnet3tools.executor.replay import Replayer, device_capture
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.nnet.arithmetic import (
     check_natural_gradient,
@@ -154,13 +154,13 @@ class NnetTrainer:
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
         self._loss_scale: LossScale | None = None
-        self._replayer: WorkReplayer | None = None
+        self._replayer: Replayer | None = None
         if like is not None and device_of(like) != "numpy":
             count = len(nnet.updatable_components())
             self._max_change_stats.device = DeviceUpdate(count, like)
             self._loss_scale = LossScale(like) if loss_scaling else None
             if options.computation.cuda_graph:
-                self._replayer = WorkReplayer([nnet, self._delta], graph_capture())
+                self._replayer = Replayer(self._runner.workspace, device_capture())
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""

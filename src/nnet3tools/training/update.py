@@ -16,7 +16,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetIo
 
@@ -118,7 +118,7 @@ def update_with_max_change(
     (Euclidean norms; both limits are multiplied by `max_change_scale`; 0 is no limit). Returns
     False, and changes nothing, if the whole change is infinite or NaN.
     """
-    host.act(stats.count_minibatch)
+    recording.act(stats.count_minibatch)
     if stats.device is not None:
         stats.device.run(delta, nnet, max_param_change, max_change_scale, scale)
         return True

@@ -16,7 +16,7 @@ from nnet3tools.nnet.components.common import division_problem
 from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.summary import summarize_vector
 from nnet3tools.nnet.derivative_scale import derivative_scale
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 
 __all__ = ["REPAIR_PROBABILITY", "UNSET_THRESHOLD", "NonlinearComponent"]
 
@@ -103,19 +103,19 @@ class NonlinearComponent(Component):
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum values and derivatives on about every other minibatch, and on the first."""
-        if host.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
+        if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
             return
         self.sum_stats(out_value)
 
     def sum_stats(self, out_value: Array) -> None:
         """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
         with_derivatives = self.sum_derivatives is not None
-        if host.decide(
+        if recording.decide(
             lambda: not (self._fits(self.value_sum) and self._fits(self.deriv_sum))
             if with_derivatives
             else not self._fits(self.value_sum)
         ):
-            host.not_capturable()
+            recording.not_capturable()
             self.count = 0.0
             self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
             if with_derivatives:
@@ -127,10 +127,10 @@ class NonlinearComponent(Component):
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
         """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
-        if host.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
+        if recording.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
             return
-        if host.decide(lambda: not self._fits(self.oderiv_sumsq)):
-            host.not_capturable()
+        if recording.decide(lambda: not self._fits(self.oderiv_sumsq)):
+            recording.not_capturable()
             self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
             self.oderiv_count = 0.0
         if (scale := derivative_scale()) is None:

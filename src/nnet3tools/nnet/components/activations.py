@@ -18,7 +18,7 @@ from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, 
 from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -111,7 +111,7 @@ class RectifiedLinearComponent(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         """Raise the inputs of dead units, lower those of units that are always on."""
-        if host.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
+        if recording.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
             return
         assert self.deriv_sum is not None
         to_update.num_dims_processed += self.block_dim
@@ -144,7 +144,7 @@ class _TwoSided(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         to_update.num_dims_processed += self.dim
-        if host.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
+        if recording.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
             return
         lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:

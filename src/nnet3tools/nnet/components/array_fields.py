@@ -14,6 +14,7 @@ from nnet3tools.io.files import open_input
 from nnet3tools.nnet.components.fields import Field
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.number import Tally
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -23,6 +24,7 @@ __all__ = [
     "Count",
     "Derived",
     "Matrix",
+    "Part",
     "Preconditioner",
     "Side",
     "Statistic",
@@ -144,32 +146,33 @@ class Count(Field[float]):
     def __init__(self, token: str, **named: Any) -> None:
         super().__init__(token, None, 0.0, **named)
 
+    def default_of(self, owner: Any) -> Any:
+        """Typed as a float, as which it can be used."""
+        return owner.__dict__.setdefault(self.name, Tally(0.0))
+
     def __set__(self, owner: object, value: float) -> None:
-        old: Any = owner.__dict__.get(self.name)
-        if hasattr(old, "assign"):  # a number on a device: see tensor/counter.py
-            old.assign(value)
-        else:
-            owner.__dict__[self.name] = value
+        self.__get__(owner, type(owner)).assign(value)  # type: ignore[attr-defined]
+
+    def is_default(self, owner: Any) -> bool:
+        return bool(getattr(owner, self.name) == 0.0)
 
     def move(self, owner: Any, like: Array) -> None:
         """Keep the number on the device of `like` (None: on the host)."""
-        value = getattr(owner, self.name)
-        if like is None:
-            owner.__dict__[self.name] = float(value)
-        elif isinstance(value, (int, float)):
-            from nnet3tools.tensor.cupy_backend.scalar import DeviceCounter
-
-            owner.__dict__[self.name] = DeviceCounter(float(value))
+        tally = getattr(owner, self.name)
+        if tally.is_host_number != (like is None):
+            owner.__dict__[self.name] = Tally(float(tally), like)
 
     def text(self, value: float) -> str:
         return f"{value:g}"
 
     def scale(self, owner: Any, scale: float) -> None:
-        setattr(owner, self.name, 0.0 if scale == 0.0 else getattr(owner, self.name) * scale)
+        tally = getattr(owner, self.name)
+        tally *= scale
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
         if (theirs := getattr(other, self.name)) != 0.0:
-            setattr(owner, self.name, getattr(owner, self.name) + alpha * theirs)
+            tally = getattr(owner, self.name)
+            tally += alpha * theirs
 
     def zero_stats(self, owner: Any) -> None:
         setattr(owner, self.name, 0.0)
@@ -255,7 +258,7 @@ def rounded_average(total: Array | None, count: float) -> np.ndarray:
     return values * np.float32(1.0 / count) if count != 0.0 else values
 
 
-# -- natural gradient
+# -- natural gradient, parts
 
 
 class Side(Enum):
@@ -302,3 +305,28 @@ class Preconditioner(Field[OnlineNaturalGradient]):
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
         if self.freezes:
             getattr(owner, self.name).frozen = freeze
+
+
+class Part(Field[Any]):
+    """A value with `read`, `write` and `from_config` of its own, of the class given."""
+
+    def __init__(self, cls: type, token: str | None = "", *, config: bool = True) -> None:
+        super().__init__(token)
+        self.cls, self.has_config = cls, config
+
+    def read_value(self, reader: Reader) -> Any:
+        return self.cls.read(reader)  # type: ignore[attr-defined]
+
+    def write_value(self, writer: Writer, value: Any) -> None:
+        value.write(writer)
+
+    def from_config(self, line: Any, owner: Any) -> None:
+        if self.has_config:
+            setattr(owner, self.name, self.cls.from_config(line))  # type: ignore[attr-defined]
+
+    def structure(self, owner: Any) -> object:
+        return getattr(owner, self.name).structure()
+
+    def info(self, owner: Any) -> str:
+        text: str = getattr(owner, self.name).info()
+        return text

@@ -18,7 +18,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, RequestError
-from nnet3tools.nnet.components.array_fields import Count, Statistic
+from nnet3tools.nnet.components.array_fields import Count, Part, Statistic
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -28,13 +28,12 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
-from nnet3tools.nnet.components.declared import Part
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
 
 if TYPE_CHECKING:
@@ -53,10 +52,10 @@ class AttentionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "RestrictedAttentionComponentPrecomputedIndexes"
 
-    grid = Part(TimeGrid, "<Io>")
+    grid = Part(TimeGrid, "<Io>", config=False)
 
     def problem(self) -> str | None:
-        grid = self.grid
+        grid: TimeGrid = self.grid
         good = grid.t_step_in == grid.t_step_out > 0 and grid.start_t_in <= grid.start_t_out
         good = good and (grid.start_t_out - grid.start_t_in) % grid.t_step_in == 0
         return None if good else "bad grid of times"
@@ -207,7 +206,9 @@ class RestrictedAttentionComponent(Component):
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
-        c = host.kept((num_rows, self.num_heads * self.context_dim), like=out_value)
+        c = recording.persistent_array(
+            (num_rows, self.num_heads * self.context_dim), like=out_value
+        )
         c_heads = self._by_heads(c)
         window_dots(c_heads, parts.queries, parts.keys, shift, self.key_scale)
         tensor.add(c_heads, parts.biases)
@@ -251,12 +252,12 @@ class RestrictedAttentionComponent(Component):
         """Sum the attention weights and their entropy by head, for two in three minibatches."""
         c: Array = memo
         shape = self._stats_shape
-        if host.decide(lambda: self.entropy_stats is None):
-            host.not_capturable()
+        if recording.decide(lambda: self.entropy_stats is None):
+            recording.not_capturable()
             self.entropy_stats = tensor.zeros(shape[0], like=c, dtype=np.float64)
             self.posterior_stats = tensor.zeros(shape, like=c, dtype=np.float64)
             self.stats_count = 0.0
-        if host.decide(lambda: tensor.random.rand_int(0, 2) == 0):
+        if recording.decide(lambda: tensor.random.rand_int(0, 2) == 0):
             return
         _sum_rows(self.posterior_stats.reshape(-1), c, beta=1.0)
         with tensor.scratch(c.shape[1], like=c, dtype=np.float64) as entropies:

@@ -24,7 +24,8 @@ from nnet3tools.nnet.components.common import rand_uniform, summed
 from nnet3tools.nnet.components.fields import Flag, Int, NotNegative
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
@@ -184,10 +185,10 @@ class ClipGradientComponent(Component):
         The pull is proportional to the derivatives' norm, which is the same afterwards. On a GPU
         it is 0 where it is not due, as only the device knows.
         """
-        if host.decide(lambda: not self._may_repair()):
+        if recording.decide(lambda: not self._may_repair()):
             return
         threshold = self.self_repair_clipped_proportion_threshold
-        on_host = isinstance(self.count, (int, float))
+        on_host = device_of(in_deriv) == "numpy"
         if on_host and self.clipped_proportion <= threshold:
             return
         clipped = self.num_clipped, self.count, threshold

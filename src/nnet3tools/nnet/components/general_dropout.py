@@ -25,7 +25,7 @@ from nnet3tools.nnet.components.common import as_blocks, division_problem
 from nnet3tools.nnet.components.fields import Int, IntVector, Mark, Proportion
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 
 __all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
 
@@ -157,7 +157,7 @@ class GeneralDropoutComponent(DropoutBase):
 
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
         """A new mask; its mean is 1 except in the SpecAugment mode."""
-        mask = host.kept((num_rows, self.block_dim), like=like)
+        mask = recording.persistent_array((num_rows, self.block_dim), like=like)
         if self.uses_bands:
             self._draw_bands(mask)
             return mask

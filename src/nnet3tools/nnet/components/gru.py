@@ -34,7 +34,7 @@ from nnet3tools.nnet.components.two_sided import (
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.gru import gru_columns
 
 if TYPE_CHECKING:
@@ -128,12 +128,12 @@ class GruNonlinearityBase(UpdatableComponent):
 
         On about half of the minibatches; False on the others, which have no such pull.
         """
-        if host.decide(lambda: rand_uniform() > _REPAIR_PROBABILITY):
+        if recording.decide(lambda: rand_uniform() > _REPAIR_PROBABILITY):
             return False
         self.count += h.shape[0]
         _sum(self.value_sum, h, beta=1.0)
         _sum_tanh_derivs(self.deriv_sum, h, beta=1.0)
-        if host.decide(lambda: self.count <= 0.0):  # a difference of models
+        if recording.decide(lambda: self.count <= 0.0):  # a difference of models
             return False
         _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
         self.self_repair_total += summed(_total(repair))

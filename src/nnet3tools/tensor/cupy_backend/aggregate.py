@@ -30,9 +30,9 @@ from nnet3tools.tensor.cupy_backend.operands import (
     merge_axes,
     operand_type,
 )
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.functional import Expr, Type, type_of_dtype
+from nnet3tools.tensor.number import Number
 
 __all__ = ["AggregateKernel"]
 
@@ -155,11 +155,11 @@ class AggregateKernel:
     def __call__(
         self, out: Any, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], Any]:
-        if any(isinstance(operand, DeviceScalar) for operand in ins):
+        if any(isinstance(operand, Number) for operand in ins):
             before: list[Callable[[], None]] = []
             run = self(out, with_device_numbers(ins, before), alpha, beta)
             return lambda: [*(step() for step in before), run()][-1]
-        if isinstance(alpha, DeviceScalar):
+        if isinstance(alpha, Number):
             return self._scaled(out, ins, alpha, beta)
         full = broadcast_shape([o.shape for o in ins if is_array(o)]) or (1,)
         axes = list(range(len(full)))
@@ -176,7 +176,7 @@ class AggregateKernel:
         return self._into(out, ins, full, axes, factor, beta)
 
     def _scaled(
-        self, out: Any, ins: Sequence[Any], alpha: DeviceScalar, beta: float
+        self, out: Any, ins: Sequence[Any], alpha: Number, beta: float
     ) -> Callable[[], Any]:
         """As __call__, where the factor is on the device: reduced first, then added."""
         if self._axis is None:
@@ -194,10 +194,10 @@ class AggregateKernel:
 
     def _number(
         self, ins: Sequence[Any], full: tuple[int, ...], axes: list[int], factor: float
-    ) -> DeviceScalar:
+    ) -> Number:
         result = get_device().empty((1,), np.float64)
         self._into(result, ins, full, axes, factor, 0.0)()
-        return DeviceScalar(result)
+        return Number(result)
 
     def _into(
         self, out: Any, ins: Sequence[Any], full: tuple[int, ...], axes: list[int],

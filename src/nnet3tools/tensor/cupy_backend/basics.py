@@ -7,8 +7,8 @@ from typing import Any
 
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cupy_backend.device import Array
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
+from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
 
 _copy = element("_1 = _2")
@@ -44,7 +44,7 @@ def bind_scale(out: Array, alpha: float) -> Callable[[], None]:
 @implements("add", "cupy", binder=True)
 def bind_add(out: Array, src: Array, alpha: Any = 1.0) -> Callable[[], None]:
     """Add alpha times src; alpha may be a number that is on the device only."""
-    if isinstance(alpha, DeviceScalar):
+    if isinstance(alpha, Number):
         return _add_if[out.dtype.name].bind(out, src, alpha.array)
     return _add.bind(out, src) if alpha == 1.0 else _add_scaled.bind(out, src, float(alpha))
 

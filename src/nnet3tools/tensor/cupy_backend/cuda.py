@@ -18,10 +18,10 @@ import cupy
 import numpy as np
 
 from nnet3tools.errors import OptionError, ProgramError
-from nnet3tools.tensor import host
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
 from nnet3tools.tensor.cupy_backend.indexes import kept_copies
 from nnet3tools.tensor.precision import are_precise
+from nnet3tools.tensor.recording import NotCapturable
 
 __all__ = ["CudaDevice", "set_math_mode"]
 
@@ -158,7 +158,7 @@ class CudaDevice:
 
     def _kernel(self, source: str, name: str) -> Kernel:
         if self._capturing:  # loading may wait for the device, which a capture does not survive
-            host.not_capturable(for_now=True)
+            raise NotCapturable
         options: tuple[str, ...] = ("--std=c++17",)
         if "__half" in source:
             source = "#include <cuda_fp16.h>\n" + source

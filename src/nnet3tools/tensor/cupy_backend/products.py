@@ -13,8 +13,8 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.element import converted, copy_kernel
 from nnet3tools.tensor.cupy_backend.operands import element_strides
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.element import element
+from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import implements
 
 __all__ = ["bind_prod"]
@@ -123,7 +123,7 @@ def _gemm(
     if c.transposed:  # C' = op(B)' op(A)'
         a, b = b._replace(transposed=not b.transposed), a._replace(transposed=not a.transposed)
         rows, cols = cols, rows
-    if isinstance(alpha, DeviceScalar):
+    if isinstance(alpha, Number):
         steps: list[Callable[[], None]] = []
         factor = converted(alpha, out.dtype, steps)
     else:

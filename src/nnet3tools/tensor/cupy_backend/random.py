@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import host
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 from nnet3tools.tensor.cupy_backend.strided import grid_step
 from nnet3tools.tensor.element import element
@@ -67,11 +67,11 @@ _generators: weakref.WeakKeyDictionary[Any, _Generator] = weakref.WeakKeyDiction
 def _generator() -> _Generator:
     device = get_device()
     if device not in _generators:
-        host.not_capturable()
+        recording.not_capturable()
         _generators[device] = _Generator()
     found = _generators[device]
-    if host.decide(found.is_stale):
-        host.not_capturable()
+    if recording.decide(found.is_stale):
+        recording.not_capturable()
         found.restart()
     return found
 
@@ -79,7 +79,7 @@ def _generator() -> _Generator:
 def _fill(what: str, out: Array, body: str) -> None:
     if out.ndim > 3:
         raise ProgramError(f"random numbers for an array of {out.ndim} axes")
-    host.act(rand)
+    recording.act(rand)
     state = _generator().state
     whole = out[(None,) * (3 - out.ndim)] if out.ndim < 3 else out
     space = dict(zip("abc", whole.shape, strict=True))

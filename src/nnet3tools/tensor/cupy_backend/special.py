@@ -11,9 +11,9 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
-from nnet3tools.tensor.cupy_backend.scalar import DeviceScalar
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.element import element
+from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.registry import device_of, implements
 
 Step = Callable[[], None]
@@ -106,7 +106,7 @@ def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarra
     acc = nn_block(acc, part);
     if (threadIdx.x == 0) result[[one]] = acc.a;"""
     block_step("dot_elements", {"one": 1}, 256, arrays, body, count=np.int64(len(rows)))()
-    return DeviceScalar(result)
+    return Number(result)
 
 
 # -- groups of columns

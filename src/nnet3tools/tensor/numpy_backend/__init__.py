@@ -12,20 +12,15 @@ from nnet3tools.tensor.numpy_backend import (  # noqa: F401
     gather,
     groups,
     gru,
+    layer_norm,
     lstm,
+    normalize,
     order,
     patches,
     products,
     random,
     ranges,
     rows,
+    softmax,
     transpose,
-)
-from nnet3tools.tensor.numpy_backend.recalling import recall_calls
-
-recall_calls(
-    "batch_norm",
-    "batch_norm_backprop",
-    "lstm_nonlinearity",
-    "lstm_nonlinearity_backprop",
 )

@@ -20,11 +20,9 @@ from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
 from nnet3tools.tensor.numpy_backend.element import MAX_PLANS
 from nnet3tools.tensor.numpy_backend.fusion import fuse
 from nnet3tools.tensor.numpy_backend.lowering import Steps, Value
-from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, with_axes
-from nnet3tools.tensor.numpy_backend.recalling import recalled
+from nnet3tools.tensor.numpy_backend.operands import collapse, is_number, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, broadcast_shape
-from nnet3tools.tensor.recall import current
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
@@ -181,14 +179,6 @@ class _NumpyAggregate:
     def __call__(
         self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
     ) -> Callable[[], float | None]:
-        if (recall := current()) is not None:
-            bind = functools.partial(self._bind, out, ins, alpha, beta)
-            return recalled(recall, self, (out, *ins, alpha, beta), bind)
-        return self._bind(out, ins, alpha, beta)
-
-    def _bind(
-        self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
-    ) -> Callable[[], float | None]:
         wide = out is None or out.dtype == np.float64
         operands_key = [
             (o.dtype, o.shape, o.flags.c_contiguous) if o.__class__ is np.ndarray else o.__class__
@@ -201,6 +191,8 @@ class _NumpyAggregate:
             found = self._signatures[key] = self._sign(ins, wide)
         plan = found.plan
         run = plan.bind(found.operands(ins))
+        if is_number(alpha):
+            return functools.partial(_finish_scaled, found, run, out, alpha, beta)
         factor = alpha / found.divisor
         if out is None:
             return functools.partial(_finish_number, run, factor)
@@ -233,6 +225,18 @@ def _finish_number(run: Callable[[], np.ndarray], factor: float) -> float:
     # the sums belong to the plan, which other bound operators may share
     with LOCK:
         return factor * float(run().reshape(())[()])
+
+
+def _finish_scaled(
+    signature: _Signature, run: Callable[[], np.ndarray], out: np.ndarray | None, alpha: Any,
+    beta: float,
+) -> float | None:  # fmt: skip
+    """With a factor that is what it is at the time."""
+    plan, factor = signature.plan, alpha.value() / signature.divisor
+    if out is None:
+        return _finish_number(run, factor)
+    _finish(run, _target(out, plan.out_shape, plan.axes[0]), factor, beta)
+    return None
 
 
 def _finish(run: Callable[[], np.ndarray], target: np.ndarray, factor: float, beta: float) -> None:

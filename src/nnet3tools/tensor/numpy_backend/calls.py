@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nnet3tools.tensor.numpy_backend.lowering import Value, maximum, minimum
-from nnet3tools.tensor.numpy_backend.threads import TILE_BYTES, Call, register
+from nnet3tools.tensor.numpy_backend.operands import is_number
+from nnet3tools.tensor.numpy_backend.threads import Call, register
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 
 __all__ = ["Tile", "TileCalls", "add_to", "convert", "split_groups"]
@@ -94,7 +95,6 @@ class TileCalls:
         self._numbers = [v for v in self._plain if v.kind == "number"]
         self._groups = groups
         self._frames: list[list[_Frame]] | None = None
-        self._large: dict[tuple[int, int], np.ndarray] = {}
         first = layout.tiles[0] if layout.tiles else ()
         sizes = [s.stop - s.start for s in first]
         self._rows = sizes[0] if sizes and sizes[1:] == list(layout.full[1:]) else 0
@@ -114,18 +114,34 @@ class TileCalls:
         if not self._plain:
             return made
         for value in self._numbers:
-            made[value] = np.asarray(operands[value.number], value.dtype)
+            number = operands[value.number]
+            made[value] = np.asarray(number.value() if is_number(number) else number, value.dtype)
         for value in self.layout.bound:
-            inputs = [v.constant if v.kind == "constant" else made[v] for v in value.inputs]
-            made[value] = out = np.empty((), value.dtype)
-            function, arguments = _call(value, [*inputs, out])
+            made[value] = np.empty((), value.dtype)
+            function, arguments = self._bound_call(value, made)
             with np.errstate(all="ignore"):
                 function(*arguments)
         return made
 
+    @staticmethod
+    def _bound_call(value: Value, numbers: Mapping[Value, Any]) -> Call:
+        inputs = [v.constant if v.kind == "constant" else numbers[v] for v in value.inputs]
+        return _call(value, [*inputs, numbers[value]])
+
+    def _renewals(self, operands: Sequence[Any], numbers: Mapping[Value, Any]) -> list[Call]:
+        """Calls that look again at numbers that are in memory."""
+        found: list[Call] = [
+            (convert, (operands[v.number].array[0:1].reshape(()), numbers[v]))
+            for v in self._numbers
+            if is_number(operands[v.number])
+        ]
+        if found:
+            found += [self._bound_call(v, numbers) for v in self.layout.bound]
+        return found
+
     def once(self, operands: Sequence[Any], numbers: Mapping[Value, Any]) -> list[Call]:
         """Calls to make before the tiles; their results are in group 0's registers."""
-        calls: list[Call] = []
+        calls = self._renewals(operands, numbers)
         if not (self.layout.once or self.layout.spread):
             return calls
         env = dict(numbers)
@@ -150,17 +166,9 @@ class TileCalls:
         return value.constant if value.kind == "constant" else env[value]
 
     def _register(self, value: Value, shape: Shape, group: int) -> np.ndarray:
+        buffer = register(group, self.layout.registers[value])
         size = math.prod(shape) * value.dtype.itemsize
-        buffer = self._buffer(group, self.layout.registers[value], size)
         return buffer[:size].view(value.dtype).reshape(shape)
-
-    def _buffer(self, group: int, index: int, size: int) -> np.ndarray:
-        """A register, or where that is too small for a row, memory of this formula's own."""
-        if size <= TILE_BYTES:
-            return register(group, index)
-        if (group, index) not in self._large:
-            self._large[group, index] = np.empty(size, np.uint8)
-        return self._large[group, index]
 
     def _make_frame(self, tile: Slices, group: int, num_operands: int) -> _Frame:
         layout = self.layout
@@ -202,8 +210,7 @@ class TileCalls:
         if value.function not in (maximum, minimum) or value.inputs[-1].kind != "constant":
             return None
         shape = self.layout.tile_shape(value, tile)
-        size = math.prod(shape)
-        if size < _SPLAT_AT or size * value.dtype.itemsize > TILE_BYTES:
+        if (size := math.prod(shape)) < _SPLAT_AT:
             return None
         constant = value.inputs[-1].constant
         return splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)

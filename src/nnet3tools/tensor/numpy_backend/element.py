@@ -18,10 +18,8 @@ from nnet3tools.tensor.numpy_backend.calls import TileCalls, convert, split_grou
 from nnet3tools.tensor.numpy_backend.fusion import fuse
 from nnet3tools.tensor.numpy_backend.lowering import Steps, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, operand_types, overlap, with_axes
-from nnet3tools.tensor.numpy_backend.recalling import recalled
 from nnet3tools.tensor.numpy_backend.threads import Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, broadcast_shape
-from nnet3tools.tensor.recall import current
 
 MAX_PLANS = 512
 """Kinds of operands remembered a formula; when there are more, all are forgotten."""
@@ -36,7 +34,6 @@ class _Lowered:
 
     def __init__(self, assignments: Assignments, types: Sequence[Type]) -> None:
         self.targets = [n - 1 for n in assignments.targets]
-        self.whole_rows = assignments.reduces_rows
         for target in self.targets:
             if types[target].is_weak:
                 raise ProgramError(
@@ -69,28 +66,28 @@ class _Plan:
         self._targets = lowered.targets
         arrays = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         shapes = {i: a.shape for i, a in arrays.items()}
-        self._whole_rows = lowered.whole_rows
-        full = broadcast_shape(list(shapes.values()))
-        allowed = {full, (*full[:-1], 1)} if self._whole_rows else {full}
-        if any(shapes[t] not in allowed for t in lowered.targets):
+        full = shapes[lowered.targets[0]]
+        if broadcast_shape(list(shapes.values())) != full or any(
+            shapes[t] != full for t in lowered.targets
+        ):
             raise ProgramError(
                 f"an assigned operand must have the full shape; shapes: {list(shapes.values())}"
             )
         dtypes = {i: a.dtype for i, a in arrays.items()}
         self._values, self._roots = fuse(lowered.values, lowered.roots, shapes)
-        direct = self._direct(shapes, dtypes, full, aliases)
+        direct = self._direct(shapes, dtypes, aliases)
         pairs = zip(self._roots, self._targets, strict=True)
         stored = [(root, target) for root, target in pairs if direct.get(root) != target]
         self._stores = [target for _, target in stored]
         keep = [root for root, _ in stored]
-        self._layout = Layout(self._values, shapes, full, direct, keep, whole_rows=self._whole_rows)
+        self._layout = Layout(self._values, shapes, full, direct, keep)
         self._empty = 0 in full
         steps = len(self._values) + len(self._stores)
         groups = split_groups(self._layout.tiles, steps * math.prod(full))
         self._tile_calls = TileCalls(self._layout, groups)
 
     def _direct(
-        self, shapes: dict[int, Shape], dtypes: dict[int, np.dtype], full: Shape, aliases: Aliases
+        self, shapes: dict[int, Shape], dtypes: dict[int, np.dtype], aliases: Aliases
     ) -> dict[Value, int]:
         """Values that their step may write straight into their target.
 
@@ -98,10 +95,8 @@ class _Plan:
         contents (under whatever operand) after it.
         """
         direct = dict[Value, int]()
-        probe = Layout(self._values, shapes, full, keep=self._roots, whole_rows=self._whole_rows)
+        probe = Layout(self._values, shapes, shapes[self._targets[0]], keep=self._roots)
         for root, target in zip(self._roots, self._targets, strict=True):
-            if broadcast_shape([probe.shape(root), shapes[target]]) != shapes[target]:
-                raise ProgramError("a whole row is assigned to an operand of one column")
             fits = root.kind == "step" and root.dtype == dtypes[target] and root not in direct
             if not fits or root in probe.bound or probe.shape(root) != shapes[target]:
                 continue
@@ -136,10 +131,8 @@ class _Signature:
         self.targets = lowered.targets
         self._arrays = [i for i, o in enumerate(operands) if isinstance(o, np.ndarray)]
         full = operands[self.targets[0]].shape
-        self._flat = not lowered.whole_rows and collapse(operands, full) is not None
+        self._flat = collapse(operands, full) is not None
         self._axes = len(full)
-        if lowered.whole_rows:
-            self._axes = max(2, *(operands[i].ndim for i in self._arrays))
         self._pairs = [(t, i) for t in self.targets for i in self._arrays if i != t]
         self._many = len(self._pairs) > 2 * len(self._arrays)
         """Whether looking up all addresses is cheaper than asking for every pair."""
@@ -189,11 +182,6 @@ class _NumpyElement:
         self._signatures: dict[tuple[Any, ...], _Signature] = {}
 
     def __call__(self, *operands: Any) -> Callable[[], None]:
-        if (recall := current()) is not None:
-            return recalled(recall, self, operands, functools.partial(self._bind, operands))
-        return self._bind(operands)
-
-    def _bind(self, operands: tuple[Any, ...]) -> Callable[[], None]:
         key = tuple(
             [
                 (o.dtype, o.shape, o.strides) if o.__class__ is np.ndarray else o.__class__

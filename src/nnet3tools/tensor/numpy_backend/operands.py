@@ -11,7 +11,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Type, type_of_dtype
 from nnet3tools.tensor.numpy_backend.addresses import address
 
-__all__ = ["collapse", "operand_types", "overlap", "with_axes"]
+__all__ = ["collapse", "is_number", "operand_types", "overlap", "with_axes"]
 
 
 def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
@@ -24,9 +24,14 @@ def _type(operand: Any) -> Type:
         return type_of_dtype(operand.dtype)
     if isinstance(operand, (bool, np.bool_, int, np.integer)):
         return Type.WEAK_INT
-    if isinstance(operand, (float, np.floating)):
+    if isinstance(operand, (float, np.floating)) or is_number(operand):
         return Type.WEAK_FLOAT
     raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
+
+
+def is_number(operand: Any) -> bool:
+    """Whether it is a Number (tensor/number.py): a plain number, but what it is changes."""
+    return getattr(operand, "is_host_number", False)
 
 
 def with_axes(array: np.ndarray, axes: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.recording import Workspace
 from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Arena:
 
     def __init__(self, like: Array | None = None) -> None:
         self._like, self._memory = like, tensor.empty(0, like, np.uint8)
+        self.workspace = Workspace(like)
+        """Scratch memory of what is recorded."""
 
     def take(self, num_bytes: int) -> Array:
         """Aligned bytes, at least so many; those taken before stay valid and may be the same."""

@@ -1,0 +1,243 @@
+"""Running work again from recordings: lists of bound operators on a CPU, CUDA graphs on a GPU.
+
+The first run of some steps is live, for programs that run once must not pay for more; notes are
+taken of the scratch memory they need, and for a GPU of which of them draw random decisions or look
+at results. The second run records (tensor/recording.py): what comes after the same outcomes of the
+host's events, a variant of the work, is a list of calls, which later runs call in turn, or capture
+once as a graph and launch. A variant that has not come up yet is recorded when it does.
+
+On a CPU each step has its own variants, so that they do not multiply, and what has no events is one
+flat list. On a GPU, where launches are dear, steps are gathered into sections with few random
+decisions each, as every one of them may double the variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from nnet3tools.io import log
+from nnet3tools.tensor.arrays import captured_scratch
+from nnet3tools.tensor.recording import (
+    Call,
+    Event,
+    Memory,
+    NotCapturable,
+    Recorder,
+    Workspace,
+    settings_version,
+    without_actions,
+)
+
+__all__ = ["Capture", "Replayer", "Step", "device_capture"]
+
+Step = Callable[[], object]
+Steps = Sequence[tuple[int, Step]]
+"""(number, work): a Call, which was bound before, or what calls operators as it goes."""
+
+Capture = Callable[[Callable[[], None]], Callable[[], None]]
+
+_MAX_NOTED = 2
+"""Live runs at most before those that record, where the first was no example."""
+_MAX_RANDOM = 3
+"""Random decisions in one section: it has up to 2 ** 3 variants for them alone."""
+
+
+def device_capture() -> Capture:
+    """How the GPU in use captures work."""
+    from nnet3tools.tensor.cupy_backend.device import get_device
+
+    return get_device().capture
+
+
+class Replayer:
+    """Runs pieces of work, each a list of steps under a key, live at first, then from recordings.
+
+    `capture` is how a device captures work as a graph (None: it does not). Replayers that never run
+    interleaved may share a workspace.
+    """
+
+    def __init__(self, workspace: Workspace, capture: Capture | None = None) -> None:
+        self._workspace, self._capture = workspace, capture
+        self._settings = settings_version()
+        self._pieces: dict[Hashable, _Piece] = {}
+
+    def steps(self, key: Hashable, steps: Steps) -> Steps:
+        """(number of the first step, work) to do in turn to do the piece of work this time."""
+        if self._settings != (settings := settings_version()):
+            self._settings = settings
+            if any(piece.is_recorded for piece in self._pieces.values()):
+                self._pieces.clear()
+        piece = self._pieces.get(key)
+        if piece is None:
+            piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture)
+        return piece.next_run()
+
+    def run(self, key: Hashable, work: Step) -> None:
+        """Do some work. That of an equal key must be the same, declared decisions excepted."""
+        for _, step in self.steps(key, [(0, work)]):
+            step()
+
+
+class _Piece:
+    """Steps that always run one after the other."""
+
+    def __init__(self, steps: Steps, workspace: Workspace, capture: Capture | None) -> None:
+        self._steps, self._workspace, self._capture = steps, workspace, capture
+        self._memory: Memory = {}
+        self._left = _MAX_NOTED
+        """How many more runs are live; fewer if the latest was an example of all that follow."""
+        self._excused: set[int] = set()
+        self._random: dict[int, int] = {}
+        """Step -> how many decisions of a live run were random."""
+        self._scratch_bytes = 0
+        self._sections: list[tuple[int, _Section]] | None = None
+        self._flat: Steps | None = None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether later runs depend on what was recorded."""
+        return self._sections is not None
+
+    def next_run(self) -> Steps:
+        """What to do for one run."""
+        if self._flat is not None:
+            return self._flat
+        if self._left > 0:
+            left, self._left = self._left - 1, 0
+            self._excused.clear()
+            return [
+                (c, step if isinstance(step, Call) else partial(self._note, c, step, left))
+                for c, step in self._steps
+            ]
+        if self._sections is None:
+            self._workspace.reserve(self._scratch_bytes)
+            self._sections = list(self._make_sections())
+        elif self._capture is None:
+            self._flat = [run for c, section in self._sections for run in section.flat(c)]
+            return self._flat
+        return [(c, section.run) for c, section in self._sections]
+
+    def _note(self, c: int, step: Step, left: int) -> None:
+        recorder = Recorder()
+        with recorder:
+            step()
+        self._scratch_bytes = max(self._scratch_bytes, recorder.scratch_bytes)
+        self._random[c] = max(self._random.get(c, 0), recorder.num_random)
+        if recorder.excused and self._capture is not None:
+            self._excused.add(c)
+            self._left = left
+
+    def _make_sections(self) -> Iterator[tuple[int, _Section]]:
+        """Each step alone; on a GPU only those that cannot be captured, the others gathered."""
+        steps: list[tuple[int, Step]] = []
+        random = 0
+        for c, step in self._steps:
+            weight = self._random.get(c, 0)
+            alone = self._capture is None or c in self._excused
+            if steps and (alone or random + weight > _MAX_RANDOM):
+                yield steps[0][0], self._section(steps)
+                steps, random = [], 0
+            steps.append((c, step))
+            random += weight
+            if alone:
+                yield c, self._section(steps)
+                steps, random = [], 0
+        if steps:
+            yield steps[0][0], self._section(steps)
+
+    def _section(self, steps: Steps) -> _Section:
+        return _Section(steps, self._workspace, self._memory, self._capture)
+
+
+@dataclass
+class _Node:
+    """A place in the course of a section's events: after some of them, with some outcomes."""
+
+    event: Event | None = None
+    """What comes next; None: nothing, or nobody knows yet."""
+    after: dict[Hashable, _Node] = field(default_factory=dict)
+    """Outcome of the event -> where it leads."""
+    calls: list[Call] | None = None
+    """At the end: the work recorded; None: not yet, or never if `is_live`."""
+    work: Callable[[], None] | None = None
+    """What does that work."""
+    is_live: bool = False
+
+
+class _Section:
+    """Steps that are recorded together, for each variant."""
+
+    def __init__(
+        self, steps: Steps, workspace: Workspace, memory: Memory, capture: Capture | None
+    ) -> None:
+        self._steps, self._workspace, self._memory = steps, workspace, memory
+        self._capture = capture
+        self._root = _Node()
+
+    def run(self) -> None:
+        """The host's part, as far as it is known; then the work, live where it is not recorded."""
+        node, done = self._root, list[Hashable]()
+        while node.event is not None:
+            done.append(node.event())
+            node = node.after.setdefault(done[-1], _Node())
+        if node.work is not None:
+            node.work()
+        elif node.calls is not None:
+            self._run_captured(node)
+        else:
+            self._run_live(node, done)
+
+    def flat(self, c: int) -> Steps:
+        """The calls of the only variant there is, or the section as one."""
+        if self._root.calls is None:
+            return [(c, self.run)]
+        return [(c, call.run) for call in self._root.calls]
+
+    def _run_live(self, node: _Node, done: list[Hashable]) -> None:
+        """Record a variant that begins with these outcomes, unless that is known not to work."""
+        recorder = Recorder(done, self._memory, None if node.is_live else self._workspace)
+        with recorder:
+            for c, step in self._steps:
+                recorder.begin(c)
+                if isinstance(step, Call):
+                    recorder.add(step)
+                else:
+                    step()
+        if node.is_live:
+            return
+        node = self._root
+        for event, value in zip(recorder.events, recorder.values, strict=True):
+            node.event = node.event or event
+            node = node.after.setdefault(value, _Node())
+        node.is_live = recorder.excused
+        if recorder.excused:
+            log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
+            return
+        node.calls = recorder.calls
+        if self._capture is None:
+            node.work = _in_turn(node.calls)
+
+    def _run_captured(self, node: _Node) -> None:
+        """Capture what was recorded, and launch it."""
+        assert self._capture is not None
+        assert node.calls is not None
+        do = _in_turn(node.calls)
+        try:
+            with captured_scratch(), without_actions():
+                node.work = self._capture(do)
+        except NotCapturable:
+            do()
+        else:
+            node.work()
+
+
+def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:
+    runs = tuple(call.run for call in calls)
+
+    def run() -> None:
+        for one in runs:
+            one()
+
+    return run
