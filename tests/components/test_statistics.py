@@ -172,6 +172,26 @@ def test_batch_norm_test_mode_normalizes_by_what_it_saw(block_dim: int) -> None:
     np.testing.assert_allclose(forward(again, x, rows_of(again, 50))[0], y, 1e-4, 1e-5)
 
 
+def test_batch_norm_test_mode_rounds_as_kaldi_does() -> None:
+    """In float32, sums first: where the mean's square is 10,000 variances, that is seen."""
+    component = make("type=BatchNormComponent dim=200 target-rms=0.7")
+    assert isinstance(component, BatchNormComponent)
+    rng, f = np.random.default_rng(0), np.float32
+    component.count = 30001.0
+    mean = 1.0 + 0.1 * rng.normal(size=200)
+    component.stats_sum = mean * component.count
+    component.stats_sumsq = (1e-4 + mean**2) * component.count
+    component.set_test_mode(True)
+    inverse = f(1.0 / component.count)
+    rounded = component.stats_sum.astype(f) * inverse
+    variance = component.stats_sumsq.astype(f) * inverse - rounded * rounded
+    scale = f(1) / np.sqrt(np.maximum(variance, f(0)) + f(component.epsilon)) * f(0.7)
+    np.testing.assert_allclose(component.test_scale, scale, rtol=3e-7)
+    np.testing.assert_allclose(component.test_offset, -rounded * scale, rtol=5e-7)
+    exact = 0.7 / np.sqrt(1e-4 + component.epsilon)
+    assert np.abs(scale / exact - 1.0).max() > 1e-5
+
+
 def test_batch_norm_backprop_in_test_mode_is_a_scaling() -> None:
     component, x = _trained_batch_norm("type=BatchNormComponent dim=4")
     component.set_test_mode(True)

@@ -40,11 +40,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchNormComponent"]
 
-# scale (_1) from uncentered variance (_2), mean (_3), epsilon (_4) and 1 / target_rms^2 (_5)
-_set_scale = tensor.element("_1 = pow(max(_5 * _2 - _5 * _3 * _3, 0) + _5 * _4, -0.5)")
+# each step rounded to float32 in Kaldi's order (ComputeDerived): where a variance is much smaller
+# than the mean's square, the rounding shows
+_set_test_scale = tensor.element(
+    "mean = float32(sum) * per_row; variance = float32(sumsq) * per_row - mean * mean;"
+    "scale = pow(max(variance, 0) + epsilon, -0.5) * target_rms; offset = -mean * scale",
+    "scale offset sum sumsq per_row epsilon target_rms",
+)
 _scale_and_shift = tensor.element("_1 = _2 * _3 + _4")
 _scaled = tensor.element("_1 = _2 * _3")
-_set_offset = tensor.element("_1 = -_2 * _3")
 _add_square = tensor.element("_1 += _2 * _2")
 
 
@@ -148,12 +152,13 @@ class BatchNormComponent(BatchStatisticsComponent):
             return
         if self.count == 0.0:
             self._make_up_statistics()
-        mean = tensor.empty((self.block_dim,), like=self.stats_sum, dtype=np.float32)
-        uvar, scale, offset = (tensor.empty(mean.shape, like=mean) for _ in range(3))
-        _scaled(mean, self.stats_sum, 1.0 / self.count)
-        _scaled(uvar, self.stats_sumsq, 1.0 / self.count)
-        _set_scale(scale, uvar, mean, self.epsilon, 1.0 / self.target_rms**2)
-        _set_offset(offset, mean, scale)
+        scale, offset = (
+            tensor.empty((self.block_dim,), like=self.stats_sum, dtype=np.float32) for _ in range(2)
+        )
+        _set_test_scale(
+            scale, offset, self.stats_sum, self.stats_sumsq, 1.0 / self.count, self.epsilon,
+            self.target_rms,
+        )  # fmt: skip
         self.test_scale, self.test_offset = scale, offset
 
     def _make_up_statistics(self) -> None:
