@@ -9,13 +9,12 @@ from nnet3tools.cli.nnet3_compile import main as compile_main
 from nnet3tools.cli.nnet3_compute import main as compute_main
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.files import open_output
-from nnet3tools.io.holders import MATRIX
-from nnet3tools.io.table import SequentialTableReader, TableWriter
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.files import load_computation
+from support.programs import read_table, write_table
 
 CONFIG = """
 input-node name=input dim=3
@@ -45,20 +44,9 @@ def where(tmp_path, monkeypatch):
         )
         with open_output(f"{name}.request", binary=backward) as writer:
             request.write(writer)
-    write_table("inputs.ark", {"input": X})
-    write_table("derivs.ark", {"output": DERIV})
+    write_table("ark:inputs.ark", {"input": X})
+    write_table("ark:derivs.ark", {"output": DERIV})
     return tmp_path
-
-
-def write_table(path, matrices):
-    with TableWriter(f"ark:{path}", MATRIX) as writer:
-        for name, matrix in matrices.items():
-            writer.write(name, matrix)
-
-
-def read_table(path):
-    with SequentialTableReader(f"ark:{path}", MATRIX) as reader:
-        return dict(reader)
 
 
 def compute(*options, inputs="ark:inputs.ark", model="final.raw"):
@@ -95,8 +83,8 @@ def test_forward_and_backward(where, optimize, binary):
     )
     assert status == 0
     output, dx, gradients = by_hand()
-    np.testing.assert_allclose(read_table("out.ark")["output"], output, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(read_table("dx.ark")["input"], dx, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(read_table("ark:out.ark")["output"], output, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(read_table("ark:dx.ark")["input"], dx, rtol=1e-4, atol=1e-5)
     gradient = read_nnet("gradient.raw")
     for name, expected in gradients.items():
         component = gradient.component(gradient.component_index(name))
@@ -107,7 +95,9 @@ def test_forward_and_backward(where, optimize, binary):
 def test_forward_part_alone_needs_no_derivatives(where):
     assert compile_main(["final.raw", "backward.request", "p"]) == 0
     assert compute("--computation=p") == 0
-    np.testing.assert_allclose(read_table("out.ark")["output"], by_hand()[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        read_table("ark:out.ark")["output"], by_hand()[0], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_program_is_printed(where, capsys):
@@ -169,9 +159,9 @@ def test_compute_errors(where, capsys):
     (where / "noise").write_bytes(bytes(range(256)))
     bad = {"nan": X * np.nan, "rows": X[:-1], "wide": np.hstack([X, X])}
     for name, matrix in bad.items():
-        write_table(f"{name}.ark", {"input": matrix})
-    write_table("node.ark", {"inptu": X})
-    write_table("empty.ark", {})
+        write_table(f"ark:{name}.ark", {"input": matrix})
+    write_table("ark:node.ark", {"inptu": X})
+    write_table("ark:empty.ark", {})
 
     def fails(*words, options=("--computation=backward",), **kwargs):
         one_error(capsys, compute(*options, **kwargs), *words)

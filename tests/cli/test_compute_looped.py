@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nnet3tools.cli.programs import module_of
-from nnet3tools.io.holders import MATRIX
-from nnet3tools.io.table import SequentialTableReader, TableWriter
+from support.programs import read_table, run, write_table
 
 CONFIG = """
 input-node name=input dim=3
@@ -23,26 +20,16 @@ output-node name=output input=tanh
 """
 
 
-def run(*words: object) -> int:
-    name, *rest = map(str, words)
-    return importlib.import_module(module_of(name)).main(rest)
-
-
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config").write_text(CONFIG)
     assert run("nnet3-init", "--srand=2", "config", "raw") == 0
     rng = np.random.default_rng(1)
-    with TableWriter("ark:feats.ark", MATRIX) as writer:
-        for key, rows in (("short", 2), ("long", 47)):
-            writer.write(key, rng.normal(size=(rows, 3)).astype(np.float32))
+    lengths = {"short": 2, "long": 47}
+    features = {k: rng.normal(size=(n, 3)).astype(np.float32) for k, n in lengths.items()}
+    write_table("ark:feats.ark", features)
     return "raw"
-
-
-def outputs(path: str) -> dict[str, np.ndarray]:
-    with SequentialTableReader(f"ark:{path}", MATRIX) as reader:
-        return dict(reader)
 
 
 def test_looped_is_one_chunk_of_everything(model: str) -> None:
@@ -50,7 +37,7 @@ def test_looped_is_one_chunk_of_everything(model: str) -> None:
     assert run(*common, "--frames-per-chunk=100", model, "ark:feats.ark", "ark:whole.ark") == 0
     looped = (*common, "--looped=true", "--frames-per-chunk=5")
     assert run(*looped, model, "ark:feats.ark", "ark:looped.ark") == 0
-    whole, got = outputs("whole.ark"), outputs("looped.ark")
+    whole, got = read_table("ark:whole.ark"), read_table("ark:looped.ark")
     assert got.keys() == whole.keys() == {"short", "long"}
     for key, value in whole.items():
         np.testing.assert_allclose(got[key], value, atol=1e-5)

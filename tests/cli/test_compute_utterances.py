@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nnet3tools.cli.programs import module_of
 from nnet3tools.io.general_matrix import to_dense
-from nnet3tools.io.holders import MATRIX, TOKEN, VECTOR
-from nnet3tools.io.table import SequentialTableReader, TableWriter
+from nnet3tools.io.holders import TOKEN, VECTOR
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
+from support.programs import read_table, run, write_table
 
 CONFIG = """
 input-node name=input dim=3
@@ -50,25 +48,9 @@ FEATURES = {
 }
 
 
-def run(*words: object) -> int:
-    name, *rest = map(str, words)
-    return importlib.import_module(module_of(name)).main(rest)
-
-
 def compute(*words: object, program: str = "nnet3-compute", out: str = "ark:out.ark") -> int:
     *options, model, features = words
     return run(program, "--use-gpu=no", *options, model, features, out)
-
-
-def write_table(path, values, holder=MATRIX):
-    with TableWriter(f"ark:{path}", holder) as writer:
-        for key, value in values.items():
-            writer.write(key, value)
-
-
-def read_table(path="out.ark", holder=MATRIX):
-    with SequentialTableReader(f"ark:{path}", holder) as reader:
-        return dict(reader)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     batchnorm.stats_sum[...] = np.random.default_rng(8).normal(size=4)
     batchnorm.stats_sumsq[...] = 2 + batchnorm.stats_sum**2
     write_nnet(nnet, "net.raw")
-    write_table("feats.ark", FEATURES)
+    write_table("ark:feats.ark", FEATURES)
     return tmp_path
 
 
@@ -101,14 +83,14 @@ def test_apply_exp_gives_probabilities_and_scale_is_applied_before_it(capsys):
     assert compute("net.raw", "ark:feats.ark") == 0
     assert "Done 2 utterances, failed for 0" in (err := capsys.readouterr().err)
     assert "real-time factor assuming 100 frames/sec is" in err
-    logs = read_table()
+    logs = read_table("ark:out.ark")
     assert {key: value.shape for key, value in logs.items()} == {"u1": (7, 2), "u2": (12, 2)}
     assert compute("--apply-exp", "net.raw", "ark:feats.ark") == 0
-    for key, output in read_table().items():
+    for key, output in read_table("ark:out.ark").items():
         np.testing.assert_allclose(output.sum(axis=1), 1, rtol=1e-5)
         np.testing.assert_allclose(output, np.exp(logs[key]), rtol=1e-5)
     assert compute("--apply-exp", "--acoustic-scale=0.1", "net.raw", "ark:feats.ark") == 0
-    np.testing.assert_allclose(read_table()["u1"], np.exp(0.1 * logs["u1"]), rtol=1e-5)
+    np.testing.assert_allclose(read_table("ark:out.ark")["u1"], np.exp(0.1 * logs["u1"]), rtol=1e-5)
 
 
 def test_priors_of_an_acoustic_model_are_used_only_if_asked_for():
@@ -120,17 +102,18 @@ def test_priors_of_an_acoustic_model_are_used_only_if_asked_for():
     assert run("nnet3-am-init", "tree", "topo", "one.raw", "0.mdl") == 0
     assert run("nnet3-am-adjust-priors", "0.mdl", "post.vec", "1.mdl") == 0
     assert compute("--use-priors", "1.mdl", "ark:feats.ark") == 0
-    for output in read_table().values():  # the only class has probability 1 and prior 1
+    # the only class has probability 1 and prior 1
+    for output in read_table("ark:out.ark").values():
         np.testing.assert_allclose(output, 0, atol=1e-6)
     assert compute("--use-priors=true", "net.raw", "ark:feats.ark") == 255
 
 
 def test_batch_norm_and_dropout_are_in_test_mode_so_that_runs_agree():
     assert compute("net.raw", "ark:feats.ark") == 0
-    first = read_table()
+    first = read_table("ark:out.ark")
     for program in ("nnet3-compute", "nnet3-compute-batch"):
         assert compute("--frames-per-chunk=4", "net.raw", "ark:feats.ark", program=program) == 0
-        second = read_table()
+        second = read_table("ark:out.ark")
         assert list(second) == ["u1", "u2"]
         for key, output in second.items():
             np.testing.assert_allclose(output, first[key], rtol=1e-4, atol=1e-5)
@@ -140,27 +123,29 @@ def test_batch_norm_and_dropout_are_in_test_mode_so_that_runs_agree():
 def test_ivectors_by_utterance_by_speaker_and_online(program):
     rng = np.random.default_rng(9)
     vectors = {key: rng.normal(size=2).astype(np.float32) for key in ("s1", "s2")}
-    write_table("speakers.ark", vectors, VECTOR)
-    write_table("utt2spk", {"u1": "s2", "u2": "s1"}, TOKEN)
+    write_table("ark:speakers.ark", vectors, VECTOR)
+    write_table("ark:utt2spk", {"u1": "s2", "u2": "s1"}, TOKEN)
     args = ("--ivectors=ark:speakers.ark", "--utt2spk=ark:utt2spk")
     assert compute(*args, "ivector.raw", "ark:feats.ark", program=program) == 0
-    found = read_table()
+    found = read_table("ark:out.ark")
     np.testing.assert_allclose(found["u1"], np.hstack([FEATURES["u1"], [vectors["s2"]] * 7]))
     np.testing.assert_allclose(found["u2"], np.hstack([FEATURES["u2"], [vectors["s1"]] * 12]))
     online = {"u1": np.ones((2, 2), np.float32), "u2": np.arange(6, dtype=np.float32).reshape(3, 2)}
-    write_table("online.ark", online)
+    write_table("ark:online.ark", online)
     args = ("--online-ivectors=ark:online.ark", "--online-ivector-period=4", "--frames-per-chunk=4")
     assert compute(*args, "ivector.raw", "ark:feats.ark", program=program) == 0
-    np.testing.assert_allclose(read_table()["u2"][:, 3:], np.repeat(online["u2"], 4, axis=0))
+    np.testing.assert_allclose(
+        read_table("ark:out.ark")["u2"][:, 3:], np.repeat(online["u2"], 4, axis=0)
+    )
 
 
 @pytest.mark.parametrize("program", ["nnet3-compute", "nnet3-compute-batch"])
 def test_utterances_that_lack_something_are_warned_about_and_left_out(program, capsys):
-    write_table("feats.ark", {"u0": np.empty((0, 3), np.float32), **FEATURES})
-    write_table("ivectors.ark", {"u2": np.ones(2, np.float32)}, VECTOR)
+    write_table("ark:feats.ark", {"u0": np.empty((0, 3), np.float32), **FEATURES})
+    write_table("ark:ivectors.ark", {"u2": np.ones(2, np.float32)}, VECTOR)
     args = ("--ivectors=ark:ivectors.ark", "ivector.raw", "ark:feats.ark")
     assert compute(*args, program=program) == 0
-    assert list(read_table()) == ["u2"]
+    assert list(read_table("ark:out.ark")) == ["u2"]
     err = capsys.readouterr().err
     assert "WARNING" in err
     assert "Zero-length utterance: u0" in err
@@ -170,7 +155,7 @@ def test_utterances_that_lack_something_are_warned_about_and_left_out(program, c
 
 @pytest.mark.parametrize("program", ["nnet3-compute", "nnet3-compute-batch"])
 def test_nothing_computed_is_a_failure_that_leaves_nothing(program, capsys):
-    write_table("ivectors.ark", {"other": np.ones(2, np.float32)}, VECTOR)
+    write_table("ark:ivectors.ark", {"other": np.ones(2, np.float32)}, VECTOR)
     args = ("--ivectors=ark:ivectors.ark", "ivector.raw", "ark:feats.ark")
     assert compute(*args, program=program) == 1
     assert "Done 0 utterances, failed for 2" in capsys.readouterr().err
@@ -185,7 +170,7 @@ def bad_features(name):
         features["u2"] = np.ones((4, 4), np.float32)
     if name == "empty":
         features = {}
-    write_table(f"{name}.ark", features)
+    write_table(f"ark:{name}.ark", features)
     return f"ark:{name}.ark"
 
 
@@ -232,12 +217,12 @@ def test_a_network_that_is_not_simple_is_refused(capsys):
 
 def test_programs_are_read_from_the_cache_that_was_written(capsys):
     args = ("--verbose=1", "ivector.raw", "ark:feats.ark")
-    write_table("ivectors.ark", {k: np.ones(2, np.float32) for k in FEATURES}, VECTOR)
+    write_table("ark:ivectors.ark", {k: np.ones(2, np.float32) for k in FEATURES}, VECTOR)
     ivectors = "--ivectors=ark:ivectors.ark"
     assert compute("--write-cache=cache", ivectors, *args) == 0
-    first = read_table()
+    first = read_table("ark:out.ark")
     assert compute("--read-cache=cache", ivectors, *args) == 0
-    for key, output in read_table().items():
+    for key, output in read_table("ark:out.ark").items():
         np.testing.assert_array_equal(output, first[key])
     assert "WARNING" not in capsys.readouterr().err
 
@@ -265,15 +250,15 @@ def xvector(*words: object) -> int:
 
 def test_an_xvector_for_each_utterance():
     assert xvector("--min-chunk-size=1", "--cached-compiler-out=cache") == 0
-    for key, vector in read_table(holder=VECTOR).items():
+    for key, vector in read_table("ark:out.ark", VECTOR).items():
         np.testing.assert_allclose(vector, FEATURES[key].mean(axis=0), rtol=1e-4, atol=1e-5)
     assert xvector("--min-chunk-size=1", "--cached-compiler-in=cache") == 0
-    assert set(read_table(holder=VECTOR)) == {"u1", "u2"}
+    assert set(read_table("ark:out.ark", VECTOR)) == {"u1", "u2"}
 
 
 def test_utterances_too_short_for_an_xvector_are_left_out(capsys):
     assert xvector("--pad-input=false", "--min-chunk-size=8") == 0
-    assert list(read_table(holder=VECTOR)) == ["u2"]
+    assert list(read_table("ark:out.ark", VECTOR)) == ["u2"]
     assert "Minimum chunk size of 8 is greater than the number" in capsys.readouterr().err
     Path("out.ark").unlink()
     assert xvector("--pad-input=false", "--min-chunk-size=80") == 1
@@ -292,14 +277,14 @@ def test_examples_of_speakers_go_to_the_archive_of_their_range(capsys):
     ranges = "u1 1 11 2 4 3\nu2 0 10 1 5 4\nu2 1 11 9 6 0\nu1 0 10 0 50 3\n"
     assert get_egs(ranges, "--compress=false") == 0
     assert "utterance has only 7 frames" in capsys.readouterr().err
-    first, second = read_table("0.egs", EXAMPLE), read_table("1.egs", EXAMPLE)
+    first, second = read_table("ark:0.egs", EXAMPLE), read_table("ark:1.egs", EXAMPLE)
     assert (list(first), list(second)) == (["u2-1-5-4"], ["u1-2-4-3", "u2-9-6-0"])
     x, label = second["u2-9-6-0"].io
     np.testing.assert_array_equal(x.features, FEATURES["u2"][6:12])  # shifted back
     np.testing.assert_array_equal(x.indexes[:, 1], np.arange(6))
     np.testing.assert_array_equal(to_dense(label.features), [[1, 0, 0, 0, 0]])
     assert get_egs(ranges) == 0
-    x = read_table("1.egs", EXAMPLE)["u2-9-6-0"].io[0]
+    x = read_table("ark:1.egs", EXAMPLE)["u2-9-6-0"].io[0]
     assert not isinstance(x.features, np.ndarray)
     np.testing.assert_allclose(to_dense(x.features), FEATURES["u2"][6:12], atol=0.05)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.cli.programs import module_of
 from nnet3tools.cli.utterance_inputs import read_model
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.model_file import read_nnet
+from support.programs import run
 
 CONFIG = """
 input-node name=input dim=3
@@ -35,11 +34,6 @@ TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
 """
 
 TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 4 ) ) EndContextDependency "
-
-
-def run(*words: object) -> int:
-    name, *rest = map(str, words)
-    return importlib.import_module(module_of(name)).main(rest)
 
 
 @pytest.fixture

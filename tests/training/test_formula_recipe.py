@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
-from nnet3tools.cli.programs import module_of
 from nnet3tools.io.holders import MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import SequentialTableReader, TableWriter
+from support.programs import run
 
 DIM, CLASSES, HIDDEN, FRAMES = 12, 9, 48, 15
 
@@ -52,10 +50,6 @@ KINDS = {
 }
 
 
-def run(name: str, *words: str) -> None:
-    assert importlib.import_module(module_of(name)).main(list(words)) == 0
-
-
 def write_data(name: str, count: int, seed: int) -> list[int]:
     """Utterances whose class shows in how their frames move, under much noise; their classes."""
     rng, movements = np.random.default_rng(seed), np.random.default_rng(0)
@@ -92,18 +86,18 @@ def accuracy(kind: str, classes: list[int]) -> float:
     affine = "type=NaturalGradientAffineComponent"
     with open(f"{kind}.config", "w") as file:
         file.write(LAYERS.format(**KINDS[kind], **sizes, affine=affine, classes=CLASSES))
-    run("nnet3-init", "--srand=3", f"{kind}.config", f"{kind}.0")
+    assert run("nnet3-init", "--srand=3", f"{kind}.config", f"{kind}.0") == 0
     context = ("--left-context=3", "--right-context=3", "--num-frames=5")
     tables = ("ark:train.feats", "ark:train.post", "ark:egs")
-    run("nnet3-get-egs", f"--num-pdfs={CLASSES}", *context, *tables)
+    assert run("nnet3-get-egs", f"--num-pdfs={CLASSES}", *context, *tables) == 0
     for step in range(4):
         rate = 0.005 * 0.6**step
-        run("nnet3-copy", f"--learning-rate={rate}", f"{kind}.{step}", f"{kind}.now")
-        run("nnet3-shuffle-egs", f"--srand={step}", "ark:egs", "ark:shuffled")
-        run("nnet3-merge-egs", "--minibatch-size=32", "ark:shuffled", "ark:merged")
+        assert run("nnet3-copy", f"--learning-rate={rate}", f"{kind}.{step}", f"{kind}.now") == 0
+        assert run("nnet3-shuffle-egs", f"--srand={step}", "ark:egs", "ark:shuffled") == 0
+        assert run("nnet3-merge-egs", "--minibatch-size=32", "ark:shuffled", "ark:merged") == 0
         options = ("--use-gpu=no", f"--srand={step}")
-        run("nnet3-train", *options, f"{kind}.now", "ark:merged", f"{kind}.{step + 1}")
-    run("nnet3-compute", "--use-gpu=no", f"{kind}.4", "ark:test.feats", "ark:out")
+        assert run("nnet3-train", *options, f"{kind}.now", "ark:merged", f"{kind}.{step + 1}") == 0
+    assert run("nnet3-compute", "--use-gpu=no", f"{kind}.4", "ark:test.feats", "ark:out") == 0
     with SequentialTableReader("ark:out", MATRIX) as reader:
         found = [int(np.argmax(matrix.sum(axis=0))) for _, matrix in reader]
     return float(np.mean(np.array(found) == np.array(classes)))

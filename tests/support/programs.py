@@ -1,0 +1,31 @@
+"""Programs called as from a shell, but in this process, and the tables that they read and write."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from nnet3tools.cli.programs import module_of
+from nnet3tools.io.holders import MATRIX, Holder
+from nnet3tools.io.table import SequentialTableReader, TableWriter
+
+__all__ = ["read_table", "run", "write_table"]
+
+
+def run(program: str, *words: object) -> int:
+    """The exit status of a program."""
+    return importlib.import_module(module_of(program)).main([*map(str, words)])
+
+
+def write_table(wspecifier: str, values: Mapping[str, Any], holder: Holder = MATRIX) -> None:
+    """Write all values to a table."""
+    with TableWriter(wspecifier, holder) as writer:
+        for key, value in values.items():
+            writer.write(key, value)
+
+
+def read_table(rspecifier: str, holder: Holder = MATRIX) -> dict[str, Any]:
+    """All that is in a table."""
+    with SequentialTableReader(rspecifier, holder) as reader:
+        return dict(reader)
