@@ -19,14 +19,13 @@ from nnet3tools.nnet.components.array_fields import (
     Count,
     Derived,
     Matrix,
-    Part,
     Preconditioner,
     Statistic,
     Vector,
 )
 from nnet3tools.nnet.components.base import Component, Properties, UpdatableComponent
 from nnet3tools.nnet.components.composite import CompositeComponent
-from nnet3tools.nnet.components.declared import Declared
+from nnet3tools.nnet.components.declared import Declared, Part
 from nnet3tools.nnet.components.fields import (
     Field,
     Flag,

@@ -13,7 +13,6 @@ from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.components.affine import AffineComponent
 from nnet3tools.nnet.components.base import Properties, UpdatableComponent
-from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.components.scale_offset import ScaleAndOffsetComponent
 from support.harness import (
     backward,
@@ -186,15 +185,15 @@ def test_dropout_keeps_the_given_proportion_and_whole_rows() -> None:
 
 
 def test_components_with_natural_gradient_tell_of_it() -> None:
-    assert len(natural_gradients(make(CONFIGS[2]))) == 2
-    assert natural_gradients(make(CONFIGS[0])) == []
+    assert len(make(CONFIGS[2]).preconditioners()) == 2
+    assert make(CONFIGS[0]).preconditioners() == []
 
 
 def test_natural_gradient_is_frozen_and_kept_by_copies() -> None:
     component = make(CONFIGS[2])
     assert isinstance(component, UpdatableComponent)
     component.freeze_natural_gradient(True)
-    assert all(p.frozen for p in natural_gradients(component.copy()))
+    assert all(p.frozen for p, _ in component.copy().preconditioners())
 
 
 # -- Kaldi's property bits

@@ -51,8 +51,9 @@ def _bind_formulas() -> None:
     elements, aggregates = _all_formulas()
     for op in elements:
         targets = op.assignments.targets
-        for matrix, other in ((full, full), (wide, wide), (full, row), (wide, 0.5)):
-            count = op.assignments.num_operands()
+        count = len(op.operands) or op.assignments.num_operands()
+        pairs = [(full, full), (wide, wide), (full, row), (wide, 0.5)]
+        for matrix, other in pairs[: 2 if op.assignments.reduces_rows else 4]:
             op.bind(*(matrix if i in targets else other for i in range(1, count + 1)))
     for op in aggregates:
         ins = [wide] * max(op.expr.placeholders(), default=1)

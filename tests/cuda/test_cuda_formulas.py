@@ -177,3 +177,38 @@ def test_numbers_stay_on_the_device_until_they_are_looked_at(device):
     assert device.downloads == 0
     assert float(total) == -37.5
     assert device.downloads == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_reductions_of_rows_and_maps_over_them(device, dtype, layout):
+    """Two stages of reductions, a result for each row, operands repeated every way."""
+    rng = np.random.default_rng(0)
+    op = tensor.element(
+        "c = x - row_mean(x); v = 1 / sqrt(row_mean(c * c) + eps); out = c * v * row + column;"
+        "one = v + row_max(y) - row_min(y) + row_sum(y * row)",
+        "out one x y row column eps",
+    )
+    for shape in ((4, 300), (1, 1), (70, 9), (0, 5), (5, 0)):
+        x, y = (LAYOUTS[layout](rng.normal(size=shape).astype(dtype)) for _ in range(2))
+        row, column = (rng.normal(size=n).astype(dtype) for n in (shape[1], (shape[0], 1)))
+        out, one = LAYOUTS[layout](np.zeros(shape, dtype)), np.zeros((shape[0], 1), dtype)
+        operands = [out, one, x, y, row, column]
+        on_device = mirror(operands)
+        op(*operands, 0.1)
+        op(*on_device, 0.1)
+        tolerance = 3e-2 if dtype == "float16" else 1e-4
+        for got, expected in zip(on_device[:2], operands[:2], strict=True):
+            np.testing.assert_allclose(fetch(got), expected, tolerance, tolerance)
+
+
+def test_a_row_formula_in_place_is_one_kernel(device):
+    x = np.random.default_rng(0).normal(size=(3, 4, 50)).astype(np.float32)
+    got = to_device(x)
+    device.launched.clear()
+    tensor.softmax(got, got)
+    assert len(device.launched) == 1
+    tensor.softmax(x, x)
+    np.testing.assert_allclose(fetch(got), x, rtol=1e-5)
+    with pytest.raises(ProgramError, match="has none"):
+        tensor.element("out = x - row_sum(y)", "out x y")(got, got, to_device(np.ones((4, 1))))

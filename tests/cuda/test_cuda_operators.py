@@ -12,6 +12,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import compress, csr, elements, gather, groups, order, patches, windows
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
+from support.row_operators import reference
 
 pytestmark = needs_compiler
 
@@ -25,7 +26,7 @@ def check(operator, outs, *args, host=(), **options):
     got = mirror(outs)
     moved = [a if i in host else mirror(a) for i, a in enumerate(args)]
     operator(*got, *moved, **options)
-    operator.reference(*expected, *args, **options)
+    reference(operator)(*expected, *args, **options)
     for a, b in zip(got, expected, strict=True):
         np.testing.assert_allclose(fetch(a), b, rtol=1e-4, atol=2e-5, err_msg=operator.name)
 
@@ -34,7 +35,8 @@ class OutputsLast:
     """An operator whose last operands are its outputs, or None: `check` gives outputs first."""
 
     def __init__(self, operator, wanted, **more):
-        self.operator, self.wanted, self.name = operator, wanted, operator.name
+        self.operator, self.wanted = operator, wanted
+        self.name = f"{operator.name}, outputs first"
         self.more = more
 
     def _moved(self, value, args):
@@ -51,7 +53,7 @@ class OutputsLast:
         )
 
     def reference(self, *args):
-        self._run(self.operator.reference, args, self.more)
+        self._run(reference(self.operator), args, self.more)
 
 
 def normal(*shape, seed=0):
@@ -152,7 +154,7 @@ def test_multi_row_operations(device, seed):
         got = mirror(parts)
         at = row // 2 if twice else row
         operator(mirror(src), got, dest, at, *args)
-        operator.reference(src, expected, dest, at, *args)
+        reference(operator)(src, expected, dest, at, *args)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(fetch(a), b, rtol=1e-5)
 
@@ -194,7 +196,7 @@ def test_softmax_family(device, shape):
         forward(y, x)
         check(backward, [np.empty_like(x)], y, e)
         expected, in_place = np.empty_like(x), mirror(e)
-        backward.reference(expected, y, e)
+        reference(backward)(expected, y, e)
         backward(in_place, mirror(y), in_place)
         np.testing.assert_allclose(fetch(in_place), expected, rtol=1e-4, atol=1e-5)
 
@@ -301,7 +303,7 @@ def test_joining_and_splitting(device, axis, dtype):
     for operator in (tensor.split, tensor.add_split) if dtype == "float32" else (tensor.split,):
         expected, got = [p.copy() for p in parts], mirror(parts)
         operator(mirror(whole), got, axis)
-        operator.reference(whole, expected, axis)
+        reference(operator)(whole, expected, axis)
         for a, b in zip(got, expected, strict=True):
             np.testing.assert_allclose(fetch(a), b, rtol=1e-6)
 

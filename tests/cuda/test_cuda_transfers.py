@@ -10,7 +10,6 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.arithmetic import vectorize
-from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
@@ -86,7 +85,7 @@ def test_after_the_first_minibatches_only_examples_are_sent(device, kind):
     """But for tables of addresses, once for each graph: natural gradient has several."""
     nnet, dim = network_with(kind)
     found = transfers(device, nnet, [chunks(dim, i) for i in range(7)])
-    if any(natural_gradients(component) for component in nnet.components):
+    if any(component.preconditioners() for component in nnet.components):
         assert [downloads for _, downloads in found[2:]] == [0] * 5
         assert found[-1] == (1, 0)
     else:

@@ -234,8 +234,8 @@ def test_evaluation_agrees_with_the_expression_as_written(seed: int) -> None:
         return np.array([(NAMES[node], tuple(map(int, i))) in available for node, i in cindexes])
 
     indexes = np.array(rows, np.int32)
-    computable, used = part.computable(indexes, is_computable)
-    mapped = part.dependencies(indexes)
+    mapped = [leaf.map_to_input(indexes) for leaf in part.leaves]
+    computable, used = part.combine(len(rows), [is_computable(*cindexes) for cindexes in mapped])
     for i, row in enumerate(rows):
         expected = interpret(tree, row, available)
         assert computable[i] == (expected is not None), (text, row)

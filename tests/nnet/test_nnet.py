@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -236,6 +238,20 @@ def test_wrong_config_inside_a_model_is_a_data_error_naming_the_file(
         file.write(text.replace("Offset(range, -1)", "Offset(rang, -1)"))
     with pytest.raises(DataError, match=r"bad\.raw.*'rang'.*did you mean 'range'"):
         read_nnet(path)
+
+
+def test_component_line_in_a_model_s_header_does_not_run_commands(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    data = (
+        b"<Nnet3> \ninput-node name=input dim=4\n"
+        b"component name=evil type=FixedAffineComponent matrix='touch "
+        + os.fsencode(trace)
+        + b" |'\n\n<NumComponents> 0 </Nnet3> "
+    )
+    with pytest.raises(DataError, match="header of a model may hold nodes only") as caught:
+        Nnet.read(bytes_reader(data))
+    assert not trace.exists()
+    assert "touch" not in str(caught.value)
 
 
 def test_copy_is_independent() -> None:

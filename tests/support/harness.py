@@ -81,11 +81,7 @@ def check_round_trip(component: Component) -> None:
 def in_float64(component: Component) -> Component:
     """A copy that computes in float64, so that finite differences are exact enough."""
     copy = component.copy()
-    for name, value in vars(copy).items():
-        if isinstance(value, np.ndarray) and value.dtype == np.float32:
-            setattr(copy, name, value.astype(np.float64))
-    if hasattr(copy, "components"):  # a composite
-        copy.components = [in_float64(part) for part in copy.components]
+    copy.map_arrays(lambda array: array.astype(np.float64))
     return copy
 
 

@@ -9,6 +9,7 @@ import pytest
 from test_tensor_operators import layouts
 
 from nnet3tools import tensor
+from support.row_operators import reference
 
 NORMS = {
     "layer_norm": (tensor.layer_norm, tensor.layer_norm_backprop),
@@ -46,7 +47,7 @@ def test_value(name, dtype, shape):
                 operator(out, x, a, b, eps)
                 np.testing.assert_allclose(out, expected, tolerance, tolerance)
             if x.size:
-                operator.reference(out, x, a, b, eps)
+                reference(operator)(out, x, a, b, eps)
                 np.testing.assert_allclose(out, expected, tolerance, tolerance)
             operator(x, x, a, b, eps)
             np.testing.assert_allclose(x, expected, tolerance, tolerance)
@@ -69,13 +70,13 @@ def test_derivatives_agree_with_the_reference_and_are_added(name, dtype, shape):
             expected = [d.copy() if w else None for d, w in zip(made, wanted, strict=True)]
             operator(x, e, factor, 1e-3, *got)
             if x.size:
-                operator.reference(x, e, factor, 1e-3, *expected)
+                reference(operator)(x, e, factor, 1e-3, *expected)
             if wanted[0] and x.size:
                 added, set_ = got[0], np.full_like(got[0], np.nan)
                 operator(x, e, factor, 1e-3, set_, add=False)
                 size = 1 + np.abs(added).max()
                 np.testing.assert_allclose(set_, added - 1, tolerance, tolerance * size)
-                operator.reference(x, e, factor, 1e-3, set_, add=False)
+                reference(operator)(x, e, factor, 1e-3, set_, add=False)
                 np.testing.assert_allclose(set_, added - 1, tolerance, tolerance * size)
             for a, b in zip(got, expected, strict=True):
                 if a is not None:

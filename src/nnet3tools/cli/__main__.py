@@ -1,4 +1,4 @@
-"""`python -m nnet3tools.cli <program> ...`: what the scripts in bin/ run."""
+"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def main() -> int:
     if name not in PROGRAMS:
         near = difflib.get_close_matches(name, PROGRAMS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        found = f"unknown program '{name}'{hint}" if name else "no program named"
-        sys.stderr.write(f"ERROR (nnet3tools) {found}; programs: {' '.join(PROGRAMS)}\n")
+        problem = f"unknown program '{name}'{hint}" if name else "no program named"
+        sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
         return 1
     return int(importlib.import_module(module_of(name)).main(sys.argv[2:]))
 

@@ -1,4 +1,4 @@
-"""What the nnet3-am programs share."""
+"""Shared parts of the nnet3-am programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["draw_before_statistics", "load_am_nnet", "set_context"]
 
 
 def draw_before_statistics(nnet: Nnet) -> None:
-    """Draw what finding the context of an acoustic model draws in Kaldi, if that shows.
+    """Draw Kaldi's random numbers for finding an acoustic model's context, if that shows.
 
     It does where batch norm has no statistics: those that it makes up will be Kaldi's.
     """

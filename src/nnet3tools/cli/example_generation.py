@@ -1,4 +1,4 @@
-"""What nnet3-get-egs and nnet3-get-egs-dense-targets share: options, and all but the targets."""
+"""Shared parts of nnet3-get-egs and nnet3-get-egs-dense-targets: options, and all but targets."""
 
 from __future__ import annotations
 

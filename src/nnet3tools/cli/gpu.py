@@ -18,7 +18,7 @@ _CHOICES = ("yes", "no", "optional", "wait")
 
 _MATH = ("fp32", "tf32", "fp16", "bf16")
 _TAKEN = ("busy", "unavailable", "out of memory", "outofmemory")
-"""What CUDA's errors say of a device that another process has."""
+"""Words of CUDA's errors about a device that another process has."""
 _WAIT_SECONDS = 5
 
 
@@ -78,7 +78,7 @@ def _host() -> Any:
 
 
 def _try_gpu() -> tuple[str, Any]:
-    """What is wrong with the GPU ("" if nothing), and an empty array on the one chosen."""
+    """The GPU's fault ("" if there is none), and an empty array on the one chosen."""
     if importlib.util.find_spec("cupy") is None:
         return "CuPy is not installed", None
     try:

@@ -77,7 +77,7 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def prepare_for_test(nnet: Nnet) -> None:
-    """Set the test modes and collapse what can be."""
+    """Set the test modes and collapse components where possible."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3tools.nnet.collapse import collapse_model
 

@@ -1,4 +1,4 @@
-"""What nnet3-info prints: context, found by trial computations, then nodes and components."""
+"""The text of nnet3-info: context, found by trial computations, then nodes and components."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nnet3-am-info: print what an acoustic model consists of."""
+"""nnet3-am-info: print the parts of an acoustic model."""
 
 from __future__ import annotations
 

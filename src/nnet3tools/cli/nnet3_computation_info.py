@@ -1,4 +1,4 @@
-"""nnet3-computation-info: what a compiled program does, needs and costs, as text and pictures."""
+"""nnet3-computation-info: commands, memory and operations of a program, as text and pictures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Options:
 
 @program("nnet3-computation-info", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Print and write what was asked for."""
+    """Print the report and write the pictures."""
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
     from nnet3tools.executor.run_computation import check_fits

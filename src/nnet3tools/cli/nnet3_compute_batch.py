@@ -77,7 +77,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _write(computer: BatchComputer, apply_exp: bool, writer: TableWriter[np.ndarray]) -> int:
-    """Write what is complete; how many that were."""
+    """Write the complete outputs; returns their number."""
     import numpy as np
 
     count = 0

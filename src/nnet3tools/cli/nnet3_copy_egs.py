@@ -83,9 +83,9 @@ class _Changer:
                 return self._missing(f"No weight for example key {key}")
             example = scale_supervision(example, key, weight)
         if self._names is not None:
-            if (found := self._names.get(key)) is None:
+            if (new_name := self._names.get(key)) is None:
                 return self._missing(f"No new output-name for example key {key}")
-            name = found
+            name = new_name
         return example, name
 
     def _missing(self, message: str) -> tuple[None, str]:

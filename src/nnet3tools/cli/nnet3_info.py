@@ -1,4 +1,4 @@
-"""nnet3-info: print what a network consists of."""
+"""nnet3-info: print the parts of a network."""
 
 from __future__ import annotations
 

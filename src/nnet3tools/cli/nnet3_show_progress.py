@@ -1,4 +1,4 @@
-"""nnet3-show-progress: what changed between two networks, and how much it helped."""
+"""nnet3-show-progress: the change between two networks, and how much it helped."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def main(options: Options, args: list[str]) -> int:
                 )
                 num_failed += 1
                 continue
-            found = examples_of_utterance(key, features, ranges[key], options.num_pdfs)
-            for chunk, example in found:
+            examples = examples_of_utterance(key, features, ranges[key], options.num_pdfs)
+            for chunk, example in examples:
                 output = example.compressed() if options.compress else example
                 writers[chunk.archive].write(chunk.key, output)
                 num_examples += 1

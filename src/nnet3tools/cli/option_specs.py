@@ -40,7 +40,7 @@ def option_group(prefix: str, options: type[T]) -> T:
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """One option: its full name, the fields that lead to it, and what --help says of it."""
+    """One option: its full name, the fields that lead to it, and its help text."""
 
     name: str
     path: tuple[str, ...]
@@ -61,7 +61,7 @@ class OptionSpec:
 
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
-    """All options of a dataclass and of the groups in it; not those with metadata "hidden"."""
+    """All options of a dataclass and of the groups in it, except fields with metadata "hidden"."""
     types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):
         if item.metadata.get("hidden") or not item.init:

@@ -48,7 +48,7 @@ class _StandardOptions:
 
 
 class Main(Protocol):
-    """A program: command-line words (by default those of the process) to exit status."""
+    """A program: from command-line words (by default the process's) to exit status."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run."""
@@ -76,7 +76,7 @@ def program(
 
 
 class CommandLine(Generic[O]):
-    """What a program accepts, as a click command."""
+    """A program's options and arguments, as a click command."""
 
     def __init__(
         self, name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
@@ -88,10 +88,10 @@ class CommandLine(Generic[O]):
     @functools.cached_property
     def specs(self) -> dict[str, list[OptionSpec]]:
         """The program's own options by name; one that two groups have goes to both."""
-        found: dict[str, list[OptionSpec]] = {}
+        specs: dict[str, list[OptionSpec]] = {}
         for spec in specs_of(self._options):
-            found.setdefault(spec.name.lower(), []).append(spec)
-        return found
+            specs.setdefault(spec.name.lower(), []).append(spec)
+        return specs
 
     @functools.cached_property
     def standard(self) -> dict[str, list[OptionSpec]]:
@@ -99,7 +99,7 @@ class CommandLine(Generic[O]):
         return {spec.name: [spec] for spec in specs_of(_StandardOptions)}
 
     def help(self) -> str:
-        """What --help prints."""
+        """The text of --help."""
         lines = ["", self.usage, *self._option_lines("Options:", self.specs)]
         return "\n".join([*lines, *self._option_lines("Standard options:", self.standard)])
 
@@ -222,9 +222,9 @@ class _Bool(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-        if (found := known.get(str(value).lower())) is None:
+        if (value_of_word := known.get(str(value).lower())) is None:
             self.fail(f"expected true or false, found '{value}'", param, ctx)
-        return found
+        return value_of_word
 
 
 class _Int(click.ParamType):

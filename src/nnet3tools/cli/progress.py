@@ -33,7 +33,7 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count `count` more as done."""
         self._count += count
         now = time.monotonic()
         if now - self._last < self._interval:

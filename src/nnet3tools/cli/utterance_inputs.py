@@ -1,4 +1,4 @@
-"""What the programs that compute utterances share: tables of features and i-vectors, and models."""
+"""Shared parts of programs that compute utterances: features, i-vectors, models."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NothingDoneError(Exception):
 
 @dataclass
 class UtteranceCounts:
-    """What became of the utterances, and when it all began."""
+    """Numbers of utterances by outcome, and the time of the start."""
 
     done: int = 0
     failed: int = 0
@@ -113,7 +113,7 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
 def utterances(
     rspecifier: str, options: InputOptions, counts: UtteranceCounts
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
-    """(key, features, i-vectors) of each utterance that has what it needs.
+    """(key, features, i-vectors) of each utterance whose inputs are complete.
 
     Others are warned about and counted. EmptyError if there are no utterances.
     """
@@ -131,8 +131,8 @@ def utterances(
                 counts.failed += 1
                 continue
             with naming(f"utterance {key}"):
-                found, ivectors = ivectors_of(key)
-            if not found:
+                has_ivectors, ivectors = ivectors_of(key)
+            if not has_ivectors:
                 kind = "online iVector" if options.online_ivectors else "iVector"
                 log.warning(f"No {kind} available for utterance {key}")
                 counts.failed += 1

@@ -134,7 +134,7 @@ class _Emitter:
                 commands.append(DeallocMatrix(submatrix))
 
     def _matrices_of_user(self) -> tuple[set[int], set[int]]:
-        """Matrices that the user supplies, and those that the user takes at the end."""
+        """Matrices that the user supplies, and matrices that the user takes at the end."""
         given, kept = set(), set()
         matrix_of = self._computation.matrix_of
         for info in self._infos:

@@ -73,7 +73,7 @@ class DescriptorCompiler:
                         yield self._forward_column(value, alpha, column)
 
     def backward(self, info: StepInfo) -> Iterator[Command]:
-        """Commands that add the derivative of a descriptor step to those of its inputs."""
+        """Commands that add the derivative of a descriptor step to its inputs' derivatives."""
         for part, deriv, locations in zip(
             info.facts.parts, info.deriv_parts, info.locations, strict=True
         ):
@@ -89,7 +89,7 @@ class DescriptorCompiler:
     def _columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> Iterable[Column | int]:
-        """Split the sum of what is at these locations, of some nodes only (None: of all).
+        """Split the sum over these locations, of some nodes only (None: of all).
 
         A column that is all of a submatrix, row for row, is just the number of that.
         """
@@ -104,7 +104,7 @@ class DescriptorCompiler:
     def _simple_columns(
         self, locations: Locations, submatrix_of: _PerStep, nodes: frozenset[int] | None
     ) -> list[Column | int] | None:
-        """What split_locations makes of a sum each term of which is of a step of its own.
+        """The result of split_locations for a sum each term of which is of a step of its own.
 
         That is nearly every sum; None for the others.
         """

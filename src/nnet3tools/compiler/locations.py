@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Move what has submatrix -1 to the end of each row as padding; drop columns of padding."""
+    """Move terms with submatrix -1 to the end of each row as padding; drop columns of padding."""
     present = submatrices >= 0
     if all_true(present):
         return submatrices, rows
@@ -82,12 +82,14 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
     left = submatrices.copy()
     for submatrix in frequent:
         hit = submatrices == submatrix
-        has, at = hit.any(axis=1), hit.argmax(axis=1)
-        of_column = np.where(has, np.take_along_axis(rows, at[:, None], axis=1)[:, 0], -1)
+        has, column_of_row = hit.any(axis=1), hit.argmax(axis=1)
+        of_column = np.where(
+            has, np.take_along_axis(rows, column_of_row[:, None], axis=1)[:, 0], -1
+        )
         columns.append(
             Column(submatrix, np.where(has, np.int32(submatrix), np.int32(-1)), of_column)
         )
-        left[np.flatnonzero(has), at[has]] = -1
+        left[np.flatnonzero(has), column_of_row[has]] = -1
     return columns + split_locations(*push_left(left, rows))
 
 
@@ -159,7 +161,7 @@ def _run_number(rows: IntArray) -> NDArray[np.intp] | None:
 
 
 def _occurrence(values: NDArray[np.integer]) -> NDArray[np.intp] | None:
-    """How many equal values stand before each (-1 for negative ones); None if no value repeats."""
+    """Number of equal values before each (-1 for negative ones); None if no value repeats."""
     if _no_repeats(values, values >= 0):
         return None
     order = np.argsort(values, kind="stable")

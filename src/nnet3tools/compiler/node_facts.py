@@ -1,4 +1,4 @@
-"""What the compiler asks of a node again and again: its dimensions, component, parts and scales."""
+"""Facts about nodes that the compiler needs at every step: dimensions, component, parts, scales."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From steps to matrices: where each step's value and derivative live, and what its rows sum.
+"""From steps to matrices: places of each step's value and derivative, and terms of its rows.
 
 Kaldi's Compiler::ComputeDerivNeeded, CreateStepInfo and ComputeInputLocationsList in
 nnet-compile.cc, with the same numbering of matrices and submatrices.
@@ -36,7 +36,7 @@ SEVERAL = -2
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """What the rows of one part of a descriptor sum: (rows, terms) arrays, -1 for no term.
+    """The terms that each row of one part of a descriptor sums: (rows, terms) arrays, -1 for none.
 
     The terms of a row are in the order of their cindexes, the padding last.
     """
@@ -94,7 +94,7 @@ def create_step_infos(
 
 
 def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepInfo]) -> None:
-    """Fill in the locations of descriptor steps, those of one node all at once."""
+    """Fill in the locations of descriptor steps, node by node."""
     of_node: dict[tuple[int, int], list[StepInfo]] = {}
     for info in infos:
         if info.facts.parts and len(info.step.ids):
@@ -107,8 +107,8 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
         for part in members[0].facts.parts:
             terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
             of_rows = steps.step_of[terms], steps.row_of[terms]
-            found = _split_by_step(*of_rows, ends, step_sizes)
-            for info, locations in zip(members, found, strict=True):
+            of_members = _split_by_step(*of_rows, ends, step_sizes)
+            for info, locations in zip(members, of_members, strict=True):
                 info.locations.append(locations)
 
 
@@ -149,13 +149,13 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
         return {number - 1}
     if info.step.source >= 0:
         return {info.step.source}
-    found: set[int] = set()
+    steps: set[int] = set()
     for locations in info.locations:
-        found.update(locations.step_of_term)
+        steps.update(locations.step_of_term)
         for column, step in enumerate(locations.step_of_term):
             if step == SEVERAL:
-                found.update(sorted_unique(locations.steps[:, column]).tolist())
-    return found - {-1, SEVERAL}
+                steps.update(sorted_unique(locations.steps[:, column]).tolist())
+    return steps - {-1, SEVERAL}
 
 
 def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> bool:

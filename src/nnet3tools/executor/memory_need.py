@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from nnet3tools.executor.memory_plan import MemoryPlan
-from nnet3tools.nnet.components.base import Component, UpdatableComponent
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.commands import AcceptInput, Backprop
 from nnet3tools.program.computation import Computation
@@ -30,7 +26,7 @@ def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[
     row. CUDA's own few hundred megabytes, code and context, are not in it.
     """
     training = computation.need_model_derivative
-    parameters = sum(_array_bytes(c) for c in nnet.components)
+    parameters = sum(c.num_bytes() for c in nnet.components)
     need = {
         "arena of the matrices": plan.num_bytes,
         "model": parameters,
@@ -51,46 +47,10 @@ def need_text(need: dict[str, int]) -> str:
     return f"{sum(need.values()) / 2**20:.1f} MB ({parts})"
 
 
-def _array_bytes(owner: Any) -> int:
-    """Of the floating-point arrays of an object and the objects it holds, natural gradient's not
-    included.
-    """
-    total = 0
-    for value in getattr(owner, "__dict__", {}).values():
-        for item in value if isinstance(value, (list, tuple)) else (value,):
-            if hasattr(item, "nbytes") and item.dtype.kind == "f":
-                total += int(item.nbytes)
-            elif isinstance(item, Component):
-                total += _array_bytes(item)
-    return total
-
-
-def _preconditioners(component: Component) -> Iterator[tuple[OnlineNaturalGradient, int]]:
-    """Estimates of natural gradient, with the dimension of what they precondition.
-
-    By their names: one for the rows of the parameters is called ..._out, others are for the
-    columns, to which the bias adds one.
-    """
-    shapes = [p.shape for p in _parameters(component)]
-    if shapes:
-        largest = max(shapes, key=lambda shape: (len(shape), shape))
-        for name, value in vars(component).items():
-            if isinstance(value, OnlineNaturalGradient):
-                yield value, largest[0] if name.endswith("_out") else largest[-1] + 1
-    for part in getattr(component, "components", ()):  # a composite
-        yield from _preconditioners(part)
-
-
-def _parameters(component: Component) -> list[Any]:
-    if not isinstance(component, UpdatableComponent):
-        return []
-    return list(component.parameters().values())
-
-
 def _natural_gradient_bytes(component: Component) -> int:
     return sum(
         max(min(estimate.rank, dim - 1), 0) * dim * _FLOAT
-        for estimate, dim in _preconditioners(component)
+        for estimate, dim in component.preconditioners()
     )
 
 
@@ -117,6 +77,6 @@ def _update_bytes(computation: Computation, nnet: Nnet) -> int:
             continue
         component = nnet.component(command.component)
         rows = computation.submatrices[command.out_deriv].num_rows
-        dims = [dim for _, dim in _preconditioners(component)]
+        dims = [dim for _, dim in component.preconditioners()]
         most = max(most, sum(1 << (rows * dim * _FLOAT - 1).bit_length() for dim in dims))
     return most

@@ -1,4 +1,4 @@
-"""Building the computation graph: from the outputs back to what they need and can have.
+"""Building the computation graph: from the outputs back to their inputs, hop by hop.
 
 What Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) does one cindex at a time with
 queues is done here a node at a time. A round explores, from the outputs back, the dependencies of
@@ -54,7 +54,7 @@ class GraphBuilder:
         self._some_unusable = False
 
     def compute(self, request: ComputationRequest) -> None:
-        """Find all that the request's outputs may need, and what of it can be computed."""
+        """Find the cindexes that the request's outputs may need, and those that can be computed."""
         nnet = self.plan.nnet
         request.validate(nnet)
         self.segment_start = self.store.size
@@ -143,17 +143,17 @@ class GraphBuilder:
             if (batches := self._queue.pop(node, None)) is None:
                 continue
             ids = batches[0] if len(batches) == 1 else sorted_unique(np.concatenate(batches))
-            at = as_slice(ids)
-            wanted = (store.usable[at] > 0) & (store.slots[at] < 0)
+            places = as_slice(ids)
+            wanted = (store.usable[places] > 0) & (store.slots[places] < 0)
             if not all_true(wanted):
                 ids = ids[wanted]
-                at = as_slice(ids)
+                places = as_slice(ids)
             if len(ids) == 0:
                 continue
             num_before = store.size
-            rows = self.plan.rules[node].dependencies(store.keys[at].copy(), self._add)
+            rows = self.plan.rules[node].dependencies(store.keys[places].copy(), self._add)
             of_node = self.dependency_rows[node]
-            store.slots[at] = np.arange(of_node.size, of_node.size + len(ids))
+            store.slots[places] = np.arange(of_node.size, of_node.size + len(ids))
             of_node.append(rows)
             self._want(rows, num_before)
             self._waiting.setdefault(node, []).append((ids, rows))
@@ -250,5 +250,5 @@ class GraphBuilder:
         return computable, ~possible
 
     def prune(self) -> None:
-        """Append inputs and what the outputs use to the graph; all outputs must be computable."""
+        """Append inputs and the cindexes that outputs use to the graph; all must be computable."""
         prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)

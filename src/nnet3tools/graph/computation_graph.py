@@ -41,7 +41,7 @@ class ComputationGraph:
 
     @property
     def num_cindexes(self) -> int:
-        """How many cindexes there are."""
+        """Number of cindexes."""
         return len(self.nodes)
 
     def indexes(self, ids: IntArray) -> IndexArray:

@@ -52,8 +52,8 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
     modulus = nnet.modulus()
     window = _FIRST_WINDOW
     while window < _WINDOW_LIMIT:
-        if (found := _context_in_window(plan, modulus, window)) is not None:
-            left, right = found
+        if (context := _context_in_window(plan, modulus, window)) is not None:
+            left, right = context
             # One shift more than there are: the last must come out as the first.
             if left[0] != left[-1] or right[0] != right[-1]:
                 raise UserError("the network's context changes with time: cannot tell what it is")
@@ -74,8 +74,8 @@ def _context_in_window(
         shifts = np.arange(first, min(first + _MAX_SHIFTS, modulus + 1))
         computable = _computable(plan, shifts, window)
         left = computable.argmax(axis=1)
-        at = np.arange(window)
-        after = (at > left[:, None]) & ~computable
+        positions = np.arange(window)
+        after = (positions > left[:, None]) & ~computable
         end = np.where(after.any(axis=1), after.argmax(axis=1), window)
         if not computable.any(axis=1).all():
             return None

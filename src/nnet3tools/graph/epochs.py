@@ -19,7 +19,7 @@ Graph = Sequence[Sequence[int]]
 
 
 def consumers(nnet: Nnet) -> list[list[int]]:
-    """For each node those that take their value from it, increasing."""
+    """For each node its users: the nodes that take their value from it, increasing."""
     graph: list[list[int]] = [[] for _ in range(nnet.num_nodes)]
     for node in range(nnet.num_nodes):
         for source in nnet.node_inputs(node):
@@ -62,7 +62,7 @@ def top_sort(graph: Graph) -> list[int]:
 
 
 def find_sccs(graph: Graph) -> list[list[int]]:
-    """Strongly connected components by Tarjan's algorithm, each after those it leads to."""
+    """Strongly connected components by Tarjan's algorithm, each after its successors."""
     index: list[int] = [-1] * len(graph)
     low: list[int] = [0] * len(graph)
     on_stack = [False] * len(graph)

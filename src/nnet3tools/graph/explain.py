@@ -43,21 +43,21 @@ def _reason(builder: GraphBuilder, start: int) -> str:
     store = builder.store
     came_from = {start: -1}
     pending = [start]
-    found = start
+    cindex = start
     while pending:
-        found = pending.pop()
-        node = int(store.nodes[found])
+        cindex = pending.pop()
+        node = int(store.nodes[cindex])
         if node in builder.plan.input_nodes:
-            path = _path(builder, came_from, found)
-            return f"needs {path}, which is not given ({_given(builder, found)})"
-        if store.slots[found] < 0:
+            path = _path(builder, came_from, cindex)
+            return f"needs {path}, which is not given ({_given(builder, cindex)})"
+        if store.slots[cindex] < 0:
             continue
-        terms = builder.dependency_rows[node].take(store.slots[found : found + 1])[0]
+        terms = builder.dependency_rows[node].take(store.slots[cindex : cindex + 1])[0]
         for term in _missing(builder, terms).tolist():
             if term not in came_from:
-                came_from[term] = found
+                came_from[term] = cindex
                 pending.append(term)
-    return f"depends on {_path(builder, came_from, found)} in a circle or without any input"
+    return f"depends on {_path(builder, came_from, cindex)} in a circle or without any input"
 
 
 def _given(builder: GraphBuilder, cindex: int) -> str:
@@ -72,7 +72,7 @@ def _given(builder: GraphBuilder, cindex: int) -> str:
 
 
 def _missing(builder: GraphBuilder, terms: IntArray) -> IntArray:
-    """Those of these that are not computable."""
+    """The cindexes among these that are not computable."""
     terms = terms[terms >= 0]
     return terms[builder.store.status[terms] != COMPUTABLE]
 
@@ -81,11 +81,11 @@ def _path(builder: GraphBuilder, came_from: dict[int, int], end: int) -> str:
     """The cindex at the end, and through which components it is wanted."""
     nnet = builder.plan.nnet
     through = []
-    at = came_from[end]
-    while at >= 0:
-        if nnet.is_component(int(builder.store.nodes[at])):
-            through.append(_name(builder, at))
-        at = came_from[at]
+    cindex = came_from[end]
+    while cindex >= 0:
+        if nnet.is_component(int(builder.store.nodes[cindex])):
+            through.append(_name(builder, cindex))
+        cindex = came_from[cindex]
     through.reverse()
     shown = through if len(through) <= 4 else [*through[:2], "...", *through[-2:]]
     by_way_of = f" through {', '.join(shown)}" if shown else ""

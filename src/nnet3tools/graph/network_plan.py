@@ -1,4 +1,4 @@
-"""What compiling needs to know of a network's structure, worked out once for all its requests."""
+"""A network's structure as compiling needs it, worked out once for all requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class NetworkPlan:
         """Epoch of each node, from 0; a recurrence is one epoch."""
         inputs = [list(rule.sources) for rule in self.rules]
         self.from_outputs = visit_order(inputs, nnet.output_nodes())
-        """Nodes that outputs need, each before what it takes its value from (recurrences apart)."""
+        """Nodes that outputs need, each before its inputs (recurrences apart)."""
         position = {node: i for i, node in enumerate(self.from_outputs)}
         self.num_back_edges = sum(
             position[source] < position[node] for node in position for source in inputs[node]
         )
-        """How many dependencies go against that order: what recurrences are closed by."""
+        """Number of dependencies against that order, which close recurrences."""
         self.input_nodes = frozenset(nnet.input_nodes())

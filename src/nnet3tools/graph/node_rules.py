@@ -1,4 +1,4 @@
-"""What each kind of node depends on, and when it can be computed: one rule object a node.
+"""Dependencies of each kind of node, and when it can be computed: one rule object a node.
 
 A rule answers for many cindexes of its node at once. Dependencies are rows of cindex ids, shape
 (N, width); for a descriptor column i is leaf i of its parts (in Kaldi's order), for a component the
@@ -46,7 +46,7 @@ class NodeRule:
     """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
-        """Ids of what each of these cindexes of this node may use, (N, width)."""
+        """Ids of the dependencies of these cindexes of this node, (N, width)."""
         return np.empty((len(keys), 0), np.int32)
 
     def used(
@@ -187,7 +187,7 @@ def _needs_all(part: SumDescriptor) -> bool:
 
 
 def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
-    """(node, frames) if a leaf takes the Index so many frames later of one node, else None."""
+    """(node, frames) if a leaf shifts the time of one node's Indexes, else None."""
     frames = 0
     while isinstance(leaf, Offset) and leaf.x == 0:
         frames += leaf.t

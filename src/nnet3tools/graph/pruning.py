@@ -1,4 +1,4 @@
-"""Pruning: of all that was found when building the graph, what the outputs really use.
+"""Pruning: the cindexes that the outputs use, of all that building the graph came across.
 
 Optional dependencies that exist but are not used, and what only they need, drop out; the rest gets
 its final numbers (Kaldi's ComputationGraphBuilder::Prune, nnet-computation-graph.cc).
@@ -44,7 +44,7 @@ def prune_segment(
 
 
 class _Finder:
-    """Finds what is required: all that can be computed, less what nobody uses."""
+    """Finds the required cindexes: computable ones that an output uses."""
 
     def __init__(
         self,
@@ -87,23 +87,23 @@ class _Finder:
         ids = self._graph.tables[node].ids
         if self._start:
             ids = ids[ids >= self._start]
-        at = as_slice(ids)
-        computed = (self._store.slots[at] >= 0) & (self._store.status[at] == COMPUTABLE)
+        places = as_slice(ids)
+        computed = (self._store.slots[places] >= 0) & (self._store.status[places] == COMPUTABLE)
         return ids if all_true(computed) else ids[computed]
 
     def _used(self, node: int, ids: IntArray) -> IntArray:
         """The dependencies that computable cindexes of a node use, -1 for those they do not."""
         store, rule = self._store, self._plan.rules[node]
-        at = as_slice(ids)
-        rows = self._dependency_rows[node].take(store.slots[at])
+        places = as_slice(ids)
+        rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:
             return rows
         available = store.status[rows] == COMPUTABLE
-        _, used = rule.used(store.keys[at], rows, store.keys[rows], available)
+        _, used = rule.used(store.keys[places], rows, store.keys[rows], available)
         return np.where(used, rows, np.int32(-1))
 
     def _follow(self, new: IntArray) -> None:
-        """Mark what these required cindexes use as required, then what that uses...
+        """Mark the dependencies of these required cindexes as required, then theirs, and so on.
 
         Where networks recur there is a generation for each frame or more, so that each must cost
         little: this goes by ids, not by nodes.
@@ -112,9 +112,9 @@ class _Finder:
         starts, widths = np.zeros(size, np.int64), np.zeros(size, np.int64)
         total = 0
         for ids, rows in self.used_rows.values():
-            at, width = as_slice(ids), rows.shape[1]
-            starts[at] = total + width * np.arange(len(ids))
-            widths[at] = width
+            places, width = as_slice(ids), rows.shape[1]
+            starts[places] = total + width * np.arange(len(ids))
+            widths[places] = width
             total += rows.size
         terms = np.concatenate([rows.ravel() for _, rows in self.used_rows.values()])
         while len(new):
@@ -126,7 +126,7 @@ class _Finder:
 def _renumber(
     graph: ComputationGraph, store: CindexStore, start: int, keep: BoolArray, used_rows: _UsedRows
 ) -> None:
-    """Append what is kept to the graph, node by node, in the order of keys."""
+    """Append the required cindexes to the graph, node by node, in the order of keys."""
     # One more entry than there are ids, so that -1 stays -1.
     new_of = np.full(store.size + 1, -1, np.int32)
     new_of[:start] = np.arange(start)
@@ -146,10 +146,10 @@ def _renumber(
         first, end = end, end + num_fresh
         if num_fresh:
             ids = old_ids if num_fresh == len(old_ids) else old_ids[fresh]
-            at = as_slice(ids)
-            new_of[at] = np.arange(first, end)
+            places = as_slice(ids)
+            new_of[places] = np.arange(first, end)
             keys.append(table.keys if num_fresh == len(old_ids) else table.keys[fresh])
-            is_input.append(store.is_input[at])
+            is_input.append(store.is_input[places])
             ranges.append((node, first, end))
         table.ids = new_of[as_slice(old_ids)].copy()
     terms, widths = [graph.terms], []

@@ -85,7 +85,7 @@ class IoSpecification:
 
 @dataclass(eq=False)
 class ComputationRequest:
-    """What to compute. Equal requests are equal and hash alike, so that they can be cache keys."""
+    """Inputs, outputs and derivatives to compute; equal requests hash alike, as cache keys."""
 
     inputs: list[IoSpecification] = field(default_factory=list)
     outputs: list[IoSpecification] = field(default_factory=list)

@@ -80,7 +80,7 @@ class _Replay:
         self.queue, self.next = self.next, []
 
     def hop(self) -> None:
-        """BuildGraphOneIter: the whole queue, last in first out; what it queues is for later."""
+        """BuildGraphOneIter: the whole queue, last in first out; cindexes queued meanwhile wait."""
         for cindex in reversed(self.queue):
             self.queued[cindex] = False
             if self.dependencies[cindex] is None and self.usable[cindex] != 0:
@@ -102,12 +102,14 @@ class _Replay:
     def _explore(self, cindex: int) -> None:
         if cindex not in self.rows:
             self._ask(cindex)
-        found = [dependency for dependency in dict.fromkeys(self.rows[cindex]) if dependency >= 0]
-        for dependency in found:
+        dependencies = [
+            dependency for dependency in dict.fromkeys(self.rows[cindex]) if dependency >= 0
+        ]
+        for dependency in dependencies:
             if not self.known[dependency]:
                 self._discover(dependency)
-        self.dependencies[cindex] = found
-        for dependency in found:
+        self.dependencies[cindex] = dependencies
+        for dependency in dependencies:
             self.dependents[dependency].append(cindex)
             self._count_up(dependency)
         self._push(cindex)
@@ -127,8 +129,8 @@ class _Replay:
         node = self.nodes[cindex]
         if node in self.plan.input_nodes:
             return COMPUTABLE if self.is_input[cindex] else NOT_COMPUTABLE
-        found = self.dependencies[cindex] or []
-        states = {self.status[dependency] for dependency in found}
+        dependencies = self.dependencies[cindex] or []
+        states = {self.status[dependency] for dependency in dependencies}
         if states <= {COMPUTABLE}:
             return COMPUTABLE
         rule = self.plan.rules[node]
@@ -146,13 +148,13 @@ class _Replay:
     def _can(self, cindex: int, available: tuple[bool, ...]) -> bool:
         """Whether a cindex can be computed from those of its dependencies that are available."""
         node = self.nodes[cindex]
-        rule, at = self.plan.rules[node], (node, available)
-        if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(at)) is not None:
+        rule, case = self.plan.rules[node], (node, available)
+        if isinstance(rule, DescriptorRule) and (remembered := self.answers.get(case)) is not None:
             return remembered  # for descriptors the Index does not matter
         row = np.array([self.rows[cindex]], np.int32)
         row_keys = np.array([[self.keys[d] for d in self.rows[cindex]]], np.int64)
         keys = np.array([self.keys[cindex]], np.int64)
-        self.answers[at] = answer = bool(
+        self.answers[case] = answer = bool(
             rule.used(keys, row, row_keys, np.array([available]))[0][0]
         )
         return answer
@@ -163,13 +165,13 @@ class _Replay:
         stack: list[tuple[int, Iterator[int]]] = []
         self._enter_up(cindex, stack)
         while stack:
-            at, rest = stack[-1]
+            top, rest = stack[-1]
             if (dependency := next(rest, None)) is not None:
                 self._enter_up(dependency, stack)
                 continue
             stack.pop()
-            if self.status[at] == UNKNOWN:
-                self._push(at)
+            if self.status[top] == UNKNOWN:
+                self._push(top)
 
     def _enter_up(self, cindex: int, stack: list[tuple[int, Iterator[int]]]) -> None:
         self.usable[cindex] += 1
@@ -179,17 +181,17 @@ class _Replay:
     def _count_down(self, cindex: int) -> None:
         stack = [cindex]
         while stack:
-            at = stack.pop()
-            self.usable[at] -= 1
-            if self.usable[at] == 0 and self.status[at] != NOT_COMPUTABLE:
-                stack += self.dependencies[at] or ()
+            unused = stack.pop()
+            self.usable[unused] -= 1
+            if self.usable[unused] == 0 and self.status[unused] != NOT_COMPUTABLE:
+                stack += self.dependencies[unused] or ()
 
     # -- cindexes that our builder had no need to look at
 
     def _ask(self, cindex: int) -> None:
         """Find the dependencies of a cindex by its node's rule."""
         if not self.ids:
-            self.ids = {at: i for i, at in enumerate(zip(self.nodes, self.keys, strict=True))}
+            self.ids = {pair: i for i, pair in enumerate(zip(self.nodes, self.keys, strict=True))}
         key = np.array([self.keys[cindex]], np.int64)
         rows = self.plan.rules[self.nodes[cindex]].dependencies(key, self._ids)
         self.rows[cindex] = rows[0].tolist()
@@ -198,8 +200,8 @@ class _Replay:
         return np.array([self._id(node, key) for key in keys.tolist()], np.int32)
 
     def _id(self, node: int, key: int) -> int:
-        if (found := self.ids.get((node, key))) is not None:
-            return found
+        if (known := self.ids.get((node, key))) is not None:
+            return known
         self.ids[node, key] = made = len(self.nodes)
         self.nodes.append(node)
         self.keys.append(key)
@@ -216,9 +218,9 @@ class _Replay:
 def _explored(builder: GraphBuilder) -> dict[int, list[int]]:
     """The dependencies of all cindexes that the builder has explored."""
     store = builder.store
-    found: dict[int, list[int]] = {}
+    of_cindex: dict[int, list[int]] = {}
     for node, rows in enumerate(builder.dependency_rows):
         ids = np.flatnonzero((store.nodes[: store.size] == node) & (store.slots[: store.size] >= 0))
         if len(ids):
-            found.update(zip(ids.tolist(), rows.take(store.slots[ids]).tolist(), strict=True))
-    return found
+            of_cindex.update(zip(ids.tolist(), rows.take(store.slots[ids]).tolist(), strict=True))
+    return of_cindex

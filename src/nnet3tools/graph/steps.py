@@ -99,7 +99,7 @@ class _Builder:
 
     def _rows_of_simple_components(self) -> dict[int, _SimpleRows]:
         """The rows of this segment's nodes with simple components, by node."""
-        graph, found = self.graph, {}
+        graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
             match self.nnet.nodes[node]:
                 case ComponentNode(component_index) if not graph.is_input[first]:
@@ -107,8 +107,8 @@ class _Builder:
                     if component.properties & Properties.SIMPLE:
                         ids = self._positions[first:end]
                         inputs = graph.dependencies(ids)[:, 0]
-                        found[node] = _SimpleRows(first, graph.indexes(ids), inputs)
-        return found
+                        rows_of_node[node] = _SimpleRows(first, graph.indexes(ids), inputs)
+        return rows_of_node
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
         """Steps for a component and its input, which has the same indexes."""

@@ -53,10 +53,10 @@ def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[keep]
 
 
-def add_counts(target: NDArray[np.integer], at: NDArray[np.integer], amount: int) -> None:
+def add_counts(target: NDArray[np.integer], places: NDArray[np.integer], amount: int) -> None:
     """Add `amount` to target[i] for each i in `at`, as often as it occurs there."""
     # With a scalar of another dtype ufunc.at is more than ten times slower.
-    np.add.at(target, at, target.dtype.type(amount))
+    np.add.at(target, places, target.dtype.type(amount))
 
 
 def as_slice(ids: IntArray) -> slice | IntArray:
@@ -113,10 +113,10 @@ class KeyTable:
             return self.ids
         if len(mine) == 0:
             return np.full(len(keys), -1, np.int32)
-        at = mine.searchsorted(keys)
-        at[at == len(mine)] = 0
-        found = mine[at] == keys
-        ids = self.ids[at]
+        places = mine.searchsorted(keys)
+        places[places == len(mine)] = 0
+        found = mine[places] == keys
+        ids = self.ids[places]
         if not all_true(found):
             ids[~found] = -1
         return ids
@@ -136,17 +136,17 @@ class KeyTable:
             self.ids = np.concatenate([ids, self.ids])
             return
         size = len(self.keys) + len(keys)
-        at = np.searchsorted(self.keys, keys) + np.arange(len(keys))
+        places = np.searchsorted(self.keys, keys) + np.arange(len(keys))
         old = np.ones(size, bool)
-        old[at] = False
+        old[places] = False
         merged_keys, merged_ids = np.empty(size, np.int64), np.empty(size, np.int32)
-        merged_keys[at], merged_keys[old] = keys, self.keys
-        merged_ids[at], merged_ids[old] = ids, self.ids
+        merged_keys[places], merged_keys[old] = keys, self.keys
+        merged_ids[places], merged_ids[old] = ids, self.ids
         self.keys, self.ids = merged_keys, merged_ids
 
 
 class CindexStore:
-    """What the builder knows of each cindex id, as arrays that grow by doubling."""
+    """The builder's facts about each cindex id, as arrays that grow by doubling."""
 
     __slots__ = ("is_input", "keys", "nodes", "size", "slots", "status", "usable")
 

@@ -40,7 +40,7 @@ _serial = itertools.count()
 
 
 class Kind(enum.Enum):
-    """What an rxfilename or wxfilename names."""
+    """Kinds of things that an rxfilename or wxfilename names."""
 
     STANDARD = "standard input or output"
     FILE = "a file"
@@ -49,7 +49,7 @@ class Kind(enum.Enum):
 
 
 def classify_input(name: str) -> Kind:
-    """What an rxfilename names; OptionError if nothing that can be read."""
+    """The kind of an rxfilename; OptionError if it names nothing that can be read."""
     if name in ("", "-"):
         return Kind.STANDARD
     if name.endswith("|") and not name.startswith("|"):
@@ -59,7 +59,7 @@ def classify_input(name: str) -> Kind:
 
 
 def classify_output(name: str) -> Kind:
-    """What a wxfilename names; OptionError if nothing that can be written."""
+    """The kind of a wxfilename; OptionError if it names nothing that can be written."""
     if name in ("", "-"):
         return Kind.STANDARD
     if name.startswith("|"):

@@ -1,4 +1,4 @@
-"""Kaldi's GeneralMatrix: a matrix that is full, compressed or sparse, and what is done with each.
+"""Kaldi's GeneralMatrix: a matrix that is full, compressed or sparse, and operations on each.
 
 Examples keep their matrices in the form in which they were stored, so that files pass unchanged.
 """

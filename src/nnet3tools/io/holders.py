@@ -1,4 +1,4 @@
-"""What a table can hold: how each kind of object is read, written and cut to a range."""
+"""Kinds of objects in tables: how each is read, written and cut to a range."""
 
 from __future__ import annotations
 

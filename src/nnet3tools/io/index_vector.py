@@ -30,7 +30,7 @@ _FULL_SIZE = 16  # the byte 127 and three integers with their size bytes
 
 
 def read_index_vector(reader: Reader) -> Ints:
-    """What WriteIndexVector writes, shape (N, 3), columns n, t, x."""
+    """Indexes as WriteIndexVector writes them, shape (N, 3), columns n, t, x."""
     return _read(reader, with_nodes=False)[1]
 
 
@@ -46,7 +46,7 @@ def write_index_vector(writer: Writer, indexes: Ints) -> None:
 
 
 def read_cindex_vector(reader: Reader) -> tuple[Ints, Ints]:
-    """What WriteCindexVector writes: node numbers (N,), indexes (N, 3)."""
+    """Cindexes as WriteCindexVector writes them: node numbers (N,), indexes (N, 3)."""
     return _read(reader, with_nodes=True)
 
 
@@ -100,13 +100,13 @@ def _encode(indexes: Ints, nodes: Ints | None) -> bytes:
     lengths = 1 + 15 * full + 6 * prefixed
     ends = np.cumsum(lengths)
     out = np.zeros(int(ends[-1]), np.uint8)
-    at = ends - lengths
+    starts = ends - lengths
     if nodes is not None:
-        out[at[prefixed]] = _NODE
-        _put_ints(out, at[prefixed] + 1, nodes[prefixed][:, None])
-    at = at + 6 * prefixed
-    out[at] = code.astype(np.int8).view(np.uint8)
-    _put_ints(out, at[full] + 1, indexes[full])
+        out[starts[prefixed]] = _NODE
+        _put_ints(out, starts[prefixed] + 1, nodes[prefixed][:, None])
+    starts = starts + 6 * prefixed
+    out[starts] = code.astype(np.int8).view(np.uint8)
+    _put_ints(out, starts[full] + 1, indexes[full])
     return out.tobytes()
 
 
@@ -117,13 +117,13 @@ def _steps(indexes: Ints) -> NDArray[np.int64]:
     return wide[1:] - wide[:-1]
 
 
-def _put_ints(out: NDArray[np.uint8], at: NDArray, values: Ints) -> None:
+def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
     """Store rows of integers, each integer after its size byte, at the given offsets."""
     width = values.shape[1]
     cells = np.empty((len(values), width, 5), np.uint8)
     cells[:, :, 0] = 4
     cells[:, :, 1:] = np.ascontiguousarray(values, "<i4").view(np.uint8).reshape(-1, width, 4)
-    out[at[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
+    out[starts[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
 
 
 # One element, possibly cut short by the end of the bytes at hand.
@@ -173,16 +173,16 @@ def _read_like_before(reader: Reader, size: int) -> Ints:
 
     No vector is the beginning of another one of its size, so that equal bytes are all of it.
     """
-    data, found = _lately.get(size, (b"", None))
-    if found is not None and _follows(reader, data):
+    data, indexes = _lately.get(size, (b"", None))
+    if indexes is not None and _follows(reader, data):
         reader.advance(len(data))
-        return found.copy()
+        return indexes.copy()
     data, lengths = _split_elements(reader, size, with_nodes=False)
-    found = _decode(reader, data, lengths, with_nodes=False)[1]
+    indexes = _decode(reader, data, lengths, with_nodes=False)[1]
     if len(_lately) >= _MAX_LATELY:
         _lately.clear()
-    _lately[size] = data, found
-    return found.copy()
+    _lately[size] = data, indexes
+    return indexes.copy()
 
 
 def _follows(reader: Reader, data: bytes) -> bool:
@@ -227,16 +227,16 @@ def _is_complete(element: bytes) -> bool:
 
 def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> tuple[Ints, Ints]:
     raw = np.frombuffer(data, np.uint8)
-    at = np.cumsum(lengths) - lengths
+    starts = np.cumsum(lengths) - lengths
     nodes = np.empty(0, np.int32)
     if with_nodes:
-        prefixed = (raw[at] == _NODE) & (lengths > 1)
+        prefixed = (raw[starts] == _NODE) & (lengths > 1)
         if not prefixed[0]:
             raise reader.error("expected '|' and a node number before the first index")
-        values = _get_ints(reader, raw, at[prefixed] + 1, 1)[:, 0]
+        values = _get_ints(reader, raw, starts[prefixed] + 1, 1)[:, 0]
         nodes = values[np.cumsum(prefixed) - 1]
-        at = at + 6 * prefixed
-    code = raw[at].view(np.int8).astype(np.int64)
+        starts = starts + 6 * prefixed
+    code = raw[starts].view(np.int8).astype(np.int64)
     full = code == _FULL
     limit = np.full(len(code), 124 if with_nodes else 125)
     limit[0] = 125
@@ -250,14 +250,14 @@ def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> 
     steps[:, 0] = np.where(moved, code - 125, 0)
     steps[:, 1] = np.where(near, code, 0)
     total = np.cumsum(steps, axis=0)
-    base = np.concatenate([np.zeros((1, 3), np.int64), _get_ints(reader, raw, at[full] + 1, 3)])
+    base = np.concatenate([np.zeros((1, 3), np.int64), _get_ints(reader, raw, starts[full] + 1, 3)])
     base[1:] -= total[full]
     return nodes, (base[np.cumsum(full)] + total).astype(np.int32)
 
 
-def _get_ints(reader: Reader, raw: NDArray[np.uint8], at: NDArray, width: int) -> Ints:
+def _get_ints(reader: Reader, raw: NDArray[np.uint8], starts: NDArray, width: int) -> Ints:
     """Rows of integers stored as `_put_ints` does; the size bytes are checked."""
-    cells = raw[at[:, None] + np.arange(5 * width)].reshape(-1, width, 5)
+    cells = raw[starts[:, None] + np.arange(5 * width)].reshape(-1, width, 5)
     if (cells[:, :, 0] != 4).any():
         raise reader.error("expected 32-bit integers in a vector of indexes")
     return np.ascontiguousarray(cells[:, :, 1:]).view("<i4").reshape(-1, width)

@@ -52,8 +52,8 @@ class InputBuffer:
         word = self.key if self.key.isprintable() else repr(self.key)[1:-1]
         word = word if len(word) <= 60 else word[:57] + "..."
         key = f" key '{word}':" if word else ""
-        at = self.offset if offset is None else offset
-        text = f"{self.name}:{key} byte {at}: {message}"
+        place = self.offset if offset is None else offset
+        text = f"{self.name}:{key} byte {place}: {message}"
         return DataError(text if text.isprintable() else repr(text)[1:-1])
 
     def seek(self, offset: int) -> None:
@@ -126,7 +126,7 @@ class InputBuffer:
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
-        """What stands before the next ']', which is consumed."""
+        """The bytes before the next ']', which is consumed."""
         end = self._find(b"]")
         if end < 0:
             raise self.error(f"expected {what}, found the end of the stream before its ']'")
@@ -136,16 +136,16 @@ class InputBuffer:
 
     def until_brackets(self, count: int, what: str) -> bytes:
         """Everything up to and with the next `count` brackets ']'."""
-        found, searched = 0, 0
+        num_brackets, searched = 0, 0
         while True:
             piece = np.frombuffer(bytes(self._buffer[self._at + searched :]), np.uint8)
-            at = np.flatnonzero(piece == ord("]"))
-            if found + at.size >= count:
-                end = searched + int(at[count - found - 1]) + 1 if count else 0
+            brackets = np.flatnonzero(piece == ord("]"))
+            if num_brackets + brackets.size >= count:
+                end = searched + int(brackets[count - num_brackets - 1]) + 1 if count else 0
                 body = self.buffered(end)
                 self._at += end
                 return body
-            found, searched = found + at.size, searched + piece.size
+            num_brackets, searched = num_brackets + brackets.size, searched + piece.size
             if not self._fill():
                 raise self.error(f"expected {what}, found the end of the stream")
 
@@ -196,11 +196,11 @@ class InputBuffer:
     def _find(self, byte: bytes) -> int:
         """Position in the buffer of the next such byte, or -1; fills the buffer as needed."""
         searched = 0
-        while (at := self._buffer.find(byte, self._at + searched)) < 0:
+        while (place := self._buffer.find(byte, self._at + searched)) < 0:
             searched = len(self._buffer) - self._at
             if not self._fill():
                 return -1
-        return at
+        return place
 
     def _bytes_left(self) -> int | None:
         """Bytes up to the stream's end; None if it has no known length."""

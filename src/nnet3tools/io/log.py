@@ -39,7 +39,7 @@ def set_verbose(level: int) -> None:
 
 
 def get_verbose() -> int:
-    """What `set_verbose` was last given; 0 at first."""
+    """The level that `set_verbose` was last given; 0 at first."""
     return _verbose
 
 
@@ -54,7 +54,7 @@ def warning(message: str) -> None:
 
 
 def vlog(level: int, message: str) -> None:
-    """A line for those who ask for it with --verbose."""
+    """A line that shows only from a level of --verbose on."""
     if level <= _verbose:
         _emit(f"VLOG[{level}]", message)
 

@@ -83,7 +83,7 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
 
 
 def read_posterior(reader: Reader) -> Posterior:
-    """Read what `write_posterior` wrote."""
+    """Read a posterior as `write_posterior` writes it."""
     return _read_binary(reader) if reader.binary else _read_line(reader)
 
 

@@ -13,7 +13,7 @@ __all__ = ["read_ahead"]
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-"""How soon a waiting thread notices that nobody wants its items any more."""
+"""Seconds until a waiting thread notices that its items are not wanted any more."""
 _PATIENCE_SECONDS = 1.0
 """How long to wait for a thread that is still reading, say from a pipe that nothing comes out of;
 it dies with the program then."""

@@ -126,14 +126,14 @@ class Reader(InputBuffer):
         return value
 
     def read_int32_vector(self) -> NDArray[np.int32]:
-        """What WriteIntegerVector writes, shape (N,)."""
+        """Integers as WriteIntegerVector writes them, shape (N,)."""
         if self.binary:
             return self._read_sized_ints("an integer vector", 1)
         self.expect_byte(b"[", "an integer vector")
         return self._parse(self.until_bracket("an integer vector"), np.int32)
 
     def read_int_pairs(self) -> NDArray[np.int32]:
-        """What WriteIntegerPairVector writes, shape (N, 2)."""
+        """Pairs as WriteIntegerPairVector writes them, shape (N, 2)."""
         if self.binary:
             return self._read_sized_ints("a vector of integer pairs", 2).reshape(-1, 2)
         self.expect_byte(b"[", "a vector of integer pairs")

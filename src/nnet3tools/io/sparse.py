@@ -70,8 +70,10 @@ class SparseMatrix:
         """These rows, in this order, repeats allowed."""
         counts = np.diff(self.row_offsets)[rows]
         starts = np.cumsum(counts) - counts
-        at = np.arange(int(counts.sum())) + np.repeat(self.row_offsets[rows] - starts, counts)
-        return self.from_counts(counts, self.indices[at], self.values[at], self.num_cols)
+        elements = np.arange(int(counts.sum())) + np.repeat(self.row_offsets[rows] - starts, counts)
+        return self.from_counts(
+            counts, self.indices[elements], self.values[elements], self.num_cols
+        )
 
     def row_range(self, row_offset: int, num_rows: int) -> SparseMatrix:
         """A range of rows; before the first and after the last those are repeated."""
@@ -182,8 +184,8 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
         return None, 0
     raw = np.frombuffer(joined, np.uint8)
     lengths = np.array(list(map(len, rows)))
-    at = np.cumsum(lengths) - lengths
-    counts = _ints_at(raw, at + 9)
+    starts = np.cumsum(lengths) - lengths
+    counts = _ints_at(raw, starts + 9)
     if (counts < 0).any():
         raise reader.error("a row of a sparse matrix has a negative number of elements")
     size = 14 if any(row[_ROW_HEAD + 5 : _ROW_HEAD + 6] == b"\x08" for row in rows[:50]) else 10
@@ -193,17 +195,17 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
     elif lengths[-1] < expected[-1]:  # its rest is not here yet
         if len(piece) > len(joined) + 14:
             raise reader.error("expected the elements of a row of a sparse matrix")
-        lengths, at, counts = lengths[:-1], at[:-1], counts[:-1]
+        lengths, starts, counts = lengths[:-1], starts[:-1], counts[:-1]
     if not len(lengths):
         return None, 0
     if (lengths != expected[: len(lengths)]).any():
         raise reader.error("a row of a sparse matrix has fewer or more elements than it says")
     used = int(lengths.sum())
-    dims = _ints_at(raw, at + 4)
+    dims = _ints_at(raw, starts + 4)
     if (dims != dims[0]).any():
         raise reader.error("the rows of a sparse matrix differ in their dimension")
     is_element = np.ones(used, bool)
-    is_element[at[:, None] + np.arange(_ROW_HEAD)] = False
+    is_element[starts[:, None] + np.arange(_ROW_HEAD)] = False
     elements = raw[:used][is_element].reshape(-1, size)
     indices = np.ascontiguousarray(elements[:, 1:5]).view("<i4").ravel()
     values = np.ascontiguousarray(elements[:, 6:]).view("<f4" if size == 10 else "<f8").ravel()
@@ -229,8 +231,8 @@ def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] |
     return SparseMatrix(offsets, indices, values, num_cols), used
 
 
-def _ints_at(raw: NDArray[np.uint8], at: NDArray) -> NDArray[np.int32]:
-    return np.ascontiguousarray(raw[at[:, None] + np.arange(4)]).view("<i4").ravel()
+def _ints_at(raw: NDArray[np.uint8], starts: NDArray) -> NDArray[np.int32]:
+    return np.ascontiguousarray(raw[starts[:, None] + np.arange(4)]).view("<i4").ravel()
 
 
 def _checked(reader: Reader, matrix: SparseMatrix) -> SparseMatrix:

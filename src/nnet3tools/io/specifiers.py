@@ -86,17 +86,17 @@ def parse_wspecifier(text: str) -> Wspecifier:
     what = "wspecifier"
     kinds, changes, name = _parse(text, what, _WRITE_OPTIONS)
     if kinds == ["ark"]:
-        found = Wspecifier(text, TableKind.ARCHIVE, name, "")
+        specifier = Wspecifier(text, TableKind.ARCHIVE, name, "")
     elif kinds == ["scp"]:
-        found = Wspecifier(text, TableKind.SCRIPT, "", name)
+        specifier = Wspecifier(text, TableKind.SCRIPT, "", name)
     elif kinds == ["ark", "scp"]:
         archive, comma, script = name.partition(",")
         if not comma:
             raise _error(text, what, "expected two files, ark,scp:archive,script")
-        found = Wspecifier(text, TableKind.BOTH, archive, script)
+        specifier = Wspecifier(text, TableKind.BOTH, archive, script)
     else:
         raise _error(text, what, "expected ark:, scp: or ark,scp:")
-    return replace(found, **changes)
+    return replace(specifier, **changes)
 
 
 def _parse(

@@ -48,7 +48,7 @@ class RandomAccessTableReader(Generic[T]):
         self.close()
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
         self._source.close()
 
     def __contains__(self, key: str) -> bool:

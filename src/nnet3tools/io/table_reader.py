@@ -55,7 +55,7 @@ class ObjectLoader(Generic[T]):
         self._last: tuple[str, T] | None = None
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the open files."""
         self._files.close()
         self._reader, self._path = None, ""
 

@@ -61,7 +61,7 @@ class TableWriter(Generic[T]):
         self._stack.__exit__(*error)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Finish: the files appear. Only for those who do not use `with`."""
+        """Finish: the files appear. Only needed without `with`."""
         self._stack.close()
 
     def write(self, key: str, value: T) -> None:

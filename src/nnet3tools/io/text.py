@@ -1,4 +1,4 @@
-"""Numbers as text, in bulk: what C++ streams print at precision 7, and the way back."""
+"""Numbers as text, in bulk, as C++ streams print them at precision 7, and the way back."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class AmNnet:
         self.priors = priors
 
     def info(self) -> str:
-        """What nnet3-am-info prints before the information about the network itself."""
+        """The text of nnet3-am-info before the information about the network itself."""
         lines = [
             f"input-dim: {self.nnet.input_dim('input')}",
             f"ivector-dim: {self.nnet.input_dim('ivector')}",

@@ -19,7 +19,6 @@ from nnet3tools.nnet.components.base import (
     RandomComponent,
     UpdatableComponent,
 )
-from nnet3tools.nnet.components.common import natural_gradients
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
@@ -121,7 +120,7 @@ def dot_product(first: Nnet, second: Nnet) -> float:
 
 
 def num_parameters(nnet: Nnet) -> int:
-    """How many trainable numbers there are."""
+    """Number of trainable parameters."""
     return sum(component.num_parameters for component in _updatable(nnet))
 
 
@@ -183,12 +182,12 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
 def check_natural_gradient(nnet: Nnet) -> None:
     """UserError if natural gradient met infinity or NaN: on a GPU nobody noticed so far."""
     for component in _updatable(nnet):
-        for preconditioner in natural_gradients(component):
+        for preconditioner, _ in component.preconditioners():
             preconditioner.check_finite()
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics, or those of each minibatch."""
+    """Let batch normalisation use its stored statistics, or each minibatch's own."""
     for component in nnet.components:
         if isinstance(component, BatchStatisticsComponent):
             component.set_test_mode(test_mode)

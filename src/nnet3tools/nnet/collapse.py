@@ -43,7 +43,7 @@ class CollapseOptions:
 
 
 def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
-    """Collapse all pairs that can be, and remove what is then unused.
+    """Collapse all pairs possible, and remove nodes and components that are then unused.
 
     Batch norm must be in test mode if it is to be collapsed.
     """
@@ -139,7 +139,7 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
 
 
 def _dropout_scale(component: Component) -> float | None:
-    """What dropout multiplies its input by on average; None for other components."""
+    """The scale that stands for dropout; None for other components."""
     return component.average_scale if isinstance(component, DropoutBase) else None
 
 

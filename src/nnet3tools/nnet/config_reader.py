@@ -124,7 +124,7 @@ def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
 
 
 def _build_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """Second pass: what the nodes refer to."""
+    """Second pass: descriptors, components and sources of the nodes."""
     numbers = {
         name: n
         for n, (name, node) in enumerate(zip(nnet.node_names, nnet.nodes, strict=True))

@@ -38,7 +38,7 @@ def scale_as_derivative(array: Array) -> None:
 
 @contextmanager
 def scaled_derivatives(scale: Any) -> Iterator[None]:
-    """In the `with` block derivatives are `scale` times what they should be."""
+    """In the `with` block derivatives carry a factor `scale`."""
     _current.append(scale)
     try:
         yield

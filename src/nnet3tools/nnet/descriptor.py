@@ -8,7 +8,7 @@ IfDefined, Const), its leaves are Forwarding expressions, each of which maps an 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from nnet3tools.nnet.forwarding import (
     Round,
     Switch,
 )
-from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
+from nnet3tools.nnet.indexes import BoolArray
 
 __all__ = [
     "Binary",
@@ -35,8 +35,6 @@ __all__ = [
     "Leaf",
     "SumDescriptor",
 ]
-
-IsComputable = Callable[[IntArray, IndexArray], BoolArray]
 
 
 class SumDescriptor:
@@ -49,7 +47,7 @@ class SumDescriptor:
 
     @property
     def constant(self) -> float:
-        """What Const() expressions add to the value; ConfigError where Kaldi has no meaning."""
+        """Sum of the Const() expressions in the value; ConfigError where Kaldi has no meaning."""
         return 0.0
 
     def dim(self, nnet: NodeDims) -> int:
@@ -68,25 +66,14 @@ class SumDescriptor:
         """The same expression after nodes were numbered anew."""
         raise NotImplementedError
 
-    def dependencies(self, indexes: IndexArray) -> list[tuple[IntArray, IndexArray]]:
-        """For each leaf the (node, Index) that each of N Indexes could use: ((N,), (N, 3))."""
-        return [leaf.map_to_input(indexes) for leaf in self.leaves]
-
-    def computable(
-        self, indexes: IndexArray, is_computable: IsComputable
-    ) -> tuple[BoolArray, list[BoolArray]]:
-        """Which of N Indexes can be computed, and for each leaf by which of them it is used.
-
-        `is_computable(nodes, indexes)` answers for cindexes. Failover uses its second argument
-        only where the first is not computable; a row that is not computable uses nothing.
-        """
-        available = [is_computable(*cindexes) for cindexes in self.dependencies(indexes)]
-        return self.combine(len(indexes), available)
-
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """`computable` from the answers for each leaf, in the order of `leaves`."""
+        """Which rows can be computed, and for each leaf by which of them it is used.
+
+        `available` says of each leaf which of its rows there are. Failover uses its second argument
+        only where the first is not computable; a row that is not computable uses nothing.
+        """
         raise NotImplementedError
 
     def scale_for_node(self, node: int) -> float:
@@ -172,7 +159,7 @@ class IfDefined(SumDescriptor):
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Those of the argument."""
+        """Leaves of the argument."""
         return self.source.leaves
 
     @property
@@ -210,7 +197,7 @@ class Binary(SumDescriptor):
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Those of both arguments."""
+        """Leaves of both arguments."""
         return self.first.leaves + self.second.leaves
 
     @property

@@ -16,7 +16,7 @@ __all__ = ["Forwarding", "NodeDims", "NodeTerm", "Offset", "ReplaceIndex", "Roun
 
 
 class NodeDims(Protocol):
-    """What knows the dimensions of nodes: the network."""
+    """The network, as far as it knows the dimensions of nodes."""
 
     def dim(self, node: int) -> int:
         """Columns of a node's value."""

@@ -81,7 +81,7 @@ def unpack(keys: KeyArray) -> IndexArray:
 
 
 def shift_time(keys: KeyArray, offset: int) -> KeyArray:
-    """Keys of the same indexes `offset` frames later; those that have no time stay as they are."""
+    """Keys of the same indexes `offset` frames later; indexes without a time stay as they are."""
     if offset == 0 or len(keys) == 0:
         return keys
     shift = _N_BITS + _X_BITS
@@ -95,7 +95,7 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
 
 
 def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The times, those that int32 cannot hold moved to where `pack` refuses them."""
+    """The times; values that int32 cannot hold become ones that `pack` refuses."""
     limits = np.iinfo(np.int32)
     return np.clip(times, limits.min + 1, limits.max)
 

@@ -12,7 +12,7 @@ __all__ = ["load_nnet", "read_config_file", "read_nnet", "write_nnet"]
 
 
 def read_nnet(rxfilename: str) -> Nnet:
-    """Read a network from a file, pipe or "-"; DataError for what is none."""
+    """Read a network from a file, pipe or "-"; DataError if it holds none."""
     with open_input(rxfilename) as reader:
         return load_nnet(reader)
 

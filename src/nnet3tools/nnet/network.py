@@ -48,7 +48,7 @@ class Network:
 
     @property
     def num_nodes(self) -> int:
-        """How many nodes there are, inputs of components included."""
+        """Number of nodes, inputs of components included."""
         return len(self.nodes)
 
     def node_index(self, name: str) -> int:
@@ -193,7 +193,7 @@ class Network:
         ]
 
     def info(self) -> str:
-        """What nnet3-info prints after the context lines: size, modulus, nodes, components."""
+        """The text of nnet3-info after the context lines: size, modulus, nodes, components."""
         num_parameters = sum(c.num_parameters for _, c in self.updatable_components())
         lines = [f"num-parameters: {num_parameters}", f"modulus: {self.modulus()}"]
         lines += self.config_lines(include_dim=True)

@@ -49,7 +49,7 @@ class OutputNode(DescriptorNode):
 
     @property
     def criterion(self) -> str:
-        """What training takes as the objective: its name, or `expression=<formula>`."""
+        """The objective that training takes: its name, or `expression=<formula>`."""
         return f"expression={self.expression}" if self.expression else self.objective
 
 

@@ -1,4 +1,4 @@
-"""The network as a directed graph: what is never used, what can never be computed, removal."""
+"""The network as a directed graph: orphans, cycles without a delay, removal."""
 
 from __future__ import annotations
 

@@ -73,10 +73,10 @@ class AccessTimes:
         variables = self.analysis.variables
         owner, variable = variables.of_submatrices(submatrices)
         keys = variable * (self.end + 1) + positions[owner]
-        at = np.searchsorted(self._write_keys, keys, "right")
-        written = np.full(len(at), self.end)
-        again = at < self._write_ends[variable]
-        written[again] = self._write_commands[at[again]]
+        next_write = np.searchsorted(self._write_keys, keys, "right")
+        written = np.full(len(next_write), self.end)
+        again = next_write < self._write_ends[variable]
+        written[again] = self._write_commands[next_write[again]]
         freed = self.analysis.deallocate_command[variables.matrix_of_submatrix[submatrices]]
         return np.minimum(
             _reduced(np.minimum, written, owner, len(submatrices)),

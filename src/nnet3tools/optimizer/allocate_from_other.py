@@ -26,9 +26,9 @@ def allocate_from_other(computation: Computation, context: PassContext) -> Compu
         open_allocations = allocations[shape]
         # From the last to the first: each takes the nearest allocation after it that is left.
         for free in reversed(positions):
-            at = bisect.bisect(open_allocations, free)
-            if at < len(open_allocations):
-                allocate = open_allocations.pop(at)
+            following = bisect.bisect(open_allocations, free)
+            if following < len(open_allocations):
+                allocate = open_allocations.pop(following)
                 freed = out.commands[free].submatrices()[0]
                 made = out.commands[allocate].submatrices()[0]
                 out.commands[allocate] = SwapMatrix(made, freed)

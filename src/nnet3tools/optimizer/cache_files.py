@@ -135,7 +135,7 @@ def _check_entry(nnet: Nnet, request: ComputationRequest, computation: Computati
 
 
 def _content(options: OptimizeOptions, entries: list[Entry], binary: bool) -> bytes:
-    """What Kaldi would write, from the options to the last program."""
+    """Kaldi's part of the file, from the options to the last program."""
     out = io.BytesIO()
     writer = Writer(out, binary)
     options.write(writer)

@@ -1,4 +1,4 @@
-"""From a request to an optimized program, with a cache of what was compiled before."""
+"""From a request to an optimized program, with a cache of earlier programs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CachingOptimizingCompiler:
         self.seconds = dict.fromkeys(("total", *_KINDS_OF_WORK, "I/O"), 0.0)
         """Time spent so far, in all (without I/O) and by kind of work."""
         self.num_compiled = 0
-        """How many requests had no program in the cache, those for two sequences included."""
+        """Number of requests without a program in the cache, also those for two sequences."""
         self.vouched = True
         """Whether every program in the cache was compiled for this very network structure; cache
         files of Kaldi's do not say what they were made for."""
@@ -83,9 +83,9 @@ class CachingOptimizingCompiler:
         return computation
 
     def _compile(self, request: ComputationRequest) -> Computation:
-        if (found := self.cache.get(request)) is not None:
+        if (cached := self.cache.get(request)) is not None:
             self.cache.move_to_end(request)
-            return found
+            return cached
         self.num_compiled += 1
         began = time.perf_counter()
         request.validate(self.nnet)
@@ -185,7 +185,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 
 def _log_size(what: str, computation: Computation, began: float) -> None:
-    """At verbose 2: the time since `began`, and what came out."""
+    """At verbose 2: the time since `began`, and the size of the program."""
     if log.get_verbose() >= 2:
         log.vlog(
             2,

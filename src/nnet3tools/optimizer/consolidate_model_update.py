@@ -69,7 +69,7 @@ def consolidate_model_update(computation: Computation, context: PassContext) -> 
 
 
 def _without_update(command: Command) -> Command:
-    """The input derivative alone; nothing where nobody wants that."""
+    """The input derivative alone, or nothing where none is wanted."""
     values = {name: getattr(command, name) for name in command.OPERANDS}
     return BackpropNoModelUpdate(**values) if values["in_deriv"] else NoOperation()
 

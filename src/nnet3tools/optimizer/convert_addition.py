@@ -52,11 +52,11 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
 
 def _writes_first(times: AccessTimes, group: CommandGroup, components: ComponentTable) -> BoolArray:
     """(commands,) whether each is the first, zeroing aside, to touch whatever it writes."""
-    found = np.ones(len(group), np.bool_)
+    is_first = np.ones(len(group), np.bool_)
     computation = times.analysis.computation
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):
         writes = np.broadcast_to((np.asarray(kinds) & AccessType.WRITE) != 0, which.shape)
         which, submatrices = which[writes], submatrices[writes]
         first = times.first_nontrivial_access(submatrices)
-        found[which[first != group.positions[which]]] = False
-    return found
+        is_first[which[first != group.positions[which]]] = False
+    return is_first

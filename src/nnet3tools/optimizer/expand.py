@@ -190,9 +190,9 @@ class _Expander:
         first = self._first_sequence_rows(own)
         pairs = self.old.indexes_multi[indexes_multi][first]
         first, pairs = first[pairs[:, 0] >= 0], pairs[pairs[:, 0] >= 0]
-        at = self._own_rows(own, first)
-        out[at, 0] = pairs[:, :1]
-        out[at, 1] = self._places(pairs[:, 0], pairs[:, 1]).for_all(self.n)
+        own_rows = self._own_rows(own, first)
+        out[own_rows, 0] = pairs[:, :1]
+        out[own_rows, 1] = self._places(pairs[:, 0], pairs[:, 1]).for_all(self.n)
         return out
 
     def _expanded_ranges(self, command: AddRowRanges) -> IntArray:
@@ -201,7 +201,7 @@ class _Expander:
         ranges = self.old.indexes_ranges[command.indexes_ranges][first]
         used = ranges[:, 0] != ranges[:, 1]
         first, ranges = first[used], ranges[used]
-        at = self._own_rows(command.dest, first)
-        out[at, 0] = self._own_rows(command.src, ranges[:, 0])
-        out[at, 1] = self._own_rows(command.src, ranges[:, 1] - 1) + 1
+        own_rows = self._own_rows(command.dest, first)
+        out[own_rows, 0] = self._own_rows(command.src, ranges[:, 0])
+        out[own_rows, 1] = self._own_rows(command.src, ranges[:, 1] - 1) + 1
         return out

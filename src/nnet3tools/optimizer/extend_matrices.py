@@ -106,7 +106,7 @@ def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> N
 
 
 def _extend_debug_info(computation: Computation) -> None:
-    """Give added rows the cindexes of the rows before them, with t = NO_TIME: nobody's rows."""
+    """Give added rows the cindexes of the rows before them, with t = NO_TIME."""
     for m, debug in enumerate(computation.matrix_debug_info):
         extra = computation.matrices[m].num_rows - len(debug.nodes)
         if extra > 0:

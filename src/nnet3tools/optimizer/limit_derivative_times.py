@@ -39,7 +39,7 @@ __all__ = ["limit_derivative_times"]
 
 
 def limit_derivative_times(computation: Computation, context: PassContext) -> Computation:
-    """Drop derivative rows whose time is outside the options' range, and what they led to."""
+    """Drop derivative rows whose time is outside the options' range, and the work on them."""
     options = context.options
     max_time = options.max_deriv_time
     if options.max_deriv_time_relative != MAX_TIME:
@@ -228,7 +228,7 @@ class _Limiter:
         return begin, begin + left.num_rows
 
     def _kept(self, submatrix: int) -> BoolArray:
-        """Which rows of a submatrix stay: all of a value's, those in time of a derivative's."""
+        """Which rows of a submatrix stay: all of a value, of a derivative those in time."""
         info = self.computation.submatrices[submatrix]
         if not self.is_deriv[info.matrix_index]:
             return np.ones(info.num_rows, np.bool_)
@@ -236,8 +236,8 @@ class _Limiter:
 
 
 def _span(rows: BoolArray) -> tuple[int, int]:
-    at = np.flatnonzero(rows)
-    return (int(at[0]), int(at[-1]) + 1) if len(at) else (0, 0)
+    wanted = np.flatnonzero(rows)
+    return (int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else (0, 0)
 
 
 def _shrunk(ranges: IntArray, kept: BoolArray) -> IntArray:

@@ -34,7 +34,7 @@ __all__ = ["fix_goto_label", "looped_computation"]
 
 
 class _Content(NamedTuple):
-    """What a matrix is about, up to a shift in time."""
+    """The cindexes of a matrix, up to a shift in time."""
 
     shape: bytes
     """Its cindexes with the first time subtracted."""
@@ -90,7 +90,7 @@ def fix_goto_label(computation: Computation) -> Computation:
 
 
 def _time_shift(computation: Computation) -> int:
-    """By how much the times of the third chunk's output exceed those of the second's.
+    """Frames from the second chunk's output to the third's.
 
     The first chunk is special: it has all the left context.
     """
@@ -182,7 +182,7 @@ def _used_alike(
 
 
 def _rows_named(computation: Computation, command: Command, submatrix: int) -> list[bytes]:
-    """The index lists of a command, of a Multi command those rows that are of this submatrix."""
+    """The index lists of a command; of a Multi command its rows that are of this submatrix."""
     rows = [
         computation.indexes[getattr(command, n)] for n in operand_names(type(command), "Indexes")
     ]

@@ -1,4 +1,4 @@
-"""Keep what only backprop still needs in fewer bits between the forward and the backward pass."""
+"""Keep matrices that only backprop still needs in fewer bits between forward and backward pass."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
     if len(markers) != 1:
         return computation
     analysis = Analysis(computation, context.nnet)
-    found = [
+    compressions = [
         compression
         for matrix in range(1, len(computation.matrices))
         if (compression := _compression(analysis, context, matrix, markers[0]))
     ]
-    return _inserted(computation, found) if found else computation
+    return _inserted(computation, compressions) if compressions else computation
 
 
 def _compression(
     analysis: Analysis, context: PassContext, matrix: int, marker: int
 ) -> _Compression | None:
     commands, types = analysis.matrix_accesses.of(matrix)
-    at = int(np.searchsorted(commands, marker))
-    if analysis.is_output[matrix] or at in (0, len(commands)):
+    split = int(np.searchsorted(commands, marker))
+    if analysis.is_output[matrix] or split in (0, len(commands)):
         return None
-    forward, backward = int(commands[at - 1]), int(commands[at])
+    forward, backward = int(commands[split - 1]), int(commands[split])
     command = analysis.computation.commands[backward]
     only_signs = (
-        at == len(commands) - 1
-        and types[at] == AccessType.READ
+        split == len(commands) - 1
+        and types[split] == AccessType.READ
         and type(command) is Backprop
         and context.nnet.component(command.component).backprop_reads_signs_only
     )
@@ -73,11 +73,11 @@ def _compression(
     return None
 
 
-def _inserted(computation: Computation, found: list[_Compression]) -> Computation:
+def _inserted(computation: Computation, compressions: list[_Compression]) -> Computation:
     tensor.random.rand_int(0, 3)  # Kaldi's InsertCommands spends this on checking its argument
     whole = computation.whole_submatrices()
     before: dict[int, list[Command]] = {}
-    for c in found:
+    for c in compressions:
         s = whole[c.matrix]
         compress = CompressMatrix(s, c.format, True, c.range)
         before.setdefault(c.last_forward + 1, []).append(compress)

@@ -64,7 +64,7 @@ class Merges(NamedTuple):
 
 
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
-    """What the commands of a program would let us merge, legality aside, in their order."""
+    """Merges that the commands of a program suggest, legality aside, in their order."""
     options = context.options
     components = ComponentTable(context.nnet)
     found = [Merges(*np.empty((3, 0), np.int64))]
@@ -88,7 +88,7 @@ def opportunities(analysis: Analysis, context: PassContext) -> Merges:
 
 
 class Conditions(NamedTuple):
-    """What merges must fulfil, (merges,) each, order aside; left and right both need c1 and c2.
+    """Conditions on merges, (merges,) each, order aside; left and right both need c1 and c2.
 
     (Condition c5, that neither has been merged with anything in this round, is _Round's.)
     """
@@ -154,10 +154,10 @@ def order_allows(times: AccessTimes, merges: Merges) -> BoolArray:
 
 def is_assignment(analysis: Analysis) -> BoolArray:
     """(commands,) whether each is a copy with scale 1."""
-    found = np.zeros(len(analysis.computation.commands), np.bool_)
+    is_copy = np.zeros(len(analysis.computation.commands), np.bool_)
     if (copies := analysis.groups.get(MatrixCopy)) is not None:
-        found[copies.positions] = copies.alphas() == 1.0
-    return found
+        is_copy[copies.positions] = copies.alphas() == 1.0
+    return is_copy
 
 
 def legal_merges(

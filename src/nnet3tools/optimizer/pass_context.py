@@ -1,4 +1,4 @@
-"""What a pass of the optimizer may know beside the program."""
+"""The context of a pass: network, options, facts of the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweep a program's tables: drop what no command names, merge what is equal, close the gaps."""
+"""Sweep a program's tables: drop entries that no command names, merge equal ones, close gaps."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tup
 
 def _memo_table(commands: list[Command], groups: _Groups) -> Ints:
     """Old memo -> new, numbered by first use; a memo must be both made and used."""
-    found = [
+    uses = [
         np.stack([group.column(name), group.positions])
         for cls, group in groups.items()
         for name in operand_names(cls, "Memo")
     ]
-    memos, positions = np.concatenate(found, axis=1) if found else np.zeros((2, 0), np.int64)
+    memos, positions = np.concatenate(uses, axis=1) if uses else np.zeros((2, 0), np.int64)
     memos = memos[np.argsort(positions, kind="stable")]
     memos = memos[memos > 0]
     distinct, first, counts = np.unique(memos, return_index=True, return_counts=True)
@@ -140,10 +140,10 @@ def _renumber_commands(commands: list[Command], groups: _Groups, tables: dict[st
                 old = group.column(name)
                 columns[name] = tables[kind][old]
                 changed |= columns[name] != old
-        at = np.flatnonzero(changed)
-        if not len(at):
+        rows = np.flatnonzero(changed)
+        if not len(rows):
             continue
-        members = [group.commands[i] for i in at.tolist()]
-        new = made_of_columns(cls, members, {name: c[at] for name, c in columns.items()})
-        for position, command in zip(group.positions[at].tolist(), new, strict=True):
+        members = [group.commands[i] for i in rows.tolist()]
+        new = made_of_columns(cls, members, {name: c[rows] for name, c in columns.items()})
+        for position, command in zip(group.positions[rows].tolist(), new, strict=True):
             commands[position] = command

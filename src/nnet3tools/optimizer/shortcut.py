@@ -36,8 +36,8 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
 
 def _candidates(strides: np.ndarray, per_sequence: int) -> list[int]:
     """Strides to try: the common ones first, so that ambiguity is resolved as in Kaldi."""
-    found = [int(s) for s in strides if 0 < s <= per_sequence]
-    return sorted(found, key=lambda s: (s != 1, s != per_sequence, s))
+    candidates = [int(s) for s in strides if 0 < s <= per_sequence]
+    return sorted(candidates, key=lambda s: (s != 1, s != per_sequence, s))
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:

@@ -66,10 +66,10 @@ def _snipped(computation: Computation, command: Command) -> Command:
 
 def _used_span(used: BoolArray) -> tuple[int, int] | None:
     """(first, end) of the rows that do something; None where there is nothing to cut."""
-    at = np.flatnonzero(used)
-    if len(at) == 0 or (at[0] == 0 and at[-1] == len(used) - 1):
+    rows = np.flatnonzero(used)
+    if len(rows) == 0 or (rows[0] == 0 and rows[-1] == len(used) - 1):
         return None
-    return int(at[0]), int(at[-1]) + 1
+    return int(rows[0]), int(rows[-1]) + 1
 
 
 def _cut(rows: IntArray, span: tuple[int, int]) -> IntArray:

@@ -1,4 +1,4 @@
-"""What a program does to its memory: variables, accesses, lifetimes (Kaldi's nnet-analyze.h).
+"""Uses of memory in a program: variables, accesses, lifetimes (Kaldi's nnet-analyze.h).
 
 A *variable* is a block of a matrix; the blocks of a matrix are the coarsest ones from which every
 submatrix can be put together. Everything is arrays in CSR form, built once for a program.

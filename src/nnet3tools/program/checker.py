@@ -81,10 +81,10 @@ def _without_carry(computation: Computation) -> Computation:
     allocate what the first round allocated already, as deallocations of what they take.
     """
     out = computation.copy()
-    at = len(out.commands) - 2
-    while at >= 0 and isinstance(command := out.commands[at], SwapMatrix):
-        out.commands[at] = DeallocMatrix(command.b)
-        at -= 1
+    last = len(out.commands) - 2
+    while last >= 0 and isinstance(command := out.commands[last], SwapMatrix):
+        out.commands[last] = DeallocMatrix(command.b)
+        last -= 1
     return out
 
 
@@ -158,11 +158,11 @@ class Checker(PurposeChecker):
         accesses, variables = self.analysis.variable_accesses, self.analysis.variables
         offsets = accesses.offsets
         used = offsets[1:] > offsets[:-1]
-        at = offsets[:-1][used]
-        bad = np.flatnonzero(accesses.types[at] != AccessType.WRITE)
+        first_accesses = offsets[:-1][used]
+        bad = np.flatnonzero(accesses.types[first_accesses] != AccessType.WRITE)
         for i in bad.tolist():
             # Undefined parts of a matrix may be compressed with the rest.
-            command = int(accesses.commands[at[i]])
+            command = int(accesses.commands[first_accesses[i]])
             if not isinstance(self.computation.commands[command], CompressMatrix):
                 variable = int(np.flatnonzero(used)[i])
                 self.fail(f"{self._describe(variable)} is read before it is written", command)
@@ -190,9 +190,9 @@ class Checker(PurposeChecker):
         same[ends[(ends > 0) & (ends < len(writes))] - 1] = False
         lost = np.flatnonzero(same & writes[:-1] & writes[1:] & ~constant[accesses.commands[:-1]])
         if len(lost):
-            at = int(lost[0])
-            variable = int(np.searchsorted(accesses.offsets, at, "right")) - 1
-            first, command = accesses.commands[at : at + 2].tolist()
+            access = int(lost[0])
+            variable = int(np.searchsorted(accesses.offsets, access, "right")) - 1
+            first, command = accesses.commands[access : access + 2].tolist()
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
     def check_rewrite(self) -> None:
@@ -208,9 +208,9 @@ class Checker(PurposeChecker):
         writes = (accesses.types != AccessType.READ) & ~recodes[accesses.commands]
         bad = writes & (pure_reads > before[owner])
         if bad.any():
-            at = int(np.flatnonzero(bad)[0])
-            name = self._describe(int(owner[at]))
-            self.fail(f"{name} is modified after being read", int(accesses.commands[at]))
+            access = int(np.flatnonzero(bad)[0])
+            name = self._describe(int(owner[access]))
+            self.fail(f"{name} is modified after being read", int(accesses.commands[access]))
 
     def check_compression(self) -> None:
         """Between compression and decompression nothing touches the matrix."""
@@ -221,28 +221,28 @@ class Checker(PurposeChecker):
             touching, _ = self.analysis.matrix_accesses.of(
                 self.computation.matrix_of(command.submatrix)
             )
-            at = int(np.searchsorted(touching, c))
+            place = int(np.searchsorted(touching, c))
             if isinstance(command, DecompressMatrix):
-                if at == 0 or not isinstance(commands[touching[at - 1]], CompressMatrix):
+                if place == 0 or not isinstance(commands[touching[place - 1]], CompressMatrix):
                     self.fail("a matrix is decompressed that was not compressed", c)
                 continue
-            if at + 1 == len(touching) or not isinstance(
-                commands[touching[at + 1]], DecompressMatrix
+            if place + 1 == len(touching) or not isinstance(
+                commands[touching[place + 1]], DecompressMatrix
             ):
                 self.fail("a compressed matrix is used before it is decompressed", c)
             if command.range == 0.0:
-                self._check_sign_only(c, touching[at + 2 :].tolist())
+                self._check_sign_only(c, touching[place + 2 :].tolist())
 
     def _check_sign_only(self, c: int, later: list[int]) -> None:
         """Where only the sign is kept, only a backprop that asks for no more may use it."""
         commands = self.computation.commands
-        for at in later:
-            user = commands[at]
+        for c_later in later:
+            user = commands[c_later]
             if not (
                 isinstance(user, Backprop)
                 and self.nnet.component(user.component).backprop_reads_signs_only
             ):
-                self.fail(f"only signs are kept of a matrix that c{at} needs", c)
+                self.fail(f"only signs are kept of a matrix that c{c_later} needs", c)
 
     def check_order(self) -> None:
         """Forward before backward, and each memo made and used once."""

@@ -1,4 +1,4 @@
-"""What every command of a program is: named operands and what they mean.
+"""The base of a program's commands: named operands and their meanings.
 
 A command class is declared once, in `commands`, by `@command(number)`. Its fields, in the order of
 Kaldi's arg1..arg7, say by their declared type what each operand is (a submatrix, a list of row
@@ -144,7 +144,7 @@ class Names(Protocol):
 
 
 class Tables(Protocol):
-    """What a command's `problem` may look at; see program/checker.py."""
+    """The tables that a command's `problem` may look at; see program/checker.py."""
 
     computation: Computation
     nnet: Nnet
@@ -214,7 +214,7 @@ class Command:
     def accesses_of(
         cls, group: CommandGroup, computation: Computation, components: ComponentTable
     ) -> Iterator[Accesses]:
-        """What all commands of this class in a program read and write (allocation is neither)."""
+        """Reads and writes of all commands of this class in a program (allocation is neither)."""
         everyone = np.arange(len(group))
         for name, access in cls.ACCESS.items():
             yield Accesses(everyone, group.column(name), access)
@@ -222,10 +222,10 @@ class Command:
     def accesses(self, computation: Computation, components: ComponentTable) -> list[Access]:
         """The submatrices this one command reads and writes."""
         cls = type(self)
-        found = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
+        accesses = cls.accesses_of(CommandGroup(cls, [0], [self]), computation, components)
         return [
             Access(submatrix, AccessType(kind))
-            for _, submatrices, kinds in found
+            for _, submatrices, kinds in accesses
             for submatrix, kind in np.broadcast(submatrices, kinds)
             if submatrix
         ]
@@ -239,7 +239,7 @@ class Command:
         return [getattr(self, name) for name in operand_names(type(self), "Submatrix")]
 
     def problem(self, tables: Tables) -> str:
-        """What is wrong with its operands beyond their ranges (sizes, aliasing); "" if nothing.
+        """A fault of its operands beyond their ranges (sizes, aliasing); "" if there is none.
 
         Called once every operand is known to be in range.
         """

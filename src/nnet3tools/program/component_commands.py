@@ -47,14 +47,14 @@ class Propagate(Command):
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
         places = self.input, self.output
-        if found := _precomputed_problem(tables, self.precomputed, self.component, *places):
-            return found
+        if problem := _precomputed_problem(tables, self.precomputed, self.component, *places):
+            return problem
         if self.input == 0:
             if component.simple:
                 return "a simple component needs an input"
         else:
-            if found := _dim_problem(tables, self.input, component.input_dim, "input"):
-                return found
+            if problem := _dim_problem(tables, self.input, component.input_dim, "input"):
+                return problem
             if component.simple and tables.rows(self.input) != tables.rows(self.output):
                 return (
                     f"input has {tables.rows(self.input)} rows, output {tables.rows(self.output)}"
@@ -113,8 +113,8 @@ class Backprop(Command):
     def problem(self, tables: Tables) -> str:
         component = tables.components[self.component]
         places = self.in_value or self.in_deriv, self.out_deriv
-        if found := _precomputed_problem(tables, self.precomputed, self.component, *places):
-            return found
+        if problem := _precomputed_problem(tables, self.precomputed, self.component, *places):
+            return problem
         if component.backprop_needs_input and not self.in_value:
             return "the component needs its input for backprop"
         if component.backprop_needs_output and not self.out_value:
@@ -129,8 +129,8 @@ class Backprop(Command):
             (self.out_deriv, component.output_dim, "output derivative"),
         )
         for submatrix, dim, what in operands:
-            if submatrix and (found := _dim_problem(tables, submatrix, dim, what)):
-                return found
+            if submatrix and (problem := _dim_problem(tables, submatrix, dim, what)):
+                return problem
         rows_problem = self._rows_problem(tables, component.simple)
         return rows_problem or self._alias_problem(tables, component)
 

@@ -1,4 +1,4 @@
-"""What commands want to know of components, looked up once a component instead of once a command.
+"""Facts about components, looked up once a component instead of once a command.
 
 (A component's `properties` are put together from flags at each call: 5 microseconds, and programs
 of recurrent networks run the same few components hundreds of times.)

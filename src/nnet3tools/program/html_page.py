@@ -56,7 +56,7 @@ def page_data(
     places: list[list[int]] | None = None,
     arena_bytes: int = 0,
 ) -> dict[str, Any]:
-    """What the page shows, as it stands in it.
+    """The page's data, as JSON holds them.
 
     `places`, if known, are where the executor keeps matrices in its arena of `arena_bytes`: lists
     [matrix, first command, last command, offset, bytes].

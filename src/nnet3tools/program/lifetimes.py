@@ -62,8 +62,8 @@ class Holdings:
 
     def after(self, command: int, matrix: int) -> int:
         """Number of the storage that holds a matrix once a command has run, -1 for none."""
-        at = bisect.bisect_right(self._since[matrix], command) - 1
-        return self._storage[matrix][at] if at >= 0 else -1
+        entry = bisect.bisect_right(self._since[matrix], command) - 1
+        return self._storage[matrix][entry] if entry >= 0 else -1
 
     def make(self, command: int, matrix: int, dtype: str = "float32") -> None:
         """From this command on a matrix has a storage of its own."""
@@ -123,7 +123,7 @@ def follow_matrices(
 
 
 class Life(NamedTuple):
-    """A stretch of commands after each of which a matrix takes so many bytes."""
+    """A stretch of commands after each of which a matrix takes `num_bytes`."""
 
     matrix: int
     first: int

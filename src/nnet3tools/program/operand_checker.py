@@ -88,13 +88,13 @@ class OperandChecker:
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
         """(operand, lowest, end) of the operands that are numbers in some table."""
-        if (found := self._limits_by_class.get(cls)) is None:
-            found = self._limits_by_class[cls] = []
+        if (limits := self._limits_by_class.get(cls)) is None:
+            limits = self._limits_by_class[cls] = []
             for name, kind in cls.OPERANDS.items():
                 if kind in self._limits:
                     needed = kind == "Submatrix" and name not in cls.OPTIONAL
-                    found.append((name, 1 if needed else 0, self._limits[kind]))
-        return found
+                    limits.append((name, 1 if needed else 0, self._limits[kind]))
+        return limits
 
     def _all_in_range(self) -> bool:
         """Whether `_check_ranges` finds no fault with any command."""
@@ -128,5 +128,5 @@ class OperandChecker:
         bad |= (table[:, 1::2] < 0).any(axis=1) | (table[:, 2::2] < 1).any(axis=1)
         bad |= (table[:, 1::2] + table[:, 2::2] > size).any(axis=1)
         if bad.any():
-            at = 1 + int(np.argmax(bad))
-            self.fail(f"submatrix {at}, {self.computation.submatrices[at]}, lies in no matrix")
+            s = 1 + int(np.argmax(bad))
+            self.fail(f"submatrix {s}, {self.computation.submatrices[s]}, lies in no matrix")

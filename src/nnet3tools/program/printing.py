@@ -32,7 +32,7 @@ _ENDS = 60
 
 
 class ProgramNames:
-    """How the parts of one program are written; what commands' `text` asks."""
+    """Names of the parts of one program, for commands' `text`."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self._computation, self._nnet = computation, nnet
@@ -96,7 +96,7 @@ class ProgramNames:
 
 
 def program_text(computation: Computation, nnet: Nnet) -> str:
-    """The whole program: matrices, what their rows are about, commands; ends with a newline."""
+    """The whole program: matrices, the cindexes of their rows, commands; ends with a newline."""
     commands = "".join(f"{text}\n" for text in command_texts(computation, nnet))
     return f"{preamble_text(computation, nnet)}# begin forward commands\n{commands}"
 
@@ -117,7 +117,7 @@ def command_text(computation: Computation, nnet: Nnet, index: int) -> str:
 
 
 def preamble_text(computation: Computation, nnet: Nnet) -> str:
-    """The matrices' sizes and, where the program has debug information, what their rows are."""
+    """The matrices' sizes and, where there is debug information, the cindexes of their rows."""
     sizes = [
         f"m{i}({info.num_rows}, {info.num_cols})"
         for i, info in enumerate(computation.matrices)

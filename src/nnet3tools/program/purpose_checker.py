@@ -1,4 +1,4 @@
-"""The checks of what a program is for: its debug information and the request it answers."""
+"""Checks of a program against its purpose: its debug information and the request it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be told of a program without running it: commands by kind, memory, operations."""
+"""Figures of a program that has not run: commands by kind, memory, operations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class KindTotals(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramReport:
-    """One program for one network; what costs something is computed once, when asked for."""
+    """One program for one network; costly figures are computed once, when first asked for."""
 
     computation: Computation
     nnet: Nnet
@@ -69,7 +69,7 @@ class ProgramReport:
         return [*markers, len(commands)]
 
     def kinds(self) -> list[KindTotals]:
-        """Totals by kind of command, those with most operations first, then by number."""
+        """Totals by kind of command, most operations first, then by number."""
         names = [command.NAME.removeprefix("k") for command in self.computation.commands]
         totals: dict[str, list[int]] = {}
         for name, flops in zip(names, self.flops.tolist(), strict=True):
@@ -80,7 +80,7 @@ class ProgramReport:
         return sorted(rows, key=lambda row: (-row.flops, -row.number, row.kind))
 
     def alive_at(self, command: int) -> list[Life]:
-        """What is alive after a command, largest first."""
+        """Matrices alive after a command, largest first."""
         alive = [life for life in self.lives if life.first <= command <= life.last]
         return sorted(alive, key=lambda life: (-life.num_bytes, life.matrix))
 

@@ -23,6 +23,7 @@ __all__ = [
     "constant",
     "empty",
     "poison",
+    "same_place",
     "scratch",
     "to_host",
     "zeros",
@@ -54,6 +55,13 @@ def _module(like: Array | None) -> Any:
     import cupy
 
     return cupy
+
+
+def same_place(a: Array, b: Array) -> bool:
+    """Whether two arrays of one device begin at the same address."""
+    if device_of(a) == "numpy":
+        return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
+    return bool(a.data.ptr == b.data.ptr)
 
 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:

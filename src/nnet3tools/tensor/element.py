@@ -23,14 +23,18 @@ class Element:
     """A formula as an operator: `op(out, *ins)`, or `op.bind(out, *ins)` once and call the result.
 
     Assigned operands have the full (broadcast) shape; others are arrays that broadcast to it, or
-    plain numbers, which take the arrays' type.
+    plain numbers, which take the arrays' type. Text may call operands by the names given in
+    `operands`, in the order of the call.
+
+    A formula that reduces rows (`row_sum(x)` and its like) works along the last axis; operands that
+    are assigned values of whole rows may have one column.
     """
 
     takes_numbers = True
     """Whether what it is bound to may be a Number on the host."""
 
-    def __init__(self, formula: str | Expr | Assignments) -> None:
-        self.formula = formula
+    def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
+        self.formula, self.operands = formula, operands.split()
         self._assignments: Assignments | None = None
         self._lowered: dict[str, Callable[..., Callable[[], None]]] = {}
 
@@ -39,7 +43,8 @@ class Element:
         """What is assigned; formula text is read when first asked for."""
         if self._assignments is None:
             if isinstance(self.formula, str):
-                self._assignments = parse_statements(self.formula)
+                names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}
+                self._assignments = parse_statements(self.formula, names)
             elif isinstance(self.formula, Expr):
                 self._assignments = assign(Placeholder(1), self.formula)
             else:
@@ -57,7 +62,7 @@ class Element:
         device = device_of(operands[0])
         if not load_device(device) or device not in ELEMENT_BACKENDS:
             raise UnsupportedOperator("element", str(operands[0].dtype), device)
-        needed = self.assignments.num_operands()
+        needed = len(self.operands) or self.assignments.num_operands()
         if needed != len(operands):
             raise ProgramError(
                 f"element({self.assignments.text()}) takes {needed} operands, not {len(operands)}"
@@ -81,6 +86,6 @@ class Element:
         return f"element({self.formula!r})"
 
 
-def element(formula: str | Expr | Assignments) -> Element:
+def element(formula: str | Expr | Assignments, operands: str = "") -> Element:
     """An elementwise operator from text, an expression (for `_1`) or assignments."""
-    return Element(formula)
+    return Element(formula, operands)

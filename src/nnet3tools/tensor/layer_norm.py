@@ -8,38 +8,103 @@ scale and offset (D,) may be left out.
 
 from __future__ import annotations
 
-import numpy as np
+import functools
+from collections.abc import Callable
+from typing import Any
 
-from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.arrays import Array, empty
+from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.registry import operator_of_formulas
 
 __all__ = ["layer_norm", "layer_norm_backprop", "rms_norm", "rms_norm_backprop"]
 
+Step = Callable[[], None]
+
 _DERIVS = ("in_deriv", "scale_deriv", "offset_deriv")
+_MEAN = {True: "mean = row_mean(x); c = x - mean; ", False: "c = x; "}
+_INVERSE = "inverse = 1 / sqrt(row_mean(c * c) + eps); "
+_column_sums = aggregate("_1", "sum", axis=0)
 
 
-@operator()
+@functools.cache
+def _forward(centred: bool, scaled: bool, shifted: bool) -> Element:
+    """The formula of out, x, eps and what there is of scale and offset."""
+    value = "c * inverse" + scaled * " * scale" + shifted * " + offset"
+    operands = "out x eps" + scaled * " scale" + shifted * " offset"
+    return element(f"{_MEAN[centred]}{_INVERSE}out = {value}", operands)
+
+
+@functools.cache
+def _backward(centred: bool, scaled: bool, add: bool, wanted: tuple[bool, bool]) -> Element:
+    """The formula of in_deriv and e n, so far as they are wanted, x, e, eps and perhaps scale."""
+    results = {
+        "in_deriv": f"in_deriv {'+=' if add else '='} g * inverse"
+        " - c * (inverse * inverse * inverse * row_mean(g * c))"
+        + centred
+        * " - inverse * row_mean(g)",
+        "product": "product = e * (c * inverse)",
+    }
+    names = [name for name, is_wanted in zip(results, wanted, strict=True) if is_wanted]
+    return element(
+        f"{_MEAN[centred]}{_INVERSE}g = e{scaled * ' * scale'}; "
+        + "; ".join(results[name] for name in names),
+        " ".join([*names, "x e eps", *["scale"] * scaled]),
+    )
+
+
+def _bind_forward(
+    centred: bool, out: Array, x: Array, scale: Array | None, offset: Array | None, eps: float
+) -> Step:
+    given = [row for row in (scale, offset) if row is not None]
+    formula = _forward(centred, scale is not None, offset is not None)
+    return formula.bind(out, x, float(eps), *given)
+
+
+def _bind_backward(
+    centred: bool, x: Array, out_deriv: Array, scale: Array | None, eps: float,
+    in_deriv: Array | None, scale_deriv: Array | None, offset_deriv: Array | None, add: bool,
+) -> Step:  # fmt: skip
+    steps: list[Callable[[], Any]] = []
+    product = None if scale_deriv is None else empty(x.shape, like=x)
+    results = [out for out in (in_deriv, product) if out is not None]
+    if results:
+        given = [] if scale is None else [scale]
+        wanted = in_deriv is not None, product is not None
+        formula = _backward(centred, scale is not None, add, wanted)
+        steps.append(formula.bind(*results, x, out_deriv, float(eps), *given))
+    if scale_deriv is not None:
+        steps.append(_column_sums.bind(scale_deriv, product, beta=1.0))
+    if offset_deriv is not None:
+        steps.append(_column_sums.bind(offset_deriv, out_deriv, beta=1.0))
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+@operator_of_formulas()
 def layer_norm(
     out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
-) -> None:
+) -> Step:
     """Normalise each row of x (N, D) to mean 0 and variance 1, times scale, plus offset.
 
     out may be x.
     """
-    value, _ = _normalised(x, eps, centred=True)
-    out[...] = value * (1.0 if scale is None else scale) + (0.0 if offset is None else offset)
+    return _bind_forward(True, out, x, scale, offset, eps)
 
 
-@operator()
+@operator_of_formulas()
 def rms_norm(
     out: Array, x: Array, scale: Array | None = None, offset: Array | None = None, eps: float = 1e-9
-) -> None:
+) -> Step:
     """Normalise each row of x (N, D) to mean square 1, times scale, plus offset; out may be x."""
-    value, _ = _normalised(x, eps, centred=False)
-    out[...] = value * (1.0 if scale is None else scale) + (0.0 if offset is None else offset)
+    return _bind_forward(False, out, x, scale, offset, eps)
 
 
-@operator(writes=_DERIVS)
+@operator_of_formulas(writes=_DERIVS)
 def layer_norm_backprop(
     x: Array,
     out_deriv: Array,
@@ -49,21 +114,18 @@ def layer_norm_backprop(
     scale_deriv: Array | None = None,
     offset_deriv: Array | None = None,
     add: bool = True,
-) -> None:
+) -> Step:
     """Add the derivatives of `layer_norm` by x, scale and offset to those that are given.
 
     With e = out_deriv and g = e * scale: (g - mean of g - n * mean of g n) / sqrt(variance + eps)
     for x, the columns' sums of e n for scale, those of e for offset. Without `add`, in_deriv is
     set. The outputs must not overlap the other operands.
     """
-    value, inverse = _normalised(x, eps, centred=True)
-    g = np.float64(out_deriv) * (1.0 if scale is None else scale)
-    inner = np.mean(g * value, axis=1, keepdims=True)
-    slope = (g - np.mean(g, axis=1, keepdims=True) - value * inner) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
+    derivs = in_deriv, scale_deriv, offset_deriv
+    return _bind_backward(True, x, out_deriv, scale, eps, *derivs, add)
 
 
-@operator(writes=_DERIVS)
+@operator_of_formulas(writes=_DERIVS)
 def rms_norm_backprop(
     x: Array,
     out_deriv: Array,
@@ -73,30 +135,7 @@ def rms_norm_backprop(
     scale_deriv: Array | None = None,
     offset_deriv: Array | None = None,
     add: bool = True,
-) -> None:
+) -> Step:
     """Add the derivatives of `rms_norm`: as for `layer_norm_backprop`, without the mean of g."""
-    value, inverse = _normalised(x, eps, centred=False)
-    g = np.float64(out_deriv) * (1.0 if scale is None else scale)
-    slope = (g - value * np.mean(g * value, axis=1, keepdims=True)) * inverse
-    _add_derivs(slope, value, out_deriv, in_deriv, scale_deriv, offset_deriv, add)
-
-
-def _normalised(x: Array, eps: float, centred: bool) -> tuple[np.ndarray, np.ndarray]:
-    """n and 1 / sqrt(variance + eps), in float64."""
-    value = np.asarray(x, np.float64)
-    if centred:
-        value = value - np.mean(value, axis=1, keepdims=True)
-    inverse = 1.0 / np.sqrt(np.mean(value * value, axis=1, keepdims=True) + eps)
-    return value * inverse, inverse
-
-
-def _add_derivs(
-    slope: np.ndarray, value: np.ndarray, out_deriv: Array,
-    in_deriv: Array | None, scale_deriv: Array | None, offset_deriv: Array | None, add: bool,
-) -> None:  # fmt: skip
-    if in_deriv is not None:
-        in_deriv[...] = in_deriv + slope if add else slope
-    if scale_deriv is not None:
-        scale_deriv += np.sum(value * out_deriv, axis=0)
-    if offset_deriv is not None:
-        offset_deriv += np.sum(np.float64(out_deriv), axis=0)
+    derivs = in_deriv, scale_deriv, offset_deriv
+    return _bind_backward(False, x, out_deriv, scale, eps, *derivs, add)

@@ -1,53 +1,73 @@
-"""Normalisation of rows to a given root mean square, as Kaldi's NormalizeComponent has it."""
+"""Normalisation of rows to a given root mean square, as Kaldi's NormalizeComponent has it.
+
+Mean squares over target_rms squared are floored as in Kaldi (cu-math.cc, NormalizePerRow and
+DiffNormalizePerRow).
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import functools
+import math
+from collections.abc import Callable
 
-from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.arrays import Array, same_place
+from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.registry import operator_of_formulas
 
 __all__ = ["SQUARED_NORM_FLOOR", "diff_normalize_per_row", "normalize_per_row"]
+
+Step = Callable[[], None]
 
 SQUARED_NORM_FLOOR = 2.0**-66
 """Floor of the mean square over target_rms squared (cu-math.cc, kSquaredNormFloor)."""
 
+# d: the number of columns times target_rms squared
+_SCALE = "square = row_sum(x * x); scale = 1 / sqrt(max(square / d, floor)); "
+_normalize = element(_SCALE + "out = x * scale", "out x d floor")
+_normalize_with_log = element(
+    _SCALE + "out = x * scale; log_stddev = log_rms - log(scale)",
+    "out log_stddev x d floor log_rms",
+)
 
-@operator()
-def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: bool) -> None:
+
+@functools.cache
+def _derivative(in_place: bool, with_log: bool) -> Element:
+    """One coefficient a row of x; rows whose mean square was floored have none but of the log."""
+    return element(
+        _SCALE
+        + "c = where(square / d <= floor, 0, -scale * scale * scale * row_sum(x * e) / d)"
+        + (" + at_log / max(square, dim * floor); " if with_log else "; ")
+        + ("in_deriv = " if in_place else "in_deriv = in_deriv + ")
+        + "scale * e + c * x",
+        "in_deriv x e d floor" + (" at_log dim" if with_log else ""),
+    )
+
+
+@operator_of_formulas()
+def normalize_per_row(out: Array, x: Array, target_rms: float, add_log_stddev: bool) -> Step:
     """Scale each row of x (N, D) to root mean square target_rms.
 
     out is (N, D), or with add_log_stddev (N, D + 1), the last column log of the row's root mean
-    square. Mean squares are floored as in Kaldi (cu-math.cc, NormalizePerRow). out's first D
-    columns may be x.
+    square. out's first D columns may be x.
     """
     dim = x.shape[1]
-    mean_square = np.sum(np.asarray(x, np.float64) ** 2, axis=1) / (dim * target_rms**2)
-    scale = np.maximum(mean_square, SQUARED_NORM_FLOOR) ** -0.5
-    out[:, :dim] = x * scale[:, None]
-    if add_log_stddev:
-        out[:, dim] = np.log(target_rms) - np.log(scale)
+    d = dim * float(target_rms) ** 2
+    if not add_log_stddev:
+        return _normalize.bind(out, x, d, SQUARED_NORM_FLOOR)
+    parts = out[:, :dim], out[:, dim:]
+    return _normalize_with_log.bind(*parts, x, d, SQUARED_NORM_FLOOR, math.log(target_rms))
 
 
-@operator(writes=("in_deriv",))
+@operator_of_formulas(writes=("in_deriv",))
 def diff_normalize_per_row(
     in_deriv: Array, in_value: Array, out_deriv: Array, target_rms: float, add_log_stddev: bool
-) -> None:
-    """Add the derivative of normalize_per_row to in_deriv (N, D) (cu-math.cc, DiffNormalizePerRow).
+) -> Step:
+    """Add the derivative of normalize_per_row to in_deriv (N, D).
 
-    If in_deriv is (the first D columns of) out_deriv itself, the result replaces it. Rows whose
-    mean square was floored get the scaled derivative only.
+    If in_deriv is (the first D columns of) out_deriv itself, the result replaces it.
     """
     dim = in_value.shape[1]
-    x, e = np.asarray(in_value, np.float64), np.asarray(out_deriv, np.float64)
-    square = np.sum(x * x, axis=1)
-    inner = np.sum(x * e[:, :dim], axis=1)
-    d_scaled = dim * target_rms**2
-    floored = square / d_scaled <= SQUARED_NORM_FLOOR
-    f = np.maximum(square / d_scaled, SQUARED_NORM_FLOOR) ** -0.5
-    coefficient = np.where(floored, 0.0, -(f**3) * inner / d_scaled)
-    if add_log_stddev:
-        coefficient += e[:, dim] / np.maximum(square, dim * SQUARED_NORM_FLOOR)
-    value = f[:, None] * e[:, :dim] + coefficient[:, None] * x
-    in_place = np.may_share_memory(in_deriv, out_deriv)
-    in_deriv[...] = value if in_place else in_deriv + value
+    e, log = out_deriv[:, :dim], (out_deriv[:, dim:], float(dim)) if add_log_stddev else ()
+    formula = _derivative(same_place(in_deriv, out_deriv), add_log_stddev)
+    d = dim * float(target_rms) ** 2
+    return formula.bind(in_deriv, in_value, e, d, SQUARED_NORM_FLOOR, *log)

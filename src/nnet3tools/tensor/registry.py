@@ -29,6 +29,7 @@ __all__ = [
     "gaps",
     "implements",
     "operator",
+    "operator_of_formulas",
 ]
 
 P = ParamSpec("P")
@@ -143,6 +144,23 @@ class Operator(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"
+
+
+def operator_of_formulas(
+    writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
+) -> Callable[[Callable[P, Callable[[], None]]], Operator[P, None]]:
+    """Declare an operator by what it is bound to: formulas, for which every device has a backend.
+
+    A device may implement it otherwise, where that was measured to be faster.
+    """
+
+    def declare(binder: Callable[P, Callable[[], None]]) -> Operator[P, None]:
+        made = operator(writes, types)(cast(Callable[P, None], binder))
+        for device in DEVICES:
+            implements(made.name, device, binder=True)(binder)
+        return made
+
+    return declare
 
 
 def operator(

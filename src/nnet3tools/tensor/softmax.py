@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import operator_of_formulas
 
 __all__ = ["log_softmax", "log_softmax_backprop", "softmax", "softmax_backprop"]
 
+Step = Callable[[], None]
 
-@operator()
-def softmax(out: Array, x: Array) -> None:
+_softmax = element("power = exp(x - row_max(x)); out = power * (1 / row_sum(power))", "out x")
+_log_softmax = element("y = x - row_max(x); out = y - log(row_sum(exp(y)))", "out x")
+_softmax_backprop = element("in_deriv = y * (e - row_sum(y * e))", "in_deriv y e")
+_log_softmax_backprop = element("in_deriv = e - exp(y) * row_sum(e)", "in_deriv y e")
+
+
+@operator_of_formulas()
+def softmax(out: Array, x: Array) -> Step:
     """Each row of out = exp(x) / sum(exp(x)); out may be x."""
-    shifted = np.exp(np.float64(x) - np.max(x, axis=-1, keepdims=True))
-    out[...] = shifted / np.sum(shifted, axis=-1, keepdims=True)
+    return _softmax.bind(out, x)
 
 
-@operator()
-def log_softmax(out: Array, x: Array) -> None:
+@operator_of_formulas()
+def log_softmax(out: Array, x: Array) -> Step:
     """Each row of out = x - log(sum(exp(x))); out may be x."""
-    shifted = np.float64(x) - np.max(x, axis=-1, keepdims=True)
-    out[...] = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return _log_softmax.bind(out, x)
 
 
-@operator(writes=("in_deriv",))
-def softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+@operator_of_formulas(writes=("in_deriv",))
+def softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
     """in_deriv = y * (e - sum(y * e)) a row, y = out_value, e = out_deriv; may be in place."""
-    total = np.sum(np.float64(out_value) * out_deriv, axis=-1, keepdims=True)
-    in_deriv[...] = out_value * (out_deriv - total)
+    return _softmax_backprop.bind(in_deriv, out_value, out_deriv)
 
 
-@operator(writes=("in_deriv",))
-def log_softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> None:
+@operator_of_formulas(writes=("in_deriv",))
+def log_softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
     """in_deriv = e - exp(y) * sum(e) a row, y = out_value, e = out_deriv; may be in place."""
-    total = np.sum(np.float64(out_deriv), axis=-1, keepdims=True)
-    in_deriv[...] = out_deriv - np.exp(np.float64(out_value)) * total
+    return _log_softmax_backprop.bind(in_deriv, out_value, out_deriv)

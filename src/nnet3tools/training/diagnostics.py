@@ -57,9 +57,9 @@ def compute_accuracy(supervision: GeneralMatrix, output: Array) -> Accuracy:
     A row's weight is the sum of its supervision. Float64 arrays of the outputs' dimension.
     """
     _num_rows, dim = output.shape
-    found = tensor.to_host(output).argmax(axis=1)
+    best = tensor.to_host(output).argmax(axis=1)
     weights, classes = _row_labels(supervision)
-    right = found == classes
+    right = best == classes
     return Accuracy(
         np.bincount(classes, weights, dim), np.bincount(classes[right], weights[right], dim)
     )

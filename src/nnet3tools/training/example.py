@@ -65,7 +65,7 @@ class NnetIo:
 
     @classmethod
     def read(cls, reader: Reader) -> NnetIo:
-        """Read what `write` wrote; DataError if rows and indexes are not as many."""
+        """Read Kaldi's NnetIo; DataError if rows and indexes differ in number."""
         reader.expect_token("<NnetIo>")
         name = reader.read_token()
         indexes = read_index_vector(reader)
@@ -96,7 +96,7 @@ class NnetExample:
 
     @classmethod
     def read(cls, reader: Reader) -> NnetExample:
-        """Read what `write` wrote."""
+        """Read Kaldi's NnetExample."""
         reader.expect_token("<Nnet3Eg>")
         reader.expect_token("<NumIo>")
         num_io = reader.read_int32()
@@ -112,7 +112,7 @@ class NnetExample:
 
     @property
     def size(self) -> int:
-        """The largest number of rows of any input or output: what --minibatch-size rules go by."""
+        """The largest number of rows of any input or output, which --minibatch-size rules go by."""
         return max(len(io.indexes) for io in self.io)
 
 

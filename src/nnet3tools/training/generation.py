@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GetEgsOptions:
-    """What both programs share beside the chunk options."""
+    """Options that both programs share beside the chunk options."""
 
     compress: bool = option(
         True,
@@ -53,7 +53,7 @@ class GetEgsOptions:
 
 
 class Targets(Protocol):
-    """What one utterance is to be trained towards."""
+    """The targets of one utterance."""
 
     def __len__(self) -> int:
         """Number of output frames."""
@@ -207,10 +207,10 @@ def make_examples(
     for utterance, matrix in features:
         targets = find_targets(utterance)
         num_frames = matrix.shape[0]
-        found = None
+        utterance_ivectors = None
         if targets is not None and ivectors is not None:
-            found = ivectors.find(utterance, num_frames)
-        usable = targets is not None and (ivectors is None or found is not None)
+            utterance_ivectors = ivectors.find(utterance, num_frames)
+        usable = targets is not None and (ivectors is None or utterance_ivectors is not None)
         if targets is None or not usable:
             num_errors += 1
             continue
@@ -219,7 +219,7 @@ def make_examples(
             num_errors += 1
             continue
         require_finite(matrix, f"features of utterance '{utterance}'")
-        draw = _ivector_drawer(ivectors, found, num_frames)
+        draw = _ivector_drawer(ivectors, utterance_ivectors, num_frames)
         for key, example in examples_of_utterance(
             utterance, matrix, targets, splitter, options.compress, draw
         ):

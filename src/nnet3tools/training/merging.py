@@ -114,7 +114,7 @@ class MinibatchRules:
         return size_of_example, [(ends[0], ends[-1]) for ends in ranges]
 
     def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
-        """How many of the available examples to merge now; 0 to wait for more (or to give up)."""
+        """Number of available examples to merge now; 0 to wait for more (or to give up)."""
         nearest = min(self._ranges_for_size, key=lambda size: abs(size - size_of_example))
         ranges = self._ranges_for_size[nearest]
         if not input_ended:
@@ -158,7 +158,7 @@ class ExampleMerger:
             self._write_minibatch(waiting, self._hashes[key])
 
     def finish(self) -> None:
-        """Write what the rules allow of the rest, and log statistics."""
+        """Write the rest as far as the rules allow, and log statistics."""
         for key in self._order:
             waiting, hash_value = self._waiting[key], self._hashes[key]  # type: ignore[index]
             size = waiting[0].size

@@ -30,11 +30,11 @@ __all__ = [
 Keyed = tuple[str, NnetExample]
 
 _UNSHIFTED = ("ivector",)
-"""Inputs whose time is not that of the frames."""
+"""Inputs whose times are not frames."""
 
 
 def shift_times(example: NnetExample, offset: int) -> NnetExample:
-    """Add `offset` to every t except those of iVectors."""
+    """Add `offset` to every t except the i-vectors'."""
     if offset == 0:
         return example
     step = np.array([0, offset, 0], np.int32)
@@ -78,7 +78,7 @@ def draw_count(expected: float) -> int:
 
 @dataclass
 class FrameSelection:
-    """One labelled frame of each example, and less context around what is labelled.
+    """One labelled frame of each example, and less context around it.
 
     `frame` is "" (keep all), "random", or the t of the frame to keep; contexts of -1 stay whole.
     """

@@ -274,7 +274,7 @@ class UtteranceSplitter:
             self._overlap_frames += max(0, end - after.first_frame)
 
     def print_stats(self) -> None:
-        """Log what was split into what."""
+        """Log the lengths of utterances and chunks."""
         num_chunks, frames = sum(self._count_of_size.values()), self.total_frames
         log.log(
             f"Split {self._num_utterances} utts, with total length {self._input_frames} frames "

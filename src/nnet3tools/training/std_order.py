@@ -108,8 +108,8 @@ class HashOrder:
 
     def _grow(self) -> None:
         wanted = max(len(self._order) + 2, 12, 2 * self._num_buckets)
-        at = bisect.bisect_left(_BUCKET_COUNTS, wanted)
-        self._num_buckets = _BUCKET_COUNTS[min(at, len(_BUCKET_COUNTS) - 1)]
+        bucket = bisect.bisect_left(_BUCKET_COUNTS, wanted)
+        self._num_buckets = _BUCKET_COUNTS[min(bucket, len(_BUCKET_COUNTS) - 1)]
         entries, self._order = self._order, []
         for entry in entries:
             self._place(entry)

@@ -24,7 +24,6 @@ __all__ = [
     "Count",
     "Derived",
     "Matrix",
-    "Part",
     "Preconditioner",
     "Side",
     "Statistic",
@@ -258,7 +257,7 @@ def rounded_average(total: Array | None, count: float) -> np.ndarray:
     return values * np.float32(1.0 / count) if count != 0.0 else values
 
 
-# -- natural gradient, parts
+# -- natural gradient
 
 
 class Side(Enum):
@@ -305,28 +304,3 @@ class Preconditioner(Field[OnlineNaturalGradient]):
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
         if self.freezes:
             getattr(owner, self.name).frozen = freeze
-
-
-class Part(Field[Any]):
-    """A value with `read`, `write` and `from_config` of its own, of the class given."""
-
-    def __init__(self, cls: type, token: str | None = "", *, config: bool = True) -> None:
-        super().__init__(token)
-        self.cls, self.has_config = cls, config
-
-    def read_value(self, reader: Reader) -> Any:
-        return self.cls.read(reader)  # type: ignore[attr-defined]
-
-    def write_value(self, writer: Writer, value: Any) -> None:
-        value.write(writer)
-
-    def from_config(self, line: Any, owner: Any) -> None:
-        if self.has_config:
-            setattr(owner, self.name, self.cls.from_config(line))  # type: ignore[attr-defined]
-
-    def structure(self, owner: Any) -> object:
-        return getattr(owner, self.name).structure()
-
-    def info(self, owner: Any) -> str:
-        text: str = getattr(owner, self.name).info()
-        return text

@@ -18,7 +18,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, RequestError
-from nnet3tools.nnet.components.array_fields import Count, Part, Statistic
+from nnet3tools.nnet.components.array_fields import Count, Statistic
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -28,6 +28,7 @@ from nnet3tools.nnet.components.base import (
     PrecomputedIndexes,
     Properties,
 )
+from nnet3tools.nnet.components.declared import Part
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
@@ -52,10 +53,10 @@ class AttentionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "RestrictedAttentionComponentPrecomputedIndexes"
 
-    grid = Part(TimeGrid, "<Io>", config=False)
+    grid = Part(TimeGrid, "<Io>")
 
     def problem(self) -> str | None:
-        grid: TimeGrid = self.grid
+        grid = self.grid
         good = grid.t_step_in == grid.t_step_out > 0 and grid.start_t_in <= grid.start_t_out
         good = good and (grid.start_t_out - grid.start_t_in) % grid.t_step_in == 0
         return None if good else "bad grid of times"

@@ -20,8 +20,6 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.tensor.recording import HasSettings
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
-    from nnet3tools.nnet.config import ConfigLine
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 __all__ = [
@@ -314,61 +312,6 @@ class UpdatableComponent(Component):
         values = ((f.name, getattr(self, f.name)) for f in self.FIELDS if f.is_parameter)
         return {name: value for name, value in values if value.size}
 
-    # -- the shared part of config lines and files
-
-    def read_updatable_config(self, line: ConfigLine) -> None:
-        """Take learning-rate, learning-rate-factor, max-change and l2-regularize from a line."""
-        self.learning_rate = line.get_float("learning-rate", 0.001)
-        self.learning_rate_factor = line.get_float("learning-rate-factor", 1.0)
-        self.max_change = line.get_float("max-change", 0.0)
-        self.l2_regularize = line.get_float("l2-regularize", 0.0)
-        for key in ("learning-rate", "learning-rate-factor", "max-change", "l2-regularize"):
-            if getattr(self, key.replace("-", "_")) < 0.0:
-                raise line.error(f"{key} must not be negative")
-
-    def read_updatable_common(self, reader: Reader) -> None:
-        """Read the optional shared tokens, up to and including <LearningRate> and its value.
-
-        Old models may lack <LearningRate>; then the next token is left to the caller.
-        """
-        self.learning_rate_factor, self.is_gradient = 1.0, False
-        self.max_change, self.l2_regularize = 0.0, 0.0
-        if reader.peek_token() == f"<{self.type_name}>":
-            reader.read_token()
-        if reader.peek_token() == "<LearningRateFactor>":
-            reader.read_token()
-            self.learning_rate_factor = reader.read_float()
-        if reader.peek_token() == "<IsGradient>":
-            reader.read_token()
-            self.is_gradient = reader.read_bool()
-        if reader.peek_token() == "<MaxChange>":
-            reader.read_token()
-            self.max_change = reader.read_float()
-        if reader.peek_token() == "<L2Regularize>":
-            reader.read_token()
-            self.l2_regularize = reader.read_float()
-        if reader.peek_token() == "<LearningRate>":
-            reader.read_token()
-            self.learning_rate = reader.read_float()
-
-    def write_updatable_common(self, writer: Writer) -> None:
-        """Write the opening token and the shared tokens; those at their defaults are left out."""
-        writer.write_token(f"<{self.type_name}>")
-        if self.learning_rate_factor != 1.0:
-            writer.write_token("<LearningRateFactor>")
-            writer.write_float(self.learning_rate_factor)
-        if self.is_gradient:
-            writer.write_token("<IsGradient>")
-            writer.write_bool(self.is_gradient)
-        if self.max_change > 0.0:
-            writer.write_token("<MaxChange>")
-            writer.write_float(self.max_change)
-        if self.l2_regularize > 0.0:
-            writer.write_token("<L2Regularize>")
-            writer.write_float(self.l2_regularize)
-        writer.write_token("<LearningRate>")
-        writer.write_float(self.learning_rate)
-
     # -- training
 
     def set_as_gradient(self) -> None:
@@ -435,24 +378,3 @@ class UpdatableComponent(Component):
             with tensor.scratch(p.shape, like=p) as noise:
                 tensor.random.normal(noise)
                 tensor.add(p, noise, alpha=stddev)
-
-    def scale(self, scale: float) -> None:
-        """Multiply all parameters; 0 sets them to zero even where they are NaN."""
-        if any(f.is_parameter for f in self.FIELDS):
-            super().scale(scale)
-            return
-        for p in self.parameters().values():
-            if scale == 0.0:
-                tensor.fill(p, 0.0)
-            else:
-                tensor.scale(p, scale)
-
-    def add(self, alpha: float, other: Component) -> None:
-        """Add alpha times the other component's parameters."""
-        if any(f.is_parameter for f in self.FIELDS):
-            super().add(alpha, other)
-            return
-        assert isinstance(other, UpdatableComponent)
-        theirs = other.parameters()
-        for name, p in self.parameters().items():
-            tensor.add(p, theirs[name], alpha=alpha)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -10,60 +9,23 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.files import open_input
-from nnet3tools.nnet.components.base import Array, Component
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.components.base import Array
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
     "as_blocks",
     "check_dims_of_matrix",
-    "checked_natural_gradient",
     "division_problem",
     "get_positive",
     "matrix_of_config",
-    "natural_gradients",
     "rand_uniform",
     "random_normal",
-    "read_field",
-    "require",
     "summed",
-    "write_field",
 ]
 
 T = TypeVar("T")
-
-
-# -- fields of component files
-
-
-def read_field(reader: Reader, token: str, read: Callable[[], T]) -> T:
-    """Read `token`, which must come next, and the value after it."""
-    reader.expect_token(token)
-    return read()
-
-
-def write_field(writer: Writer, token: str, value: bool | int | float | Array) -> None:
-    """Write a token and a bool, int32, float, vector or matrix."""
-    writer.write_token(token)
-    if isinstance(value, bool):
-        writer.write_bool(value)
-    elif isinstance(value, int):
-        writer.write_int32(value)
-    elif isinstance(value, float):
-        writer.write_float(value)
-    elif value.ndim == 1:
-        writer.write_vector(tensor.to_host(value))
-    else:
-        writer.write_matrix(tensor.to_host(value))
-
-
-def require(reader: Reader, condition: bool, message: str) -> None:
-    """DataError naming the stream unless the condition holds."""
-    if not condition:
-        raise reader.error(message)
 
 
 # -- checks
@@ -129,26 +91,6 @@ def rand_uniform() -> float:
 
 
 _RAND_MAX = 2**31 - 1
-
-# -- natural gradient
-
-
-def checked_natural_gradient(
-    preconditioner: OnlineNaturalGradient, where: ConfigLine | Reader
-) -> OnlineNaturalGradient:
-    """The same object, if its options are possible; else the error of the line or stream."""
-    if (problem := preconditioner.problem()) is not None:
-        raise where.error(problem)
-    return preconditioner
-
-
-def natural_gradients(component: Component) -> list[OnlineNaturalGradient]:
-    """The natural-gradient estimates that a component, or a part of it, owns; often none."""
-    found = [v for v in vars(component).values() if isinstance(v, OnlineNaturalGradient)]
-    for part in getattr(component, "components", ()):  # a composite
-        found += natural_gradients(part)
-    return found
-
 
 # -- blocks
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from nnet3tools.nnet.components.fields import Field
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
     from nnet3tools.nnet.config import ConfigLine
 
-__all__ = ["Declared"]
+__all__ = ["Declared", "Part"]
+
+D = TypeVar("D", bound="Declared")
 
 
 class Declared:
@@ -143,3 +145,26 @@ class Declared:
     def structure(self) -> list[object]:
         """What compiled programs depend on: whole numbers, flags and texts, field by field."""
         return [s for field in self.FIELDS if (s := field.structure(self)) is not None]
+
+
+class Part(Field[D]):
+    """Something declared, of the class given, that is a part of files, config and info lines."""
+
+    def __init__(self, cls: type[D], token: str = "") -> None:
+        super().__init__(token)
+        self.cls = cls
+
+    def read_value(self, reader: Reader) -> D:
+        return self.cls.read(reader)
+
+    def write_value(self, writer: Writer, value: D) -> None:
+        value.write(writer)
+
+    def from_config(self, line: ConfigLine, owner: Any) -> None:
+        setattr(owner, self.name, self.cls.from_config(line))
+
+    def structure(self, owner: Any) -> object:
+        return getattr(owner, self.name).structure()
+
+    def info(self, owner: Any) -> str:
+        return str(getattr(owner, self.name).info())

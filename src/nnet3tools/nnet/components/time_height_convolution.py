@@ -15,7 +15,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.array_fields import Matrix, Part, Preconditioner, Side, Vector
+from nnet3tools.nnet.components.array_fields import Matrix, Preconditioner, Side, Vector
 from nnet3tools.nnet.components.base import (
     Array,
     BackpropArgs,
@@ -37,6 +37,7 @@ from nnet3tools.nnet.components.convolution_run import (
     add_params_deriv,
     as_rows,
 )
+from nnet3tools.nnet.components.declared import Part
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
@@ -66,10 +67,10 @@ class ConvolutionIndexes(PrecomputedIndexes):
 
     type_name: ClassVar[str] = "TimeHeightConvolutionComponentPrecomputedIndexes"
 
-    computation = Part(ConvolutionComputation, "<Computation>", config=False)
+    computation = Part(ConvolutionComputation, "<Computation>")
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        c: ConvolutionComputation = self.computation
+        c = self.computation
         rows_in = c.num_t_in * c.num_images  # of an input that may have been made wider
         return (
             isinstance(component, TimeHeightConvolutionComponent)
@@ -108,18 +109,16 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     )
     alpha_in = Float("<AlphaInOut>", "alpha-in", 4.0, of=BOTH_ALPHAS[0], key="alpha")
     alpha_out = Float("", "alpha-out", 4.0, of=BOTH_ALPHAS[1])
-    rank_in = Int("<RankInOut>", "rank-in", -1, of="preconditioner_in.rank")
-    rank_out = Int("", "rank-out", -1, of="preconditioner_out.rank")
+    rank_in = Int("<RankInOut>", "rank-in", 80, of="preconditioner_in.rank")
+    rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
 
     @property
     def input_dim(self) -> int:
-        dim: int = self.model.input_dim
-        return dim
+        return self.model.input_dim
 
     @property
     def output_dim(self) -> int:
-        dim: int = self.model.output_dim
-        return dim
+        return self.model.output_dim
 
     @property
     def input_matrix(self) -> Array:
@@ -129,7 +128,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
 
     def init_from_config(self, line: ConfigLine) -> None:
         """Random parameters, or with init-unit=true those that copy the input."""
-        model: ConvolutionModel = self.model
+        model = self.model
         if len(unused := model.unused_heights()):
             log.warning(
                 f"input heights {unused.tolist()} are not used in TimeHeightConvolutionComponent; "
@@ -144,10 +143,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
             self.linear_params = random_normal((model.num_filters_out, model.param_cols), stddev)
         bias_stddev = line.get_float("bias-stddev", 0.0)
         self.bias_params = random_normal((model.num_filters_out,), bias_stddev)
-        if self.rank_in < 0:
-            self.rank_in = min(80, (model.param_cols + 2) // 2)
-        if self.rank_out < 0:
-            self.rank_out = min(80, (model.num_filters_out + 1) // 2)
+        self.set_default_ranks(line, model.param_cols + 1, model.num_filters_out, most_in=80)
 
     def problem(self) -> str | None:
         shape = (self.model.num_filters_out, self.model.param_cols)

@@ -43,9 +43,11 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     preconditioner_in = Preconditioner(Side.COLUMNS, rank=20, update_period=4)
     preconditioner_out = Preconditioner(Side.ROWS, rank=80, update_period=4)
 
-    def set_default_ranks(self, line: ConfigLine, input_dim: int, output_dim: int) -> None:
+    def set_default_ranks(
+        self, line: ConfigLine, input_dim: int, output_dim: int, most_in: int = 20
+    ) -> None:
         """Kaldi's ranks for these dimensions, unless a config line says others (not negative)."""
-        for side, most, dim in (("in", 20, input_dim), ("out", 80, output_dim)):
+        for side, most, dim in (("in", most_in, input_dim), ("out", 80, output_dim)):
             if line.get_int(f"rank-{side}", -1) < 0:
                 estimate: OnlineNaturalGradient = getattr(self, f"preconditioner_{side}")
                 estimate.rank = min(most, (dim + 1) // 2)

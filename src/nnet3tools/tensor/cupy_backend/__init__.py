@@ -9,12 +9,10 @@ from nnet3tools.tensor.cupy_backend import (  # noqa: F401
     fisher,
     gathering,
     gru,
-    layer_norm,
     lstm,
     products,
     random,
     rows,
-    softmax,
     special,
     transpose,
 )

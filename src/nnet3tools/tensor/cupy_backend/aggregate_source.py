@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body
+from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, load
 from nnet3tools.tensor.functional import Expr, Type
 
 __all__ = ["Parts", "finish_source", "reduce_source"]
@@ -95,9 +95,7 @@ def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
             f"{' + '.join([f'p{i}', *_offset(i, kept, 'k')])};"
         )
         place = f"q{i}[{' + '.join(_offset(i, reduced, 'r')) or '0'}]"
-        loads.append(
-            f"const {C_TYPES[t]} x{i} = {f'__half2float({place})' if t is Type.FLOAT16 else place};"
-        )
+        loads.append(load(i - 1, t, place))
     parameters += _out_parameters(parts)
     work = [*_coordinates("index", "r", reduced_axes), *loads, *body.lines]
     work.append(f"acc.add(({parts.accumulator})({value}));")

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.cupy_backend.device import Dim, get_device, pointer
-from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body
+from nnet3tools.tensor.cupy_backend.device import get_device, pointer
+from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, load, stored
+from nnet3tools.tensor.cupy_backend.launch import grid_for
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
     broadcast_strides,
@@ -27,24 +28,20 @@ from nnet3tools.tensor.cupy_backend.operands import (
     operand_type,
     overlap,
 )
+from nnet3tools.tensor.cupy_backend.row_formula import bind_row_formula
 from nnet3tools.tensor.element import ELEMENT_BACKENDS
 from nnet3tools.tensor.functional import Assignments, Type
 from nnet3tools.tensor.number import Number
 
 __all__ = [
-    "THREADS",
     "ElementKernel",
     "Walk",
     "converted",
     "element_source",
-    "grid_for",
     "walk_operands",
     "with_device_numbers",
 ]
 
-THREADS = 256
-_BLOCKS_A_PROCESSOR = 16
-"""Blocks that keep a processor busy; more work than that is looped over."""
 _MAX_PLANS = 512
 _VECTOR_TYPES = {Type.FLOAT32: "float4", Type.INT32: "int4", Type.UINT32: "uint4"}
 
@@ -144,17 +141,6 @@ def _parameters(walk: Walk) -> tuple[str, list[str]]:
     return ", ".join(parameters), bases
 
 
-def _load(i: int, t: Type, place: str) -> str:
-    value = f"__half2float({place})" if t is Type.FLOAT16 else place
-    return f"const {C_TYPES[t]} x{i} = {value};"
-
-
-def _stored(t: Type, value: str, held: str) -> str:
-    if t is Type.FLOAT16:
-        return f"__float2half({Body.converted(value, held, 'float')})"
-    return Body.converted(value, held, C_TYPES[t])
-
-
 def _inner_scalar(walk: Walk, body: Body, stores: list, read: set[int]) -> list[str]:
     last = walk.axes - 1
     lines = [
@@ -166,10 +152,10 @@ def _inner_scalar(walk: Walk, body: Body, stores: list, read: set[int]) -> list[
         step = {"0": "0", "1": "i"}.get(letters[-1:], f"i * s{i}_{last}")
         places[i] = f"q{i}[{step}]"
         if letters and i in read:
-            lines.append("  " + _load(i, walk.types[i - 1], places[i]))
+            lines.append("  " + load(i - 1, walk.types[i - 1], places[i]))
     lines += ["  " + line for line in body.lines]
     for i, value, held in stores:
-        lines.append(f"  {places[i]} = {_stored(walk.types[i - 1], value, held)};")
+        lines.append(f"  {places[i]} = {stored(walk.types[i - 1], value, held)};")
     return [*lines, "}"]
 
 
@@ -187,26 +173,15 @@ def _inner_vector(walk: Walk, body: Body, stores: list, read: set[int]) -> list[
             if i in read:
                 lines.append(f"  w{i}.all = (({_VECTOR_TYPES[t]}*)q{i})[i];")
         if letters and i in read:
-            loads.append(_load(i, t, f"w{i}.part[k]" if letters[-1] == "1" else f"q{i}[0]"))
+            loads.append(load(i - 1, t, f"w{i}.part[k]" if letters[-1] == "1" else f"q{i}[0]"))
     lines += ["  #pragma unroll", "  for (int k = 0; k < 4; ++k) {"]
     lines += ["    " + line for line in [*loads, *body.lines]]
     for i, value, held in stores:
-        lines.append(f"    w{i}.part[k] = {_stored(walk.types[i - 1], value, held)};")
+        lines.append(f"    w{i}.part[k] = {stored(walk.types[i - 1], value, held)};")
     lines.append("  }")
     for i in sorted(targets):
         lines.append(f"  (({_VECTOR_TYPES[walk.types[i - 1]]}*)q{i})[i] = w{i}.all;")
     return [*lines, "}"]
-
-
-def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
-    """Grid and block for `items` along x and `rows` along y, both looped over in strides."""
-    width = min(THREADS, max(32, 1 << (max(items, 1) - 1).bit_length()))
-    height = min(THREADS // width, max(rows, 1))
-    blocks_x = max(1, math.ceil(items / width))
-    most = processors * _BLOCKS_A_PROCESSOR
-    blocks_x = min(blocks_x, max(1, most))
-    blocks_y = min(max(1, math.ceil(rows / height)), max(1, most // blocks_x), 65535)
-    return (blocks_x, blocks_y, 1), (width, height, 1)
 
 
 class ElementKernel:
@@ -235,6 +210,8 @@ class ElementKernel:
         return _in_turn([*copies, run]) if copies else run
 
     def _bind(self, operands: list[Any]) -> Callable[[], None]:
+        if self._assignments.reduces_rows:
+            return bind_row_formula(self._assignments, operands)
         device = get_device()
         key = (id(device), *map(_signature, operands))
         if (plan := self._plans.get(key)) is None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Expr, Type
 from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
 
-__all__ = ["C_TYPES", "STORED_TYPES", "Body", "literal"]
+__all__ = ["C_TYPES", "STORED_TYPES", "Body", "literal", "load", "stored"]
 
 C_TYPES = {
     Type.BOOL: "bool", Type.INT32: "int", Type.UINT32: "unsigned", Type.FLOAT16: "float",
@@ -69,37 +70,57 @@ class Body:
 
     def __post_init__(self) -> None:
         self._lowering = Lowering(self.types, _TARGET)
+        self.instructions = self._lowering.instructions
+        self.lower = self._lowering.lower
 
     def add(self, expr: Expr) -> tuple[str, str]:
         """Name and C++ type of the variable that holds an expression's value."""
-        root = self._lowering.lower(expr)
-        for instruction in used(self._lowering.instructions, [root]):
+        root = self.lower(expr)
+        for instruction in used(self.instructions, [root]):
             if instruction not in self._names:
-                self._names[instruction] = self._emit(instruction)
-        return self._names[root], C_TYPES[root.type]
+                self.lines += self.emit(instruction)
+        return self.name(root), C_TYPES[root.type]
 
-    def _emit(self, instruction: Instruction) -> str:
-        """The text of an instruction's value, after the line that computes it if it needs one."""
-        held_in = C_TYPES[instruction.type]
-        given = [self._names[v] for v in instruction.inputs]
+    def name(self, instruction: Instruction) -> str:
+        """The variable, or the text of the number, that stands for an instruction's value."""
         if instruction.kind is Kind.OPERAND:
             return f"x{instruction.number + 1}"
         if instruction.kind is Kind.CONSTANT:
-            return literal(instruction.value, held_in)
+            return literal(instruction.value, C_TYPES[instruction.type])
+        return self._names.setdefault(instruction, f"v{len(self._names)}")
+
+    def emit(self, instruction: Instruction) -> list[str]:
+        """The line that computes an instruction, if it needs one."""
+        if instruction.kind in (Kind.OPERAND, Kind.CONSTANT):
+            return []
+        held_in, held = C_TYPES[instruction.type], C_TYPES[instruction.inputs[0].type]
+        given = [self.name(v) for v in instruction.inputs]
         if instruction.kind is Kind.CAST:
-            value = self.converted(given[0], C_TYPES[instruction.inputs[0].type], held_in)
+            value = converted(given[0], held, held_in)
             if instruction.type is Type.FLOAT16:
                 value = f"__half2float(__float2half({value}))"
+        elif (call := _CALLS.get(instruction.name)) is not None:
+            value = call.format(*given, f="f" if held == "float" else "")
         else:
-            suffix = "f" if C_TYPES[instruction.inputs[0].type] == "float" else ""
-            value = _CALLS[instruction.name].format(*given, f=suffix)
-        name = f"v{len(self.lines)}"
-        self.lines.append(f"const {held_in} {name} = {value};")
-        return name
+            raise ProgramError(f"{instruction.name} is of whole rows")
+        return [f"const {held_in} {self.name(instruction)} = {value};"]
 
-    @staticmethod
-    def converted(value: str, held: str, to: str) -> str:
-        """A value as another C++ type."""
-        if held == to:
-            return value
-        return f"({value} != 0)" if to == "bool" else f"({to})({value})"
+
+def converted(value: str, held: str, to: str) -> str:
+    """A value as another C++ type."""
+    if held == to:
+        return value
+    return f"({value} != 0)" if to == "bool" else f"({to})({value})"
+
+
+def load(number: int, element_type: Type, place: str) -> str:
+    """The line that loads an operand (from 0) from its place in memory."""
+    value = f"__half2float({place})" if element_type is Type.FLOAT16 else place
+    return f"const {C_TYPES[element_type]} x{number + 1} = {value};"
+
+
+def stored(element_type: Type, value: str, held: str) -> str:
+    """A value of a C++ type as an array of an element type stores it."""
+    if element_type is Type.FLOAT16:
+        return f"__float2half({converted(value, held, 'float')})"
+    return converted(value, held, C_TYPES[element_type])

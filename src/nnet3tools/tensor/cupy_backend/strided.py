@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
-from nnet3tools.tensor.cupy_backend.element import grid_for
+from nnet3tools.tensor.cupy_backend.launch import grid_for
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 
 __all__ = ["block_step", "grid_step"]

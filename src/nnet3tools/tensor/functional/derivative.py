@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Placeholder
 from nnet3tools.tensor.functional.functions import FUNCTIONS
 from nnet3tools.tensor.functional.simplify import simplify
@@ -16,7 +17,8 @@ def partials(node: Apply) -> Sequence[Expr]:
     function = node.function
     if function.derivative is not None:
         return function.derivative(node, *node.arguments)
-    assert function.definition is not None
+    if function.definition is None:
+        raise ProgramError(f"the function {function.name} has no derivative")
     holders = [Placeholder(i + 1) for i in range(function.arity)]
     inner = derivatives(function.definition(*holders), holders)
     actual = dict(zip(holders, node.arguments, strict=True))

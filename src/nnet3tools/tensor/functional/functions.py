@@ -15,7 +15,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Operand, as_expr
 from nnet3tools.tensor.functional.types import Rule, Type
 
-__all__ = ["ALIASES", "CASTS", "FUNCTIONS", "Function"]
+__all__ = ["ALIASES", "CASTS", "FUNCTIONS", "ROW_REDUCTIONS", "Function"]
 
 Partials = Sequence[Expr]
 
@@ -249,6 +249,17 @@ highway = _add(
     ],
     lambda a, b, t: sigmoid(t) * a + (1 - sigmoid(t)) * b,
 )
+
+ROW_REDUCTIONS: dict[str, Function] = {
+    name: Function(name, 1, _F, doc)
+    for name, doc in (
+        ("row_sum", "the sum of the row"),
+        ("row_mean", "the mean of the row"),
+        ("row_max", "the largest of the row"),
+        ("row_min", "the smallest of the row"),
+    )
+}
+"""Functions of a whole row (along the last axis), with one value for all of its elements."""
 
 
 def cast(argument: Operand, to: Type) -> Expr:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Number, Placeholder
-from nnet3tools.tensor.functional.functions import Function
+from nnet3tools.tensor.functional.functions import ROW_REDUCTIONS, Function
 from nnet3tools.tensor.functional.simplify import simplify
 from nnet3tools.tensor.functional.types import Rule, Type, compute_type, dtype_of
 from nnet3tools.tensor.registry import UnsupportedOperator
@@ -39,6 +39,7 @@ class Kind(enum.Enum):
     CONSTANT = "a number of the formula"
     CAST = "its input as another type"
     APPLY = "a function of its inputs, which have the type it computes in"
+    REDUCE = "one value for each row of its input"
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Instruction:
     type: Type
     inputs: tuple[Instruction, ...] = ()
     name: str = ""
-    """Of APPLY: the function."""
+    """Of APPLY and REDUCE: the function."""
     number: int = 0
     """Of OPERAND: its position, from 0."""
     value: Number = 0
@@ -124,6 +125,10 @@ class Lowering:
         if function.rule is Rule.CHOOSE:
             wanted[0] = Type.BOOL
         inputs = [self.cast(v, t) for v, t in zip(given, wanted, strict=True)]
+        if function.name in ROW_REDUCTIONS:
+            if compute.is_weak:
+                raise ProgramError(f"{function.name} of a plain number")
+            return self._share(Kind.REDUCE, compute, tuple(inputs), function.name)
         is_truth = function.rule in (Rule.COMPARE, Rule.LOGIC)
         result = Type.BOOL if is_truth else compute
         definition = self.target.rewrite(function.name, compute)

@@ -15,7 +15,7 @@ import pyparsing as pp
 
 from nnet3tools.errors import UserError
 from nnet3tools.tensor.functional.expr import Cast, Constant, Expr, Placeholder
-from nnet3tools.tensor.functional.functions import ALIASES, CASTS, FUNCTIONS
+from nnet3tools.tensor.functional.functions import ALIASES, CASTS, FUNCTIONS, ROW_REDUCTIONS
 from nnet3tools.tensor.functional.grammar import (
     CONSTANTS,
     SYMBOLS,
@@ -80,10 +80,11 @@ def _apply(text: str, position: int, tokens: pp.ParseResults) -> Build:
         make: Callable[..., Expr]
         if target in CASTS:
             arity, make = 1, functools.partial(Cast, to=CASTS[target])
-        elif target in FUNCTIONS:
-            arity, make = FUNCTIONS[target].arity, FUNCTIONS[target]
+        elif (function := FUNCTIONS.get(target) or ROW_REDUCTIONS.get(target)) is not None:
+            arity, make = function.arity, function
         else:
-            raise _unknown("function", name, [*FUNCTIONS, *ALIASES, *CASTS], text, position)
+            known = [*FUNCTIONS, *ROW_REDUCTIONS, *ALIASES, *CASTS]
+            raise _unknown("function", name, known, text, position)
         if len(arguments) != arity:
             raise FormulaError(
                 f"function {name} takes {arity} arguments, found {len(arguments)}", text, position

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from nnet3tools.tensor.functional.expr import Expr, Operand, Placeholder, as_expr
+from nnet3tools.tensor.functional.expr import Apply, Expr, Operand, Placeholder, as_expr
+from nnet3tools.tensor.functional.functions import ROW_REDUCTIONS
 
 __all__ = ["Assignments", "assign"]
 
@@ -33,6 +34,12 @@ class Assignments:
         """The highest placeholder number that occurs."""
         used = [n for _, value in self.items for n in value.placeholders()]
         return max([*used, *self.targets])
+
+    @property
+    def reduces_rows(self) -> bool:
+        """Whether some value is of a whole row, so that rows must not be cut."""
+        nodes = (node for _, value in self.items for node in value.walk())
+        return any(isinstance(n, Apply) and n.function.name in ROW_REDUCTIONS for n in nodes)
 
     def text(self) -> str:
         """Formula text that reads back to equal assignments (of old contents)."""

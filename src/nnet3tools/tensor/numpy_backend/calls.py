@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3tools.tensor.numpy_backend.lowering import Value, maximum, minimum
 from nnet3tools.tensor.numpy_backend.operands import is_number
-from nnet3tools.tensor.numpy_backend.threads import Call, register
+from nnet3tools.tensor.numpy_backend.threads import TILE_BYTES, Call, register
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, splat
 
 __all__ = ["Tile", "TileCalls", "add_to", "convert", "split_groups"]
@@ -95,6 +95,7 @@ class TileCalls:
         self._numbers = [v for v in self._plain if v.kind == "number"]
         self._groups = groups
         self._frames: list[list[_Frame]] | None = None
+        self._large: dict[tuple[int, int], np.ndarray] = {}
         first = layout.tiles[0] if layout.tiles else ()
         sizes = [s.stop - s.start for s in first]
         self._rows = sizes[0] if sizes and sizes[1:] == list(layout.full[1:]) else 0
@@ -166,9 +167,17 @@ class TileCalls:
         return value.constant if value.kind == "constant" else env[value]
 
     def _register(self, value: Value, shape: Shape, group: int) -> np.ndarray:
-        buffer = register(group, self.layout.registers[value])
         size = math.prod(shape) * value.dtype.itemsize
+        buffer = self._buffer(group, self.layout.registers[value], size)
         return buffer[:size].view(value.dtype).reshape(shape)
+
+    def _buffer(self, group: int, index: int, size: int) -> np.ndarray:
+        """A register, or where that is too small for a row, memory of this formula's own."""
+        if size <= TILE_BYTES:
+            return register(group, index)
+        if (group, index) not in self._large:
+            self._large[group, index] = np.empty(size, np.uint8)
+        return self._large[group, index]
 
     def _make_frame(self, tile: Slices, group: int, num_operands: int) -> _Frame:
         layout = self.layout
@@ -210,7 +219,8 @@ class TileCalls:
         if value.function not in (maximum, minimum) or value.inputs[-1].kind != "constant":
             return None
         shape = self.layout.tile_shape(value, tile)
-        if (size := math.prod(shape)) < _SPLAT_AT:
+        size = math.prod(shape)
+        if size < _SPLAT_AT or size * value.dtype.itemsize > TILE_BYTES:
             return None
         constant = value.inputs[-1].constant
         return splat(constant.tobytes(), constant.dtype)[:size].reshape(shape)

@@ -34,6 +34,7 @@ class _Lowered:
 
     def __init__(self, assignments: Assignments, types: Sequence[Type]) -> None:
         self.targets = [n - 1 for n in assignments.targets]
+        self.whole_rows = assignments.reduces_rows
         for target in self.targets:
             if types[target].is_weak:
                 raise ProgramError(
@@ -66,28 +67,28 @@ class _Plan:
         self._targets = lowered.targets
         arrays = {i: o for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
         shapes = {i: a.shape for i, a in arrays.items()}
-        full = shapes[lowered.targets[0]]
-        if broadcast_shape(list(shapes.values())) != full or any(
-            shapes[t] != full for t in lowered.targets
-        ):
+        self._whole_rows = lowered.whole_rows
+        full = broadcast_shape(list(shapes.values()))
+        allowed = {full, (*full[:-1], 1)} if self._whole_rows else {full}
+        if any(shapes[t] not in allowed for t in lowered.targets):
             raise ProgramError(
                 f"an assigned operand must have the full shape; shapes: {list(shapes.values())}"
             )
         dtypes = {i: a.dtype for i, a in arrays.items()}
         self._values, self._roots = fuse(lowered.values, lowered.roots, shapes)
-        direct = self._direct(shapes, dtypes, aliases)
+        direct = self._direct(shapes, dtypes, full, aliases)
         pairs = zip(self._roots, self._targets, strict=True)
         stored = [(root, target) for root, target in pairs if direct.get(root) != target]
         self._stores = [target for _, target in stored]
         keep = [root for root, _ in stored]
-        self._layout = Layout(self._values, shapes, full, direct, keep)
+        self._layout = Layout(self._values, shapes, full, direct, keep, whole_rows=self._whole_rows)
         self._empty = 0 in full
         steps = len(self._values) + len(self._stores)
         groups = split_groups(self._layout.tiles, steps * math.prod(full))
         self._tile_calls = TileCalls(self._layout, groups)
 
     def _direct(
-        self, shapes: dict[int, Shape], dtypes: dict[int, np.dtype], aliases: Aliases
+        self, shapes: dict[int, Shape], dtypes: dict[int, np.dtype], full: Shape, aliases: Aliases
     ) -> dict[Value, int]:
         """Values that their step may write straight into their target.
 
@@ -95,8 +96,10 @@ class _Plan:
         contents (under whatever operand) after it.
         """
         direct = dict[Value, int]()
-        probe = Layout(self._values, shapes, shapes[self._targets[0]], keep=self._roots)
+        probe = Layout(self._values, shapes, full, keep=self._roots, whole_rows=self._whole_rows)
         for root, target in zip(self._roots, self._targets, strict=True):
+            if broadcast_shape([probe.shape(root), shapes[target]]) != shapes[target]:
+                raise ProgramError("a whole row is assigned to an operand of one column")
             fits = root.kind == "step" and root.dtype == dtypes[target] and root not in direct
             if not fits or root in probe.bound or probe.shape(root) != shapes[target]:
                 continue
@@ -131,8 +134,10 @@ class _Signature:
         self.targets = lowered.targets
         self._arrays = [i for i, o in enumerate(operands) if isinstance(o, np.ndarray)]
         full = operands[self.targets[0]].shape
-        self._flat = collapse(operands, full) is not None
+        self._flat = not lowered.whole_rows and collapse(operands, full) is not None
         self._axes = len(full)
+        if lowered.whole_rows:
+            self._axes = max(2, *(operands[i].ndim for i in self._arrays))
         self._pairs = [(t, i) for t in self.targets for i in self._arrays if i != t]
         self._many = len(self._pairs) > 2 * len(self._arrays)
         """Whether looking up all addresses is cheaper than asking for every pair."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from nnet3tools.tensor.functional.lowered import used
 from nnet3tools.tensor.numpy_backend.lowering import Value
+from nnet3tools.tensor.numpy_backend.row_reductions import as_dot
 from nnet3tools.tensor.numpy_backend.tiles import Shape, broadcast_shape
 
 __all__ = ["fuse"]
@@ -62,6 +63,8 @@ class _Fusion:
                 if self._is_reciprocal(factor, value):
                     pair = (self.put(other), self.put(factor.inputs[1]))
                     return self._step(value, np.true_divide, pair)
+        if value.reduces and (factors := self._factors(value)) is not None:
+            return self._step(value, as_dot(value.function), [self.put(v) for v in factors])
         if value.function is np.negative and value.dtype.kind == "f":
             (inner,) = value.inputs
             if (found := self._negative(inner)) is not None:
@@ -78,6 +81,17 @@ class _Fusion:
         made = replace(like, function=function, inputs=tuple(inputs))
         self.values.append(made)
         return made
+
+    def _factors(self, value: Value) -> Sequence[Value] | None:
+        """The factors of a product or square that is made for its rows' sums only."""
+        (inner,) = value.inputs
+        if as_dot(value.function) is None or self._uses[inner] > 1 or inner.view is not None:
+            return None
+        if inner.function is np.square:
+            return inner.inputs * 2
+        shapes = {self._shape(v) for v in inner.inputs}
+        whole = inner.function is np.multiply and shapes == {self._shape(inner)}
+        return inner.inputs if whole else None
 
     def _is_reciprocal(self, value: Value, of: Value) -> bool:
         """Whether it is 1 / x over the whole of a product, and for that product only."""
@@ -139,5 +153,6 @@ class _Fusion:
             return ()
         if (found := self._sizes.get(value)) is None:
             shapes = [s for v in value.inputs if (s := self._shape(v))]
-            found = self._sizes[value] = broadcast_shape(shapes) if shapes else ()
+            found = broadcast_shape(shapes) if shapes else ()
+            found = self._sizes[value] = (*found[:-1], 1) if value.reduces else found
         return found

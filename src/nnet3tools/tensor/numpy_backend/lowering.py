@@ -22,6 +22,7 @@ from nnet3tools.tensor.functional.lowered import (
     used,
 )
 from nnet3tools.tensor.numpy_backend.rewrites import rewrite
+from nnet3tools.tensor.numpy_backend.row_reductions import REDUCING, ROW_STEPS, of_positive
 
 __all__ = ["Steps", "Value", "maximum", "minimum"]
 
@@ -48,6 +49,9 @@ _UFUNCS: dict[str, Callable[..., Any]] = {
 
 _TARGET = Target("numpy", frozenset({*_UFUNCS, "where"}), rewrite)
 
+_POSITIVE = (np.exp, np.square, np.abs)
+"""Functions whose values have no sign."""
+
 _MASKS: dict[int, np.dtype] = {1: np.dtype(np.int8), 4: np.dtype(np.int32), 8: np.dtype(np.int64)}
 
 
@@ -67,6 +71,8 @@ class Value:
     inputs: tuple[Value, ...] = ()
     view: np.dtype | None = None
     """Of a step: operands and output are reinterpreted as this type (bit operations)."""
+    reduces: bool = False
+    """Of a step: it gives one number for each row of its inputs."""
 
 
 @dataclass
@@ -98,7 +104,8 @@ class Steps:
         key = (function, *map(id, inputs), dtype, view)
         if (known := self._known.get(key)) is None:
             inputs = tuple(inputs)
-            known = Value("step", dtype, function=function, inputs=inputs, view=view)
+            reduces = function in REDUCING
+            known = Value("step", dtype, 0, None, function, inputs, view, reduces)
             self._known[key] = known
             self.values.append(known)
         return known
@@ -115,6 +122,10 @@ class Steps:
             return Value("constant", dtype, constant=array)
         if instruction.kind is Kind.CAST:
             return self.step(None, inputs, dtype)
+        if instruction.kind is Kind.REDUCE:
+            positive = inputs[0].function in _POSITIVE
+            function = ROW_STEPS[instruction.name]
+            return self.step(of_positive(function) if positive else function, inputs, dtype)
         if instruction.name == "where":
             return self._select(inputs, dtype)
         return self.step(_UFUNCS[instruction.name], inputs, dtype)

@@ -34,10 +34,16 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
     return tuple(out)
 
 
-def tile_slices(shape: Shape, max_elements: int) -> list[Slices]:
-    """Cut a shape into tiles of at most `max_elements`, as one slice an axis, in memory order."""
+def tile_slices(shape: Shape, max_elements: int, whole_rows: bool = False) -> list[Slices]:
+    """Cut a shape into tiles of at most `max_elements`, as one slice an axis, in memory order.
+
+    With `whole_rows` the last axis is not cut: a tile has at least one row.
+    """
     if 0 in shape:
         return []
+    if whole_rows:
+        row = (slice(0, shape[-1]),)
+        return [(*at, *row) for at in tile_slices(shape[:-1], max(1, max_elements // shape[-1]))]
     axis, inner = len(shape) - 1, 1
     while axis > 0 and inner * shape[axis] <= max_elements:
         inner *= shape[axis]
@@ -65,7 +71,7 @@ class Layout:
     `values` are the steps in order, `shapes` those of the operands (all with the same number of
     axes), `direct` the values that are written straight into an operand, `keep` the values needed
     after the last step. Tiles to be `reduced` are half as large: the fewer numbers are added up in
-    float32, the better.
+    float32, the better. With `whole_rows` rows are not cut, as some steps reduce them.
     """
 
     values: Sequence[Value]
@@ -74,11 +80,13 @@ class Layout:
     direct: Mapping[Value, int] = field(default_factory=dict)
     keep: Sequence[Value] = ()
     reduced: bool = False
+    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         itemsizes = [v.dtype.itemsize for v in (*self.values, *self.keep)]
         size = TILE_BYTES // 2 if self.reduced else TILE_BYTES
-        self.tiles = tile_slices(self.full, size // max(itemsizes, default=4))
+        most = size // max(itemsizes, default=4)
+        self.tiles = tile_slices(self.full, most, self.whole_rows)
         first = self.tiles[0] if self.tiles else ()
         self._cut = [s.stop - s.start != n for s, n in zip(first, self.full, strict=False)]
         self._step_shapes: dict[Value, Shape] = {}
@@ -115,7 +123,12 @@ class Layout:
         if all(v.kind in ("number", "constant") or v in self.bound for v in value.inputs):
             self.bound.append(value)
             return
-        self._step_shapes[value] = broadcast_shape([self.shape(v) for v in value.inputs])
+        shape = broadcast_shape([self.shape(v) for v in value.inputs])
+        if value.reduces:
+            if shape[-1] != self.full[-1]:
+                raise ProgramError("a formula reduces rows of an operand that has none")
+            shape = (*shape[:-1], 1)
+        self._step_shapes[value] = shape
         untiled = len(self.tiles) > 1 and not self.varies(value)
         (self.once if untiled and value not in self.direct else self.each).append(value)
 

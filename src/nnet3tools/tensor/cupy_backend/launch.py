@@ -1,0 +1,24 @@
+"""Geometry of launches whose threads loop over what one grid does not hold."""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools.tensor.cupy_backend.device import Dim
+
+__all__ = ["THREADS", "grid_for"]
+
+THREADS = 256
+_BLOCKS_A_PROCESSOR = 16
+"""Blocks that keep a processor busy; more work than that is looped over."""
+
+
+def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
+    """Grid and block for `items` along x and `rows` along y, both looped over in strides."""
+    width = min(THREADS, max(32, 1 << (max(items, 1) - 1).bit_length()))
+    height = min(THREADS // width, max(rows, 1))
+    blocks_x = max(1, math.ceil(items / width))
+    most = processors * _BLOCKS_A_PROCESSOR
+    blocks_x = min(blocks_x, max(1, most))
+    blocks_y = min(max(1, math.ceil(rows / height)), max(1, most // blocks_x), 65535)
+    return (blocks_x, blocks_y, 1), (width, height, 1)
