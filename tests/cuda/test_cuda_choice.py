@@ -151,7 +151,6 @@ def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, wher
 def test_memory_that_is_told_beforehand_is_what_training_takes():
     """Model, change, arena and natural gradient against a trainer's own; buffers by formula."""
     from nnet3tools.executor.memory_need import memory_need
-    from nnet3tools.nnet.components.common import natural_gradients
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
@@ -178,7 +177,7 @@ output-node name=output input=ls
     assert need["parameter change"] == need["model"]
     assert 0 <= statistics <= 5 * 8  # the sums of LogSoftmax
     assert need["arena of the matrices"] == computer.peak_bytes
-    estimates = [e for c in trainer._delta.components for e in natural_gradients(c)]
+    estimates = [e for c in trainer._delta.components for e, _ in c.preconditioners()]
     assert need["natural gradient"] == sum(e.w.nbytes for e in estimates)
     features, targets = example.io
     assert need["example buffers"] == 2 * (features.features.nbytes + 12 * len(targets.indexes))

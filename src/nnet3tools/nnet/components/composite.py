@@ -38,8 +38,6 @@ _MAX_COMPONENTS = 100000
 class _Components(Field[list[Component]]):
     """The components, their number first in files; all that walks over fields goes on in them."""
 
-    is_parameter = True
-
     def read_value(self, reader: Reader) -> list[Component]:
         number = reader.read_int32()
         if not 0 < number <= _MAX_COMPONENTS:

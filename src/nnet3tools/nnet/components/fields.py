@@ -130,7 +130,7 @@ class Field(Generic[T]):
     # -- the kind: what subclasses say
 
     is_parameter: ClassVar[bool] = False
-    """Whether training changes the value."""
+    """Whether the value is an array that training changes."""
     METHODS: ClassVar[tuple[str, str, str]]
     """Names of Reader's, Writer's and ConfigLine's methods for such values."""
 
