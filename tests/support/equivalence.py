@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def run(
         )
         computer.reset()
     if wanted_times is not None:
-        computer._execute = _Zeroing(computer, *wanted_times)
+        computer._choose = _Zeroing(computer, *wanted_times)
     rng = np.random.default_rng(case.seed)
     for io in request.inputs:
         computer.accept_input(io.name, _values(rng, io, case.nnet))
@@ -117,17 +118,19 @@ class _Zeroing:
         self.program, self.times = computer.program, (first, last)
         self.components = ComponentTable(computer.nnet)
 
-    def __call__(self, segment: Segment) -> None:
+    def __call__(self, segment: Segment) -> list[tuple[int, Callable[[], None]]]:
+        return [(c, partial(self._run, c, step)) for c, step in segment.steps]
+
+    def _run(self, c: int, step: Callable[[], None]) -> None:
         computation = self.program.computation
-        for c, step in segment.steps:
-            step()
-            for submatrix, kind in computation.commands[c].accesses(computation, self.components):
-                info = computation.submatrices[submatrix]
-                debug = computation.matrix_debug_info[info.matrix_index]
-                if debug.is_deriv and kind & AccessType.WRITE:
-                    rows = slice(info.row_offset, info.row_offset + info.num_rows)
-                    unwanted = _outside(debug.indexes[rows], *self.times)
-                    self.program.binding.view(c, submatrix)[unwanted] = 0.0
+        step()
+        for submatrix, kind in computation.commands[c].accesses(computation, self.components):
+            info = computation.submatrices[submatrix]
+            debug = computation.matrix_debug_info[info.matrix_index]
+            if debug.is_deriv and kind & AccessType.WRITE:
+                rows = slice(info.row_offset, info.row_offset + info.num_rows)
+                unwanted = _outside(debug.indexes[rows], *self.times)
+                self.program.binding.view(c, submatrix)[unwanted] = 0.0
 
 
 def _gradients(gradient: Nnet) -> Results:
