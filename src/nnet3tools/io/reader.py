@@ -173,6 +173,22 @@ class Reader(InputBuffer):
         flat = self.read_array(rows * cols, stored, f"a matrix of {rows} x {cols}")
         return cast(flat.reshape(rows, cols), dtype)
 
+    def read_packed(self) -> NDArray[np.float64]:
+        """The elements of a packed triangle (FP, DP or text), row after row, N (N + 1) / 2."""
+        if self.binary:
+            tokens = {"FP": "<f4", "DP": "<f8"}
+            stored = self._stored_dtype(tokens, "a symmetric matrix (FP or DP)")
+            size = self.read_int32()
+            if size < 0:
+                raise self.error(f"expected a symmetric matrix, found one of {size} rows")
+            count = size * (size + 1) // 2
+            return cast(self.read_array(count, stored, f"a triangle of {size} rows"), np.float64)
+        values = self._parse(self._open_bracket("a symmetric matrix"), np.float64)
+        size = int(np.sqrt(2 * len(values)))
+        if size * (size + 1) != 2 * len(values):
+            raise self.error(f"{len(values)} numbers are no triangle of a symmetric matrix")
+        return values
+
     def _open_bracket(self, what: str) -> bytes:
         """The inside of a text vector or matrix; its newline is consumed with it, as in Kaldi."""
         self.expect_byte(b"[", what)

@@ -15,7 +15,13 @@ from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 
-__all__ = ["ObjectLoader", "SequentialTableReader", "iterate_archive", "parse_script_line"]
+__all__ = [
+    "ObjectLoader",
+    "SequentialTableReader",
+    "iterate_archive",
+    "parse_script_line",
+    "split_range",
+]
 
 T = TypeVar("T")
 
@@ -27,8 +33,13 @@ def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
     key, *rest = line.strip().split(None, 1)
     if not rest or line[0].isspace():
         raise DataError(f"{where}: expected 'key rxfilename', found '{line[:60]}'")
-    match = _RANGE.fullmatch(rest[0])
-    return (key, match[1].rstrip(), match[2]) if match else (key, rest[0], "")
+    return key, *split_range(rest[0])
+
+
+def split_range(rxfilename: str) -> tuple[str, str]:
+    """'file[0:9]' as ('file', '0:9'); "" if it has no range."""
+    match = _RANGE.fullmatch(rxfilename)
+    return (match[1].rstrip(), match[2]) if match else (rxfilename, "")
 
 
 def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:

@@ -20,6 +20,7 @@ __all__ = [
     "normal",
     "rand",
     "rand_int",
+    "rand_uniform",
     "seed",
     "set_state",
     "uniform",
@@ -62,6 +63,11 @@ def rand_int(low: int, high: int) -> int:
     if high < low:
         raise ProgramError(f"rand_int({low}, {high}) has nothing to choose from")
     return low if low == high else low + _glibc.rand() % (high + 1 - low)
+
+
+def rand_uniform() -> np.float32:
+    """A number uniform in (0, 1), Kaldi's RandUniform."""
+    return np.float32((_glibc.rand() + 1.0) / (RAND_MAX + 2.0))
 
 
 def with_prob(probability: float) -> bool:

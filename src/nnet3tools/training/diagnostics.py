@@ -104,8 +104,12 @@ class NnetComputeProb:
         compute_deriv: bool = False,
         store_stats_in_nnet: bool = False,
         like: Array | None = None,
+        compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
-        """`like` is any array of the device to compute on (default: the host)."""
+        """`like` is any array of the device to compute on (default: the host).
+
+        `compiler` may hold programs already, of a network of the same structure.
+        """
         self.options = options
         self.nnet = nnet
         self.deriv_nnet: Nnet | None = None
@@ -115,7 +119,7 @@ class NnetComputeProb:
             set_as_gradient(self.deriv_nnet)
         self._runner = ExampleRunner(
             nnet,
-            CachingOptimizingCompiler(nnet, options.optimization, options.compiler),
+            compiler or CachingOptimizingCompiler(nnet, options.optimization, options.compiler),
             options.computation,
             self.deriv_nnet,
             need_model_derivative=compute_deriv,
@@ -197,11 +201,14 @@ class NnetComputeProb:
             )
 
 
-def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet) -> None:
-    """Compute component statistics (those of batch normalisation) afresh on these examples."""
+def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet, like: Array | None = None) -> None:
+    """Compute component statistics (those of batch normalisation) afresh on these examples.
+
+    `like` is any array of the device to compute on, where the network is left.
+    """
     log.log("Recomputing stats on nnet (affects batch-norm)")
     zero_stats(nnet)
-    computer = NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True)
+    computer = NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True, like=like)
     for example in examples:
         computer.compute(example)
     computer.print_total_stats()

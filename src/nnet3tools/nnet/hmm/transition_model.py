@@ -138,6 +138,42 @@ class TransitionModel:
             raise DataError(f"transition state {row} does not fit the topology")
         return counts
 
+    # -- transition ids
+
+    @property
+    def num_transition_ids(self) -> int:
+        """The largest transition id; the smallest is 1."""
+        return len(self.log_probs) - 1
+
+    def check_transition_ids(self, ids: NDArray[np.int32]) -> None:
+        """DataError if one of them is none of this model."""
+        wrong = np.flatnonzero((ids < 1) | (ids > self.num_transition_ids))
+        if wrong.size:
+            raise DataError(
+                f"transition id {ids[wrong[0]]} in frame {wrong[0]}: the model has ids from 1 to "
+                f"{self.num_transition_ids}"
+            )
+
+    def pdfs_of_ids(self) -> NDArray[np.int32]:
+        """The pdf of each transition id; the first element, of no id, is -1."""
+        counts = self.transitions_per_state()
+        loops = self._self_loops(int(counts.max(initial=0)))
+        rows = np.repeat(np.arange(len(counts)), counts)
+        position = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        phones, states, forward, self_loop = self.tuples[rows].T
+        is_loop = loops[self.topology.phone_to_entry[phones], states, position]
+        return np.concatenate([[-1], np.where(is_loop, self_loop, forward)]).astype(np.int32)
+
+    def _self_loops(self, most: int) -> NDArray[np.bool_]:
+        """Which transitions lead back: (entries, states, most transitions of a state)."""
+        entries = self.topology.entries
+        loops = np.zeros((len(entries), max(map(len, entries)), most), bool)
+        for number, entry in enumerate(entries):
+            for state, hmm_state in enumerate(entry):
+                for position, (target, _) in enumerate(hmm_state.transitions):
+                    loops[number, state, position] = target == state
+        return loops
+
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
     """(size, 4) int32; of triples the self-loop pdf is the forward pdf."""

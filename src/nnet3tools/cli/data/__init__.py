@@ -1,0 +1,1 @@
+"""Programs on features, matrices, alignments and statistics, which recipes call beside nnet3's."""

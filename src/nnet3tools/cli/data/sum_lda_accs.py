@@ -1,0 +1,27 @@
+"""sum-lda-accs: the sum of LDA statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+
+USAGE = """Sum stats obtained with acc-lda.
+Usage: sum-lda-accs [options] <stats-out> <stats-in1> <stats-in2> ...
+e.g.: sum-lda-accs lda_stats 1.acc 2.acc
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of sum-lda-accs."""
+
+    binary: bool = option(True, "Write accumulators in binary mode.")
+
+
+@program("sum-lda-accs", USAGE, Options, num_args=(2, None))
+def main(options: Options, args: list[str]) -> None:
+    """Add and write."""
+    from nnet3tools.training.lda import sum_stats
+
+    sum_stats(args[1:]).save(args[0], options.binary)

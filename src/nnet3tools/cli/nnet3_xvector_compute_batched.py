@@ -1,0 +1,103 @@
+"""nnet3-xvector-compute-batched: one vector for an utterance, chunks computed in batches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.utterance_inputs import read_model
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import OptionError, naming
+from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io import log
+from nnet3tools.optimizer.options import OptimizeOptions
+
+USAGE = """Propagate features through an xvector neural network model and write the output vectors.
+"Xvector" is our term for a vector or embedding which is the output of a particular type of neural
+network architecture found in speaker recognition.  This architecture consists of several layers
+that operate on frames, a statistics pooling layer that aggregates over the frame-level
+representations and possibly additional layers that operate on segment-level representations.  The
+xvectors are generally extracted from an output layer after the statistics pooling layer.
+Xvectors are extracted from chunks of input features and averaged, to produce a single vector;
+the chunks of all utterances are computed in batches of one size.
+
+Usage: nnet3-xvector-compute-batched [options] <raw-nnet-in> <features-rspecifier> \
+<vector-wspecifier>
+e.g.:
+ nnet3-xvector-compute-batched final.raw scp:feats.scp ark:nnet_prediction.ark
+See also: nnet3-compute
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-xvector-compute-batched."""
+
+    chunk_size: int = option(
+        150,
+        "Size of chunk, in input frames.  Includes the nnet context, so the number of chunks will "
+        "be more than total-input-frames / chunk-size.",
+    )
+    batch_size: int = option(32, "Size of the batches of chunks that we compute at once. ")
+    pad_input: bool = option(
+        True,
+        "If true, for utterances shorter than `chunk-size` frames we will pad with repeats of the "
+        "last frame.",
+    )
+    computation: ComputeOptions = option_group("", ComputeOptions)
+    optimization: OptimizeOptions = option_group("", OptimizeOptions)
+    compiler: CompilerOptions = option_group("", CompilerOptions)
+    use_gpu: str = use_gpu_option("no")
+    gpu_math: str = gpu_math_option()
+
+
+@program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Read features, write vectors in the same order."""
+    from nnet3tools.executor.xvector_batches import BatchedXvectorComputer
+    from nnet3tools.io.holders import MATRIX, VECTOR
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+
+    nnet_in, features_rspecifier, vectors_wspecifier = args
+    if options.batch_size < 1:
+        raise OptionError(f"--batch-size={options.batch_size} must be at least 1")
+    began = time.perf_counter()
+    device = choose_device(options.use_gpu, options.gpu_math)
+    nnet, _ = read_model(nnet_in, use_priors=False)
+    simple = SimpleComputationOptions(
+        optimization=options.optimization,
+        compiler=options.compiler,
+        computation=options.computation,
+    )
+    sizes = options.chunk_size, options.batch_size, options.pad_input
+    with naming(nnet_in):
+        computer = BatchedXvectorComputer(nnet, simple, *sizes, like=device)
+    num_read = num_written = num_frames = 0
+    with (
+        TableWriter(vectors_wspecifier, VECTOR) as writer,
+        SequentialTableReader(features_rspecifier, MATRIX) as reader,
+    ):
+        for key, features in reader:
+            if len(features) == 0:
+                log.warning(f"Zero-length utterance: {key}")
+                continue
+            num_frames += len(features)
+            num_read += 1
+            with naming(f"utterance {key}"):
+                computer.accept(key, features)
+            for ready in computer.ready():
+                writer.write(*ready)
+                num_written += 1
+        computer.flush()
+        for ready in computer.ready():
+            writer.write(*ready)
+            num_written += 1
+    computer.close()
+    seconds = time.perf_counter() - began
+    factor = 100.0 * seconds / num_frames if num_frames else 0.0
+    log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
+    log.log(f"Read {num_read} utterances, wrote {num_written} xvectors.")
+    return 0 if num_written > num_read // 2 else 1

@@ -1,0 +1,82 @@
+"""What the programs that copy and change tables, or single objects, share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from nnet3tools.errors import OptionError, naming
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holders import Holder
+
+__all__ = ["are_tables", "convert_table", "is_table", "read_object", "write_object"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def is_table(name: str) -> bool:
+    """Whether a word of the command line names a table; else it names a file or pipe."""
+    from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
+
+    for parse in (parse_rspecifier, parse_wspecifier):
+        try:
+            parse(name)
+        except OptionError:
+            continue
+        return True
+    return False
+
+
+def are_tables(read: str, written: str, what: str) -> bool:
+    """Whether both are tables; OptionError if only one of them is."""
+    if is_table(read) != is_table(written):
+        raise OptionError(f"Cannot mix archives with regular files (copying {what})")
+    return is_table(read)
+
+
+def convert_table(
+    rspecifier: str,
+    wspecifier: str,
+    holders: tuple[Holder[T], Holder[U]],
+    convert: Callable[[str, T], U | None],
+) -> tuple[int, int]:
+    """Write `convert(key, object)` of each object; (how many, how many gave None instead).
+
+    `holders` are those of the objects read and written. Users' errors get the table's name and key.
+    """
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+
+    num_done = num_failed = 0
+    with (
+        TableWriter(wspecifier, holders[1]) as writer,
+        SequentialTableReader(rspecifier, holders[0]) as reader,
+    ):
+        for key, value in reader:
+            with naming(f"{rspecifier}: key '{key}'"):
+                converted = convert(key, value)
+            if converted is None:
+                num_failed += 1
+                continue
+            writer.write(key, converted)
+            num_done += 1
+    return num_done, num_failed
+
+
+def read_object(rxfilename: str, holder: Holder[T]) -> T:
+    """The object in a file or pipe, or the part of it that a range after its name says."""
+    import contextlib
+
+    from nnet3tools.io.table_reader import ObjectLoader, split_range
+
+    with contextlib.closing(ObjectLoader(holder)) as loader:
+        return loader.load("", *split_range(rxfilename))
+
+
+def write_object(wxfilename: str, holder: Holder[T], value: T, binary: bool = True) -> None:
+    """Write an object to a file (whole or not at all), pipe or "-"."""
+    from nnet3tools.io.files import open_output
+
+    with open_output(wxfilename, binary) as writer:
+        holder.write(writer, value)

@@ -1,0 +1,144 @@
+"""Statistics of classes' means and of the total covariance (transform/lda-estimate.cc)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.packed import read_packed, symmetric, write_packed
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.writer import Writer
+
+__all__ = ["LdaStats", "sum_stats"]
+
+
+@dataclass
+class LdaStats:
+    """Weights (C,), weighted sums (C, D) and weighted sum of squares (D, D) of C classes' data.
+
+    Files hold the sum of squares about the classes' means, in single precision.
+    """
+
+    zero: NDArray[np.float64]
+    first: NDArray[np.float64]
+    second: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, num_classes: int, dim: int) -> LdaStats:
+        """Without data."""
+        return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros((dim, dim)))
+
+    @property
+    def total(self) -> float:
+        """The weight of all data."""
+        return float(self.zero.sum())
+
+    def accumulate(
+        self,
+        data: NDArray[np.float32],
+        rows: NDArray[np.integer],
+        classes: NDArray[np.integer],
+        weights: NDArray[np.float32],
+    ) -> None:
+        """Add data (N, D), the row `rows[i]` with `weights[i]` to class `classes[i]`, (M,)."""
+        wide = data.astype(np.float64)
+        num_classes = len(self.zero)
+        self.zero += np.bincount(classes, weights, num_classes)
+        np.add.at(self.first, classes, weights[:, None] * wide[rows])
+        row_weights = np.bincount(rows, weights, len(wide))
+        self.second += (wide * row_weights[:, None]).T @ wide
+
+    def add(self, other: LdaStats) -> None:
+        """Add statistics of the same classes and dimension; DataError for any others."""
+        if self.first.shape != other.first.shape:
+            (classes, dim), (other_classes, other_dim) = self.first.shape, other.first.shape
+            raise DataError(
+                f"LDA statistics of {other_classes} classes in {other_dim} dimensions cannot be "
+                f"added to those of {classes} classes in {dim} dimensions"
+            )
+        self.zero += other.zero
+        self.first += other.first
+        self.second += other.second
+
+    def covariances(self) -> tuple[NDArray, NDArray, NDArray]:
+        """Within-class covariance (D, D), between-class covariance (D, D) and mean (D,)."""
+        total = self.total
+        mean = self.first.sum(axis=0) / total
+        squares = self._squares_of_means()
+        between = squares / total - np.outer(mean, mean)
+        return (self.second - squares) / total, between, mean
+
+    # -- files
+
+    @classmethod
+    def read(cls, reader: Reader) -> LdaStats:
+        """Read in Kaldi's form; DataError for parts that do not fit each other."""
+        reader.expect_token("<LDAACCS>", "<VECSIZE>")
+        dim = reader.read_int32()
+        reader.expect_token("<NUMCLASSES>")
+        num_classes = reader.read_int32()
+        reader.expect_token("<ZERO_ACCS>")
+        zero = reader.read_vector(np.float64)
+        reader.expect_token("<FIRST_ACCS>")
+        first = reader.read_matrix(np.float64)
+        reader.expect_token("<SECOND_ACCS>")
+        second = symmetric(read_packed(reader))
+        reader.expect_token("</LDAACCS>")
+        expected = (num_classes,), (num_classes, dim), (dim, dim)
+        if (zero.shape, first.shape, second.shape) != expected:
+            raise reader.error(
+                f"LDA statistics of {num_classes} classes in {dim} dimensions hold {len(zero)} "
+                f"weights, means {first.shape} and a covariance {second.shape}"
+            )
+        stats = cls(zero, first, second)
+        stats.second += stats._squares_of_means()
+        return stats
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        num_classes, dim = self.first.shape
+        writer.write_token("<LDAACCS>")
+        writer.write_token("<VECSIZE>")
+        writer.write_int32(dim)
+        writer.write_token("<NUMCLASSES>")
+        writer.write_int32(num_classes)
+        writer.write_token("<ZERO_ACCS>")
+        writer.write_vector(self.zero.astype(np.float32))
+        writer.write_token("<FIRST_ACCS>")
+        writer.write_matrix(self.first.astype(np.float32))
+        writer.write_token("<SECOND_ACCS>")
+        write_packed(writer, self.second - self._squares_of_means())
+        writer.write_token("</LDAACCS>")
+
+    def _squares_of_means(self) -> NDArray[np.float64]:
+        """The part of `second` that the classes' means account for."""
+        seen = self.zero != 0.0
+        first = self.first[seen]
+        return first.T @ (first / self.zero[seen, None])
+
+    @classmethod
+    def load(cls, rxfilename: str) -> LdaStats:
+        """Read from a file, pipe or "-"."""
+        with open_input(rxfilename) as reader:
+            return cls.read(reader)
+
+    def save(self, wxfilename: str, binary: bool = True) -> None:
+        """Write to a file (whole or not at all), pipe or "-"."""
+        with open_output(wxfilename, binary) as writer:
+            self.write(writer)
+
+
+def sum_stats(rxfilenames: list[str]) -> LdaStats:
+    """The sum of the statistics in these files; DataError names one that does not fit the first."""
+    total = LdaStats.load(rxfilenames[0])
+    for name in rxfilenames[1:]:
+        stats = LdaStats.load(name)
+        try:
+            total.add(stats)
+        except DataError as error:
+            raise DataError(f"{name} after {rxfilenames[0]}: {error}") from None
+    return total
