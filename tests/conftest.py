@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.register_assert_rewrite("support")
@@ -25,3 +27,12 @@ def _seed() -> None:
     from nnet3tools import tensor
 
     tensor.random.seed(0)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Programs called in an empty folder (support/shell.py)."""
+    from support.shell import Shell
+
+    monkeypatch.chdir(tmp_path)
+    return Shell(tmp_path, capfd)

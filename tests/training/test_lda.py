@@ -1,0 +1,169 @@
+"""LDA statistics, and the transform made of them, against sums over one vector after the other."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io.stream import Writer
+from nnet3tools.training.feature_transform import estimate_transform
+from nnet3tools.training.lda import LdaStats
+from nnet3tools.training.lda_accumulation import LdaAccumulator
+from support.streams import bytes_reader
+from support.training_helpers import example, network
+
+DIM, CLASSES = 5, 4
+
+
+def make(seed: int = 0, count: int = 200) -> tuple[LdaStats, np.ndarray, np.ndarray, np.ndarray]:
+    """Statistics, and their data, classes and weights; one class has no data."""
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(0, CLASSES - 1, count)
+    data = rng.normal(size=(count, DIM)) @ rng.normal(size=(DIM, DIM)) + 3 * classes[:, None]
+    data, weights = data.astype(np.float32), rng.uniform(0.5, 1.5, count).astype(np.float32)
+    stats = LdaStats.empty(CLASSES, DIM)
+    stats.accumulate(data, np.arange(count), classes, weights)
+    return stats, data.astype(float), classes, weights.astype(float)
+
+
+def covariances(data, classes, weights):
+    """Within and between classes, vector by vector."""
+    total, mean = weights.sum(), (weights[:, None] * data).sum(axis=0) / weights.sum()
+    within, between = np.zeros((DIM, DIM)), np.zeros((DIM, DIM))
+    for k in set(classes.tolist()):
+        mine = classes == k
+        centre = np.average(data[mine], axis=0, weights=weights[mine])
+        between += weights[mine].sum() * np.outer(centre - mean, centre - mean) / total
+        for x, w in zip(data[mine], weights[mine], strict=True):
+            within += w * np.outer(x - centre, x - centre) / total
+    return within, between, mean
+
+
+def to_bytes(stats: LdaStats, binary: bool) -> bytes:
+    file = io.BytesIO()
+    writer = Writer(file, binary)
+    writer.write_header()
+    stats.write(writer)
+    return file.getvalue()
+
+
+def test_covariances() -> None:
+    stats, data, classes, weights = make()
+    expected = covariances(data, classes, weights)
+    for ours, theirs in zip(stats.covariances(), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_a_row_may_belong_to_several_classes() -> None:
+    stats = LdaStats.empty(3, 2)
+    rows, classes = np.array([0, 0, 1]), np.array([0, 2, 2])
+    data = np.array([[1, 2], [3, 4]], np.float32)
+    stats.accumulate(data, rows, classes, np.array([0.25, 0.75, 1], np.float32))
+    np.testing.assert_allclose(stats.zero, [0.25, 0, 1.75])
+    np.testing.assert_allclose(stats.first, [[0.25, 0.5], [0, 0], [3.75, 5.5]])
+    np.testing.assert_allclose(stats.second, [[10, 14], [14, 20]])
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_files_keep_the_statistics(binary: bool) -> None:
+    stats, *_ = make()
+    data = to_bytes(stats, binary)
+    again = LdaStats.read(bytes_reader(data))
+    np.testing.assert_allclose(again.first, stats.first, rtol=1e-5)
+    np.testing.assert_allclose(again.second, stats.second, rtol=1e-4)
+    if not binary:
+        rows = data.decode().split("<SECOND_ACCS> [\n")[1].splitlines()
+        assert [len(row.rstrip("]").split()) for row in rows[:DIM]] == [1, 2, 3, 4, 5]
+        assert rows[DIM - 1].endswith(" ]")
+        assert rows[DIM] == "</LDAACCS> "
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<VECSIZE> 5", "<VECSIZE> 6"),
+        ("<NUMCLASSES> 4", "<NUMCLASSES> 3"),
+        ("]\n</LDA", "1 ]\n</LDA"),
+    ],
+)
+def test_files_that_contradict_themselves(old: str, new: str) -> None:
+    text = to_bytes(make()[0], False).decode()
+    with pytest.raises(DataError):
+        LdaStats.read(bytes_reader(text.replace(old, new).encode()))
+
+
+def test_sums_and_their_refusal() -> None:
+    (one, *_), (two, *_) = make(0), make(1)
+    expected = one.second + two.second
+    one.add(two)
+    np.testing.assert_allclose(one.second, expected)
+    with pytest.raises(DataError, match="3 classes in 5 dimensions cannot be added"):
+        one.add(LdaStats.empty(3, 5))
+
+
+def test_transform_without_scaling_is_lda() -> None:
+    stats, data, classes, weights = make()
+    within, between, mean = covariances(data, classes, weights)
+    found = estimate_transform(stats, within_class_factor=1.0, max_singular_value=0.0)
+    linear, offset = found.matrix[:, :-1].astype(float), found.matrix[:, -1]
+    np.testing.assert_allclose(linear @ within @ linear.T, np.eye(DIM), atol=1e-4)
+    diagonal = linear @ between @ linear.T
+    np.testing.assert_allclose(diagonal, np.diag(np.diag(diagonal)), atol=1e-3)
+    assert (np.diff(np.diag(diagonal)) <= 1e-3).all()
+    np.testing.assert_allclose(linear @ mean + offset, 0, atol=1e-3)
+    np.testing.assert_allclose(found.cholesky @ found.cholesky.T, within, rtol=1e-9)
+
+
+def test_scaling_and_limit() -> None:
+    stats, data, classes, weights = make()
+    _, between, _ = covariances(data, classes, weights)
+    plain = estimate_transform(stats, 2, 1.0, 0.0, remove_offset=False).matrix.astype(float)
+    scaled = estimate_transform(stats, 2, 0.1, 0.0, remove_offset=False).matrix
+    ratio = np.diag(plain @ between @ plain.T)
+    np.testing.assert_allclose(
+        scaled, np.sqrt((0.1 + ratio) / (1 + ratio))[:, None] * plain, rtol=1e-3, atol=1e-5
+    )
+    limited = estimate_transform(stats, -1, 0.1, 0.2, remove_offset=False).matrix
+    full = estimate_transform(stats, -1, 0.1, 0.0, remove_offset=False).matrix
+    values = np.linalg.svd(full, compute_uv=False)
+    assert values.max() > 0.2
+    np.testing.assert_allclose(
+        np.linalg.svd(limited, compute_uv=False), np.minimum(values, 0.2), rtol=1e-4
+    )
+
+
+def test_transforms_that_cannot_be() -> None:
+    with pytest.raises(OptionError, match="have dimension 5"):
+        estimate_transform(make()[0], dim=6)
+    with pytest.raises(DataError, match="without any data"):
+        estimate_transform(LdaStats.empty(3, 2))
+
+
+def test_singular_covariance_is_smoothed(capsys: pytest.CaptureFixture[str]) -> None:
+    stats = LdaStats.empty(2, 3)
+    data = np.array([[1, 1, 0], [-1, -1, 0], [2, 2, 0]], np.float32)
+    stats.accumulate(data, np.arange(3), np.array([0, 0, 1]), np.ones(3, np.float32))
+    assert np.isfinite(estimate_transform(stats).matrix).all()
+    assert "Cholesky failed (possibly not +ve definite), so adding" in capsys.readouterr().err
+
+
+def test_accumulation_over_a_network_and_pruning() -> None:
+    nnet, sample = network(), example(num_frames=6)
+    whole = LdaAccumulator(nnet)
+    whole.accumulate(sample)
+    assert whole.stats is not None
+    assert whole.stats.total == 6
+    assert whole.stats.first.shape == (5, 5)
+    supervision = sample.io[1].features
+    np.testing.assert_allclose(whole.stats.zero, np.bincount(supervision.indices, minlength=5))
+    tensor.random.seed(3)
+    pruned = LdaAccumulator(nnet, rand_prune=2.0)
+    for _ in range(50):
+        pruned.accumulate(sample)
+    assert pruned.stats is not None
+    assert set((pruned.stats.zero % 2).tolist()) == {0.0}
+    assert 200 < pruned.stats.total < 400
