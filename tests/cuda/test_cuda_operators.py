@@ -10,7 +10,7 @@ from test_cuda_formulas import LAYOUTS
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import compress, csr, elements, gather, groups, order, patches, windows
+from nnet3tools.tensor import compress, csr, gather, groups, order, patches, sparse_targets, windows
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
 from support.row_operators import reference
 
@@ -331,10 +331,10 @@ def test_compression(device, dtype):
 def test_sparse_targets(device):
     x, rows = normal(5, 7), np.array([0, 1, 1, 4])
     cols, values = np.array([6, 0, 3, 2]), np.array([1.0, 0.25, 0.75, 2.0], np.float32)
-    check(elements.set_elements, [x], rows, cols, values, host=(0, 1, 2))
-    got = elements.dot_elements(mirror(x), rows, cols, values)
+    check(sparse_targets.set_elements, [x], rows, cols, values, host=(0, 1, 2))
+    got = sparse_targets.dot_elements(mirror(x), rows, cols, values)
     assert device.downloads == 0
-    assert float(got) == pytest.approx(elements.dot_elements(x, rows, cols, values))
+    assert float(got) == pytest.approx(sparse_targets.dot_elements(x, rows, cols, values))
 
 
 def test_groups(device):

@@ -137,6 +137,10 @@ def store(out: Any, number: Any) -> None:
     """Every element of out = a Number or a float."""
     if isinstance(number, Number):
         copy(out, number.array)
+    elif recording.taking is None and isinstance(out, np.ndarray):
+        out.fill(
+            float(number)
+        )  # without a backend, which programs that only read models do not need
     else:
         fill(out, float(number))
 

@@ -18,8 +18,8 @@ from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
-from nnet3tools.tensor.elements import dot_elements, set_elements
 from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.sparse_targets import dot_elements, set_elements
 
 __all__ = ["SparseTargets", "Supervision", "compute_objective"]
 

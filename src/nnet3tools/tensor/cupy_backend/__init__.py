@@ -1,18 +1,11 @@
-"""The CuPy backend: importing it registers its implementations. CuPy is imported when one runs."""
+"""The CuPy backend: importing it registers the implementations in all of its modules.
 
-from nnet3tools.tensor.cupy_backend import (  # noqa: F401
-    aggregate,
-    basics,
-    batch_norm,
-    concatenate,
-    element,
-    fisher,
-    gathering,
-    gru,
-    lstm,
-    products,
-    random,
-    rows,
-    special,
-    transpose,
-)
+The one that needs CuPy itself, `cuda`, is imported when something is to run on a GPU.
+"""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    if _module.name != "cuda":
+        importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,23 +1,7 @@
-"""The NumPy backend: importing it registers its implementations."""
+"""The NumPy backend: importing it registers the implementations in all of its modules."""
 
-from nnet3tools.tensor.numpy_backend import (  # noqa: F401
-    aggregate,
-    basics,
-    batch_norm,
-    compress,
-    concatenate,
-    csr,
-    element,
-    elements,
-    gather,
-    groups,
-    gru,
-    lstm,
-    order,
-    patches,
-    products,
-    random,
-    ranges,
-    rows,
-    transpose,
-)
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
