@@ -8,7 +8,10 @@ from pathlib import Path
 from setuptools import setup
 
 CLI = Path(__file__).parent / "src" / "nnet3tools" / "cli"
-MODULES = sorted([*CLI.glob("nnet3_*.py"), *CLI.glob("data/[!_]*.py")])
+MODULES = sorted(
+    [*CLI.glob("nnet3_*.py"), *CLI.glob("data/[!_]*.py")],
+    key=lambda path: path.stem.replace("_", "-"),
+)
 
 setup(
     entry_points={
