@@ -55,14 +55,19 @@ class Main(Protocol):
 
 
 def program(
-    name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
+    name: str,
+    usage: str,
+    options: type[O],
+    num_args: int | tuple[int, int | None],
+    values_apart: bool = False,
 ) -> Callable[[Callable[[O, list[str]], int | None]], Main]:
     """Decorate `main(options, args) -> exit status or None` as a program.
 
     `usage` is Kaldi's usage message, its `e.g.:` lines included; `num_args` is how many arguments
-    it takes, or (least, most), most None for any number.
+    it takes, or (least, most), most None for any number. With `values_apart` the value of an option
+    may also be the next word, as in Kaldi's Python scripts.
     """
-    line = CommandLine(name, usage, options, num_args)
+    line = CommandLine(name, usage, options, num_args, values_apart)
 
     def decorate(function: Callable[[O, list[str]], int | None]) -> Main:
         @functools.wraps(function)
@@ -79,9 +84,14 @@ class CommandLine(Generic[O]):
     """A program's options and arguments, as a click command."""
 
     def __init__(
-        self, name: str, usage: str, options: type[O], num_args: int | tuple[int, int | None]
+        self,
+        name: str,
+        usage: str,
+        options: type[O],
+        num_args: int | tuple[int, int | None],
+        values_apart: bool = False,
     ) -> None:
-        self.name, self.usage = name, usage
+        self.name, self.usage, self._values_apart = name, usage, values_apart
         self._options = options
         self._num_args = (num_args, num_args) if isinstance(num_args, int) else num_args
 
@@ -109,8 +119,8 @@ class CommandLine(Generic[O]):
 
     def parse(self, words: Sequence[str]) -> tuple[O, list[str]]:
         """Options and arguments; Usage or OptionError if there is something wrong with them."""
-        options, arguments = _split(words)
         shown = " ".join(map(quote, [self.name, *words]))
+        options, arguments = _split(self._joined(words) if self._values_apart else words)
         for word in [*options, *arguments]:
             if word == "--":
                 break
@@ -129,6 +139,18 @@ class CommandLine(Generic[O]):
         if len(arguments) < least or (most is not None and len(arguments) > most):
             raise Usage(self.help(), 1)
         return build(self._options, values.pop(False)), arguments
+
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """--name value as --name=value; flags have no value of their own."""
+        joined: list[str] = []
+        left = iter(words)
+        for word in left:
+            name = _normal(word)[2:]
+            specs = self.specs.get(name) or self.standard.get(name)
+            apart = word.startswith("--") and specs is not None and specs[0].kind != "bool"
+            value = next(left, None) if apart else None
+            joined.append(word if value is None else f"{word}={value}")
+        return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
         """Values by field path, for the standard options (True) and the program's (False)."""

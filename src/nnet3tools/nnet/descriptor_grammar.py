@@ -9,6 +9,7 @@ form with the rewriting rules of nnet-descriptor.cc (GeneralDescriptor).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ import pyparsing as pp
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.config import is_valid_name, parse_float, parse_int
 
-__all__ = ["Expression", "normalize", "parse_expression"]
+__all__ = ["Dialect", "Expression", "normalize", "parse_expression"]
 
 SUM_LEVEL = ("Sum", "Failover", "IfDefined")
 
@@ -62,14 +63,29 @@ def _finite(text: str) -> float | None:
     return value if value is not None and np.isfinite(value) else None
 
 
+@dataclass(frozen=True)
+class Dialect:
+    """In what the languages with these operators differ: their leaves and their numbers."""
+
+    leaf: str
+    """A leaf, as an error message calls it."""
+    is_leaf: Callable[[str], bool]
+    number: Callable[[str], float | None]
+    """The float of Scale and Const that a text is, or None."""
+
+
+NODES = Dialect("a node name", is_valid_name, _finite)
+"""Descriptors of config files."""
+
+
 @functools.cache
-def _grammar() -> pp.ParserElement:
+def _grammar(dialect: Dialect) -> pp.ParserElement:
     expression = pp.Forward()
-    what = "a node name or an operator such as Offset"
+    what = f"{dialect.leaf} or an operator such as Offset"
     opening, closing, comma = (pp.Suppress(c).set_name(f"'{c}'") for c in "(),")
     integer = _word("an integer", parse_int)
     positive = _word("a positive integer", _positive)
-    number = _word("a finite number", _finite)
+    number = _word("a finite number", dialect.number)
     variable = _word("t or x", lambda text: text if text in ("t", "x") else None)
 
     def operator(name: str, arguments: pp.ParserElement, make: Any) -> pp.ParserElement:
@@ -116,7 +132,7 @@ def _grammar() -> pp.ParserElement:
             ),
             operator("Scale", number - comma - expression, scale),
             operator("Const", number - comma - positive, const),
-            _word(what, lambda text: text if is_valid_name(text) else None).add_parse_action(
+            _word(what, lambda text: text if dialect.is_leaf(text) else None).add_parse_action(
                 node_name
             ),
         ]
@@ -126,10 +142,10 @@ def _grammar() -> pp.ParserElement:
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_expression(text: str) -> Expression:
+def parse_expression(text: str, dialect: Dialect = NODES) -> Expression:
     """Parse the text of a descriptor; ConfigError with the column if it is not well formed."""
     try:
-        return _grammar().parse_string(text, parse_all=True)[0]
+        return _grammar(dialect).parse_string(text, parse_all=True)[0]
     except pp.ParseBaseException as error:
         found = text[error.loc :].strip()
         found = f"'{found[:20]}{'...' if len(found) > 20 else ''}'" if found else "its end"

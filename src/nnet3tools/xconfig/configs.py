@@ -1,0 +1,159 @@
+"""The config directory of an xconfig file: configs, expanded forms, trial networks, context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools.errors import ConfigError, DataError, UserError
+from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
+from nnet3tools.io import log
+from nnet3tools.io.files import open_output
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.model_file import write_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.xconfig.layer import CONFIGS, ExistingNode, Layer
+from nnet3tools.xconfig.registry import make_layers
+
+__all__ = ["Conversion", "config_lines", "existing_nodes", "write_config_dir"]
+
+_ABOUT = {
+    "init": "It contains the input of the network, for the statistics of an LDA-like transform.",
+    "ref": "It contains the network with random numbers where matrices come from files;\n"
+    "the context of the network is computed from it.",
+    "final": "It contains the network.",
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What is converted, and how the files that come of it say who made them."""
+
+    text: str
+    """Of the xconfig file."""
+    file: str
+    command: str
+    existing: Nnet | None = None
+    """A network that the layers are added to."""
+    edits: str = ""
+    """Edits after which the network has an output called "output"; only its context needs them."""
+
+
+def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
+    """The nodes that new layers may take as input."""
+    return [
+        ExistingNode(name, nnet.dim(node))
+        for node, name in enumerate(nnet.node_names)
+        if not nnet.is_component_input(node)
+    ]
+
+
+def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
+    """The lines of each config that has an output; ConfigError if the network itself has none."""
+    configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
+    for layer in layers:
+        for config, lines in layer.configs().items():
+            configs[config] += lines
+    for config in CONFIGS:
+        if not any(line.startswith("output-node ") for line in configs[config]):
+            if config != "init":
+                raise ConfigError("no line is an output or output-layer", file)
+            del configs[config]
+    return configs
+
+
+def write_config_dir(conversion: Conversion, folder: str) -> None:
+    """Write all files of a config directory, after everything that can be wrong has been tried.
+
+    The matrices of idct-layers are the exception: the trial networks read them.
+    """
+    existing = existing_nodes(conversion.existing) if conversion.existing else ()
+    layers = make_layers(conversion.text, conversion.file, existing)
+    configs = config_lines(layers, conversion.file)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make folder '{folder}': {error.strerror}") from None
+    for layer in layers:
+        for name, text in layer.files().items():
+            _write_text(name, text)
+    trials = {
+        config: _trial(conversion, lines) for config, lines in configs.items() if config != "final"
+    }
+    variables = _variables(conversion, trials)
+    _write_files(conversion, folder, layers, configs)
+    for config, nnet in trials.items():
+        write_nnet(nnet, os.path.join(folder, f"{config}.raw"))
+    if variables:
+        _write_text(os.path.join(folder, "vars"), variables)
+
+
+def _trial(conversion: Conversion, lines: list[str]) -> Nnet:
+    """A network of config lines, with random parameters."""
+    nnet = conversion.existing.copy() if conversion.existing else Nnet()
+    try:
+        nnet.read_config(parse_config_lines("\n".join(lines)))
+    except ConfigError as error:
+        raise ConfigError(error.message, conversion.file, text=error.text) from None
+    return nnet
+
+
+def _variables(conversion: Conversion, trials: dict[str, Nnet]) -> str:
+    """The text of vars; a warning and nothing if the network's context cannot be told.
+
+    The configs do not depend on it, and Kaldi has written them when it finds out.
+    """
+    try:
+        contexts = {config: _context(conversion, config, nnet) for config, nnet in trials.items()}
+    except UserError as error:
+        log.warning(f"{conversion.file}: no context, and no file vars: {error}")
+        return ""
+    ref = contexts["ref"]
+    init = contexts.get("init", ref)
+    if init.left > ref.left or init.right > ref.right:
+        log.warning(
+            f"{conversion.file}: the input of the LDA-like transform needs more context "
+            f"({init.left} frames before, {init.right} after) than the network ({ref.left}, "
+            f"{ref.right}): where outputs have an output-delay, give the fixed-affine-layer the "
+            "same delay"
+        )
+    return f"model_left_context={ref.left}\nmodel_right_context={ref.right}\n"
+
+
+def _context(conversion: Conversion, config: str, nnet: Nnet) -> NnetContext:
+    if conversion.edits and config == "ref":
+        from nnet3tools.nnet.edits import edit_network
+
+        nnet = nnet.copy()
+        edit_network(nnet, conversion.edits.replace(";", "\n"))
+    return compute_simple_nnet_context(nnet)
+
+
+def _write_files(
+    conversion: Conversion, folder: str, layers: list[Layer], configs: dict[str, list[str]]
+) -> None:
+    """The xconfig file as it was and expanded, and the configs; a stale init.config goes."""
+    made = f"This file was created by the command:\n{conversion.command}\n"
+    copied = f"{made}It is a copy of the source of the config files in this directory.\n"
+    original = "\n".join(line.strip() for line in conversion.text.split("\n"))
+    files = {"xconfig": _comment(copied) + original}
+    for number, normalized in ((1, False), (2, True)):
+        about = "The xconfig with all options" + (", layers named." if normalized else ".")
+        lines = [layer.expanded(normalized) for layer in layers]
+        files[f"xconfig.expanded.{number}"] = _comment(made + about) + "\n".join([*lines, ""])
+    for config, lines in configs.items():
+        files[f"{config}.config"] = _comment(made + _ABOUT[config]) + "\n".join([*lines, ""])
+    for name, text in files.items():
+        _write_text(os.path.join(folder, name), text)
+    if "init" not in configs and os.path.exists(stale := os.path.join(folder, "init.config")):
+        os.remove(stale)
+
+
+def _comment(text: str) -> str:
+    return "".join(f"# {line}\n" for line in text.splitlines()) + "\n"
+
+
+def _write_text(path: str, text: str) -> None:
+    with open_output(path, binary=False, header=False) as writer:
+        writer.write_text(text)

@@ -1,0 +1,189 @@
+"""What all layers have in common: options, input, outputs, config lines; and the names in scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.config import is_valid_name, nearest_hint
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.descriptor import descriptor_text, dimension, parse_descriptor
+from nnet3tools.xconfig.line import XconfigLine
+from nnet3tools.xconfig.options import ANY, Option, check_value, options, read_values
+
+__all__ = ["CONFIGS", "INPUT", "ExistingNode", "Layer", "LayerInput", "Named", "Output", "Scope"]
+
+CONFIGS = ("init", "ref", "final")
+"""The configs that layers write to: what is before LDA, the network without files, the network."""
+
+INPUT = options(input=Option("[-1]", ANY))
+
+
+@dataclass(frozen=True)
+class Output:
+    """What other layers may use of a layer: a descriptor of config files, and its columns."""
+
+    node: str
+    dim: int
+
+
+@dataclass(frozen=True)
+class LayerInput:
+    """A layer's input: as config text, in layers' names, and its columns."""
+
+    node: str
+    normalized: str
+    dim: int
+
+
+class Named(Protocol):
+    """A layer, or a node of an existing model: something that descriptors may name."""
+
+    name: str
+    used: set[str]
+
+    def outputs(self) -> Mapping[str, Output]:
+        """What may be used of it, by the name after `<layer>.`; "" is the layer's output."""
+
+
+@dataclass
+class ExistingNode:
+    """A node of a model that new layers are added to; layers may take its place."""
+
+    name: str
+    dim: int
+    used: set[str] = field(default_factory=set)
+
+    def outputs(self) -> dict[str, Output]:
+        """The node itself."""
+        return {"": Output(self.name, self.dim)}
+
+
+class Scope:
+    """The names that a line may use: nodes of an existing model, then the layers before it."""
+
+    def __init__(self, existing: Iterable[ExistingNode] = ()) -> None:
+        self._existing: list[Named] = list(existing)
+        self.layers: list[Layer] = []
+
+    def parse_input(self, text: str) -> LayerInput:
+        """A descriptor of a line that comes after all these; ConfigError if there is none such."""
+        expression = parse_descriptor(text, [layer.name for layer in self.layers])
+        dim = dimension(expression, lambda name: self._output(name).dim)
+        node = descriptor_text(expression, lambda name: self._output(name).node)
+        return LayerInput(node, descriptor_text(expression, str), dim)
+
+    def _output(self, name: str) -> Output:
+        owner, part = self._owner(name)
+        outputs = owner.outputs()
+        if part not in outputs:
+            known = [f"{owner.name}.{output}" if output else owner.name for output in outputs]
+            expected = f"; it has {' and '.join(known)}" if known else ""
+            what = f"output '{part}'" if part else "output that other layers may use"
+            raise ConfigError(f"layer '{owner.name}' has no {what}{expected}")
+        owner.used.add(part)
+        return outputs[part]
+
+    def _owner(self, name: str) -> tuple[Named, str]:
+        """The layer or node that a name is about, and which of its outputs."""
+        known = [*self._existing, *self.layers]
+        for named in known:
+            if named.name == name:
+                return named, ""
+        stem, _, part = name.partition(".")
+        for named in known:
+            if part and named.name == stem:
+                return named, part
+        hint = nearest_hint(name, [named.name for named in known])
+        raise ConfigError(f"no layer or input before this line is called '{name}'{hint}")
+
+
+class Layer:
+    """One line of an xconfig file. A kind of layer declares and writes out what differs:
+
+    `TYPES` and `OPTIONS`; `derive` gives options that depend on others their values; `check`
+    refuses values that do not fit together; `outputs` says what other layers may use; `write`
+    writes the config lines.
+    """
+
+    TYPES: ClassVar[tuple[str, ...]] = ()
+    OPTIONS: ClassVar[Mapping[str, Option]] = INPUT
+
+    def __init__(self, line: XconfigLine, scope: Scope) -> None:
+        self.line, self.type = line, line.layer_type
+        self.used: set[str] = set()
+        self.name = self._checked_name(scope)
+        self.values: dict[str, Any] = dict(read_values(line, self.OPTIONS))
+        try:
+            if "input" in self.OPTIONS:
+                self.input = scope.parse_input(self.values["input"])
+        except ConfigError as error:
+            raise line.error(f"option 'input': {error.message}") from None
+        self.derive()
+        for key, option in self.OPTIONS.items():
+            check_value(line, key, self.values[key], option.check)
+        self.check()
+
+    def _checked_name(self, scope: Scope) -> str:
+        name = self.line.values.get("name", "")
+        if not is_valid_name(name):
+            raise self.line.error(
+                f"option 'name': expected a name such as tdnn1, found '{name}'"
+                if "name" in self.line.values
+                else f"{self.type} needs a name: name=..."
+            )
+        if any(layer.name == name for layer in scope.layers):
+            raise self.line.error(f"option 'name': another layer is called '{name}' already")
+        return name
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def given(self, *keys: str) -> str:
+        """`key=value` of those options that have one (are not the empty text)."""
+        return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
+
+    def require(self, condition: bool, message: str) -> None:
+        """ConfigError about this line unless the condition holds."""
+        if not condition:
+            raise self.line.error(message)
+
+    def derive(self) -> None:
+        """Give values to options that depend on others: `dim` is the input's unless set."""
+        if "dim" in self.values and self["dim"] <= 0:
+            self.values["dim"] = self.input.dim
+
+    def check(self) -> None:
+        """ConfigError if values do not fit together."""
+
+    def outputs(self) -> dict[str, Output]:
+        """What other layers may use, by the name after `<layer>.`; "" is the layer's output."""
+        return {}
+
+    def write(self, out: ConfigLines) -> None:
+        """Add the config lines."""
+        raise NotImplementedError
+
+    def configs(self) -> dict[str, list[str]]:
+        """The lines for each of CONFIGS; those for init only with include-in-init."""
+        out = ConfigLines(self.name)
+        self.write(out)
+        init = out.lines if self.values.get("include-in-init") else []
+        return {"init": init, "ref": out.lines, "final": out.lines}
+
+    def files(self) -> dict[str, str]:
+        """Text files that go with the config lines, by name."""
+        return {}
+
+    def expanded(self, normalized: bool) -> str:
+        """The line with all options, of which `input` as it stood or in layers' names."""
+        values = dict(self.values)
+        if normalized and "input" in values:
+            values["input"] = self.input.normalized
+        quoted = {
+            key: f'"{value}"' if "=" in str(value) else value for key, value in values.items()
+        }
+        pairs = [f"{key}={value}" for key, value in sorted(quoted.items())]
+        return " ".join([self.type, f"name={self.name}", *pairs])

@@ -1,0 +1,107 @@
+"""Self-attention over neighbouring frames, with operations before or after it."""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layers.affine import AFFINE
+from nnet3tools.xconfig.options import ANY, NON_NEGATIVE, POSITIVE, PROPORTION, Option, options
+from nnet3tools.xconfig.registry import register
+
+
+@register(
+    "attention-renorm-layer",
+    "attention-relu-renorm-layer",
+    "attention-relu-batchnorm-layer",
+    "relu-renorm-attention-layer",
+)
+class AttentionLayer(Layer):
+    """Affine transform to keys, values and queries, then the operations of the layer's type."""
+
+    OPTIONS = options(
+        INPUT,
+        dim=Option(-1, ANY),
+        max_change=Option(0.75, ANY),
+        self_repair_scale=Option(1.0e-05, PROPORTION),
+        target_rms=Option(1.0, NON_NEGATIVE),
+        learning_rate_factor=Option(1.0, POSITIVE),
+        ng_affine_options=Option("", ANY),
+        l2_regularize=Option(0.0, ANY),
+        num_left_inputs_required=Option(-1, ANY),
+        num_right_inputs_required=Option(-1, ANY),
+        output_context=Option(True, ANY),
+        time_stride=Option(1, ANY),
+        num_heads=Option(1, POSITIVE),
+        key_dim=Option(-1, POSITIVE),
+        key_scale=Option(0.0, ANY),
+        value_dim=Option(-1, POSITIVE),
+        num_left_inputs=Option(-1, NON_NEGATIVE),
+        num_right_inputs=Option(-1, NON_NEGATIVE),
+        dropout_proportion=Option(0.5, ANY),
+    )
+
+    def check(self) -> None:
+        """The scale of keys is 1/sqrt(key-dim) unless given."""
+        if self["key-scale"] == 0:
+            self.values["key-scale"] = 1.0 / math.sqrt(self["key-dim"])
+
+    @property
+    def _context_dim(self) -> int:
+        return self["num-left-inputs"] + 1 + self["num-right-inputs"]
+
+    def _dims(self) -> tuple[int, int]:
+        """Columns of the attention component's input (keys, values, queries) and output."""
+        context, key, value = self._context_dim, self["key-dim"], self["value-dim"]
+        output = value + context if self["output-context"] else value
+        return self["num-heads"] * (key + value + key + context), self["num-heads"] * output
+
+    def outputs(self) -> dict[str, Output]:
+        """The last operation."""
+        return {"": Output(f"{self.name}.{self.type.split('-')[-2]}", self._dims()[1])}
+
+    def write(self, out: ConfigLines) -> None:
+        """affine, operations."""
+        dim, after = self._dims()
+        node = out.step(
+            ".affine",
+            AFFINE,
+            self.input.node,
+            self.given("max-change"),
+            self["ng-affine-options"],
+            self.given("learning-rate-factor") if self["learning-rate-factor"] != 1 else "",
+            self.given("l2-regularize") if self["l2-regularize"] != 0 else "",
+            input_dim=self.input.dim,
+            output_dim=dim,
+        )
+        for operation in self.type.split("-")[:-1]:
+            node = self._write_operation(out, operation, node, dim)
+            dim = after if operation == "attention" else dim
+
+    def _write_operation(self, out: ConfigLines, operation: str, node: str, dim: int) -> str:
+        part, rms = f".{operation}", self["target-rms"]
+        match operation:
+            case "attention":
+                return out.step(part, "RestrictedAttentionComponent", node, self._attention())
+            case "relu":
+                scale = self["self-repair-scale"]
+                kind = "RectifiedLinearComponent"
+                return out.step(part, kind, node, dim=dim, self_repair_scale=scale)
+            case "renorm":
+                return out.step(part, "NormalizeComponent", node, dim=dim, target_rms=rms)
+        return out.step(part, "BatchNormComponent", node, dim=dim, target_rms=rms)
+
+    def _attention(self) -> str:
+        return self.given(
+            "value-dim",
+            "key-dim",
+            "num-left-inputs",
+            "num-right-inputs",
+            "num-left-inputs-required",
+            "num-right-inputs-required",
+            "output-context",
+            "time-stride",
+            "num-heads",
+            "key-scale",
+        )

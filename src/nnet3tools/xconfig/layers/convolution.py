@@ -1,0 +1,236 @@
+"""Convolutions over time and height (columns are height x filters), and averages of channels."""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.options import (
+    ANY,
+    FLAG,
+    INTEGER,
+    NON_NEGATIVE,
+    NUMBER,
+    OFFSETS,
+    POSITIVE,
+    PROPORTION,
+    Option,
+    check_value,
+    options,
+)
+from nnet3tools.xconfig.registry import register
+
+CONVOLUTION = "TimeHeightConvolutionComponent"
+
+PREPARATION = options(
+    param_stddev=Option("", NUMBER),
+    bias_stddev=Option("", NUMBER),
+    use_natural_gradient=Option("", FLAG),
+    max_change=Option(0.75, ANY),
+    rank_in=Option("", INTEGER),
+    rank_out=Option("", INTEGER),
+    num_minibatches_history=Option("", NUMBER),
+    alpha_in=Option("", NUMBER),
+    alpha_out=Option("", NUMBER),
+)
+"""Options that every convolution passes on to its component, in this order."""
+
+
+@register(
+    "relu-conv-layer",
+    "conv-layer",
+    "conv-relu-layer",
+    "conv-renorm-layer",
+    "relu-conv-renorm-layer",
+    "batchnorm-conv-layer",
+    "conv-relu-renorm-layer",
+    "batchnorm-conv-relu-layer",
+    "relu-batchnorm-conv-layer",
+    "relu-batchnorm-noconv-layer",
+    "relu-noconv-layer",
+    "conv-relu-batchnorm-layer",
+    "conv-relu-batchnorm-so-layer",
+    "conv-relu-batchnorm-dropout-layer",
+    "conv-relu-dropout-layer",
+)
+class ConvLayer(Layer):
+    """The operations that the layer's type lists, of which conv is the convolution."""
+
+    OPTIONS = options(
+        INPUT,
+        PREPARATION,
+        height_in=Option(-1, POSITIVE),
+        height_subsample_out=Option(1, POSITIVE),
+        height_out=Option(-1, POSITIVE),
+        height_offsets=Option("", ANY),
+        num_filters_out=Option(-1, POSITIVE),
+        time_offsets=Option("", ANY),
+        required_time_offsets=Option("", ANY),
+        target_rms=Option(1.0, POSITIVE),
+        self_repair_scale=Option(2.0e-05, ANY),
+        self_repair_lower_threshold=Option(0.05, ANY),
+        learning_rate_factor=Option("", NUMBER),
+        l2_regularize=Option("", NUMBER),
+        dropout_proportion=Option(0.5, ANY),
+    )
+
+    @property
+    def operations(self) -> list[str]:
+        """The operations in the layer's type, except noconv, which is none."""
+        return [word for word in self.type.split("-")[:-1] if word != "noconv"]
+
+    def derive(self) -> None:
+        """The number of the input's filters follows from its height."""
+        check_value(self.line, "height-in", self["height-in"], POSITIVE)
+        self.values["num-filters-in"] = num_filters(self, "height-in")
+
+    def check(self) -> None:
+        """Offsets are lists; the output's height is about what the input and the offsets give."""
+        if "conv" in self.operations:
+            required = ("required-time-offsets",) if self["required-time-offsets"] else ()
+            for key in ("height-offsets", "time-offsets", *required):
+                check_value(self.line, key, self[key], OFFSETS)
+        if "dropout" in self.operations:
+            check_value(self.line, "dropout-proportion", self["dropout-proportion"], PROPORTION)
+        height, sub = self["height-in"], self["height-subsample-out"]
+        least = height - len(self["height-offsets"].split(","))
+        self.require(
+            least <= self["height-out"] * sub <= height,
+            f"option 'height-out': expected {least} to {height} (height-in) when multiplied by "
+            f"height-subsample-out={sub}, found {self['height-out']}",
+        )
+
+    def outputs(self) -> dict[str, Output]:
+        """The last operation."""
+        dim = self["num-filters-out"] * self["height-out"]
+        return {"": Output(f"{self.name}.{self.operations[-1]}", dim)}
+
+    def write(self, out: ConfigLines) -> None:
+        """The operations."""
+        node, height, filters = self.input.node, self["height-in"], self["num-filters-in"]
+        for operation in self.operations:
+            node = self._write_operation(out, operation, node, height * filters, filters)
+            if operation == "conv":
+                height, filters = self["height-out"], self["num-filters-out"]
+
+    def _write_operation(
+        self, out: ConfigLines, operation: str, node: str, dim: int, filters: int
+    ) -> str:
+        part = f".{operation}"
+        match operation:
+            case "conv":
+                return out.step(part, CONVOLUTION, node, self._convolution())
+            case "batchnorm":
+                block, rms = f"block-dim={filters}", self.given("target-rms")
+                return out.step(part, "BatchNormComponent", node, block, rms, dim=dim)
+            case "renorm":
+                return out.step(part, "NormalizeComponent", node, self.given("target-rms"), dim=dim)
+            case "relu":
+                return write_relu(self, out, part, node, dim, filters, "")
+            case "dropout":
+                proportion = self.given("dropout-proportion")
+                return out.step(part, "DropoutComponent", node, proportion, dim=dim)
+        return out.step(part, "ScaleAndOffsetComponent", node, dim=dim, block_dim=filters)
+
+    def _convolution(self) -> str:
+        return self.given(
+            *PREPARATION,
+            "num-filters-in",
+            "num-filters-out",
+            "height-in",
+            "height-out",
+            "height-subsample-out",
+            "height-offsets",
+            "time-offsets",
+            "required-time-offsets",
+            "learning-rate-factor",
+            "l2-regularize",
+        )
+
+
+def num_filters(layer: Layer, key: str) -> int:
+    """Columns of the input at each of the heights that an option tells."""
+    height = layer[key]
+    layer.require(
+        layer.input.dim % height == 0,
+        f"option '{key}': expected a divisor of the input's dimension {layer.input.dim}, "
+        f"found {height}",
+    )
+    return layer.input.dim // height
+
+
+def write_relu(
+    layer: Layer, out: ConfigLines, part: str, node: str, dim: int, filters: int, number: str
+) -> str:
+    """A ReLU with statistics by filter; its threshold of self-repair has a number of its own."""
+    return out.step(
+        part,
+        "RectifiedLinearComponent",
+        node,
+        dim=dim,
+        block_dim=filters,
+        self_repair_scale=layer["self-repair-scale"],
+        self_repair_lower_threshold=layer[f"self-repair-lower-threshold{number}"],
+    )
+
+
+@register("channel-average-layer")
+class ChannelAverage(Layer):
+    """The mean of the input's blocks of columns."""
+
+    OPTIONS = options(INPUT, dim=Option(-1, POSITIVE))
+
+    def derive(self) -> None:
+        """Nothing: the dimension has to be given."""
+
+    def check(self) -> None:
+        """The blocks fill the input."""
+        num_filters(self, "dim")
+
+    def outputs(self) -> dict[str, Output]:
+        """The mean."""
+        return {"": Output(self.name, self["dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """One component."""
+        dims = {"input_dim": self.input.dim, "output_dim": self["dim"]}
+        scale = self["dim"] * 1.0 / self.input.dim
+        out.step("", "SumBlockComponent", self.input.node, **dims, scale=scale)
+
+
+@register("combine-feature-maps-layer")
+class CombineFeatureMaps(Layer):
+    """Two or three images of the same height side by side, as one with all their filters."""
+
+    OPTIONS = options(
+        INPUT,
+        num_filters1=Option(-1, POSITIVE),
+        num_filters2=Option(-1, POSITIVE),
+        num_filters3=Option(0, NON_NEGATIVE),
+        height=Option(-1, POSITIVE),
+    )
+
+    def _filters(self) -> list[int]:
+        return [self[f"num-filters{number}"] for number in (1, 2, 3)]
+
+    def check(self) -> None:
+        """The images fill the input."""
+        dim = sum(self._filters()) * self["height"]
+        self.require(
+            dim == self.input.dim,
+            f"expected an input of dimension {dim} (height times all filters), "
+            f"found {self.input.dim}",
+        )
+
+    def outputs(self) -> dict[str, Output]:
+        """All columns in another order."""
+        return {"": Output(self.name, self.input.dim)}
+
+    def write(self, out: ConfigLines) -> None:
+        """A permutation."""
+        columns, start, height = [], 0, self["height"]
+        for filters in self._filters():
+            starts = [start + h * filters for h in range(height)]
+            columns.append([range(first, first + filters) for first in starts])
+            start += height * filters
+        order = [c for at_height in zip(*columns, strict=True) for part in at_height for c in part]
+        out.step("", "PermuteComponent", self.input.node, column_map=",".join(map(str, order)))

@@ -1,0 +1,170 @@
+"""LSTM layers around LstmNonlinearityComponent, which computes gates and cell at once."""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines, flag
+from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layers.recurrent import (
+    DECAY,
+    PROJECTION,
+    RECURRENCE,
+    Projected,
+    RecurrentLayer,
+)
+from nnet3tools.xconfig.options import ANY, DROPOUT, POSITIVE, Option, options
+from nnet3tools.xconfig.registry import register
+
+_OPTIONS = options(
+    RECURRENCE,
+    DECAY,
+    lstm_nonlinearity_options=Option("max-change=0.75", ANY),
+    ng_affine_options=Option("max-change=1.5", ANY),
+)
+
+
+class _FastLstm(RecurrentLayer):
+    """The nonlinearity: inputs are four blocks for the gates and the cell before, outputs c, m."""
+
+    def _nonlinearity(self, out: ConfigLines, settings: str = "") -> None:
+        """The component."""
+        kind, cell = "LstmNonlinearityComponent", f"cell-dim={self['cell-dim']}"
+        options = self["lstm-nonlinearity-options"]
+        out.component(".lstm_nonlin", kind, cell, settings, options, self.l2())
+
+    def _cell_nodes(self, out: ConfigLines, gates: str, *further: str) -> None:
+        """The node, from gates and the cell before."""
+        arguments = ", ".join([self.part(gates), self.before("c_trunc"), *further])
+        out.node(".lstm_nonlin", f"Append({arguments})")
+
+    def _unprojected_nodes(self, out: ConfigLines) -> None:
+        """Memory's output; cell and it for the next step."""
+        cell = self["cell-dim"]
+        out.dim_range(".m", ".lstm_nonlin", cell, cell)
+        if "c" in self.used:
+            # Kaldi offers this output and does not make the node.
+            out.dim_range(".c", ".lstm_nonlin", cell)
+        out.node(".cm_trunc", self.part("lstm_nonlin"))
+        out.dim_range(".c_trunc", ".cm_trunc", cell)
+        out.dim_range(".m_trunc", ".cm_trunc", cell, cell)
+
+
+@register("fast-lstm-layer", "fast-lstm-batchnorm-layer")
+class FastLstmLayer(_FastLstm):
+    """LSTM; m recurs."""
+
+    OPTIONS = _OPTIONS
+
+    @property
+    def _batchnorm(self) -> bool:
+        return self.type == "fast-lstm-batchnorm-layer"
+
+    def outputs(self) -> dict[str, Output]:
+        """The memory's output, and the cell."""
+        memory = self.part("m_batchnorm" if self._batchnorm else "m")
+        dim = self["cell-dim"]
+        return {"": Output(memory, dim), "c": Output(self.part("c"), dim)}
+
+    def write(self, out: ConfigLines) -> None:
+        """Gates, nonlinearity, truncation[, batch norm]."""
+        cell = self["cell-dim"]
+        self.affine(out, ".W_all", self.input.dim + cell, 4 * cell)
+        self._nonlinearity(out)
+        self.truncate(out, ".cm_trunc", 2 * cell)
+        out.node(".W_all", self.with_input("m_trunc"))
+        self._cell_nodes(out, "W_all")
+        self._unprojected_nodes(out)
+        if self._batchnorm:
+            out.step(".m_batchnorm", "BatchNormComponent", self.part("m"), dim=cell)
+
+
+@register("lstmb-layer")
+class LstmbLayer(_FastLstm):
+    """LSTM whose gates have a matrix of low rank, with batch norm; m recurs."""
+
+    OPTIONS = options(
+        _OPTIONS,
+        bottleneck_dim=Option(-1, POSITIVE),
+        orthonormal_constraint=Option(1.0, ANY),
+        self_scale=Option(1.0, ANY),
+    )
+
+    def outputs(self) -> dict[str, Output]:
+        """The memory's output."""
+        return {"": Output(self.part("m_batchnorm"), self["cell-dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """Two matrices, scale and offset, nonlinearity, truncation, batch norm."""
+        self._write_components(out)
+        memory = f"Scale({self['self-scale']}, {self.part('m_trunc')})"
+        recurrent = f"IfDefined(Offset({memory}, {self['delay']}))"
+        node = out.node(".W_all_a", f"Append({self.input.node}, {recurrent})")
+        node = out.node(".W_all_b", node)
+        out.node(".W_all_b_so", node)
+        self._cell_nodes(out, "W_all_b_so")
+        self._unprojected_nodes(out)
+        out.node(".m_batchnorm", self.part("m"))
+
+    def _write_components(self, out: ConfigLines) -> None:
+        cell, bottleneck = self["cell-dim"], self["bottleneck-dim"]
+        options, linear = self["ng-affine-options"], "LinearComponent"
+        first = f"input-dim={self.input.dim + cell} {self.given('orthonormal-constraint')}"
+        out.component(".W_all_a", linear, first, f"output-dim={bottleneck}", options)
+        dims = {"input_dim": bottleneck, "output_dim": 4 * cell}
+        out.component(".W_all_b", linear, options, self.l2(), **dims)
+        out.component(".W_all_b_so", "ScaleAndOffsetComponent", dim=4 * cell, max_change=0.75)
+        self._nonlinearity(out)
+        self.truncate(out, ".cm_trunc", 2 * cell)
+        out.component(".m_batchnorm", "BatchNormComponent", dim=cell)
+
+
+@register("fast-lstmp-layer", "fast-lstmp-batchnorm-layer")
+class FastLstmpLayer(Projected, _FastLstm):
+    """LSTM with a projection, part of which recurs."""
+
+    OPTIONS = options(_OPTIONS, PROJECTION, dropout_proportion=Option(-1.0, DROPOUT))
+
+    @property
+    def _batchnorm(self) -> bool:
+        return self.type == "fast-lstmp-batchnorm-layer"
+
+    def outputs(self) -> dict[str, Output]:
+        """The projection, and the cell."""
+        projection = self.part("rp_batchnorm" if self._batchnorm else "rp")
+        return {
+            "": Output(projection, self.projection_dim),
+            "c_t": Output(self.part("c"), self["cell-dim"]),
+        }
+
+    def write(self, out: ConfigLines) -> None:
+        """Gates, nonlinearity, projection, truncation[, batch norm]."""
+        self._write_components(out)
+        self._write_nodes(out)
+        if self._batchnorm:
+            kind, dim = "BatchNormComponent", self.projection_dim
+            out.step(".rp_batchnorm", kind, self.part("rp"), dim=dim)
+
+    def _write_components(self, out: ConfigLines) -> None:
+        cell, recurrent = self["cell-dim"], self.recurrent_dim
+        self.affine(out, ".W_all", self.input.dim + recurrent, 4 * cell)
+        self._nonlinearity(out, f"use-dropout={flag(self.drops)}")
+        self.truncate(out, ".cr_trunc", cell + recurrent)
+        if self.drops:
+            settings = self.given("dropout-proportion")
+            out.component(".dropout_mask", "DropoutMaskComponent", "output-dim=3", settings)
+        self.affine(out, ".W_rp", cell, self.projection_dim)
+
+    def _write_nodes(self, out: ConfigLines) -> None:
+        cell, recurrent = self["cell-dim"], self.recurrent_dim
+        out.node(".W_all", self.with_input("r_trunc"))
+        mask = [self.part("dropout_mask")] if self.drops else []
+        if mask:
+            # The component's output does not depend on its input, but nodes need one.
+            out.node(".dropout_mask", mask[0])
+        self._cell_nodes(out, "W_all", *mask)
+        out.dim_range(".c", ".lstm_nonlin", cell)
+        out.dim_range(".m", ".lstm_nonlin", cell, cell)
+        out.node(".rp", self.part("m"), component=".W_rp")
+        out.dim_range(".r", ".rp", recurrent)
+        out.node(".cr_trunc", f"Append({self.part('c')}, {self.part('r')})")
+        out.dim_range(".c_trunc", ".cr_trunc", cell)
+        out.dim_range(".r_trunc", ".cr_trunc", recurrent, cell)

@@ -1,0 +1,89 @@
+"""Fixed affine transforms: one that LDA statistics give later, and the inverse DCT of MFCCs."""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.options import ANY, Check, Option, options
+from nnet3tools.xconfig.registry import register
+
+FIXED = "FixedAffineComponent"
+_FILE = Check(lambda value: value != "", "a file name")
+
+
+@register("fixed-affine-layer")
+class FixedAffineLayer(Layer):
+    """Affine transform from a file that is made after the configs; its input is init's output."""
+
+    OPTIONS = options(
+        INPUT,
+        dim=Option(-1, ANY),
+        affine_transform_file=Option("", _FILE),
+        delay=Option(0, ANY),
+        write_init_config=Option(True, ANY),
+    )
+
+    def outputs(self) -> dict[str, Output]:
+        """The transform."""
+        return {"": Output(self.name, self["dim"])}
+
+    def configs(self) -> dict[str, list[str]]:
+        """The file's matrix in final, a random one in ref, the input alone in init."""
+        source = self.input.node
+        init, ref, final = (ConfigLines(self.name) for _ in range(3))
+        if self["write-init-config"]:
+            node = source
+            if self["delay"] != 0:
+                node = init.step(".delayed", "NoOpComponent", source, dim=self.input.dim)
+                node = f"Offset({node}, {self['delay']})"
+            init.add(f"output-node name=output input={node}")
+        ref.step("", FIXED, source, input_dim=self.input.dim, output_dim=self["dim"])
+        final.step("", FIXED, source, matrix=self["affine-transform-file"])
+        return {"init": init.lines, "ref": ref.lines, "final": final.lines}
+
+
+@register("idct-layer")
+class IdctLayer(Layer):
+    """Inverse DCT with cepstral lifter undone; writes its matrix to the file."""
+
+    OPTIONS = options(
+        INPUT,
+        dim=Option(-1, ANY),
+        cepstral_lifter=Option(22.0, ANY),
+        affine_transform_file=Option("", _FILE),
+        include_in_init=Option(False, ANY),
+    )
+
+    def outputs(self) -> dict[str, Output]:
+        """The transform."""
+        return {"": Output(self.name, self["dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """One component."""
+        out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
+
+    def files(self) -> dict[str, str]:
+        """The matrix with a column of zeros, the bias, in Kaldi's text form."""
+        rows = idct_matrix(self.input.dim, self["dim"], self["cepstral-lifter"])
+        text = "\n".join(" ".join(str(value) for value in [*row, 0]) for row in rows)
+        return {self["affine-transform-file"]: f"[ {text} ]"}
+
+
+def idct_matrix(num_cepstra: int, num_bins: int, cepstral_lifter: float) -> list[list[float]]:
+    """Rows bin, columns cepstrum: the orthonormal DCT-III, divided by the lifter's coefficients.
+
+    The lifter is HTK's, 1 + Q/2 sin(pi k / Q); none if Q is 0.
+    """
+    scales = [math.sqrt((1.0 if k == 0 else 2.0) / num_bins) for k in range(num_cepstra)]
+    angle = math.pi / num_bins
+    matrix = [
+        [scale * math.cos(angle * (n + 0.5) * k) for k, scale in enumerate(scales)]
+        for n in range(num_bins)
+    ]
+    if cepstral_lifter != 0:
+        half = 0.5 * cepstral_lifter
+        lifter = [1.0 + half * math.sin(math.pi * k / cepstral_lifter) for k in range(num_cepstra)]
+        matrix = [[v / c for v, c in zip(row, lifter, strict=True)] for row in matrix]
+    return matrix

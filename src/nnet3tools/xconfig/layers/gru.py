@@ -1,0 +1,225 @@
+"""GRU layers made of elementary components, and what all GRU layers share.
+
+z is the update gate, r the reset gate, o an output gate instead of it, h the candidate, y the cell,
+s what recurs, n the rest of a projection.
+"""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layers.recurrent import (
+    DROPOUT_OPTIONS,
+    NONLINEARITIES,
+    PROJECTION,
+    RECURRENCE,
+    Projected,
+    RecurrentLayer,
+)
+from nnet3tools.xconfig.options import ANY, Option, options
+from nnet3tools.xconfig.registry import register
+
+
+class _Gru(RecurrentLayer):
+    """Candidate and cell of every kind; the kinds differ in the second gate and in what recurs."""
+
+    GATES = "zr"
+
+    @property
+    def cell_before(self) -> str:
+        """The cell at the time before."""
+        return self.before("y_t")
+
+    def gate_dim(self, gate: str) -> int:
+        """Columns of a gate: the reset gate acts on what recurs, the others on the cell."""
+        return self.recurrent_dim if gate == "r" else self["cell-dim"]
+
+    def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
+        """The nodes of a gate, from the input and what recurs."""
+        pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
+        if self.drops:
+            pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
+        out.node(f".{gate}_t", pre, component=dropout if self.drops else f".{gate}")
+
+    def write_cell(self, out: ConfigLines) -> None:
+        """y = (1 - z) h + z y_before."""
+        kept = f"Sum(Scale(-1.0,{self.part('z_t')}), Const(1.0, {self['cell-dim']}))"
+        out.node(".y1_t", f"Append({self.part('h_t')}, {kept})", component=".y1")
+        out.node(".y2_t", f"Append({self.cell_before}, {self.part('z_t')})", component=".y2")
+        out.node(".y_t", f"Sum({self.part('y1_t')}, {self.part('y2_t')})", component=".y")
+
+    def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
+        """Components that multiply elementwise, and the one that holds the cell."""
+        self.product(out, first, dim)
+        self.product(out, ".y1", self["cell-dim"])
+        self.product(out, ".y2", self["cell-dim"])
+        out.component(".y", "NoOpComponent", dim=self["cell-dim"])
+
+    def write_activations(self, out: ConfigLines) -> None:
+        """Nonlinearities of gates and candidate."""
+        for gate in self.GATES:
+            self.activation(out, f".{gate}", "Sigmoid", self.gate_dim(gate))
+        self.activation(out, ".h", "Tanh", self["cell-dim"])
+
+
+class _ResetGru(_Gru):
+    """With a reset gate, which acts on what recurs before the candidate is computed."""
+
+    def write_to_cell(self, out: ConfigLines) -> None:
+        """Everything up to y_t."""
+        cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
+        for gate in self.GATES:
+            self.affine(out, f".W_z.xs_{gate}", input_dim, self.gate_dim(gate))
+        self.affine(out, ".W_h.UW", input_dim, cell)
+        if self.drops:
+            for gate in self.GATES:
+                self.dropout(out, f".dropout_{gate}", self.gate_dim(gate))
+        self.write_activations(out)
+        self.write_products(out, ".h1", self.recurrent_dim)
+        for gate in self.GATES:
+            self.write_gate(out, gate, f".dropout_{gate}")
+        reset = f"Append({self.part('r_t')}, {self.before('s_t')})"
+        reset = out.node(".h1_t", reset, component=".h1")
+        pre = out.node(".h_t_pre", f"Append({self.input.node}, {reset})", component=".W_h.UW")
+        out.node(".h_t", pre, component=".h")
+        self.write_cell(out)
+
+
+@register("gru-layer")
+class GruLayer(_ResetGru):
+    """GRU; the cell is the output and recurs."""
+
+    OPTIONS = options(RECURRENCE, NONLINEARITIES)
+
+    @property
+    def cell_before(self) -> str:
+        """What recurs is the cell."""
+        return self.before("s_t")
+
+    def outputs(self) -> dict[str, Output]:
+        """The cell."""
+        return {"": Output(self.part("s_t"), self["cell-dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """The cell, and its truncation."""
+        self.write_to_cell(out)
+        self.truncate(out, ".s_r", self["cell-dim"])
+        out.node(".s_t", self.part("y_t"), component=".s_r")
+
+
+class _ProjectedGru(Projected, _Gru):
+    """The projection of the cell, part of which recurs."""
+
+    OPTIONS = options(RECURRENCE, NONLINEARITIES, PROJECTION)
+
+    def outputs(self) -> dict[str, Output]:
+        """The projection, and the candidate."""
+        return {
+            "": Output(self.part("sn_t"), self.projection_dim),
+            "h_t": Output(self.part("h_t"), self["cell-dim"]),
+        }
+
+    def write_projection_components(self, out: ConfigLines) -> None:
+        """Projection and truncation."""
+        self.affine(out, ".W_s.ys", self["cell-dim"], self.projection_dim)
+        self.truncate(out, ".s_r", self.recurrent_dim)
+
+    def write_projection(self, out: ConfigLines, cell: str) -> None:
+        """Projection of a node, of which the first columns recur."""
+        self.write_projection_components(out)
+        out.node(".sn_t", self.part(cell), component=".W_s.ys")
+        node = out.dim_range(".s_t_preclip", ".sn_t", self.recurrent_dim)
+        out.node(".s_t", node, component=".s_r")
+
+    def write_norm_components(self, out: ConfigLines) -> None:
+        """Projection, truncation, and norms of what goes on and of what recurs."""
+        self.write_projection_components(out)
+        out.component(".batchnorm", "BatchNormComponent", dim=self.projection_dim, target_rms=1.0)
+        out.component(".renorm", "NormalizeComponent", dim=self.recurrent_dim, target_rms=1.0)
+
+
+@register("pgru-layer")
+class PgruLayer(_ProjectedGru, _ResetGru):
+    """GRU with a projection, part of which recurs."""
+
+    def write(self, out: ConfigLines) -> None:
+        """The cell and its projection."""
+        self.write_to_cell(out)
+        self.write_projection(out, "y_t")
+
+
+@register("norm-pgru-layer")
+class NormPgruLayer(_ProjectedGru, _ResetGru):
+    """pgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+
+    OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS)
+
+    def write(self, out: ConfigLines) -> None:
+        """The cell and its normalized projection."""
+        self.write_to_cell(out)
+        self.write_norm_components(out)
+        projection = out.node(".sn_nobatchnorm_t", self.part("y_t"), component=".W_s.ys")
+        recurrent = out.dim_range(".s_t_preclip", ".sn_nobatchnorm_t", self.recurrent_dim)
+        out.node(".sn_t", projection, component=".batchnorm")
+        recurrent = out.node(".s_renorm_t", recurrent, component=".renorm")
+        out.node(".s_t", recurrent, component=".s_r")
+
+
+class _OutputGru(_ProjectedGru):
+    """With an output gate instead of the reset gate; the candidate sees the cell by elements."""
+
+    GATES = "zo"
+
+    def write_to_output(self, out: ConfigLines) -> None:
+        """Everything up to y_o_t, the cell behind the output gate."""
+        self._write_components(out)
+        for gate in self.GATES:
+            self.write_gate(out, gate, ".dropout")
+        out.node(".h_t_pre", self.input.node, component=".W_h.UW")
+        out.node(".h_t_pre2", self.cell_before, component=".W_h.UW_elementwise")
+        out.node(".h_t", f"Sum({self.part('h_t_pre')}, {self.part('h_t_pre2')})", component=".h")
+        self.write_cell(out)
+        out.node(".y_o_t", f"Append({self.part('o_t')}, {self.part('y_t')})", component=".o1")
+
+    def _write_components(self, out: ConfigLines) -> None:
+        cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
+        for gate in self.GATES:
+            self.affine(out, f".W_z.xs_{gate}", input_dim, cell)
+        self.affine(out, ".W_h.UW", self.input.dim, cell)
+        kind = "NaturalGradientPerElementScaleComponent"
+        out.component(".W_h.UW_elementwise", kind, self.scales(), dim=cell)
+        self.write_activations(out)
+        self.write_products(out, ".o1", cell)
+        if self.drops:
+            self.dropout(out, ".dropout", cell)
+
+
+@register("opgru-layer")
+class OpgruLayer(_OutputGru):
+    """GRU with an output gate and a projection, part of which recurs."""
+
+    def write(self, out: ConfigLines) -> None:
+        """The gated cell and its projection."""
+        self.write_to_output(out)
+        self.write_projection(out, "y_o_t")
+
+
+@register("norm-opgru-layer")
+class NormOpgruLayer(_OutputGru):
+    """opgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+
+    OPTIONS = options(
+        _ProjectedGru.OPTIONS,
+        DROPOUT_OPTIONS,
+        l2_regularize=Option(0.0, ANY),
+    )
+
+    def write(self, out: ConfigLines) -> None:
+        """The gated cell and its normalized projection."""
+        self.write_to_output(out)
+        self.write_norm_components(out)
+        projection = out.node(".sn_nobatchnorm_t", self.part("y_o_t"), component=".W_s.ys")
+        out.node(".sn_t", projection, component=".batchnorm")
+        recurrent = out.dim_range(".s_t_preclip", ".sn_nobatchnorm_t", self.recurrent_dim)
+        recurrent = out.node(".s_t_preclip_renorm", recurrent, component=".renorm")
+        out.node(".s_t", recurrent, component=".s_r")

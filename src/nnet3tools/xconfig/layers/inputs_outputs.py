@@ -1,0 +1,124 @@
+"""Inputs, outputs, and output-layer: affine (and log-softmax) before an output."""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import CONFIGS, INPUT, Layer, Output
+from nnet3tools.xconfig.options import (
+    ANY,
+    NUMBER,
+    POSITIVE,
+    POSITIVE_OR_UNSET,
+    Option,
+    one_of,
+    options,
+)
+from nnet3tools.xconfig.registry import register
+
+_OUTPUT_OPTIONS = options(
+    INPUT,
+    dim=Option(-1, ANY),
+    objective_type=Option("linear", one_of("linear", "quadratic")),
+    output_delay=Option(0, ANY),
+)
+
+
+@register("input")
+class InputLayer(Layer):
+    """An input of the network."""
+
+    OPTIONS = options(dim=Option(-1, POSITIVE))
+
+    def derive(self) -> None:
+        """Nothing: the dimension has to be given."""
+
+    def outputs(self) -> dict[str, Output]:
+        """The input itself."""
+        return {"": Output(self.name, self["dim"])}
+
+    def configs(self) -> dict[str, list[str]]:
+        """One line in every config."""
+        return {config: [f"input-node name={self.name} dim={self['dim']}"] for config in CONFIGS}
+
+
+def _write_output(layer: Layer, out: ConfigLines, node: str) -> None:
+    if layer["output-delay"] != 0:
+        node = f"Offset({node}, {layer['output-delay']})"
+    out.add(f"output-node name={layer.name} input={node} objective={layer['objective-type']}")
+
+
+@register("output")
+class PlainOutput(Layer):
+    """An output of the network that is its input."""
+
+    OPTIONS = _OUTPUT_OPTIONS
+
+    def write(self, out: ConfigLines) -> None:
+        """The output-node."""
+        _write_output(self, out, self.input.node)
+
+
+@register("output-layer")
+class OutputLayer(Layer):
+    """Affine transform, by default log-softmax, and an output of the network."""
+
+    OPTIONS = options(
+        _OUTPUT_OPTIONS,
+        bottleneck_dim=Option(-1, POSITIVE_OR_UNSET),
+        orthonormal_constraint=Option(1.0, POSITIVE),
+        include_log_softmax=Option(True, ANY),
+        ng_affine_options=Option("", ANY),
+        ng_linear_options=Option("", ANY),
+        learning_rate_factor=Option("", NUMBER),
+        l2_regularize=Option("", NUMBER),
+        max_change=Option(1.5, ANY),
+        param_stddev=Option(0.0, ANY),
+        bias_stddev=Option(0.0, ANY),
+    )
+
+    def check(self) -> None:
+        """A bottleneck is narrower than what it joins."""
+        self.require(
+            self["bottleneck-dim"] < min(self.input.dim, self["dim"]),
+            f"option 'bottleneck-dim': expected less than the dimensions of input "
+            f"({self.input.dim}) and output ({self['dim']}), found {self['bottleneck-dim']}",
+        )
+
+    def outputs(self) -> dict[str, Output]:
+        """Values before the output-node, which itself cannot be used."""
+        parts = ["affine", "log-softmax"] if self["include-log-softmax"] else ["affine"]
+        return {part: Output(f"{self.name}.{part}", self["dim"]) for part in parts}
+
+    def write(self, out: ConfigLines) -> None:
+        """[linear,] affine[, log-softmax], output."""
+        node, dim = self.input.node, self.input.dim
+        shared = ("learning-rate-factor", "l2-regularize", "max-change")
+        if self["bottleneck-dim"] > 0:
+            constraint = self["orthonormal-constraint"]
+            node = out.step(
+                ".linear",
+                "LinearComponent",
+                node,
+                self["ng-linear-options"],
+                self.given(*shared),
+                orthonormal_constraint=constraint,
+                param_stddev=constraint / math.sqrt(dim),
+                input_dim=dim,
+                output_dim=self["bottleneck-dim"],
+                max_change=0.75,
+            )
+            dim = self["bottleneck-dim"]
+        node = out.step(
+            ".affine",
+            "NaturalGradientAffineComponent",
+            node,
+            self["ng-affine-options"],
+            self.given(*shared, "param-stddev", "bias-stddev"),
+            input_dim=dim,
+            output_dim=self["dim"],
+        )
+        if self["include-log-softmax"]:
+            node = out.step(".log-softmax", "LogSoftmaxComponent", node, dim=self["dim"])
+        _write_output(self, out, node)

@@ -1,0 +1,122 @@
+"""LSTM layers made of elementary components, with peepholes. Kaldi keeps them beside the fast ones.
+
+i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the memory's output,
+r what recurs, p the rest of a projection.
+"""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import Output
+from nnet3tools.xconfig.layers.recurrent import (
+    DECAY,
+    NONLINEARITIES,
+    PROJECTION,
+    RECURRENCE,
+    Projected,
+    RecurrentLayer,
+)
+from nnet3tools.xconfig.options import ANY, DROPOUT, Option, options
+from nnet3tools.xconfig.registry import register
+
+_SCALE = "NaturalGradientPerElementScaleComponent"
+
+
+class _PeepholeLstm(RecurrentLayer):
+    """Everything up to m_t."""
+
+    def _write_cell(self, out: ConfigLines) -> None:
+        self._write_components(out)
+        out.node(".c_t", f"Sum({self.part('c1_t')}, {self.part('c2_t')})", component=".c")
+        self._write_gate(out, "i", self.before("c_t"))
+        self._write_gate(out, "f", self.before("c_t"))
+        self._write_gate(out, "o", self.part("c_t"))
+        out.node(".h_t", self.part("c_t"), component=".h")
+        out.node(".g1_t", self.with_input("r_t"), component=".W_c.xr")
+        out.node(".g_t", self.part("g1_t"), component=".g")
+        forgotten = f"Append({self.part('f_t')}, {self.before('c_t')})"
+        out.node(".c1_t", forgotten, component=".c1")
+        out.node(".c2_t", f"Append({self.part('i_t')}, {self.part('g_t')})", component=".c2")
+        out.node(".m_t", f"Append({self.part('o_t')}, {self.part('h_t')})", component=".m")
+
+    def _write_components(self, out: ConfigLines) -> None:
+        cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
+        for gate in "ifo":
+            self.affine(out, f".W_{gate}.xr", input_dim, cell)
+            out.component(f".w_{gate}.c", _SCALE, self.scales(), self.l2(), dim=cell)
+        self.affine(out, ".W_c.xr", input_dim, cell)
+        for gate in "ifo":
+            self.activation(out, f".{gate}", "Sigmoid", cell)
+        for part in "gh":
+            self.activation(out, f".{part}", "Tanh", cell)
+        if self.drops:
+            self.dropout(out, ".dropout", cell)
+        for part in (".c1", ".c2", ".m"):
+            self.product(out, part, cell)
+        self.truncate(out, ".c", cell)
+
+    def _write_gate(self, out: ConfigLines, gate: str, cell: str) -> None:
+        """A gate from the input, what recurs and the cell."""
+        out.node(f".{gate}1_t", self.with_input("r_t"), component=f".W_{gate}.xr")
+        out.node(f".{gate}2_t", cell, component=f".w_{gate}.c")
+        total = f"Sum({self.part(gate + '1_t')}, {self.part(gate + '2_t')})"
+        if self.drops:
+            dropped = out.node(f".{gate}_t_predrop", total, component=f".{gate}")
+            out.node(f".{gate}_t", dropped, component=".dropout")
+        else:
+            out.node(f".{gate}_t", total, component=f".{gate}")
+
+
+@register("lstm-layer")
+class LstmLayer(_PeepholeLstm):
+    """LSTM with peepholes; m_t recurs."""
+
+    OPTIONS = options(RECURRENCE, NONLINEARITIES, DECAY)
+
+    def outputs(self) -> dict[str, Output]:
+        """The memory's output, and the cell."""
+        return {part: Output(self.part(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
+
+    def write(self, out: ConfigLines) -> None:
+        """The cell, and what recurs."""
+        self._write_cell(out)
+        self.truncate(out, ".r", self["cell-dim"])
+        out.node(".r_t", self.part("m_t"), component=".r")
+
+
+@register("lstmp-layer", "lstmp-batchnorm-layer")
+class LstmpLayer(Projected, _PeepholeLstm):
+    """LSTM with peepholes and a projection, part of which recurs."""
+
+    OPTIONS = options(
+        RECURRENCE,
+        NONLINEARITIES,
+        DECAY,
+        PROJECTION,
+        dropout_proportion=Option(-1.0, DROPOUT),
+        dropout_per_frame=Option(False, ANY),
+    )
+
+    @property
+    def _batchnorm(self) -> bool:
+        return self.type == "lstmp-batchnorm-layer"
+
+    def outputs(self) -> dict[str, Output]:
+        """The projection, and the cell."""
+        projection = self.part("rp_t_batchnorm" if self._batchnorm else "rp_t")
+        return {
+            "": Output(projection, self.projection_dim),
+            "c_t": Output(self.part("c_t"), self["cell-dim"]),
+        }
+
+    def write(self, out: ConfigLines) -> None:
+        """The cell, its projection, and what recurs."""
+        self._write_cell(out)
+        self.affine(out, ".W_rp.m", self["cell-dim"], self.projection_dim)
+        self.truncate(out, ".r", self.recurrent_dim)
+        projection = out.node(".rp_t", self.part("m_t"), component=".W_rp.m")
+        recurrent = out.dim_range(".r_t_preclip", ".rp_t", self.recurrent_dim)
+        out.node(".r_t", recurrent, component=".r")
+        if self._batchnorm:
+            kind, dim = "BatchNormComponent", self.projection_dim
+            out.step(".rp_t_batchnorm", kind, projection, dim=dim)

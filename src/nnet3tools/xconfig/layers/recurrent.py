@@ -1,0 +1,162 @@
+"""What LSTM and GRU layers share: options, projections, truncation of derivatives."""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines, delayed, flag
+from nnet3tools.xconfig.layer import INPUT, Layer
+from nnet3tools.xconfig.layers.affine import AFFINE
+from nnet3tools.xconfig.options import ANY, DROPOUT, NON_ZERO, POSITIVE, PROPORTION, Option, options
+
+__all__ = [
+    "DECAY",
+    "DROPOUT_OPTIONS",
+    "NONLINEARITIES",
+    "PRODUCT",
+    "PROJECTION",
+    "RECURRENCE",
+    "Projected",
+    "RecurrentLayer",
+]
+
+PRODUCT = "ElementwiseProductComponent"
+
+RECURRENCE = options(
+    INPUT,
+    cell_dim=Option(-1, POSITIVE),
+    delay=Option(-1, NON_ZERO),
+    clipping_threshold=Option(30.0, ANY),
+    zeroing_interval=Option(20, ANY),
+    zeroing_threshold=Option(15.0, ANY),
+)
+DECAY = {"l2-regularize": Option(0.0, ANY), "decay-time": Option(-1.0, ANY)}
+NONLINEARITIES = options(
+    ng_affine_options=Option("max-change=0.75", ANY),
+    ng_per_element_scale_options=Option("max-change=0.75", ANY),
+    self_repair_scale_nonlinearity=Option(1.0e-05, PROPORTION),
+)
+"""Options of layers whose nonlinearities are components of their own."""
+PROJECTION = options(
+    recurrent_projection_dim=Option(-1, POSITIVE),
+    non_recurrent_projection_dim=Option(-1, POSITIVE),
+)
+DROPOUT_OPTIONS = options(
+    dropout_proportion=Option(-1.0, DROPOUT),
+    dropout_per_frame=Option(True, ANY),
+)
+
+
+class RecurrentLayer(Layer):
+    """A layer with a cell; what recurs has the cell's dimension unless it is projected."""
+
+    def derive(self) -> None:
+        """The cell is as wide as the input unless told."""
+        if self["cell-dim"] <= 0:
+            self.values["cell-dim"] = self.input.dim
+
+    def check(self) -> None:
+        """Decay leaves something of the recurrent value."""
+        self.require(
+            self._recurrence_scale() > 0,
+            f"option 'decay-time': expected more than the delay {abs(self['delay'])} or none "
+            f"(less than 0), found {self.values.get('decay-time')}",
+        )
+
+    @property
+    def recurrent_dim(self) -> int:
+        """Columns of what recurs."""
+        return self["cell-dim"]
+
+    def part(self, name: str) -> str:
+        """The node of a part."""
+        return f"{self.name}.{name}"
+
+    def before(self, part: str) -> str:
+        """A part at the time before."""
+        return delayed(self.part(part), self["delay"])
+
+    def with_input(self, recurrent: str) -> str:
+        """The input and a part at the time before, side by side."""
+        return f"Append({self.input.node}, {self.before(recurrent)})"
+
+    def _recurrence_scale(self) -> float:
+        time = self.values.get("decay-time", -1.0)
+        return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
+
+    def truncation(self) -> str:
+        """Settings of BackpropTruncationComponent; the scale only where there is decay-time."""
+        text = self.given("clipping-threshold", "zeroing-threshold", "zeroing-interval")
+        text += f" recurrence-interval={abs(self['delay'])}"
+        decays = "decay-time" in self.OPTIONS
+        return f"{text} scale={self._recurrence_scale()}" if decays else text
+
+    def l2(self) -> str:
+        """The setting l2-regularize, if there is any."""
+        return self.given("l2-regularize") if self.values.get("l2-regularize") else ""
+
+    def repair(self) -> str:
+        """The setting self-repair-scale."""
+        return f"self-repair-scale={self['self-repair-scale-nonlinearity']:.10f}"
+
+    def scales(self) -> str:
+        """Settings of per-element scales, which start from random numbers unless told."""
+        text: str = self["ng-per-element-scale-options"]
+        told = "param-mean" in text or "param-stddev" in text
+        return text if told else f"{text} param-mean=0.0 param-stddev=1.0"
+
+    @property
+    def drops(self) -> bool:
+        """Whether there is dropout."""
+        return self.values.get("dropout-proportion", -1) != -1
+
+    def affine(self, out: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
+        """An affine component."""
+        options = self["ng-affine-options"], self.l2()
+        out.component(part, AFFINE, *options, input_dim=input_dim, output_dim=output_dim)
+
+    def activation(self, out: ConfigLines, part: str, kind: str, dim: int) -> None:
+        """A nonlinearity's component."""
+        out.component(part, f"{kind}Component", self.repair(), dim=dim)
+
+    def product(self, out: ConfigLines, part: str, dim: int) -> None:
+        """A component for the elementwise product of two inputs of `dim` columns."""
+        out.component(part, PRODUCT, input_dim=2 * dim, output_dim=dim)
+
+    def dropout(self, out: ConfigLines, part: str, dim: int) -> None:
+        """A dropout component."""
+        settings = self.given("dropout-proportion")
+        per_frame = f"dropout-per-frame={flag(self['dropout-per-frame'])}"
+        out.component(part, "DropoutComponent", settings, per_frame, dim=dim)
+
+    def truncate(self, out: ConfigLines, part: str, dim: int) -> None:
+        """A component that cuts derivatives over many steps of time."""
+        out.component(part, "BackpropTruncationComponent", self.truncation(), dim=dim)
+
+
+class Projected(RecurrentLayer):
+    """A layer whose output is a projection of the cell, part of which recurs."""
+
+    def derive(self) -> None:
+        """Unless told, a quarter of the cell recurs, and as much more does not."""
+        if self["recurrent-projection-dim"] <= 0:
+            self.values["recurrent-projection-dim"] = self["cell-dim"] // 4
+        if self["non-recurrent-projection-dim"] <= 0:
+            self.values["non-recurrent-projection-dim"] = self["recurrent-projection-dim"]
+
+    def check(self) -> None:
+        """The projection is no wider than the cell."""
+        super().check()
+        self.require(
+            self.projection_dim <= self["cell-dim"],
+            f"expected recurrent-projection-dim and non-recurrent-projection-dim that make at most "
+            f"cell-dim={self['cell-dim']}, found {self.projection_dim}",
+        )
+
+    @property
+    def recurrent_dim(self) -> int:
+        """Columns of what recurs."""
+        return self["recurrent-projection-dim"]
+
+    @property
+    def projection_dim(self) -> int:
+        """Columns of the output."""
+        return self["recurrent-projection-dim"] + self["non-recurrent-projection-dim"]

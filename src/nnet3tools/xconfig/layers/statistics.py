@@ -1,0 +1,81 @@
+"""Means and standard deviations over a stretch of time."""
+
+from __future__ import annotations
+
+import re
+
+from nnet3tools.xconfig.config_lines import ConfigLines, flag
+from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.options import ANY, Check, Option, options
+from nnet3tools.xconfig.registry import register
+
+_CONFIG = re.compile(r"mean(\+stddev)?(\+count)?\((-?\d+):(-?\d+):(-?\d+):(-?\d+)\)", re.ASCII)
+_FORM = "mean[+stddev][+count](<-left-context>:<input-period>:<stats-period>:<right-context>)"
+
+
+@register("stats-layer")
+class StatsLayer(Layer):
+    """Mean, standard deviation and log count over left-context to right-context."""
+
+    OPTIONS = options(
+        INPUT,
+        dim=Option(-1, ANY),
+        config=Option("", Check(lambda v: _CONFIG.fullmatch(str(v)) is not None, _FORM)),
+    )
+
+    def derive(self) -> None:
+        """The dimension follows from what is asked for; one that is given has to agree."""
+        if (match := _CONFIG.fullmatch(self["config"])) is None:
+            return
+        self._stddev, self._count = match[1] is not None, match[2] is not None
+        left, self._input_period, self._period, self._right = map(int, match.groups()[2:])
+        self._left = -left
+        dim = self.input.dim * (2 if self._stddev else 1) + self._count
+        self.require(
+            self["dim"] <= 0 or self["dim"] == dim,
+            f"option 'dim': expected {dim}, found {self['dim']}",
+        )
+        self.values["dim"] = dim
+
+    def check(self) -> None:
+        """Periods divide each other and the contexts."""
+        periods, contexts = (self._input_period, self._period), (self._left, self._right)
+        self.require(
+            min(periods) > 0
+            and min(contexts) >= 0
+            and all(context % self._period == 0 for context in contexts)
+            and self._period % self._input_period == 0,
+            "option 'config': expected contexts that are multiples of stats-period, which is a "
+            f"multiple of input-period, found '{self['config']}'",
+        )
+
+    def _part(self, what: str) -> str:
+        return f"-{what}-{self._left}-{self._right}"
+
+    def outputs(self) -> dict[str, Output]:
+        """The pooled statistics, which are there at multiples of stats-period only."""
+        node = f"Round({self.name}{self._part('pooling')}, {self._period})"
+        return {"": Output(node, self["dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """Extraction and pooling."""
+        stats = out.step(
+            self._part("extraction"),
+            "StatisticsExtractionComponent",
+            self.input.node,
+            input_dim=self.input.dim,
+            input_period=self._input_period,
+            output_period=self._period,
+            include_variance=flag(self._stddev),
+        )
+        out.step(
+            self._part("pooling"),
+            "StatisticsPoolingComponent",
+            stats,
+            input_dim=1 + self.input.dim * (2 if self._stddev else 1),
+            input_period=self._period,
+            left_context=self._left,
+            right_context=self._right,
+            num_log_count_features=int(self._count),
+            output_stddevs=flag(self._stddev),
+        )

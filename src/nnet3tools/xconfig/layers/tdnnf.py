@@ -1,0 +1,143 @@
+"""Factorized TDNN layers, and the layer that stands before the output of networks of them."""
+
+from __future__ import annotations
+
+from nnet3tools.xconfig.config_lines import ConfigLines
+from nnet3tools.xconfig.layer import INPUT, Layer, Output
+from nnet3tools.xconfig.layers.affine import AFFINE
+from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, one_of, options
+from nnet3tools.xconfig.registry import register
+
+_DROPOUT = Check(
+    lambda value: isinstance(value, float) and (0 <= value < 1 or value == -1),
+    "a number from 0 to less than 1, or -1 for none",
+)
+_SCALE = Check(lambda value: isinstance(value, float) and abs(value) <= 1, "a number from -1 to 1")
+
+
+@register("tdnnf-layer")
+class TdnnfLayer(Layer):
+    """Matrix of low rank over two frames, ReLU, batch norm, dropout, and the input added."""
+
+    OPTIONS = options(
+        INPUT,
+        dim=Option(-1, POSITIVE),
+        bottleneck_dim=Option(-1, POSITIVE),
+        bypass_scale=Option(0.66, _SCALE),
+        dropout_proportion=Option(-1.0, _DROPOUT),
+        time_stride=Option(1, ANY),
+        l2_regularize=Option(0.0, ANY),
+        max_change=Option(0.75, ANY),
+        self_repair_scale=Option(1.0e-05, ANY),
+        context=Option("default", one_of("default", "left-only", "shift-left", "none")),
+    )
+
+    def derive(self) -> None:
+        """Nothing: the dimensions have to be given."""
+
+    def check(self) -> None:
+        """The bottleneck is narrower than the layer; what is added has the layer's dimension."""
+        self.require(
+            self["dim"] > self["bottleneck-dim"],
+            f"option 'dim': expected more than bottleneck-dim={self['bottleneck-dim']}, "
+            f"found {self['dim']}",
+        )
+        self.require(
+            self["bypass-scale"] == 0 or self["dim"] == self.input.dim,
+            f"option 'bypass-scale': expected 0, because dim={self['dim']} is not the input's "
+            f"dimension {self.input.dim}; found {self['bypass-scale']}",
+        )
+
+    def outputs(self) -> dict[str, Output]:
+        """The last step."""
+        last = "batchnorm" if self["dropout-proportion"] == -1 else "dropout"
+        last = "noop" if self["bypass-scale"] != 0 else last
+        return {"": Output(f"{self.name}.{last}", self["dim"])}
+
+    def _time_offsets(self) -> tuple[str, str]:
+        """Of the linear and the affine part."""
+        stride, context = self["time-stride"], self["context"]
+        if stride == 0 or context == "none":
+            return "0", "0"
+        before = f"{-stride},0"
+        return before, {"default": f"0,{stride}", "shift-left": before, "left-only": "0"}[context]
+
+    def write(self, out: ConfigLines) -> None:
+        """linear, affine, relu, batchnorm[, dropout][, noop, where the input is added]."""
+        dim, bottleneck = self["dim"], self["bottleneck-dim"]
+        offsets1, offsets2 = self._time_offsets()
+        shared = self.given("l2-regularize", "max-change")
+        node = out.step(
+            ".linear",
+            "TdnnComponent",
+            self.input.node,
+            shared,
+            f"use-bias=false time-offsets={offsets1} orthonormal-constraint=-1.0",
+            input_dim=self.input.dim,
+            output_dim=bottleneck,
+        )
+        node = out.step(
+            ".affine",
+            "TdnnComponent",
+            node,
+            shared,
+            f"time-offsets={offsets2}",
+            input_dim=bottleneck,
+            output_dim=dim,
+        )
+        repair = self.given("self-repair-scale")
+        node = out.step(".relu", "RectifiedLinearComponent", node, repair, dim=dim)
+        node = out.step(".batchnorm", "BatchNormComponent", node, dim=dim)
+        if self["dropout-proportion"] != -1:
+            dropout = self.given("dropout-proportion") + " continuous=true"
+            node = out.step(".dropout", "GeneralDropoutComponent", node, dropout, dim=dim)
+        if (scale := self["bypass-scale"]) != 0:
+            bypass = f"Sum(Scale({scale}, {self.input.node}), {node})"
+            out.step(".noop", "NoOpComponent", bypass, dim=dim)
+
+
+@register("prefinal-layer")
+class PrefinalLayer(Layer):
+    """Affine, ReLU, batch norm, orthonormal bottleneck, batch norm."""
+
+    OPTIONS = options(
+        INPUT,
+        big_dim=Option(-1, POSITIVE),
+        small_dim=Option(-1, POSITIVE),
+        l2_regularize=Option(0.0, ANY),
+        max_change=Option(0.75, ANY),
+        self_repair_scale=Option(1.0e-05, ANY),
+    )
+
+    def check(self) -> None:
+        """It narrows."""
+        self.require(
+            self["big-dim"] > self["small-dim"],
+            f"option 'big-dim': expected more than small-dim={self['small-dim']}, "
+            f"found {self['big-dim']}",
+        )
+
+    def outputs(self) -> dict[str, Output]:
+        """The last batch norm."""
+        return {"": Output(f"{self.name}.batchnorm2", self["small-dim"])}
+
+    def write(self, out: ConfigLines) -> None:
+        """affine, relu, batchnorm1, linear, batchnorm2."""
+        big, small = self["big-dim"], self["small-dim"]
+        shared = self.given("l2-regularize", "max-change")
+        node = out.step(
+            ".affine", AFFINE, self.input.node, shared, input_dim=self.input.dim, output_dim=big
+        )
+        repair = self.given("self-repair-scale")
+        node = out.step(".relu", "RectifiedLinearComponent", node, repair, dim=big)
+        node = out.step(".batchnorm1", "BatchNormComponent", node, dim=big)
+        node = out.step(
+            ".linear",
+            "LinearComponent",
+            node,
+            shared,
+            "orthonormal-constraint=-1",
+            input_dim=big,
+            output_dim=small,
+        )
+        out.step(".batchnorm2", "BatchNormComponent", node, dim=small)

@@ -1,0 +1,135 @@
+"""Options of layers: default, kind (that of the default) and what a value must be like."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from nnet3tools.nnet.config import nearest_hint, parse_int
+from nnet3tools.xconfig.line import XconfigLine
+
+__all__ = [
+    "ANY",
+    "DROPOUT",
+    "FLAG",
+    "INTEGER",
+    "NON_NEGATIVE",
+    "NON_ZERO",
+    "NUMBER",
+    "OFFSETS",
+    "POSITIVE",
+    "POSITIVE_OR_UNSET",
+    "PROPORTION",
+    "Check",
+    "Option",
+    "Value",
+    "check_value",
+    "one_of",
+    "options",
+    "read_values",
+]
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Check:
+    """Which values are allowed, and how an error message calls them."""
+
+    allows: Callable[[Value], bool]
+    expected: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a layer; the kind of its default is the kind of its values."""
+
+    default: Value
+    check: Check
+
+
+def _number(check: Callable[[float], bool]) -> Callable[[Value], bool]:
+    return lambda value: not isinstance(value, str) and check(value)
+
+
+def _to_float(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _is_rising_list(value: Value) -> bool:
+    numbers = [parse_int(part) for part in str(value).split(",")]
+    known = [number for number in numbers if number is not None]
+    return len(known) == len(numbers) and sorted(set(known)) == known
+
+
+ANY = Check(lambda value: True, "anything")
+POSITIVE = Check(_number(lambda v: v > 0), "a number above 0")
+POSITIVE_OR_UNSET = Check(_number(lambda v: v != 0), "a number above 0, or -1")
+NON_NEGATIVE = Check(_number(lambda v: v >= 0), "0 or more")
+NON_ZERO = Check(_number(lambda v: v != 0), "a number other than 0")
+PROPORTION = Check(_number(lambda v: 0 <= v <= 1), "a number from 0 to 1")
+DROPOUT = Check(_number(lambda v: 0 <= v <= 1 or v == -1), "a number from 0 to 1, or -1 for none")
+# Options that go into a component's line as they stand; without them the component's own default
+# holds. Kaldi finds out only as it reads that line.
+NUMBER = Check(lambda v: v == "" or _to_float(str(v)) is not None, "a number")
+INTEGER = Check(lambda v: v == "" or parse_int(str(v)) is not None, "an integer")
+FLAG = Check(lambda v: str(v)[:1].lower() in ("", "t", "f"), "true or false")
+OFFSETS = Check(_is_rising_list, "rising integers such as -1,0,1")
+
+
+def options(*groups: Mapping[str, Option], **more: Option) -> Mapping[str, Option]:
+    """Options by key, from groups of them and by keyword, where `_` stands for `-`."""
+    declared = {key.replace("_", "-"): option for key, option in more.items()}
+    return MappingProxyType({key: o for group in (*groups, declared) for key, o in group.items()})
+
+
+def one_of(*choices: str) -> Check:
+    """A check for a closed set of words."""
+    return Check(lambda value: value in choices, " or ".join(choices))
+
+
+def read_values(line: XconfigLine, declared: Mapping[str, Option]) -> dict[str, Value]:
+    """Values of all options: the line's, or the defaults; ConfigError for an unknown key."""
+    values = {key: option.default for key, option in declared.items()}
+    for key, text in line.values.items():
+        if key == "name":
+            continue
+        if key not in declared:
+            hint = nearest_hint(key, declared)
+            known = ", ".join(["name", *sorted(declared)])
+            raise line.error(
+                f"{line.layer_type} has no option '{key}'{hint}; its options are {known}"
+            )
+        values[key] = _convert(line, key, text, declared[key].default)
+    return values
+
+
+def _convert(line: XconfigLine, key: str, text: str, default: Value) -> Value:
+    value: Value | None
+    if isinstance(default, bool):
+        value = {"true": True, "True": True, "false": False, "False": False}.get(text)
+        expected = "true or false"
+    elif isinstance(default, int):
+        value, expected = parse_int(text), "an integer"
+    elif isinstance(default, float):
+        value, expected = _to_float(text), "a number"
+    else:
+        return text
+    if value is None:
+        raise line.error(f"option '{key}': expected {expected}, found '{text}'")
+    return value
+
+
+def check_value(line: XconfigLine, key: str, value: Value, check: Check) -> None:
+    """ConfigError if a value is not what its option allows."""
+    if check.allows(value):
+        return
+    if key in line.values:
+        raise line.error(f"option '{key}': expected {check.expected}, found '{value}'")
+    raise line.error(f"option '{key}' is missing: expected {check.expected}")

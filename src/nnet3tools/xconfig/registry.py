@@ -1,0 +1,52 @@
+"""Layer types to layer classes. A family file of layers/ registers by decorating its classes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from nnet3tools.nnet.config import nearest_hint
+from nnet3tools.xconfig.layer import ExistingNode, Layer, Scope
+from nnet3tools.xconfig.line import XconfigLine, read_lines
+
+__all__ = ["layer_classes", "make_layers", "register"]
+
+_classes: dict[str, type[Layer]] = {}
+
+L = TypeVar("L", bound=type[Layer])
+
+
+def register(*types: str) -> Callable[[L], L]:
+    """Class decorator: make a class known under these layer types."""
+
+    def decorate(cls: L) -> L:
+        cls.TYPES = types
+        _classes.update(dict.fromkeys(types, cls))
+        return cls
+
+    return decorate
+
+
+def layer_classes() -> dict[str, type[Layer]]:
+    """All classes by layer type."""
+    folder = importlib.import_module(f"{__package__}.layers")
+    for module in pkgutil.iter_modules(folder.__path__):
+        importlib.import_module(f"{folder.__name__}.{module.name}")
+    return _classes
+
+
+def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> list[Layer]:
+    """The layers of an xconfig file's text; ConfigError with the line for what is wrong."""
+    scope, classes = Scope(existing), layer_classes()
+    for line in read_lines(text, file):
+        scope.layers.append(_make_layer(line, scope, classes))
+    return scope.layers
+
+
+def _make_layer(line: XconfigLine, scope: Scope, classes: dict[str, type[Layer]]) -> Layer:
+    if (cls := classes.get(line.layer_type)) is None:
+        hint = nearest_hint(line.layer_type, classes)
+        raise line.error(f"unknown layer type '{line.layer_type}'{hint}")
+    return cls(line, scope)
