@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nnet3tools.errors import ConfigError, DataError, UserError
@@ -79,7 +79,9 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
         for name, text in layer.files().items():
             _write_text(name, text)
     trials = {
-        config: _trial(conversion, lines) for config, lines in configs.items() if config != "final"
+        config: _trial(conversion, layers, config, configs[config])
+        for config in CONFIGS[:2]
+        if config in configs
     }
     variables = _variables(conversion, trials)
     _write_files(conversion, folder, layers, configs)
@@ -89,17 +91,20 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
         _write_text(os.path.join(folder, "vars"), variables)
 
 
-def _trial(conversion: Conversion, lines: list[str]) -> Nnet:
-    """A network of config lines, with random parameters."""
+def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
+    """The network of a config, with random parameters; ConfigError with the layer's line."""
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:
         nnet.read_config(parse_config_lines("\n".join(lines)))
     except ConfigError as error:
+        for layer in layers:
+            if error.text and error.text in layer.configs()[config]:
+                raise layer.line.error(f"{error.message}, in config line '{error.text}'") from None
         raise ConfigError(error.message, conversion.file, text=error.text) from None
     return nnet
 
 
-def _variables(conversion: Conversion, trials: dict[str, Nnet]) -> str:
+def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
     """The text of vars; a warning and nothing if the network's context cannot be told.
 
     The configs do not depend on it, and Kaldi has written them when it finds out.
