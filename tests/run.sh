@@ -27,7 +27,7 @@ check_cases() {
   PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$goldens/$1"
 }
 if [ -x ../shared/tools/check_cases.py ]; then
-  for folder in cases networks networks-extra random train-recipes general; do
+  for folder in cases networks networks-extra random train-recipes general xconfigs; do
     check_cases "$folder"
   done
 else

@@ -1,4 +1,4 @@
-"""Every kind of layer: its output's dimension and the number of parameters, by hand; it computes."""
+"""Every kind of layer: dimension of its output and number of parameters by hand; it computes."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_dimension_parameters_and_values(layer: str, dim: int, parameters: int) 
     output = compute(nnet, [0, 3])
     assert output.shape == (2, dim)
     assert np.isfinite(output).all()
-    assert output.any()
+    assert output.any() or "spec-augment" in layer  # which zeroes whole frames
 
 
 @pytest.mark.parametrize(("layer", "name", "dim"), FURTHER)

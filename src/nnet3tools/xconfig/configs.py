@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, UserError
 from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
 from nnet3tools.io import log
@@ -92,7 +93,8 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
-    """The network of a config, with random parameters; ConfigError with the layer's line."""
+    """The network that nnet3-init makes of a config; ConfigError with the layer's line."""
+    tensor.random.seed(0)
     nnet = conversion.existing.copy() if conversion.existing else Nnet()
     try:
         nnet.read_config(parse_config_lines("\n".join(lines)))

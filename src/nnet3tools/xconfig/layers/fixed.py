@@ -6,7 +6,7 @@ import math
 
 from nnet3tools.xconfig.config_lines import ConfigLines
 from nnet3tools.xconfig.layer import INPUT, Layer, Output
-from nnet3tools.xconfig.options import ANY, Check, Option, options
+from nnet3tools.xconfig.options import ANY, POSITIVE, Check, Option, options
 from nnet3tools.xconfig.registry import register
 
 FIXED = "FixedAffineComponent"
@@ -19,7 +19,7 @@ class FixedAffineLayer(Layer):
 
     OPTIONS = options(
         INPUT,
-        dim=Option(-1, ANY),
+        dim=Option(-1, POSITIVE),
         affine_transform_file=Option("", _FILE),
         delay=Option(0, ANY),
         write_init_config=Option(True, ANY),
@@ -50,7 +50,7 @@ class IdctLayer(Layer):
 
     OPTIONS = options(
         INPUT,
-        dim=Option(-1, ANY),
+        dim=Option(-1, POSITIVE),
         cepstral_lifter=Option(22.0, ANY),
         affine_transform_file=Option("", _FILE),
         include_in_init=Option(False, ANY),

@@ -19,7 +19,7 @@ from nnet3tools.xconfig.registry import register
 
 _OUTPUT_OPTIONS = options(
     INPUT,
-    dim=Option(-1, ANY),
+    dim=Option(-1, POSITIVE),
     objective_type=Option("linear", one_of("linear", "quadratic")),
     output_delay=Option(0, ANY),
 )
