@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.functional.types import Type, result_type
+from nnet3tools.tensor.functional.printing import (
+    ATOM,
+    Text,
+    call_text,
+    constant_text,
+)
+from nnet3tools.tensor.functional.types import Rule, Type, result_type
 
-if TYPE_CHECKING:
-    from nnet3tools.tensor.functional.functions import Function
-
-__all__ = ["Apply", "Cast", "Constant", "Expr", "Number", "Placeholder", "as_expr"]
+__all__ = [
+    "FUNCTIONS",
+    "ROW_REDUCTIONS",
+    "Apply",
+    "Cast",
+    "Constant",
+    "Expr",
+    "Function",
+    "Number",
+    "Placeholder",
+    "as_expr",
+]
 
 Number = bool | int | float
 
@@ -59,9 +74,14 @@ class Expr:
 
     def text(self) -> str:
         """The formula, which `parse` reads back to this very object."""
-        from nnet3tools.tensor.functional.printing import to_text
+        done: dict[Expr, Text] = {}
+        for node in self.walk():
+            done[node] = node._text([done[a] for a in node.arguments])
+        return done[self][0]
 
-        return to_text(self)
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        """The text of this node, its arguments' being known."""
+        raise NotImplementedError
 
     @property
     def digest(self) -> str:
@@ -108,11 +128,6 @@ class Expr:
         raise ProgramError(
             f"the expression {self.text()} has no truth value: use & | ~ and where() in expressions"
         )
-
-    def __reduce__(self) -> tuple:
-        from nnet3tools.tensor.functional.parse import parse
-
-        return parse, (self.text(),)
 
     def __add__(self, other: Operand) -> Expr:
         return _call("add", self, other)
@@ -186,6 +201,12 @@ class Placeholder(Expr):
             raise ProgramError(f"placeholders are numbered from 1, not {number}")
         return _intern(cls, (number,), number=number, arguments=())
 
+    def __reduce__(self) -> tuple:
+        return Placeholder, (self.number,)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return f"_{self.number}", ATOM
+
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
         """The type of the operand."""
         return placeholder_types[self.number]
@@ -200,6 +221,12 @@ class Constant(Expr):
     def __new__(cls, value: Number) -> Constant:
         # repr tells 0.0 from -0.0, and makes every nan the same node
         return _intern(cls, (type(value), repr(value)), value=value, arguments=())
+
+    def __reduce__(self) -> tuple:
+        return Constant, (self.value,)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return constant_text(self.value)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
         """Weak for numbers."""
@@ -218,6 +245,13 @@ class Apply(Expr):
         return _intern(
             cls, (function.name, arguments), function=function, arguments=tuple(arguments)
         )
+
+    def __reduce__(self) -> tuple:
+        return _call, (self.function.name, *self.arguments)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        of_number = isinstance(self.arguments[0], Constant)
+        return call_text(self.function.name, arguments, of_number)
 
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
         """By the function's rule; shared subtrees are visited once."""
@@ -243,6 +277,12 @@ class Cast(Expr):
     def __new__(cls, argument: Expr, to: Type) -> Cast:
         return _intern(cls, (argument, to), to=to, arguments=(argument,))
 
+    def __reduce__(self) -> tuple:
+        return Cast, (*self.arguments, self.to)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return f"{self.to.value}({arguments[0][0]})", ATOM
+
     def type(self, placeholder_types: Mapping[int, Type]) -> Type:
         """The type cast to."""
         return self.to
@@ -263,7 +303,35 @@ def as_expr(value: Operand) -> Expr:
     raise ProgramError(f"cannot use {type(value).__name__} in an expression")
 
 
-def _call(name: str, *arguments: Operand) -> Expr:
-    from nnet3tools.tensor.functional.functions import FUNCTIONS
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One function of the table; calling it builds an expression."""
 
-    return FUNCTIONS[name](*arguments)
+    name: str
+    arity: int
+    rule: Rule
+    doc: str
+    derivative: Callable[..., Sequence[Expr]] | None = None
+    """One partial derivative an argument; None: that of the definition."""
+    definition: Callable[..., Expr] | None = None
+    """The value in terms of other functions; None for a primitive."""
+    onnx: str = ""
+    """ONNX's operator of the same meaning, if there is one."""
+
+    def __call__(self, *arguments: Operand) -> Expr:
+        if len(arguments) != self.arity:
+            raise ProgramError(
+                f"function {self.name} takes {self.arity} arguments, not {len(arguments)}"
+            )
+        return Apply(self, tuple(as_expr(a) for a in arguments))
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""Every elementwise function by name; functional.functions fills it."""
+
+ROW_REDUCTIONS: dict[str, Function] = {}
+"""Functions of a whole row (along the last axis), with one value for all of its elements."""
+
+
+def _call(name: str, *arguments: Operand) -> Expr:
+    return (FUNCTIONS.get(name) or ROW_REDUCTIONS[name])(*arguments)

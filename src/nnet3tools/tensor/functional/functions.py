@@ -9,42 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Operand, as_expr
+from nnet3tools.tensor.functional.expr import (
+    FUNCTIONS,
+    ROW_REDUCTIONS,
+    Apply,
+    Cast,
+    Constant,
+    Expr,
+    Function,
+    Operand,
+    as_expr,
+)
 from nnet3tools.tensor.functional.types import Rule, Type
 
 __all__ = ["ALIASES", "CASTS", "FUNCTIONS", "ROW_REDUCTIONS", "Function"]
 
 Partials = Sequence[Expr]
-
-
-@dataclass(frozen=True, eq=False)
-class Function:
-    """One function of the table; calling it builds an expression."""
-
-    name: str
-    arity: int
-    rule: Rule
-    doc: str
-    derivative: Callable[..., Partials] | None = None
-    """One partial derivative an argument; None: that of the definition."""
-    definition: Callable[..., Expr] | None = None
-    """The value in terms of other functions; None for a primitive."""
-    onnx: str = ""
-    """ONNX's operator of the same meaning, if there is one."""
-
-    def __call__(self, *arguments: Operand) -> Expr:
-        if len(arguments) != self.arity:
-            raise ProgramError(
-                f"function {self.name} takes {self.arity} arguments, not {len(arguments)}"
-            )
-        return Apply(self, tuple(as_expr(a) for a in arguments))
-
-
-FUNCTIONS: dict[str, Function] = {}
-"""Every function by name."""
 
 ALIASES = {
     "if_then_else": "where",
@@ -250,16 +231,13 @@ highway = _add(
     lambda a, b, t: sigmoid(t) * a + (1 - sigmoid(t)) * b,
 )
 
-ROW_REDUCTIONS: dict[str, Function] = {
-    name: Function(name, 1, _F, doc)
-    for name, doc in (
-        ("row_sum", "the sum of the row"),
-        ("row_mean", "the mean of the row"),
-        ("row_max", "the largest of the row"),
-        ("row_min", "the smallest of the row"),
-    )
-}
-"""Functions of a whole row (along the last axis), with one value for all of its elements."""
+for _name, _doc in (
+    ("row_sum", "the sum of the row"),
+    ("row_mean", "the mean of the row"),
+    ("row_max", "the largest of the row"),
+    ("row_min", "the smallest of the row"),
+):
+    ROW_REDUCTIONS[_name] = Function(_name, 1, _F, _doc)
 
 
 def cast(argument: Operand, to: Type) -> Expr:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Placeholder
+__all__ = ["ATOM", "INFIX", "Text", "call_text", "constant_text"]
 
-__all__ = ["INFIX", "to_text"]
+Text = tuple[str, int]
+"""Text of an expression, and how tightly its outermost operator binds."""
 
 INFIX: dict[str, tuple[str, int]] = {
     "or": ("||", 1),
@@ -27,24 +29,25 @@ INFIX: dict[str, tuple[str, int]] = {
 
 _PREFIX = {"not": "!", "neg": "-"}
 _PREFIX_LEVEL = 7
-_ATOM = 9
+ATOM = 9
 
 
-def _constant_text(value: bool | int | float) -> tuple[str, int]:
+def constant_text(value: bool | int | float) -> Text:
+    """The text of a number."""
     if isinstance(value, bool):
-        return ("true" if value else "false"), _ATOM
+        return ("true" if value else "false"), ATOM
     if isinstance(value, float) and math.isnan(value):
-        return "nan", _ATOM
+        return "nan", ATOM
     negative = math.copysign(1.0, value) < 0 if isinstance(value, float) else value < 0
-    return repr(value), 7 if negative else _ATOM
+    return repr(value), 7 if negative else ATOM
 
 
-def _paren(part: tuple[str, int], level: int) -> str:
+def _paren(part: Text, level: int) -> str:
     text, binds = part
     return text if binds >= level else f"({text})"
 
 
-def _infix_text(name: str, left: tuple[str, int], right: tuple[str, int]) -> tuple[str, int]:
+def _infix_text(name: str, left: Text, right: Text) -> Text:
     symbol, level = INFIX[name]
     # comparisons do not chain; ** takes a tighter left side; the others group to the left
     left_level = level + 1 if level in (4, 8) else level
@@ -52,26 +55,10 @@ def _infix_text(name: str, left: tuple[str, int], right: tuple[str, int]) -> tup
     return f"{_paren(left, left_level)} {symbol} {_paren(right, right_level)}", level
 
 
-def _node_text(node: Expr, done: dict[Expr, tuple[str, int]]) -> tuple[str, int]:
-    if isinstance(node, Placeholder):
-        return f"_{node.number}", _ATOM
-    if isinstance(node, Constant):
-        return _constant_text(node.value)
-    parts = [done[a] for a in node.arguments]
-    if isinstance(node, Cast):
-        return f"{node.to.value}({parts[0][0]})", _ATOM
-    assert isinstance(node, Apply)
-    name = node.function.name
+def call_text(name: str, arguments: Sequence[Text], of_number: bool) -> Text:
+    """The text of a function of arguments; `of_number`: the first one is a plain number."""
     if name in INFIX:
-        return _infix_text(name, parts[0], parts[1])
-    if name in _PREFIX and not isinstance(node.arguments[0], Constant):
-        return _PREFIX[name] + _paren(parts[0], _PREFIX_LEVEL), _PREFIX_LEVEL
-    return f"{name}({', '.join(text for text, _ in parts)})", _ATOM
-
-
-def to_text(expr: Expr) -> str:
-    """The formula of an expression."""
-    done: dict[Expr, tuple[str, int]] = {}
-    for node in expr.walk():
-        done[node] = _node_text(node, done)
-    return done[expr][0]
+        return _infix_text(name, arguments[0], arguments[1])
+    if name in _PREFIX and not of_number:
+        return _PREFIX[name] + _paren(arguments[0], _PREFIX_LEVEL), _PREFIX_LEVEL
+    return f"{name}({', '.join(text for text, _ in arguments)})", ATOM
