@@ -7,7 +7,7 @@ import pytest
 
 from nnet3tools import expression as ex
 from nnet3tools.expression.graphviz import graphviz
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from support.expression_checks import normal
 
 
@@ -90,7 +90,7 @@ def test_every_kind_of_node_is_exported_or_known_not_to_be():
     pytest.importorskip("onnx")
     from nnet3tools.expression.onnx_nodes import NODES
 
-    kinds, found = [Expr], set()
+    kinds, found = [Node], set()
     while kinds:
         kind = kinds.pop()
         kinds.extend(kind.__subclasses__())

@@ -10,7 +10,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.gradients import add_term
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.io import log
 from nnet3tools.tensor import Array
@@ -27,12 +27,12 @@ __all__ = [
 ]
 
 
-class Same(Expr):
+class Same(Node):
     """The operand itself, value and gradient."""
 
     is_value_view = is_gradient_view = True
 
-    def __init__(self, x: Expr) -> None:
+    def __init__(self, x: Node) -> None:
         super().__init__([x], x.shape, x.type)
 
     @property
@@ -57,7 +57,7 @@ class ClipGradient(Same):
     type_name, overwrites = "clip_gradient", True
     is_gradient_view = False
 
-    def __init__(self, x: Expr, limit: float) -> None:
+    def __init__(self, x: Node, limit: float) -> None:
         self.limit = limit
         super().__init__(x)
 
@@ -81,7 +81,7 @@ class Callback(Same):
     type_name = "callback"
     shareable = recomputable = False
 
-    def __init__(self, x: Expr, function: Callable[[Array], object]) -> None:
+    def __init__(self, x: Node, function: Callable[[Array], object]) -> None:
         self.function = function
         super().__init__(x)
 
@@ -95,7 +95,7 @@ class Debug(Callback):
 
     type_name = "debug"
 
-    def __init__(self, x: Expr, message: str) -> None:
+    def __init__(self, x: Node, message: str) -> None:
         self.message = message
         super().__init__(x, self._log)
 
@@ -110,7 +110,7 @@ Forward = Callable[[Array, list[Array]], object]
 Backward = Callable[[list[Array | None], Array, Array, list[Array]], object]
 
 
-class Lambda(Expr):
+class Lambda(Node):
     """A function of the caller's, and perhaps its derivative."""
 
     type_name = "lambda"
@@ -118,7 +118,7 @@ class Lambda(Expr):
 
     def __init__(
         self,
-        operands: Sequence[Expr],
+        operands: Sequence[Node],
         shape: Shape,
         type: Type,
         forward: Forward,
@@ -148,12 +148,12 @@ class Lambda(Expr):
         return ops
 
 
-class Select(Expr):
+class Select(Node):
     """The operand that a number, set from outside, names at the moment of running."""
 
     type_name = "choose"
 
-    def __init__(self, nodes: Sequence[Expr], index: Callable[[], int]) -> None:
+    def __init__(self, nodes: Sequence[Node], index: Callable[[], int]) -> None:
         self.index = index
         super().__init__(nodes, nodes[0].shape, nodes[0].type)
 
@@ -175,39 +175,39 @@ class Select(Expr):
         return set(), False
 
 
-def stop_gradient(x: Expr) -> Expr:
+def stop_gradient(x: Node) -> Node:
     """x, through which no gradient flows."""
     return x.graph.add(StopGradient(x)) if x.trainable else x
 
 
-def clip_gradient(x: Expr, limit: float) -> Expr:
+def clip_gradient(x: Node, limit: float) -> Node:
     """x, whose gradient is limited to [-limit, limit]; not limited if that is 0."""
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
-def checkpoint(x: Expr) -> Expr:
+def checkpoint(x: Node) -> Node:
     """x, kept; values between checkpoints are computed again in the backward pass."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
-def callback(x: Expr, function: Callable[[Array], object]) -> Expr:
+def callback(x: Node, function: Callable[[Array], object]) -> Node:
     """x; `function` is called with its value each time it is computed."""
     return x.graph.add(Callback(x, function))
 
 
-def debug(x: Expr, message: str = "") -> Expr:
+def debug(x: Node, message: str = "") -> Node:
     """x; each time it is computed a line about it is logged."""
     return x.graph.add(Debug(x, message))
 
 
 def lambda_(
-    operands: Sequence[Expr],
+    operands: Sequence[Node],
     shape: Shape,
     type: Type,
     forward: Forward,
     backward: Backward | None = None,
     key: Hashable = None,
-) -> Expr:
+) -> Node:
     """A node of your own: forward(out, inputs) writes its value.
 
     backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it a
@@ -219,7 +219,7 @@ def lambda_(
     return operands[0].graph.add(Lambda(operands, shape, type, forward, backward, key))
 
 
-def choose(nodes: Sequence[Expr], index: Any) -> Expr:
+def choose(nodes: Sequence[Node], index: Any) -> Node:
     """One of several nodes of equal shape and type.
 
     `index` is a number (then the others are not even computed), a function called at each run, or
@@ -228,7 +228,7 @@ def choose(nodes: Sequence[Expr], index: Any) -> Expr:
     if not nodes or any(n.shape != nodes[0].shape or n.type is not nodes[0].type for n in nodes):
         shown = ", ".join(n.describe() for n in nodes) or "nothing"
         raise ExpressionError(f"choose needs nodes of equal shape and type, found {shown}")
-    if isinstance(index, Expr):
+    if isinstance(index, Node):
         made = nodes[0]
         for number, node in enumerate(nodes[1:], start=1):
             made = apply("where", apply("eq", index, number), node, made)

@@ -13,12 +13,12 @@ from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
-from nnet3tools.expression.node import Expr, NodeOp, Operand, common_shape
+from nnet3tools.expression.node import Node, NodeOp, Operand, common_shape
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import functional
 from nnet3tools.tensor.functional import Apply, Constant, Function, Placeholder, Rule, Type
 
-__all__ = ["KINDS", "Cast", "Elementwise", "apply"]
+__all__ = ["KINDS", "Cast", "Elementwise", "apply", "cast"]
 
 KINDS = functional.FUNCTIONS
 """Every kind of elementwise node by type name."""
@@ -32,7 +32,7 @@ def _names(arity: int) -> dict[str, functional.Expr]:
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
 
-class Elementwise(Expr):
+class Elementwise(Node):
     """A function of broadcast operands."""
 
     overwrites = True
@@ -40,27 +40,27 @@ class Elementwise(Expr):
     def __init__(self, function: Function, operands: Sequence[Operand]) -> None:
         self.function, self.operands = function, tuple(operands)
         self.type_name = function.name
-        children = [o for o in operands if isinstance(o, Expr)]
+        children = [o for o in operands if isinstance(o, Node)]
         super().__init__(children, common_shape(self.type_name, children), self._type())
 
     def _type(self) -> Type:
         types = {
-            i + 2: o.type if isinstance(o, Expr) else Constant(o).type({})
+            i + 2: o.type if isinstance(o, Node) else Constant(o).type({})
             for i, o in enumerate(self.operands)
         }
         return _formula(self.function).type(types)
 
     def content(self) -> tuple:
-        kinds = ["child" if isinstance(o, Expr) else (type(o), repr(o)) for o in self.operands]
+        kinds = ["child" if isinstance(o, Node) else (type(o), repr(o)) for o in self.operands]
         return self.type_name, *kinds
 
     def as_formula(self, arguments: Sequence[functional.Expr]) -> functional.Expr:
         """The function of these arguments, one a child, as a functional expression."""
         left = iter(arguments)
-        return self.function(*(next(left) if isinstance(o, Expr) else o for o in self.operands))
+        return self.function(*(next(left) if isinstance(o, Node) else o for o in self.operands))
 
     def _arrays(self) -> list[Any]:
-        return [o.value if isinstance(o, Expr) else o for o in self.operands]
+        return [o.value if isinstance(o, Node) else o for o in self.operands]
 
     def forward_ops(self) -> list[NodeOp]:
         return [_element(self.function).bind(self.value, *self._arrays())]
@@ -68,7 +68,7 @@ class Elementwise(Expr):
     def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
         """What is added to each child's gradient: names of what it reads, and the term of these."""
         terms = derivative_terms(self.function)
-        return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Expr)]
+        return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
     def backward_ops(self) -> list[NodeOp | None]:
         arrays = dict(zip("abc", self._arrays(), strict=False))
@@ -87,14 +87,14 @@ class Elementwise(Expr):
         for child, (names, _) in zip(self.children, self._terms(), strict=True):
             if child.trainable:
                 read.update(names)
-        numbers = [i for i, o in enumerate(self.operands) if isinstance(o, Expr)]
+        numbers = [i for i, o in enumerate(self.operands) if isinstance(o, Node)]
         return {k for k, i in enumerate(numbers) if "abc"[i] in read}, "value" in read
 
 
 class Cast(Elementwise):
     """The operand as another element type."""
 
-    def __init__(self, x: Expr, to: Type) -> None:
+    def __init__(self, x: Node, to: Type) -> None:
         self.to = to
         super().__init__(_AS_IT_IS, [x])
         self.type_name = "cast"
@@ -158,43 +158,48 @@ def _times_adj(factor: functional.Expr) -> functional.Expr:
 # -- making nodes
 
 
-def apply(name: str, *operands: Operand) -> Expr:
+def apply(name: str, *operands: Operand) -> Node:
     """The node of this kind, at least one operand being a node; or the operand that it equals."""
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
     for o in operands:
-        if not isinstance(o, (Expr, bool, int, float)):
+        if not isinstance(o, (Node, bool, int, float)):
             raise ExpressionError(f"{name} of {type(o).__name__}: not an expression")
     if name in _TRIVIAL and (trivial := _TRIVIAL[name](*operands)) is not None:
         return trivial
-    graph = next(o.graph for o in operands if isinstance(o, Expr))
+    graph = next(o.graph for o in operands if isinstance(o, Node))
     return graph.add(Elementwise(function, operands))
 
 
-def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Expr | None]:
+def cast(x: Node, to: Type) -> Node:
+    """x as another element type."""
+    return x if x.type is to else x.graph.add(Cast(x, to))
+
+
+def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Node | None]:
     """The other operand, where one is this number (the first only if so said).
 
     Only where arithmetic with a number does not change the operand's type.
     """
 
-    def trivial(a: Operand, b: Operand) -> Expr | None:
+    def trivial(a: Operand, b: Operand) -> Node | None:
         pairs = [(a, b), (b, a)] if first_too else [(a, b)]
         for kept, other in pairs:
             is_neutral = isinstance(other, (int, float)) and other == number
-            if is_neutral and isinstance(kept, Expr) and kept.type.is_float:
+            if is_neutral and isinstance(kept, Node) and kept.type.is_float:
                 return kept
         return None
 
     return trivial
 
 
-def _double_negation(a: Operand) -> Expr | None:
+def _double_negation(a: Operand) -> Node | None:
     is_negation = isinstance(a, Elementwise) and a.type_name == "neg"
-    return a.children[0] if isinstance(a, Expr) and is_negation else None
+    return a.children[0] if isinstance(a, Node) and is_negation else None
 
 
-_TRIVIAL: dict[str, Callable[..., Expr | None]] = {
+_TRIVIAL: dict[str, Callable[..., Node | None]] = {
     "add": _neutral(0, first_too=True),
     "sub": _neutral(0),
     "mul": _neutral(1, first_too=True),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.expression.memory import Buffer, Scratch, allocate
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.schedule import (
     Schedule,
     Step,
@@ -33,21 +33,21 @@ class Execution:
 
     def __init__(
         self,
-        roots: Sequence[Expr],
+        roots: Sequence[Node],
         like: Array | None = None,
         gradient: bool = True,
         reuse_memory: bool = True,
         scratch: Scratch | None = None,
-        fed: Iterable[Expr] = (),
+        fed: Iterable[Node] = (),
     ) -> None:
         self.roots = tuple(roots)
         self.schedule = Schedule(roots, gradient and any(r.trainable for r in roots))
         self._like, self._reuse = like, reuse_memory
         self._scratch, self._fed = scratch, frozenset(fed)
         self._steps = [*self.schedule.forward, *self.schedule.backward]
-        self._values: dict[tuple[Expr, int], Buffer] = {}
-        self._gradients: dict[Expr, Buffer] = {}
-        self._first_touch: dict[Expr, int] = {}
+        self._values: dict[tuple[Node, int], Buffer] = {}
+        self._gradients: dict[Node, Buffer] = {}
+        self._first_touch: dict[Node, int] = {}
         self._find_value_lives()
         self._find_gradient_lives()
         self._arrays, self.num_bytes = self._allocate()
@@ -58,7 +58,7 @@ class Execution:
 
     # -- lifetimes
 
-    def _touch(self, owner: Expr, incarnation: int, step: int) -> None:
+    def _touch(self, owner: Node, incarnation: int, step: int) -> None:
         if owner.is_leaf and owner not in self._fed:
             return
         buffer = self._values.get((owner, incarnation))
@@ -68,7 +68,7 @@ class Execution:
         buffer.touch(step)
 
     def _find_value_lives(self) -> None:
-        current: dict[Expr, int] = {}
+        current: dict[Node, int] = {}
         for leaf in self._fed.intersection(self.schedule.order):
             self._touch(leaf, 0, 0)
         for t, step in enumerate(self._steps):
@@ -120,7 +120,7 @@ class Execution:
 
     # -- binding
 
-    def _place_value(self, node: Expr, incarnation: int) -> None:
+    def _place_value(self, node: Node, incarnation: int) -> None:
         if node.is_value_view:
             node.value = node.view(node.children[0].value)
         elif not node.is_leaf or node in self._fed:
@@ -128,7 +128,7 @@ class Execution:
         elif node.value is None:
             node.value = tensor.empty(node.shape, like=self._like, dtype=dtype_of(node.type))
 
-    def _place_gradient(self, node: Expr) -> None:
+    def _place_gradient(self, node: Node) -> None:
         if node.is_gradient_view:
             node.grad = node.view(node.children[0].grad)
         elif not node.is_leaf or node in self._fed:
@@ -171,7 +171,7 @@ class Execution:
         pairs = zip(node.children, made, strict=bool(made))
         return ops + [op for child, op in pairs if child.trainable and op is not None]
 
-    def _first_added(self, node: Expr, t: int) -> list[int]:
+    def _first_added(self, node: Node, t: int) -> list[int]:
         """Numbers of the children whose gradient nothing has been added to before step t."""
         found = []
         for i, child in enumerate(node.children):
@@ -181,7 +181,7 @@ class Execution:
                 found.append(i)
         return found
 
-    def _may_be_set(self, node: Expr, i: int) -> bool:
+    def _may_be_set(self, node: Node, i: int) -> bool:
         """Whether the i-th backward operation may set the whole gradient instead of adding to it.
 
         Not where it reaches a part of it only, nor where another child has the same memory.
@@ -198,7 +198,7 @@ class Execution:
             recording.run("expression", op)
         self._ran = True
 
-    def backward(self, seeds: Mapping[Expr, Array] | None = None) -> None:
+    def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
         """Compute gradients, given the derivatives by the roots (default: all 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
@@ -214,7 +214,7 @@ class Execution:
         for op in self._backward:
             recording.run("expression", op)
 
-    def _add_seeds(self, seeds: Mapping[Expr, Array] | None) -> None:
+    def _add_seeds(self, seeds: Mapping[Node, Array] | None) -> None:
         for root in self._seeded:
             tensor.fill(gradient_owner(root).grad, 0.0)
         for root in self._seeded:

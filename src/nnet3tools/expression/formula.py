@@ -18,12 +18,11 @@ import pyparsing as pp
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
-from nnet3tools.expression.formula_functions import FUNCTIONS, call_function
+from nnet3tools.expression.formula_functions import CALLABLE, call_function
 from nnet3tools.expression.graph import Graph
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import FUNCTIONS as FUNCTIONAL
-from nnet3tools.tensor.functional import Constant, FormulaError, simplify
+from nnet3tools.tensor.functional import FUNCTIONS, Constant, FormulaError, simplify
 from nnet3tools.tensor.functional.grammar import (
     ASSIGN,
     CONSTANTS,
@@ -76,7 +75,7 @@ class Formula:
     definitions: dict[str, Build]
     result: Build
 
-    def build(self, graph: Graph, names: Mapping[str, Expr | float]) -> Expr:
+    def build(self, graph: Graph, names: Mapping[str, Node | float]) -> Node:
         """The node of the formula, names standing for these nodes or numbers.
 
         FormulaError, which marks the column, for unknown names and functions, operands that do not
@@ -91,7 +90,7 @@ class Formula:
         value = self.result(scope)
         if isinstance(value, (bool, int, float)):
             value = graph.constant(float(value))
-        if not isinstance(value, Expr):
+        if not isinstance(value, Node):
             raise FormulaError("the formula's value is not a single expression", self.text, 0)
         return value
 
@@ -113,11 +112,11 @@ def _at(text: str, position: int, make: Callable[[], Any]) -> Any:
 
 
 def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
-    if any(isinstance(o, Expr) for o in operands):
+    if any(isinstance(o, Node) for o in operands):
         return _at(text, position, lambda: apply(name, *operands))
     if any(not isinstance(o, (bool, int, float)) for o in operands):
         raise FormulaError(f"cannot compute with {operands[0]!r}", text, position)
-    number = simplify(FUNCTIONAL[name](*operands))
+    number = simplify(FUNCTIONS[name](*operands))
     if isinstance(number, Constant):
         return number.value
     value = tensor.empty((1,), dtype="float64")
@@ -146,12 +145,12 @@ def _call(text: str, position: int, tokens: pp.ParseResults) -> Build:
     named: dict[str, Build] = dict(a for a in arguments if isinstance(a, tuple))
 
     def build(scope: _Scope) -> Any:
-        if name not in FUNCTIONS:
-            raise scope._formula.unknown("function", name, FUNCTIONS, position)
+        if name not in CALLABLE:
+            raise scope._formula.unknown("function", name, CALLABLE, position)
         values = [part(scope) for part in parts]
         options = {key: part(scope) for key, part in named.items()}
-        if not any(isinstance(v, (Expr, list)) for v in [*values, *options.values()]):
-            if name not in FUNCTIONAL or options or len(values) != FUNCTIONAL[name].arity:
+        if not any(isinstance(v, (Node, list)) for v in [*values, *options.values()]):
+            if name not in FUNCTIONS or options or len(values) != FUNCTIONS[name].arity:
                 raise FormulaError(f"{name} needs an operand that is no number", text, position)
             return _operate(text, position, name, *values)
         return _at(text, position, lambda: call_function(name, values, options))

@@ -9,18 +9,18 @@ from typing import Any
 
 from nnet3tools.expression import operators as ops
 from nnet3tools.expression.elementwise import KINDS, apply
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import CASTS
 from nnet3tools.tensor.functional.functions import ALIASES
 
-__all__ = ["FUNCTIONS", "call_function"]
+__all__ = ["CALLABLE", "call_function"]
 
 
-def _reduction(function: Callable[..., Expr], kind: str = "") -> Callable[..., Expr]:
+def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
     """Reduces all elements without an axis; of two operands, the elementwise function `kind`."""
 
-    def call(x: Expr, other: Any = None, axis: int | None = None) -> Expr:
+    def call(x: Node, other: Any = None, axis: int | None = None) -> Node:
         if other is None or not kind:
             axis = other if other is not None else axis
             return function(x, axis)
@@ -29,28 +29,28 @@ def _reduction(function: Callable[..., Expr], kind: str = "") -> Callable[..., E
     return call
 
 
-def _joined(function: Callable[..., Expr]) -> Callable[..., Expr]:
-    def call(*parts: Any, axis: int = -1) -> Expr:
+def _joined(function: Callable[..., Node]) -> Callable[..., Node]:
+    def call(*parts: Any, axis: int = -1) -> Node:
         flat = [p for part in parts for p in (part if isinstance(part, list) else [part])]
-        if any(not isinstance(p, Expr) for p in flat):
+        if any(not isinstance(p, Node) for p in flat):
             raise ExpressionError("numbers cannot be joined")
         return function(flat, axis)
 
     return call
 
 
-def _choose(*nodes_and_index: Any) -> Expr:
+def _choose(*nodes_and_index: Any) -> Node:
     *nodes, index = nodes_and_index
-    if not isinstance(index, (int, Expr)):
+    if not isinstance(index, (int, Node)):
         raise ExpressionError("choose takes nodes, and last an index")
     return ops.choose(nodes, index)
 
 
-def _log_softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+def _log_softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
     return ops.log_softmax(x, mask, axis)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+CALLABLE: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(apply, name) for name in KINDS},
     **{alias: functools.partial(apply, name) for alias, name in ALIASES.items()},
     "clip": ops.clip,
@@ -87,17 +87,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """By name. Nothing random and nothing with side effects: a value may be computed twice."""
 
 for _name, _type in CASTS.items():
-    FUNCTIONS[_name] = lambda x, to=_type: ops.cast(x, to)
+    CALLABLE[_name] = lambda x, to=_type: ops.cast(x, to)
 
 
 @functools.cache
 def _signature(name: str) -> inspect.Signature:
-    return inspect.signature(FUNCTIONS[name])
+    return inspect.signature(CALLABLE[name])
 
 
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """The function's value; ExpressionError if the arguments are not what it takes."""
-    function = FUNCTIONS[name]
+    function = CALLABLE[name]
     try:
         _signature(name).bind(*values, **options)
     except TypeError as error:

@@ -13,7 +13,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.elementwise import Elementwise
 from nnet3tools.expression.joins import Concatenate
 from nnet3tools.expression.leaves import Input, Parameter
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.tensor import Array, functional
 from nnet3tools.tensor.functional import Assignments, Constant, Placeholder, derivatives, simplify
 
@@ -23,12 +23,12 @@ _PIECE, _ADJ = 500, 600
 """Placeholder numbers of pieces' values and of their derivatives; leaves are below."""
 
 
-def fuse(root: Expr) -> Fused | None:
+def fuse(root: Node) -> Fused | None:
     """The fused form of an expression of matrices (rows, dim), if it has one."""
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
-    leaves: dict[Expr, Placeholder] = {}
-    made: dict[Expr, functional.Expr] = {}
+    leaves: dict[Node, Placeholder] = {}
+    made: dict[Node, functional.Expr] = {}
     for piece in pieces:
         if not _fits(piece, piece.shape, leaves, made):
             return None
@@ -38,8 +38,8 @@ def fuse(root: Expr) -> Fused | None:
 
 
 def _fits(
-    node: Expr, shape: tuple[int, ...], leaves: dict[Expr, Placeholder],
-    made: dict[Expr, functional.Expr],
+    node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
+    made: dict[Node, functional.Expr],
 ) -> bool:  # fmt: skip
     """Translate a node and what it needs; False if something is not elementwise over `shape`."""
     stack = [node]
@@ -78,7 +78,7 @@ class Fused:
     """A fused expression of `inputs` and `parameters`, in pieces of `widths` columns."""
 
     def __init__(
-        self, pieces: Sequence[Expr], leaves: Mapping[Expr, Placeholder],
+        self, pieces: Sequence[Node], leaves: Mapping[Node, Placeholder],
         formulas: Sequence[functional.Expr],
     ) -> None:  # fmt: skip
         self.inputs = [leaf for leaf in leaves if isinstance(leaf, Input)]
@@ -100,7 +100,7 @@ class Fused:
         return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
     def _derivatives(
-        self, leaves: Mapping[Expr, Placeholder], formulas: Sequence[functional.Expr]
+        self, leaves: Mapping[Node, Placeholder], formulas: Sequence[functional.Expr]
     ) -> None:
         """Of sum over pieces of adj * piece, by every leaf."""
         total: functional.Expr = Constant(0)

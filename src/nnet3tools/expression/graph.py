@@ -16,9 +16,11 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
+from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.leaves import Constant, Input, Parameter
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node, Operand
+from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, dtype_of, type_of_dtype
@@ -38,15 +40,15 @@ class Graph:
         self, like: Array | None = None, inference: bool = False, reuse_memory: bool = True
     ) -> None:
         self.like, self.inference, self.reuse_memory = like, inference, reuse_memory
-        self.nodes: list[Expr] = []
+        self.nodes: list[Node] = []
         self.params: dict[str, Parameter] = {}
         self.inputs: dict[str, Input] = {}
-        self._known: dict[tuple, Expr] = {}
+        self._known: dict[tuple, Node] = {}
         self._execution: Execution | None = None
 
     # -- nodes
 
-    def add(self, node: Expr) -> Expr:
+    def add(self, node: Node) -> Node:
         """The node; or the one that is there already, if it is of equal kind, content, children."""
         key = (type(node), tuple(c.number for c in node.children), node.content())
         if node.shareable and (found := self._known.get(key)) is not None:
@@ -57,7 +59,7 @@ class Graph:
             self._known[key] = node
         return node
 
-    def constant(self, value: Any, type: Type | None = None) -> Expr:
+    def constant(self, value: Any, type: Type | None = None) -> Node:
         """A constant from an array, number or nested list; floats are float32 unless told."""
         array = np.asarray(tensor.to_host(value) if hasattr(value, "get") else value)
         if type is not None:
@@ -67,7 +69,15 @@ class Graph:
         array = array.reshape(1) if array.ndim == 0 else array
         return self.add(Constant(self, tensor.asarray(array, like=self.like)))
 
-    def param(self, name: str, value: Array) -> Expr:
+    def apply(self, name: str, *operands: Operand) -> Node:
+        """An elementwise function of nodes and numbers."""
+        return apply(name, *operands)
+
+    def dot(self, a: Node, b: Node) -> Node:
+        """The product of two matrices."""
+        return dot(a, b)
+
+    def param(self, name: str, value: Array) -> Node:
         """The parameter of this name; the array itself is trained, not a copy."""
         if (found := self.params.get(name)) is not None:
             if found.shape != tuple(value.shape):
@@ -82,7 +92,7 @@ class Graph:
 
     def input(
         self, name: str, shape: Shape, type: Type = Type.FLOAT32, trainable: bool = False
-    ) -> Expr:
+    ) -> Node:
         """A new input, whose value each run must be given."""
         self._check_new(name)
         made = Input(self, name, tuple(shape), type, trainable)
@@ -95,7 +105,7 @@ class Graph:
 
     # -- running
 
-    def forward(self, *roots: Expr, **inputs: Array) -> None:
+    def forward(self, *roots: Node, **inputs: Array) -> None:
         """Compute the roots' values; memory is planned anew only if the roots changed."""
         if not roots and self._execution is None:
             raise ProgramError("Graph.forward needs a root the first time")
@@ -118,7 +128,7 @@ class Graph:
             raise ExpressionError(f"{node.describe()} is not part of what is computed")
         tensor.copy(node.value, array)
 
-    def backward(self, seeds: dict[Expr, Array] | None = None) -> None:
+    def backward(self, seeds: dict[Node, Array] | None = None) -> None:
         """Compute gradients of parameters and trainable inputs; must follow `forward`.
 
         `seeds` gives the derivatives by the roots; without, all are 1.

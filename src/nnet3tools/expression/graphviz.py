@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nnet3tools.expression.elementwise import Elementwise
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import topological
 from nnet3tools.expression.shapes import shape_text
 
@@ -23,12 +23,12 @@ def _quote(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def graphviz(roots: Sequence[Expr], name: str = "expression") -> str:
+def graphviz(roots: Sequence[Node], name: str = "expression") -> str:
     """What the roots need, values flowing downwards; nodes without a gradient are grey."""
     lines = [f'digraph "{_quote(name)}" {{', "  node [shape=ellipse];"]
     for node in topological(roots):
         title = f"{node.name}\\n{node.type_name}" if node.name else node.type_name
-        numbers = [str(o) for o in getattr(node, "operands", ()) if not isinstance(o, Expr)]
+        numbers = [str(o) for o in getattr(node, "operands", ()) if not isinstance(o, Node)]
         if isinstance(node, Elementwise) and numbers:
             title += f"({', '.join(numbers)})"
         label = f"{_quote(title)}\\n{shape_text(node.shape)} {node.type.value}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from nnet3tools import tensor
 from nnet3tools.expression.moves import add_copy, reshape
-from nnet3tools.expression.node import Expr, NodeOp, common_type
+from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.concatenate import parts_along
 
@@ -15,12 +15,12 @@ __all__ = ["Concatenate", "concatenate", "repeat", "stack"]
 _MAX_REPEATS = 1 << 16
 
 
-class Concatenate(Expr):
+class Concatenate(Node):
     """Operands one after the other along an axis."""
 
     type_name, overwrites = "concatenate", True
 
-    def __init__(self, parts: Sequence[Expr], axis: int) -> None:
+    def __init__(self, parts: Sequence[Node], axis: int) -> None:
         self.axis = axis
         shape = list(parts[0].shape)
         shape[axis] = sum(p.shape[axis] for p in parts)
@@ -53,7 +53,7 @@ def _nothing() -> None:
     """For children whose gradient the first child's operation has dealt with."""
 
 
-def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
+def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
     """Nodes one after the other along an axis; other sizes must be equal."""
     if not parts:
         raise ExpressionError("concatenate of nothing")
@@ -71,7 +71,7 @@ def concatenate(parts: Sequence[Expr], axis: int = 0) -> Expr:
     return parts[0].graph.add(Concatenate(parts, axis))
 
 
-def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
+def stack(parts: Sequence[Node], axis: int = 0) -> Node:
     """Nodes of equal shape along a new axis."""
     if not parts:
         raise ExpressionError("stack of nothing")
@@ -82,7 +82,7 @@ def stack(parts: Sequence[Expr], axis: int = 0) -> Expr:
     return concatenate([reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts], axis)
 
 
-def repeat(x: Expr, repeats: int, axis: int = 0) -> Expr:
+def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     """The node several times, one after the other along an axis."""
     if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")

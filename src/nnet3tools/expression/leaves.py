@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node, NodeGraph
 from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, type_of_dtype
 
-if TYPE_CHECKING:
-    from nnet3tools.expression.graph import Graph
-
 __all__ = ["Constant", "Input", "Leaf", "Parameter"]
 
 
-class Leaf(Expr):
+class Leaf(Node):
     """A node without children, whose value is put there."""
 
     is_leaf = True
 
-    def __init__(self, graph: Graph, shape: Shape, type: Type) -> None:
+    def __init__(self, graph: NodeGraph, shape: Shape, type: Type) -> None:
         super().__init__((), shape, type)
         self.graph = graph
 
@@ -38,7 +34,7 @@ class Constant(Leaf):
 
     type_name = "const"
 
-    def __init__(self, graph: Graph, value: Array) -> None:
+    def __init__(self, graph: NodeGraph, value: Array) -> None:
         super().__init__(graph, tuple(value.shape), type_of_dtype(value.dtype))
         self.value = value
 
@@ -52,7 +48,7 @@ class Parameter(Leaf):
 
     type_name = "param"
 
-    def __init__(self, graph: Graph, name: str, value: Array) -> None:
+    def __init__(self, graph: NodeGraph, name: str, value: Array) -> None:
         super().__init__(graph, tuple(value.shape), type_of_dtype(value.dtype))
         self.value, self.name, self.trainable = value, name, True
 
@@ -66,7 +62,7 @@ class Input(Leaf):
     type_name = "input"
 
     def __init__(
-        self, graph: Graph, name: str, shape: Shape, type: Type, trainable: bool = False
+        self, graph: NodeGraph, name: str, shape: Shape, type: Type, trainable: bool = False
     ) -> None:
         super().__init__(graph, shape, type)
         self.name, self.trainable = name, trainable

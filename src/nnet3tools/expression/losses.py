@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
-from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.moves import reshape
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeGraph, NodeOp
 from nnet3tools.expression.reductions import logsumexp, mean
 from nnet3tools.expression.select import gather
 from nnet3tools.expression.shapes import ExpressionError, Shape
@@ -15,13 +14,13 @@ from nnet3tools.tensor.functional import Type
 __all__ = ["cross_entropy", "dropout", "dropout_mask", "unlikelihood"]
 
 
-class DropoutMask(Expr):
+class DropoutMask(Node):
     """Each element 0 with probability p, else 1 / (1 - p); drawn anew at each run."""
 
     type_name = "dropout_mask"
     differentiable = shareable = recomputable = False
 
-    def __init__(self, graph: Graph, shape: Shape, type: Type, p: float) -> None:
+    def __init__(self, graph: NodeGraph, shape: Shape, type: Type, p: float) -> None:
         self.p = p
         super().__init__((), shape, type)
         self.graph = graph
@@ -35,16 +34,16 @@ class DropoutMask(Expr):
 _threshold = tensor.element("_1 = (_1 > _2) * _3")
 
 
-def dropout_mask(graph: Graph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Expr:
+def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Node:
     """A random mask that keeps the mean of what it multiplies."""
     if not 0.0 <= p < 1.0:
         raise ExpressionError(f"dropout: the probability must be in [0, 1), found {p}")
     return graph.add(DropoutMask(graph, tuple(shape), type, float(p)))
 
 
-def dropout(x: Expr, p: float | Expr, axes: tuple[int, ...] | None = None) -> Expr:
+def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
     """x times a random mask, or times the mask given; the mask varies along `axes` only."""
-    if isinstance(p, Expr):
+    if isinstance(p, Node):
         return x * p
     if p == 0:
         return x
@@ -54,7 +53,7 @@ def dropout(x: Expr, p: float | Expr, axes: tuple[int, ...] | None = None) -> Ex
     return x * dropout_mask(x.graph, p, shape, x.type)
 
 
-def _labels(x: Expr, labels: Expr) -> Expr:
+def _labels(x: Node, labels: Node) -> Node:
     if labels.shape == x.shape[:-1]:
         labels = reshape(labels, (*labels.shape, 1))
     if labels.shape != (*x.shape[:-1], 1) or labels.type is not Type.INT32:
@@ -64,7 +63,7 @@ def _labels(x: Expr, labels: Expr) -> Expr:
     return labels
 
 
-def cross_entropy(x: Expr, labels: Expr, label_smoothing: float = 0.0) -> Expr:
+def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
     """-log of the softmax of x (.., D) at the labels (..) or (.., 1), a column (.., 1).
 
     With label smoothing s, s of the weight is spread over all classes (Szegedy et al. 2016).
@@ -76,7 +75,7 @@ def cross_entropy(x: Expr, labels: Expr, label_smoothing: float = 0.0) -> Expr:
     return (1.0 - label_smoothing) * loss + label_smoothing * (total - mean(x, -1))
 
 
-def unlikelihood(x: Expr, labels: Expr) -> Expr:
+def unlikelihood(x: Node, labels: Node) -> Node:
     """-log(1 - softmax of x at the labels), a column (Welleck et al. 2020)."""
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))

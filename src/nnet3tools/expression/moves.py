@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from nnet3tools import tensor
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis, shape_text
 from nnet3tools.tensor import Array
 
@@ -29,12 +29,12 @@ def add_copy(out: Array, src: Array, fresh: bool) -> NodeOp:
     return tensor.copy.bind(out, src) if fresh else tensor.add.bind(out, src)
 
 
-class Copy(Expr):
+class Copy(Node):
     """The same, in memory of its own."""
 
     type_name, overwrites = "copy", True
 
-    def __init__(self, x: Expr) -> None:
+    def __init__(self, x: Node) -> None:
         super().__init__([x], x.shape, x.type)
 
     def forward_ops(self) -> list[NodeOp]:
@@ -47,13 +47,13 @@ class Copy(Expr):
         return set(), False
 
 
-class Reshape(Expr):
+class Reshape(Node):
     """The same elements in another shape; the operand is contiguous."""
 
     type_name = "reshape"
     is_value_view = is_gradient_view = True
 
-    def __init__(self, x: Expr, shape: Shape) -> None:
+    def __init__(self, x: Node, shape: Shape) -> None:
         super().__init__([x], shape, x.type)
 
     def content(self) -> tuple:
@@ -67,13 +67,13 @@ class Reshape(Expr):
         return True
 
 
-class Slice(Expr):
+class Slice(Node):
     """Some elements along one axis, at regular distances."""
 
     type_name = "slice"
     is_value_view = is_gradient_view = True
 
-    def __init__(self, x: Expr, axis: int, part: range) -> None:
+    def __init__(self, x: Node, axis: int, part: range) -> None:
         self.axis, self.part = axis, part
         shape = (*x.shape[:axis], len(part), *x.shape[axis + 1 :])
         super().__init__([x], shape, x.type)
@@ -91,12 +91,12 @@ class Slice(Expr):
         return self.axis == 0 and self.part.step == 1 and self.children[0].is_contiguous
 
 
-class Transpose(Expr):
+class Transpose(Node):
     """The axes in another order, in memory of its own."""
 
     type_name, overwrites = "transpose", True
 
-    def __init__(self, x: Expr, axes: tuple[int, ...]) -> None:
+    def __init__(self, x: Node, axes: tuple[int, ...]) -> None:
         self.axes = axes
         super().__init__([x], tuple(x.shape[a] for a in axes), x.type)
 
@@ -115,12 +115,12 @@ class Transpose(Expr):
         return set(), False
 
 
-class Shift(Expr):
+class Shift(Node):
     """Elements moved along the axes by so many places; what becomes free is padded."""
 
     type_name = "shift"
 
-    def __init__(self, x: Expr, by: tuple[int, ...], pad: float) -> None:
+    def __init__(self, x: Node, by: tuple[int, ...], pad: float) -> None:
         self.by, self.pad = by, pad
         super().__init__([x], x.shape, x.type)
 
@@ -153,12 +153,12 @@ class Shift(Expr):
 # -- what users call
 
 
-def contiguous(x: Expr) -> Expr:
+def contiguous(x: Node) -> Node:
     """The node, copied if its memory might have gaps."""
     return x if x.is_contiguous else x.graph.add(Copy(x))
 
 
-def reshape(x: Expr, shape: Sequence[int]) -> Expr:
+def reshape(x: Node, shape: Sequence[int]) -> Node:
     """The elements in another shape; one size may be -1, that is: whatever fits."""
     sizes, count = [int(n) for n in shape], math.prod(x.shape)
     if sizes.count(-1) == 1:
@@ -172,22 +172,22 @@ def reshape(x: Expr, shape: Sequence[int]) -> Expr:
     return source if tuple(sizes) == source.shape else x.graph.add(Reshape(source, tuple(sizes)))
 
 
-def flatten(x: Expr) -> Expr:
+def flatten(x: Node) -> Node:
     """All elements as a vector."""
     return reshape(x, (math.prod(x.shape),))
 
 
-def flatten_2d(x: Expr) -> Expr:
+def flatten_2d(x: Node) -> Node:
     """A matrix whose rows are along the last axis."""
     return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
-def atleast_nd(x: Expr, axes: int) -> Expr:
+def atleast_nd(x: Node, axes: int) -> Node:
     """Axes of size 1 put in front until there are that many."""
     return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
 
 
-def transpose(x: Expr, axes: Sequence[int] | None = None) -> Expr:
+def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
     """The axes in the given order; without, the last two are swapped."""
     count = len(x.shape)
     if axes is None:
@@ -204,7 +204,7 @@ def transpose(x: Expr, axes: Sequence[int] | None = None) -> Expr:
     return x.graph.add(Transpose(x, order))
 
 
-def swap_axes(x: Expr, axis1: int, axis2: int) -> Expr:
+def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
     """Two axes exchanged."""
     a, b = (normal_axis(axis, x.shape, "swap_axes") for axis in (axis1, axis2))
     order = list(range(len(x.shape)))
@@ -212,7 +212,7 @@ def swap_axes(x: Expr, axis1: int, axis2: int) -> Expr:
     return transpose(x, order)
 
 
-def slice_(x: Expr, axis: int, begin: int, end: int | None = None, step: int = 1) -> Expr:
+def slice_(x: Node, axis: int, begin: int, end: int | None = None, step: int = 1) -> Node:
     """Elements [begin, end) along an axis, with Python's meaning of negative numbers."""
     axis = normal_axis(axis, x.shape, "slice")
     if step == 0:
@@ -223,7 +223,7 @@ def slice_(x: Expr, axis: int, begin: int, end: int | None = None, step: int = 1
     return x.graph.add(Slice(x, axis, part))
 
 
-def narrow(x: Expr, axis: int, start: int, length: int) -> Expr:
+def narrow(x: Node, axis: int, start: int, length: int) -> Node:
     """`length` elements from `start` on along an axis."""
     axis = normal_axis(axis, x.shape, "narrow")
     if start < 0 or length < 0 or start + length > x.shape[axis]:
@@ -233,7 +233,7 @@ def narrow(x: Expr, axis: int, start: int, length: int) -> Expr:
     return slice_(x, axis, start, start + length)
 
 
-def shift(x: Expr, by: Sequence[int], pad: float = 0.0) -> Expr:
+def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
     """Elements moved by so many places along each axis."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")

@@ -1,4 +1,4 @@
-"""Expr: a node of an expression graph, and what every kind of node may say of itself.
+"""Node: a node of an expression graph, and what every kind of node may say of itself.
 
 After Marian's Chainable and NaryNodeOp (doc/operators.md, src/graph/node.h): a node knows its
 children, shape and type; `forward_ops` computes `value`, the i-th of `backward_ops` adds to the
@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, promote
 
-if TYPE_CHECKING:
-    from nnet3tools.expression.graph import Graph
-
-__all__ = ["Expr", "NodeOp", "Operand", "common_shape", "common_type"]
+__all__ = ["Node", "NodeGraph", "NodeOp", "Operand", "common_shape", "common_type"]
 
 NodeOp = Callable[[], object]
 """One bound operation."""
@@ -28,7 +25,23 @@ MAX_ELEMENTS = 1 << 31
 """Larger values are refused when a node is built: a formula of few letters could ask for any."""
 
 
-class Expr:
+class NodeGraph(Protocol):
+    """The graph of a node, as nodes use it."""
+
+    def add(self, node: Node) -> Node:
+        """The node; or the one that is there already, if it is equal."""
+
+    def constant(self, value: Any, type: Type | None = None) -> Node:
+        """A constant from an array, number or nested list."""
+
+    def apply(self, name: str, *operands: Operand) -> Node:
+        """An elementwise function of nodes and numbers."""
+
+    def dot(self, a: Node, b: Node) -> Node:
+        """The product of two matrices."""
+
+
+class Node:
     """A node; Python's operators build larger expressions of it.
 
     `<` and its kin give 0 or 1 elementwise; `==` compares the nodes, elementwise equality is
@@ -53,10 +66,10 @@ class Expr:
     fresh: frozenset[int] = frozenset()
     """Numbers of the children whose gradient is to be set by their operation, not added to."""
 
-    def __init__(self, children: Sequence[Expr], shape: Shape, type: Type) -> None:
+    def __init__(self, children: Sequence[Node], shape: Shape, type: Type) -> None:
         self.children = tuple(children)
         self.shape, self.type = shape, type
-        self.graph: Graph = children[0].graph if children else cast("Graph", None)
+        self.graph: NodeGraph = children[0].graph if children else cast(NodeGraph, None)
         self.number = -1
         self.name = ""
         self.trainable: bool = (
@@ -110,7 +123,7 @@ class Expr:
     def __repr__(self) -> str:
         return f"<{self.describe()}>"
 
-    def named(self, name: str) -> Expr:
+    def named(self, name: str) -> Node:
         """The same node, called by this name from now on."""
         self.name = name
         return self
@@ -125,79 +138,71 @@ class Expr:
     def __bool__(self) -> bool:
         raise ExpressionError(f"{self.describe()} has no truth value: use where()")
 
-    def __add__(self, other: Operand) -> Expr:
-        return _apply("add", self, other)
+    def __add__(self, other: Operand) -> Node:
+        return self.graph.apply("add", self, other)
 
-    def __radd__(self, other: Operand) -> Expr:
-        return _apply("add", other, self)
+    def __radd__(self, other: Operand) -> Node:
+        return self.graph.apply("add", other, self)
 
-    def __sub__(self, other: Operand) -> Expr:
-        return _apply("sub", self, other)
+    def __sub__(self, other: Operand) -> Node:
+        return self.graph.apply("sub", self, other)
 
-    def __rsub__(self, other: Operand) -> Expr:
-        return _apply("sub", other, self)
+    def __rsub__(self, other: Operand) -> Node:
+        return self.graph.apply("sub", other, self)
 
-    def __mul__(self, other: Operand) -> Expr:
-        return _apply("mul", self, other)
+    def __mul__(self, other: Operand) -> Node:
+        return self.graph.apply("mul", self, other)
 
-    def __rmul__(self, other: Operand) -> Expr:
-        return _apply("mul", other, self)
+    def __rmul__(self, other: Operand) -> Node:
+        return self.graph.apply("mul", other, self)
 
-    def __truediv__(self, other: Operand) -> Expr:
-        return _apply("div", self, other)
+    def __truediv__(self, other: Operand) -> Node:
+        return self.graph.apply("div", self, other)
 
-    def __rtruediv__(self, other: Operand) -> Expr:
-        return _apply("div", other, self)
+    def __rtruediv__(self, other: Operand) -> Node:
+        return self.graph.apply("div", other, self)
 
-    def __pow__(self, other: Operand) -> Expr:
-        return _apply("pow", self, other)
+    def __pow__(self, other: Operand) -> Node:
+        return self.graph.apply("pow", self, other)
 
-    def __rpow__(self, other: Operand) -> Expr:
-        return _apply("pow", other, self)
+    def __rpow__(self, other: Operand) -> Node:
+        return self.graph.apply("pow", other, self)
 
-    def __neg__(self) -> Expr:
-        return _apply("neg", self)
+    def __neg__(self) -> Node:
+        return self.graph.apply("neg", self)
 
-    def __abs__(self) -> Expr:
-        return _apply("abs", self)
+    def __abs__(self) -> Node:
+        return self.graph.apply("abs", self)
 
-    def __lt__(self, other: Operand) -> Expr:
-        return _apply("lt", self, other)
+    def __lt__(self, other: Operand) -> Node:
+        return self.graph.apply("lt", self, other)
 
-    def __le__(self, other: Operand) -> Expr:
-        return _apply("le", self, other)
+    def __le__(self, other: Operand) -> Node:
+        return self.graph.apply("le", self, other)
 
-    def __gt__(self, other: Operand) -> Expr:
-        return _apply("gt", self, other)
+    def __gt__(self, other: Operand) -> Node:
+        return self.graph.apply("gt", self, other)
 
-    def __ge__(self, other: Operand) -> Expr:
-        return _apply("ge", self, other)
+    def __ge__(self, other: Operand) -> Node:
+        return self.graph.apply("ge", self, other)
 
-    def __and__(self, other: Operand) -> Expr:
-        return _apply("and", self, other)
+    def __and__(self, other: Operand) -> Node:
+        return self.graph.apply("and", self, other)
 
-    def __or__(self, other: Operand) -> Expr:
-        return _apply("or", self, other)
+    def __or__(self, other: Operand) -> Node:
+        return self.graph.apply("or", self, other)
 
-    def __invert__(self) -> Expr:
-        return _apply("not", self)
+    def __invert__(self) -> Node:
+        return self.graph.apply("not", self)
 
-    def __matmul__(self, other: Expr) -> Expr:
-        from nnet3tools.expression.products import dot
-
-        return dot(self, other)
+    def __matmul__(self, other: Node) -> Node:
+        return self.graph.dot(self, other)
 
 
-Operand = Expr | bool | int | float
+Operand = Node | bool | int | float
 
 
-def _apply(name: str, *operands: Any) -> Expr:
-    from nnet3tools.expression.elementwise import apply
-
-    return apply(name, *operands)
-
-
-def common_shape(what: str, operands: Sequence[Expr]) -> Shape:
+def common_shape(what: str, operands: Sequence[Node]) -> Shape:
     """The broadcast shape of operands; ExpressionError that shows them if there is none."""
     found = broadcast([o.shape for o in operands])
     if found is None:
@@ -206,7 +211,7 @@ def common_shape(what: str, operands: Sequence[Expr]) -> Shape:
     return found
 
 
-def common_type(operands: Sequence[Expr]) -> Type:
+def common_type(operands: Sequence[Node]) -> Type:
     """The promoted type of operands."""
     found = operands[0].type
     for other in operands[1:]:

@@ -9,9 +9,10 @@ import math
 from typing import ClassVar
 
 from nnet3tools import tensor
+from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.moves import contiguous
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import rows_of
 from nnet3tools.tensor import Array
@@ -21,14 +22,14 @@ from nnet3tools.tensor.registry import Operator
 __all__ = ["batch_norm", "layer_norm", "rms_norm"]
 
 
-class RmsNorm(Expr):
+class RmsNorm(Node):
     """x over the root mean square of its row; times a scale, plus an offset, which are rows."""
 
     type_name, overwrites = "rms_norm", True
     operator: ClassVar[Operator] = tensor.rms_norm
     derivatives: ClassVar[Operator] = tensor.rms_norm_backprop
 
-    def __init__(self, x: Expr, scale: Expr | None, offset: Expr | None, eps: float) -> None:
+    def __init__(self, x: Node, scale: Node | None, offset: Node | None, eps: float) -> None:
         self.eps = eps
         self.has_scale, self.has_offset = scale is not None, offset is not None
         super().__init__([c for c in (x, scale, offset) if c is not None], x.shape, x.type)
@@ -37,12 +38,12 @@ class RmsNorm(Expr):
         return self.eps, self.has_scale, self.has_offset
 
     @property
-    def scale(self) -> Expr | None:
+    def scale(self) -> Node | None:
         """The child that is the scale."""
         return self.children[1] if self.has_scale else None
 
     @property
-    def offset(self) -> Expr | None:
+    def offset(self) -> Node | None:
         """The child that is the offset."""
         return self.children[-1] if self.has_offset else None
 
@@ -77,12 +78,12 @@ class LayerNorm(RmsNorm):
     derivatives = tensor.layer_norm_backprop
 
 
-class BatchNorm(Expr):
+class BatchNorm(Node):
     """x less its column's mean, over its column's standard deviation."""
 
     type_name, overwrites = "batch_norm", True
 
-    def __init__(self, x: Expr, eps: float) -> None:
+    def __init__(self, x: Node, eps: float) -> None:
         self.eps = eps
         super().__init__([x], x.shape, x.type)
 
@@ -111,18 +112,18 @@ def _row(array: Array) -> Array:
     return array[(0,) * (array.ndim - 1)]
 
 
-def _row_gradient(child: Expr | None) -> Array | None:
+def _row_gradient(child: Node | None) -> Array | None:
     return _row(child.grad) if child is not None and child.trainable else None
 
 
-def _is_row(operand: Expr | None, x: Expr) -> bool:
+def _is_row(operand: Node | None, x: Node) -> bool:
     """Whether an operand is the same for all rows of x: one number a column."""
     return operand is not None and (
         math.prod(operand.shape) == operand.shape[-1] == x.shape[-1] and operand.type is x.type
     )
 
 
-def _norm(kind: type[RmsNorm], x: Expr, gamma: Expr | None, beta: Expr | None, eps: float) -> Expr:
+def _norm(kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, eps: float) -> Node:
     if not x.type.is_float or not x.shape[-1]:
         raise ExpressionError(f"{kind.type_name} of {x.describe()}: expected rows of floats")
     for operand in (gamma, beta):
@@ -142,35 +143,31 @@ def _norm(kind: type[RmsNorm], x: Expr, gamma: Expr | None, beta: Expr | None, e
 
 
 def _through_float32(
-    kind: type[RmsNorm], x: Expr, gamma: Expr | None, beta: Expr | None, eps: float
-) -> Expr:
+    kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, eps: float
+) -> Node:
     """Half precision has no room for squares."""
-    from nnet3tools.expression.operators import cast
-
     g, b = (None if o is None else cast(o, Type.FLOAT32) for o in (gamma, beta))
     return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 
 
 def layer_norm(
-    x: Expr, gamma: Expr | None = None, beta: Expr | None = None, eps: float = 1e-9
-) -> Expr:
+    x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
+) -> Node:
     """Rows with mean 0 and variance 1, times gamma, plus beta."""
     return _norm(LayerNorm, x, gamma, beta, eps)
 
 
 def rms_norm(
-    x: Expr, gamma: Expr | None = None, beta: Expr | None = None, eps: float = 1e-9
-) -> Expr:
+    x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
+) -> Node:
     """Rows with mean square 1, times gamma, plus beta."""
     return _norm(RmsNorm, x, gamma, beta, eps)
 
 
 def batch_norm(
-    x: Expr, gamma: Expr | None = None, beta: Expr | None = None, eps: float = 1e-3
-) -> Expr:
+    x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-3
+) -> Node:
     """Columns of a matrix with mean 0 and variance 1 over its rows, times gamma, plus beta."""
-    from nnet3tools.expression.operators import cast
-
     if not x.type.is_float or len(x.shape) != 2:
         raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
     if x.type is Type.FLOAT16:

@@ -15,7 +15,7 @@ from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.memory import SCRATCH
 from nnet3tools.expression.moves import Copy
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
@@ -28,7 +28,7 @@ _PROBE_ROWS = (7, 11)
 """A formula for one number of rows only fails with the other."""
 
 
-def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Expr, ...]:
+def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Node, ...]:
     """Nodes of the output, the target and the formula's value."""
     graph = Graph(like)
     output = graph.input("output", (rows, dim), element, trainable=True)
@@ -51,7 +51,7 @@ def check_objective(text: str, dim: int) -> None:
 @functools.lru_cache(maxsize=16)
 def _prepare(
     text: str, rows: int, dim: int, element: Type, device: str, gradient: bool
-) -> tuple[Expr, Expr, Expr, Execution]:
+) -> tuple[Node, Node, Node, Execution]:
     like = _example[device]
     output, target, root = _build(text, rows, dim, element, like)
     run = Execution([root], like, gradient, scratch=SCRATCH, fed=[output, target])

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
+from nnet3tools.expression.onnx_writer import OnnxWriter
 from nnet3tools.tensor.functional import Type, dtype_of
-
-if TYPE_CHECKING:
-    from nnet3tools.expression.onnx_export import OnnxWriter
 
 __all__ = ["NODES"]
 
-Translate = Callable[["OnnxWriter", Any, list[str]], str]
+Translate = Callable[[OnnxWriter, Any, list[str]], str]
 
 
-def _same(w: OnnxWriter, node: Expr, x: list[str]) -> str:
+def _same(w: OnnxWriter, node: Node, x: list[str]) -> str:
     return x[0]
 
 

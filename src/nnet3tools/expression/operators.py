@@ -14,7 +14,7 @@ from nnet3tools.expression.control import (
     lambda_,
     stop_gradient,
 )
-from nnet3tools.expression.elementwise import Cast, apply
+from nnet3tools.expression.elementwise import apply, cast
 from nnet3tools.expression.joins import concatenate, repeat, stack
 from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
 from nnet3tools.expression.moves import (
@@ -29,7 +29,7 @@ from nnet3tools.expression.moves import (
     swap_axes,
     transpose,
 )
-from nnet3tools.expression.node import Expr, Operand
+from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.norm import batch_norm, layer_norm, rms_norm
 from nnet3tools.expression.order import argmax, argmin, cumsum, sort, topk
 from nnet3tools.expression.products import affine, bdot, dot
@@ -48,7 +48,6 @@ from nnet3tools.expression.reductions import (
 from nnet3tools.expression.select import cols, gather, index_select, rows, scatter
 from nnet3tools.expression.softmax import log_softmax, softmax
 from nnet3tools.expression.sparse import csr_dot, dot_csr
-from nnet3tools.tensor.functional import Type
 
 __all__ = [
     "abs_", "affine", "and_", "argmax", "argmin", "atleast_nd", "batch_norm", "bdot", "bump",
@@ -65,7 +64,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _kind(name: str) -> Callable[..., Expr]:
+def _kind(name: str) -> Callable[..., Node]:
     """Makes the elementwise nodes of this name; what they are: tensor.functional.functions."""
     return functools.partial(apply, name)
 
@@ -110,12 +109,7 @@ tanh = _kind("tanh")
 where = _kind("where")
 
 
-def cast(x: Expr, to: Type) -> Expr:
-    """x as another element type."""
-    return x if x.type is to else x.graph.add(Cast(x, to))
-
-
-def clip(x: Expr, low: Operand, high: Operand | None = None) -> Expr:
+def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
     """x limited to [low, high]; with one number c to [-c, c], and not at all if c is 0."""
     if high is not None:
         return apply("clip", x, low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.select import gather
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.functional import Type
@@ -11,13 +11,13 @@ from nnet3tools.tensor.order import cumulative_sum, sort_indexes
 __all__ = ["argmax", "argmin", "cumsum", "sort", "topk"]
 
 
-class SortIndexes(Expr):
+class SortIndexes(Node):
     """Places of the first k elements in order, int32; of equal ones the first comes first."""
 
     type_name = "sort_indexes"
     differentiable = False
 
-    def __init__(self, x: Expr, axis: int, k: int, descending: bool) -> None:
+    def __init__(self, x: Node, axis: int, k: int, descending: bool) -> None:
         self.axis, self.k, self.descending = axis, k, descending
         super().__init__([x], (*x.shape[:axis], k, *x.shape[axis + 1 :]), Type.INT32)
 
@@ -29,12 +29,12 @@ class SortIndexes(Expr):
         return [sort_indexes.bind(self.value, x.value, self.axis, self.descending)]
 
 
-class CumSum(Expr):
+class CumSum(Node):
     """Sums of the elements up to each along an axis: the gradient is the sum the other way."""
 
     type_name, overwrites = "cumsum", True
 
-    def __init__(self, x: Expr, axis: int, reverse: bool, exclusive: bool) -> None:
+    def __init__(self, x: Node, axis: int, reverse: bool, exclusive: bool) -> None:
         self.axis, self.reverse, self.exclusive = axis, reverse, exclusive
         super().__init__([x], x.shape, x.type)
 
@@ -54,7 +54,7 @@ class CumSum(Expr):
         return set(), False
 
 
-def topk(x: Expr, k: int, axis: int = -1, descending: bool = True) -> tuple[Expr, Expr]:
+def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
     """The k largest (or smallest) elements along an axis, in order, and their indexes."""
     axis = normal_axis(axis, x.shape, "topk")
     if not 1 <= k <= x.shape[axis]:
@@ -63,22 +63,22 @@ def topk(x: Expr, k: int, axis: int = -1, descending: bool = True) -> tuple[Expr
     return gather(x, axis, indexes), indexes
 
 
-def sort(x: Expr, axis: int = -1, descending: bool = True) -> tuple[Expr, Expr]:
+def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
     """All elements along an axis in order, and their indexes."""
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 
-def argmax(x: Expr, axis: int = -1) -> tuple[Expr, Expr]:
+def argmax(x: Node, axis: int = -1) -> tuple[Node, Node]:
     """The largest element along an axis and its index."""
     return topk(x, 1, axis, True)
 
 
-def argmin(x: Expr, axis: int = -1) -> tuple[Expr, Expr]:
+def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
     """The smallest element along an axis and its index."""
     return topk(x, 1, axis, False)
 
 
-def cumsum(x: Expr, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Expr:
+def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
     """Sums up to each element along an axis, from its end with `reverse`."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:

@@ -9,20 +9,20 @@ from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced
 from nnet3tools.expression.joins import repeat
 from nnet3tools.expression.moves import contiguous, reshape
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import Placeholder
 
 __all__ = ["affine", "bdot", "dot"]
 
 
-class Dot(Expr):
+class Dot(Node):
     """scalar op(a) op(b) of matrices, or of stacks of matrices with equal numbers of them."""
 
     type_name, overwrites = "dot", True
 
     def __init__(
-        self, a: Expr, b: Expr, trans_a: bool, trans_b: bool, scalar: float, *more: Expr
+        self, a: Node, b: Node, trans_a: bool, trans_b: bool, scalar: float, *more: Node
     ) -> None:
         self.trans_a, self.trans_b, self.scalar = trans_a, trans_b, scalar
         rows = a.shape[-1] if trans_a else a.shape[-2]
@@ -87,21 +87,21 @@ class Affine(Dot):
 _add = tensor.element("_1 = _1 + _2")
 
 
-def _check(what: str, operands: Sequence[Expr], fits: bool) -> None:
+def _check(what: str, operands: Sequence[Node], fits: bool) -> None:
     if not fits or len({o.type for o in operands}) > 1 or not operands[0].type.is_float:
         shown = ", ".join(o.describe() for o in operands)
         raise ExpressionError(f"{what}: the operands do not fit together: {shown}")
 
 
-def _inner(a: Expr, b: Expr, trans_a: bool, trans_b: bool) -> bool:
+def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
     if len(a.shape) < 2 or len(b.shape) < 2:
         return False
     return a.shape[-2 if trans_a else -1] == b.shape[-1 if trans_b else -2]
 
 
 def dot(
-    a: Expr, b: Expr, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
-) -> Expr:
+    a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
+) -> Node:
     """scalar op(a) op(b); b is a matrix, and leading axes of a (not transposed) are kept."""
     fits = _inner(a, b, trans_a, trans_b) and len(b.shape) == 2
     _check("dot", [a, b], fits and (len(a.shape) == 2 or not trans_a))
@@ -111,8 +111,8 @@ def dot(
 
 
 def bdot(
-    a: Expr, b: Expr, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
-) -> Expr:
+    a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
+) -> Node:
     """Products of stacks of matrices; leading axes are equal, or one operand is a single matrix."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead_a, lead_b = a.shape[:-2], b.shape[:-2]
@@ -127,13 +127,13 @@ def bdot(
 
 
 def affine(
-    a: Expr,
-    b: Expr,
-    bias: Expr,
+    a: Node,
+    b: Node,
+    bias: Node,
     trans_a: bool = False,
     trans_b: bool = False,
     scalar: float = 1.0,
-) -> Expr:
+) -> Node:
     """scalar op(a) op(b) + bias, a and b matrices, bias (cols) or (1, cols)."""
     fits = _inner(a, b, trans_a, trans_b) and len(a.shape) == len(b.shape) == 2
     cols = b.shape[0 if trans_b else 1] if fits else -1

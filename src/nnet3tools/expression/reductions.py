@@ -8,7 +8,7 @@ from typing import ClassVar
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_term, in_order, parse_term
 from nnet3tools.expression.moves import flatten
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
 from nnet3tools.tensor.functional import Type
 
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-class Reduce(Expr):
+class Reduce(Node):
     """A reduction of child 0, called a, along one axis of size n."""
 
     reduction: ClassVar[str]
@@ -40,7 +40,7 @@ class Reduce(Expr):
     shrinks: ClassVar[bool] = True
     """Whether the reduction of a single element is that element."""
 
-    def __init__(self, x: Expr, axis: int) -> None:
+    def __init__(self, x: Node, axis: int) -> None:
         self.axis = axis
         shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
         super().__init__([x], shape, x.type if x.type.is_float else Type.FLOAT32)
@@ -142,12 +142,12 @@ class RootMeanSquare(Reduce):
 _sqrt = tensor.element("_1 = sqrt(_1)")
 
 
-class ScalarProduct(Expr):
+class ScalarProduct(Node):
     """The sum of a b along an axis, without a product in memory."""
 
     type_name, overwrites = "scalar_product", True
 
-    def __init__(self, a: Expr, b: Expr, axis: int) -> None:
+    def __init__(self, a: Node, b: Node, axis: int) -> None:
         self.axis = axis
         super().__init__([a, b], (*a.shape[:axis], 1, *a.shape[axis + 1 :]), a.type)
 
@@ -171,7 +171,7 @@ class ScalarProduct(Expr):
         return {0, 1}, False
 
 
-def reduce(kind: type[Reduce], x: Expr, axis: int | None) -> Expr:
+def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
     """A reduction along an axis, or with None of all elements, to shape (1)."""
     if axis is None:
         return reduce(kind, flatten(x), 0)
@@ -183,47 +183,47 @@ def reduce(kind: type[Reduce], x: Expr, axis: int | None) -> Expr:
     return x.graph.add(kind(x, axis))
 
 
-def sum_(x: Expr, axis: int | None = 0) -> Expr:
+def sum_(x: Node, axis: int | None = 0) -> Node:
     """The sum along an axis."""
     return reduce(Sum, x, axis)
 
 
-def mean(x: Expr, axis: int | None = 0) -> Expr:
+def mean(x: Node, axis: int | None = 0) -> Node:
     """The mean along an axis."""
     return reduce(Mean, x, axis)
 
 
-def max_(x: Expr, axis: int | None = 0) -> Expr:
+def max_(x: Node, axis: int | None = 0) -> Node:
     """The largest along an axis."""
     return reduce(Max, x, axis)
 
 
-def min_(x: Expr, axis: int | None = 0) -> Expr:
+def min_(x: Node, axis: int | None = 0) -> Node:
     """The smallest along an axis."""
     return reduce(Min, x, axis)
 
 
-def prod(x: Expr, axis: int | None = 0) -> Expr:
+def prod(x: Node, axis: int | None = 0) -> Node:
     """The product along an axis."""
     return reduce(Prod, x, axis)
 
 
-def logsumexp(x: Expr, axis: int | None = 0) -> Expr:
+def logsumexp(x: Node, axis: int | None = 0) -> Node:
     """The log of the sum of exp along an axis."""
     return reduce(LogSumExp, x, axis)
 
 
-def var(x: Expr, axis: int | None = 0) -> Expr:
+def var(x: Node, axis: int | None = 0) -> Node:
     """The variance (divided by n) along an axis."""
     return reduce(MeanSquare, x - mean(x, axis), axis)
 
 
-def std(x: Expr, axis: int | None = 0) -> Expr:
+def std(x: Node, axis: int | None = 0) -> Node:
     """The standard deviation along an axis."""
     return reduce(RootMeanSquare, x - mean(x, axis), axis)
 
 
-def scalar_product(a: Expr, b: Expr, axis: int = 0) -> Expr:
+def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
     """The sum of a * b along an axis."""
     if a.shape != b.shape or a.type is not b.type or not a.type.is_float:
         return sum_(a * b, axis)
@@ -231,6 +231,6 @@ def scalar_product(a: Expr, b: Expr, axis: int = 0) -> Expr:
     return a.graph.add(ScalarProduct(a, b, axis))
 
 
-def weighted_average(x: Expr, weights: Expr, axis: int = 0) -> Expr:
+def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
     """The average along an axis by weights, which need not sum to one."""
     return scalar_product(x, weights, axis) / sum_(weights, axis)

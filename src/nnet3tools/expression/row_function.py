@@ -19,7 +19,7 @@ from nnet3tools.expression.fused import Fused, fuse
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.memory import SCRATCH
 from nnet3tools.expression.moves import Copy
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array, recording
@@ -95,7 +95,7 @@ class RowFunction:
         same_columns = fused is not None and len(self.parts) == 1 and len(fused.widths) == 1
         self.in_place = same_columns and self.parts == {next(iter(self.parts)): self.output_dim}
 
-    def _probe(self, rows: int) -> Expr:
+    def _probe(self, rows: int) -> Node:
         graph = Graph()
         names: dict[str, Any] = {}
         for name, dim in self.parts.items():

@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnet3tools.expression.node import Expr
+from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
 
 __all__ = ["Schedule", "Step", "gradient_owner", "no_gradient_reason", "topological", "value_owner"]
 
 
-def topological(roots: Sequence[Expr]) -> list[Expr]:
+def topological(roots: Sequence[Node]) -> list[Node]:
     """Every node the roots need, children first; ExpressionError if there is a cycle."""
-    order: list[Expr] = []
-    state: dict[Expr, bool] = {}
+    order: list[Node] = []
+    state: dict[Node, bool] = {}
     """False: being visited; True: done."""
     for root in roots:
         stack = [(root, iter(root.children))]
@@ -41,21 +41,21 @@ def topological(roots: Sequence[Expr]) -> list[Expr]:
     return order
 
 
-def value_owner(node: Expr) -> Expr:
+def value_owner(node: Node) -> Node:
     """The node whose memory the value is in."""
     while node.is_value_view:
         node = node.children[0]
     return node
 
 
-def gradient_owner(node: Expr) -> Expr:
+def gradient_owner(node: Node) -> Node:
     """The node whose memory the gradient is in."""
     while node.is_gradient_view:
         node = node.children[0]
     return node
 
 
-def no_gradient_reason(roots: Sequence[Expr]) -> str:
+def no_gradient_reason(roots: Sequence[Node]) -> str:
     """Why none of these roots has a gradient, for an error message."""
     shown = ", ".join(r.describe() for r in roots)
     for node in reversed(topological(roots)):
@@ -69,23 +69,23 @@ class Step:
     """One node's operations: "forward", "again" (forward once more) or "backward"."""
 
     kind: str
-    node: Expr
+    node: Node
 
 
 class Schedule:
     """The steps for some roots, with gradients or without."""
 
-    def __init__(self, roots: Sequence[Expr], gradient: bool) -> None:
+    def __init__(self, roots: Sequence[Node], gradient: bool) -> None:
         self.roots = tuple(roots)
         self.order = topological(roots)
         inner = [n for n in self.order if not n.is_leaf]
         self.forward = [Step("forward", n) for n in inner]
-        self.active: set[Expr] = self._find_active() if gradient else set()
+        self.active: set[Node] = self._find_active() if gradient else set()
         """Nodes that a gradient arrives at."""
-        self.again: list[list[Expr]] = []
+        self.again: list[list[Node]] = []
         self.backward = self._backward_steps() if gradient else []
 
-    def _find_active(self) -> set[Expr]:
+    def _find_active(self) -> set[Node]:
         active = {root for root in self.roots if root.trainable}
         for node in reversed(self.order):
             if node in active:
@@ -104,7 +104,7 @@ class Schedule:
             steps.append(Step("backward", node))
         return steps
 
-    def _segments(self) -> dict[Expr, int]:
+    def _segments(self) -> dict[Node, int]:
         """How many checkpoints lie before each node; a checkpoint closes its segment."""
         number, found = 0, {}
         for node in self.order:
@@ -112,7 +112,7 @@ class Schedule:
             number += node.type_name == "checkpoint"
         return found
 
-    def _recomputed(self, segments: dict[Expr, int]) -> dict[int, list[Expr]]:
+    def _recomputed(self, segments: dict[Node, int]) -> dict[int, list[Node]]:
         """For each segment but the last, the nodes to compute again before its gradients.
 
         Kept are leaves, checkpoints, roots, what must not be computed twice, and what is used
@@ -122,13 +122,13 @@ class Schedule:
         if last == 0:
             return {}
         lost = self._lost(segments, last)
-        needed: set[Expr] = set()
+        needed: set[Node] = set()
         for node in self.order:
             if node in self.active and not node.is_leaf:
                 children, own = node.backward_reads()
                 read = [node.children[i] for i in children] + ([node] if own else [])
                 needed.update(value_owner(n) for n in read)
-        again: dict[int, list[Expr]] = defaultdict(list)
+        again: dict[int, list[Node]] = defaultdict(list)
         for node in reversed(self.order):
             owner = value_owner(node)
             if owner in needed and owner in lost and not node.is_leaf:
@@ -137,7 +137,7 @@ class Schedule:
                     needed.update(value_owner(c) for c in node.children)
         return {s: nodes[::-1] for s, nodes in again.items()}
 
-    def _lost(self, segments: dict[Expr, int], last: int) -> set[Expr]:
+    def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
         """Owners whose memory may be given away after the forward pass."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(root) for root in self.roots)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.leaves import Constant
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.gather import add_gathered, add_taken, take
@@ -20,15 +20,15 @@ from nnet3tools.tensor.gather import scatter as scatter_op
 
 __all__ = ["cols", "gather", "index_select", "rows", "scatter"]
 
-Indexes = Expr | Sequence[int] | np.ndarray
+Indexes = Node | Sequence[int] | np.ndarray
 
 
-class IndexSelect(Expr):
+class IndexSelect(Node):
     """Whole slices along an axis, picked by a vector of indexes."""
 
     type_name = "index_select"
 
-    def __init__(self, x: Expr, indexes: Expr, axis: int) -> None:
+    def __init__(self, x: Node, indexes: Node, axis: int) -> None:
         self.axis = axis
         shape = (*x.shape[:axis], *indexes.shape, *x.shape[axis + 1 :])
         super().__init__([x, indexes], shape, x.type)
@@ -53,9 +53,9 @@ class Gather(IndexSelect):
 
     type_name = "gather"
 
-    def __init__(self, x: Expr, indexes: Expr, axis: int) -> None:
+    def __init__(self, x: Node, indexes: Node, axis: int) -> None:
         self.axis = axis
-        Expr.__init__(self, [x, indexes], indexes.shape, x.type)
+        Node.__init__(self, [x, indexes], indexes.shape, x.type)
 
     def forward_ops(self) -> list[NodeOp]:
         x, indexes = self.children
@@ -66,12 +66,12 @@ class Gather(IndexSelect):
         return [add_gathered.bind(x.grad, self.grad, indexes.value, self.axis), None]
 
 
-class Scatter(Expr):
+class Scatter(Node):
     """A copy of child 0 in which elements picked along an axis are those of the source."""
 
     type_name = "scatter"
 
-    def __init__(self, x: Expr, indexes: Expr, source: Expr, axis: int) -> None:
+    def __init__(self, x: Node, indexes: Node, source: Node, axis: int) -> None:
         self.axis = axis
         super().__init__([x, indexes, source], x.shape, x.type)
 
@@ -105,8 +105,8 @@ class Scatter(Expr):
         return {1}, False
 
 
-def _as_indexes(x: Expr, axis: int, indexes: Indexes) -> Expr:
-    if not isinstance(indexes, Expr):
+def _as_indexes(x: Node, axis: int, indexes: Indexes) -> Node:
+    if not isinstance(indexes, Node):
         indexes = x.graph.constant(np.asarray(indexes, np.int32))
     if indexes.type is not Type.INT32:
         raise ExpressionError(f"indexes must be int32, found {indexes.describe()}")
@@ -120,7 +120,7 @@ def _as_indexes(x: Expr, axis: int, indexes: Indexes) -> Expr:
     return indexes
 
 
-def index_select(x: Expr, axis: int, indexes: Indexes) -> Expr:
+def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
     """Slices along an axis, in the order of a vector of indexes."""
     axis = normal_axis(axis, x.shape, "index_select")
     picked = _as_indexes(x, axis, indexes)
@@ -132,17 +132,17 @@ def index_select(x: Expr, axis: int, indexes: Indexes) -> Expr:
     return x.graph.add(IndexSelect(x, picked, axis))
 
 
-def rows(x: Expr, indexes: Indexes) -> Expr:
+def rows(x: Node, indexes: Indexes) -> Node:
     """Rows in the order of the indexes."""
     return index_select(x, 0, indexes)
 
 
-def cols(x: Expr, indexes: Indexes) -> Expr:
+def cols(x: Node, indexes: Indexes) -> Node:
     """Columns in the order of the indexes."""
     return index_select(x, -1, indexes)
 
 
-def _check_picked(what: str, x: Expr, axis: int, indexes: Expr) -> None:
+def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
     fits = len(indexes.shape) == len(x.shape) and all(
         n == m or i == axis for i, (n, m) in enumerate(zip(indexes.shape, x.shape, strict=True))
     )
@@ -153,7 +153,7 @@ def _check_picked(what: str, x: Expr, axis: int, indexes: Expr) -> None:
         )
 
 
-def gather(x: Expr, axis: int, indexes: Indexes) -> Expr:
+def gather(x: Node, axis: int, indexes: Indexes) -> Node:
     """Element by element along an axis; indexes have the other axes' sizes."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = _as_indexes(x, axis, indexes)
@@ -161,7 +161,7 @@ def gather(x: Expr, axis: int, indexes: Indexes) -> Expr:
     return x.graph.add(Gather(x, picked, axis))
 
 
-def scatter(x: Expr, axis: int, indexes: Indexes, source: Expr) -> Expr:
+def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
     """x with the elements that `indexes` picks replaced by the source's; no place twice."""
     axis = normal_axis(axis, x.shape, "scatter")
     picked = _as_indexes(x, axis, indexes)

@@ -8,7 +8,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.gradients import add_term, in_order
 from nnet3tools.expression.moves import contiguous, swap_axes
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type
@@ -31,12 +31,12 @@ def _sums(formula: str, axis: int) -> tensor.Aggregate:
     return tensor.aggregate(formula, "sum", axis)
 
 
-class RowNode(Expr):
+class RowNode(Node):
     """A node over the rows of an operand, with its shape and type."""
 
     overwrites = True
 
-    def __init__(self, x: Expr) -> None:
+    def __init__(self, x: Node) -> None:
         super().__init__([x], x.shape, x.type)
 
     def backward_reads(self) -> tuple[set[int], bool]:
@@ -81,7 +81,7 @@ class LogSoftmax(RowNode):
         return [in_order([sums, add_term(grad, "adj - exp(value) * a", given)])]
 
 
-def _along(kind: type[RowNode], x: Expr, axis: int) -> Expr:
+def _along(kind: type[RowNode], x: Node, axis: int) -> Node:
     axis = normal_axis(axis, x.shape, kind.type_name)
     if not x.type.is_float:
         raise ExpressionError(f"{kind.type_name} of {x.describe()}: expected a float type")
@@ -90,15 +90,15 @@ def _along(kind: type[RowNode], x: Expr, axis: int) -> Expr:
     return x.graph.add(kind(x if len(x.shape) <= 2 else contiguous(x)))
 
 
-def _masked(x: Expr, mask: Expr | None) -> Expr:
+def _masked(x: Node, mask: Node | None) -> Node:
     return x if mask is None else apply("where", mask, x, _MASKED.get(x.type, -3.0e38))
 
 
-def softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+def softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
     """Softmax along an axis; elements where the mask is 0 get no weight."""
     return _along(Softmax, _masked(x, mask), axis)
 
 
-def log_softmax(x: Expr, mask: Expr | None = None, axis: int = -1) -> Expr:
+def log_softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
     """The log of softmax along an axis."""
     return _along(LogSoftmax, _masked(x, mask), axis)

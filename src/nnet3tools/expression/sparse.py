@@ -7,7 +7,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.leaves import Constant
-from nnet3tools.expression.node import Expr, NodeOp
+from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.csr import csr_dot as csr_dot_op
@@ -20,12 +20,12 @@ _BLOCK = 1 << 20
 """Elements of the rows picked at a time for the gradient by a sparse matrix's values."""
 
 
-class CsrDot(Expr):
+class CsrDot(Node):
     """op(S) b, S sparse; children values, indexes, offsets, b."""
 
     type_name = "csr_dot"
 
-    def __init__(self, parts: list[Expr], b: Expr, shape: Shape, trans: bool) -> None:
+    def __init__(self, parts: list[Node], b: Node, shape: Shape, trans: bool) -> None:
         self.trans = trans
         super().__init__([*parts, b], shape, b.type)
 
@@ -40,7 +40,7 @@ class CsrDot(Expr):
         b = self.children[3]
         return [self._by_values(self.grad, b.value), None, None, self._by_dense(b, self.grad)]
 
-    def _by_dense(self, b: Expr, adj: Array) -> NodeOp | None:
+    def _by_dense(self, b: Node, adj: Array) -> NodeOp | None:
         values, indexes, offsets = (c.value for c in self.children[:3])
         if not b.trainable:
             return None
@@ -86,14 +86,14 @@ class DotCsr(CsrDot):
         b = self.children[3]
         return [self._by_values(b.value.T, self.grad.T), None, None, self._by_dense(b, self.grad)]
 
-    def _by_dense(self, b: Expr, adj: Array) -> NodeOp | None:
+    def _by_dense(self, b: Node, adj: Array) -> NodeOp | None:
         values, indexes, offsets = (c.value for c in self.children[:3])
         if not b.trainable:
             return None
         return csr_dot_op.bind(b.grad.T, values, indexes, offsets, adj.T, self.trans, beta=1.0)
 
 
-def _check(what: str, shape: Shape, parts: list[Expr], b: Expr, inner: int, size: int) -> None:
+def _check(what: str, shape: Shape, parts: list[Node], b: Node, inner: int, size: int) -> None:
     values, indexes, offsets = parts
     fits = len(b.shape) == 2 and inner == size and offsets.shape == (shape[0] + 1,)
     fits = fits and values.shape == indexes.shape and len(values.shape) == 1
@@ -113,8 +113,8 @@ def _check(what: str, shape: Shape, parts: list[Expr], b: Expr, inner: int, size
 
 
 def csr_dot(
-    shape: Shape, values: Expr, indexes: Expr, offsets: Expr, b: Expr, trans: bool = False
-) -> Expr:
+    shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
+) -> Node:
     """op(S) b for S of this shape: values, column indexes, row offsets."""
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, indexes, offsets]
@@ -123,8 +123,8 @@ def csr_dot(
 
 
 def dot_csr(
-    b: Expr, shape: Shape, values: Expr, indexes: Expr, offsets: Expr, trans: bool = False
-) -> Expr:
+    b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
+) -> Node:
     """b op(S) for S of this shape."""
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, indexes, offsets]
