@@ -23,11 +23,11 @@ from nnet3tools.nnet.components.array_fields import (
     Statistic,
     Vector,
 )
-from nnet3tools.nnet.components.base import Component, Properties, UpdatableComponent
+from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.components.composite import CompositeComponent
 from nnet3tools.nnet.components.declared import Declared, Part
+from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.fields import (
-    Field,
     Flag,
     Float,
     Int,
@@ -38,8 +38,10 @@ from nnet3tools.nnet.components.fields import (
     Obsolete,
     Proportion,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.tensor.recording import settings_version
 from support.component_zoo import ZOO
 from support.harness import backward, check_round_trip, forward, from_bytes, make, rows_of, to_bytes
 from support.zoo_networks import zoo_network, zoo_program
@@ -112,6 +114,21 @@ def parts_of(component: Component) -> list[Component]:
 
 
 # -- every component type
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_setting_outdates_recordings_and_an_equal_one_does_not(kind: str) -> None:
+    component = new(kind)
+    for field in component.FIELDS:
+        value = getattr(component, field.name)
+        if isinstance(field, Count | Obsolete) or not isinstance(value, bool | int | float):
+            continue
+        before = settings_version()
+        setattr(component, field.name, not value if isinstance(value, bool) else value + 1)
+        changed = settings_version()
+        assert changed > before, field.name
+        setattr(component, field.name, getattr(component, field.name))
+        assert settings_version() == changed, field.name
 
 
 @pytest.mark.parametrize("kind", KINDS)

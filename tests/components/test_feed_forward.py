@@ -12,8 +12,9 @@ from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Properties, UpdatableComponent
+from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.components.scale_offset import ScaleAndOffsetComponent
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from support.harness import (
     backward,
     check_component,

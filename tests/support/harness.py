@@ -18,14 +18,9 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.io.stream import Reader, Writer
-from nnet3tools.nnet.components.base import (
-    BackpropArgs,
-    Component,
-    PrecomputedIndexes,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import BackpropArgs, Component, PrecomputedIndexes, Properties
 from nnet3tools.nnet.components.registry import component_class, read_component
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 
 SEED = 17

@@ -18,7 +18,8 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
 from nnet3tools.graph.tables import all_true, sorted_unique
-from nnet3tools.nnet.components.base import Properties, UpdatableComponent
+from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.nnet.nodes import DimRangeNode
 from nnet3tools.program.computation import Computation

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from nnet3tools import tensor
 from nnet3tools.executor.bound_program import BoundProgram
 from nnet3tools.io.log import log
-from nnet3tools.nnet.components.base import Array, UpdatableComponent
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Backprop
 from nnet3tools.program.component_facts import ComponentTable

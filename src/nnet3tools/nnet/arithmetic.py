@@ -17,8 +17,8 @@ from nnet3tools.nnet.components.base import (
     Component,
     DropoutBase,
     RandomComponent,
-    UpdatableComponent,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [

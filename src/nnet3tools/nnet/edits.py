@@ -13,8 +13,9 @@ from nnet3tools.errors import ConfigError, UserError
 from nnet3tools.io import log
 from nnet3tools.nnet.arithmetic import set_dropout_proportion
 from nnet3tools.nnet.components.affine import AffineComponent
-from nnet3tools.nnet.components.base import Component, UpdatableComponent
+from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.components.fixed import FixedAffineComponent
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import (
     ConfigLine,
     is_valid_name,

@@ -6,7 +6,8 @@ import math
 from typing import Self, TypeVar
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.components.base import Component, Properties, UpdatableComponent
+from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.descriptor import Descriptor
 from nnet3tools.nnet.nodes import (
     ComponentInputNode,

@@ -13,14 +13,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Matrix, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
     check_dims_of_matrix,
     get_positive,
@@ -35,6 +28,7 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

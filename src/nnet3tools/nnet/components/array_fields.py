@@ -11,7 +11,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input
-from nnet3tools.nnet.components.fields import Field
+from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.number import Tally

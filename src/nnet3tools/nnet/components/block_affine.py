@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import affine_propagate
 from nnet3tools.nnet.components.array_fields import Matrix, Preconditioner, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
     as_blocks,
     division_problem,
@@ -28,6 +21,7 @@ from nnet3tools.nnet.components.common import (
 )
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

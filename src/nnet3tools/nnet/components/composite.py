@@ -19,11 +19,12 @@ from nnet3tools.nnet.components.base import (
     Indexes,
     Memo,
     Properties,
-    UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import get_positive
-from nnet3tools.nnet.components.fields import Field, Int
+from nnet3tools.nnet.components.field import Field
+from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import component_class, read_component, register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ from nnet3tools.nnet.components.base import (
     InputlessComponent,
     Memo,
     Properties,
-    UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import get_positive, random_normal
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

@@ -13,17 +13,11 @@ from typing import TYPE_CHECKING
 from nnet3tools import tensor
 from nnet3tools.nnet.components.affine import split_affine
 from nnet3tools.nnet.components.array_fields import Matrix, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import get_positive, matrix_of_config, random_normal
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

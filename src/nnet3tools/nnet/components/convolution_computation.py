@@ -19,7 +19,8 @@ from nnet3tools import tensor
 from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.convolution_model import ConvolutionModel
 from nnet3tools.nnet.components.declared import Declared
-from nnet3tools.nnet.components.fields import Field, Int
+from nnet3tools.nnet.components.field import Field
+from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_on_grid
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 

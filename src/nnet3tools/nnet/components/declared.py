@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
-from nnet3tools.nnet.components.fields import Field
+from nnet3tools.nnet.components.field import Field
 
 if TYPE_CHECKING:
     from nnet3tools.errors import UserError
@@ -18,7 +18,7 @@ D = TypeVar("D", bound="Declared")
 
 
 class Declared:
-    """Something whose attributes are declared as fields (fields.py) in its class body.
+    """Something whose attributes are declared as fields (field.py) in its class body.
 
     Fields stand in files in the order of their declaration, those of base classes first; a class
     that declares a field of a base class again moves it to its own place.

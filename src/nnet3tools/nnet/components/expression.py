@@ -30,12 +30,12 @@ from nnet3tools.nnet.components.base import (
     Memo,
     PrecomputedIndexes,
     Properties,
-    UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import random_normal
-from nnet3tools.nnet.components.fields import Field
+from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine, parse_float
 
 if TYPE_CHECKING:

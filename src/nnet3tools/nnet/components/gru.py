@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import rand_uniform, random_normal, summed
 from nnet3tools.nnet.components.fields import Float, Int, NotNegative
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
@@ -33,6 +26,7 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.gru import gru_columns

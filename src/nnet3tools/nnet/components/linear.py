@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Matrix
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
     check_dims_of_matrix,
     get_positive,
@@ -32,6 +25,7 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

@@ -12,18 +12,12 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import get_positive, random_normal
 from nnet3tools.nnet.components.fields import Flag
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import parameter_stats, summarize_vector
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.derivative_scale import scale_as_derivative
 
 if TYPE_CHECKING:

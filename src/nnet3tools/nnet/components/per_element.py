@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import get_positive, random_normal, summed
 from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:

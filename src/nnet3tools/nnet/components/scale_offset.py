@@ -12,18 +12,12 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side, Vector
-from nnet3tools.nnet.components.base import (
-    Array,
-    BackpropArgs,
-    Indexes,
-    Memo,
-    Properties,
-    UpdatableComponent,
-)
+from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import as_blocks, division_problem, get_positive, summed
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows, random_vector
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

@@ -24,7 +24,6 @@ from nnet3tools.nnet.components.base import (
     Memo,
     PrecomputedIndexes,
     Properties,
-    UpdatableComponent,
 )
 from nnet3tools.nnet.components.common import get_positive, random_normal
 from nnet3tools.nnet.components.fields import Flag, Float, Int, IntVector
@@ -36,6 +35,7 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_HISTORIES,
     TwoSidedNaturalGradient,
 )
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IndexArray, IntArray
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
-from nnet3tools.nnet.components.base import Array, UpdatableComponent
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:

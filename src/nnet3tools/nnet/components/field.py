@@ -1,0 +1,258 @@
+"""Fields: declared attributes of components, from which files, configs and info lines follow.
+
+A component, or a set of precomputed indexes, declares its attributes in its class body, in the
+order in which Kaldi writes them:
+
+    dim = Int("<Dim>", "dim", positive=True)
+    backprop_scale = Float("<BackpropScale>", "backprop-scale", 1.0, show_default=False)
+
+The first argument is the token in files ("": no token of its own, the value follows the one before;
+None: not in files), the second the key in config lines (None: not configurable), the third the
+default. A default may be a function of the owner (`lambda c: c.dim`); config lines must give the
+fields that have none. What reads, writes, shows, copies, moves, scales and adds is in declared.py
+and base.py; array_fields.py has parameters and statistics. A component's oddities are small
+subclasses beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
+
+from nnet3tools.tensor.recording import settings_changed
+
+if TYPE_CHECKING:
+    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.nnet.config import ConfigLine
+    from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+
+__all__ = ["REQUIRED", "Field"]
+
+T = TypeVar("T")
+
+REQUIRED: Any = object()
+"""The default of a field without one."""
+
+
+def _differ(before: Any, value: Any) -> bool:
+    """Whether recorded work would notice; arrays count by identity, as it refers to them."""
+    if before is value or hasattr(before, "dtype") or hasattr(value, "dtype"):
+        return before is not value
+    return bool(before != value)
+
+
+class Field(Generic[T]):
+    """A declared attribute of type T; `read_value`, `write_value` and `config_value` say its kind.
+
+    optional: files may lack it, it has its default then; `omit` implies that.
+    omit: not written at its default value.
+    when: written if this holds for the owner.
+    also: another token that files may have in place of `token`.
+    of: paths such as "preconditioner_in.rank" (an attribute of another field's value), which hold
+        the value; the field is only their name in files, configs and info lines.
+    key: the name in info lines; by default the config key.
+    show_default: whether info lines show the default value, too; by default unless `omit`.
+    """
+
+    def __init__(
+        self,
+        token: str | None = None,
+        config: str | None = None,
+        default: Any = REQUIRED,
+        *,
+        optional: bool = False,
+        omit: bool = False,
+        when: Callable[[Any], bool] | None = None,
+        also: str | None = None,
+        of: tuple[str, ...] | str = (),
+        key: str | None = None,
+        show_default: bool | None = None,
+    ) -> None:
+        self.token, self.config, self.default = token, config, default
+        self.optional, self.omit, self.when = optional or omit or when is not None, omit, when
+        self.tokens = [t for t in (token, also) if t is not None]
+        self.paths = tuple(p.rpartition(".")[::2] for p in ((of,) if isinstance(of, str) else of))
+        self.key = key or config
+        self.show_default = not omit if show_default is None else show_default
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def begin(self, owner: Any) -> None:
+        """Called when an owner is made: values kept by another field's value start as declared."""
+        if self.paths and self.default is not REQUIRED:
+            setattr(owner, self.name, self.default)
+
+    # -- the value
+
+    @overload
+    def __get__(self, owner: None, cls: type) -> Self: ...
+
+    @overload
+    def __get__(self, owner: object, cls: type) -> T: ...
+
+    def __get__(self, owner: object | None, cls: type) -> Any:
+        if owner is None:
+            return self
+        if self.paths:
+            holder, attribute = self.paths[0]
+            return getattr(getattr(owner, holder) if holder else owner, attribute)
+        try:
+            return owner.__dict__[self.name]
+        except KeyError:
+            return self.default_of(owner)
+
+    def __set__(self, owner: object, value: T) -> None:
+        """Work recorded with another value is not to be repeated (tensor/recording.py)."""
+        if not self.paths:
+            before = owner.__dict__.get(self.name, REQUIRED)
+            owner.__dict__[self.name] = value
+            if _differ(before, value):
+                settings_changed()
+        for holder, attribute in self.paths:
+            setattr(getattr(owner, holder) if holder else owner, attribute, value)
+
+    def default_of(self, owner: Any) -> T:
+        """The value of an owner that was given none."""
+        if self.default is REQUIRED:
+            raise AttributeError(f"{type(owner).__name__} was given no '{self.name}'")
+        value: T = self.default(owner) if callable(self.default) else self.default
+        return value
+
+    def is_default(self, owner: Any) -> bool:
+        """Whether the value is the default."""
+        return self.default is not REQUIRED and bool(
+            getattr(owner, self.name) == self.default_of(owner)
+        )
+
+    # -- the kind: what subclasses say
+
+    is_parameter: ClassVar[bool] = False
+    """Whether the value is an array that training changes."""
+    METHODS: ClassVar[tuple[str, str, str]]
+    """Names of Reader's, Writer's and ConfigLine's methods for such values."""
+
+    def read_value(self, reader: Reader) -> T:
+        """The value, right after its token."""
+        value: T = getattr(reader, self.METHODS[0])()
+        return value
+
+    def write_value(self, writer: Writer, value: T) -> None:
+        """Write the value after its token."""
+        getattr(writer, self.METHODS[1])(value)
+
+    def config_value(self, line: ConfigLine) -> T:
+        """The value of a config line that has the key."""
+        value: T = getattr(line, self.METHODS[2])(self.config)
+        return value
+
+    def problem(self, value: T) -> str | None:
+        """The rest of a sentence about an impossible value, e.g. "must be positive, found 0"."""
+        return None
+
+    def text(self, value: T) -> str:
+        """The value in an info line."""
+        return str(value)
+
+    def owner_problem(self, owner: Any) -> str | None:
+        """A sentence about what is impossible once all fields have their values, or None."""
+        return None
+
+    def structure(self, owner: Any) -> object:
+        """The part of the value that compiled programs depend on; None if there is none."""
+        return None
+
+    # -- files, configs, info lines
+
+    def read(self, reader: Reader, owner: Any) -> None:
+        """Read token and value; a field that may be missing keeps its default if it is."""
+        if self.token is None:
+            return
+        start = reader.offset
+        if self.token and not self._read_token(reader):
+            return
+        value = self.read_value(reader)
+        if (problem := self.problem(value)) is not None:
+            raise reader.error(f"{self.token or self.name} {problem}", start)
+        setattr(owner, self.name, value)
+
+    def _read_token(self, reader: Reader) -> bool:
+        if self.optional and reader.peek_token() not in self.tokens:
+            return False
+        start, token = reader.offset, reader.read_token()
+        if token not in self.tokens:
+            raise reader.error(f"expected {' or '.join(self.tokens)}, found {token}", start)
+        return True
+
+    def after_read(self, owner: Any) -> None:
+        """Called when all fields have been read, for values that depend on others."""
+
+    def write(self, writer: Writer, owner: Any) -> None:
+        """Write token and value, unless this owner's are left out."""
+        if self.token is None or not self.is_written(owner):
+            return
+        if self.token:
+            writer.write_token(self.token)
+        self.write_value(writer, self.file_value(owner))
+
+    def is_written(self, owner: Any) -> bool:
+        """Whether the files of this owner have the field."""
+        if self.when is not None and not self.when(owner):
+            return False
+        return not (self.omit and self.is_default(owner))
+
+    def file_value(self, owner: Any) -> Any:
+        """The value as files have it."""
+        return getattr(owner, self.name)
+
+    def from_config(self, line: ConfigLine, owner: Any) -> None:
+        """Take the value of a config line, or else the default. ConfigError if it cannot be."""
+        if self.config is None:
+            return
+        if self.config not in line and self.default is not REQUIRED:
+            return
+        value = self.config_value(line)
+        if (problem := self.problem(value)) is not None:
+            raise line.error(f"{self.config} {problem}")
+        setattr(owner, self.name, value)
+
+    def info(self, owner: Any) -> str:
+        """`key=value` of an info line; "" if there is nothing to say."""
+        if not self.show_default and self.is_default(owner):
+            return ""
+        return f"{self.key}={self.text(getattr(owner, self.name))}"
+
+    # -- arrays and sums; most fields have none
+
+    def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
+        """Replace each array of floating-point numbers by the function's value of it."""
+
+    def scale(self, owner: Any, scale: float) -> None:
+        """Multiply parameters and statistics; 0 sets them to zero, even where NaN stood."""
+
+    def add(self, owner: Any, alpha: float, other: Any) -> None:
+        """Add alpha times another owner's parameters and statistics."""
+
+    def zero_stats(self, owner: Any) -> None:
+        """Forget statistics."""
+
+    def num_bytes(self, owner: Any) -> int:
+        """Memory of the arrays of floating-point numbers, natural gradient's not included."""
+        sizes: list[int] = []
+
+        def note(array: Any) -> Any:
+            sizes.append(int(array.nbytes))
+            return array
+
+        self.map_arrays(owner, note)
+        return sum(sizes)
+
+    # -- natural gradient
+
+    def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
+        """The estimates in the value, each with the dimension of what it preconditions."""
+        return []
+
+    def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
+        """Stop (or resume) updating the estimates."""

@@ -1,0 +1,108 @@
+"""Components with trainable parameters: rates, limits, parameters as one vector.
+
+The interface is Kaldi's UpdatableComponent (nnet-component-itf.h).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.nnet.components.base import Array, Component, Indexes
+from nnet3tools.nnet.components.fields import Flag, NotNegative
+
+__all__ = ["UpdatableComponent"]
+
+
+class UpdatableComponent(Component):
+    """A component with trainable parameters and the options all of these share."""
+
+    INFO = (
+        Component.INFO + " learning_rate is_gradient l2_regularize learning_rate_factor max_change"
+    )
+    orthonormal_constraint: Any = 0.0
+    """Scale that the trainer moves the rows of `input_matrix` to; negative: any; 0: none."""
+    learning_rate_factor = NotNegative(
+        "<LearningRateFactor>", "learning-rate-factor", 1.0, omit=True
+    )
+    is_gradient = Flag("<IsGradient>", None, False, omit=True, key="is-gradient")
+    max_change = NotNegative("<MaxChange>", "max-change", 0.0, omit=True)
+    l2_regularize = NotNegative("<L2Regularize>", "l2-regularize", 0.0, omit=True)
+    learning_rate = NotNegative("<LearningRate>", "learning-rate", 0.001, optional=True)
+
+    def parameters(self) -> dict[str, Array]:
+        """The trainable arrays by name, in the order in which Kaldi vectorizes them.
+
+        They are the arrays themselves: writing into them changes the component.
+        """
+        values = ((f.name, getattr(self, f.name)) for f in self.FIELDS if f.is_parameter)
+        return {name: value for name, value in values if value.size}
+
+    # -- training
+
+    def set_as_gradient(self) -> None:
+        """Make this the holder of a plain gradient: learning rate 1, no preconditioning."""
+        self.learning_rate, self.is_gradient = 1.0, True
+
+    def set_underlying_learning_rate(self, rate: float) -> None:
+        """Set the learning rate before the component's own factor."""
+        self.learning_rate = rate * self.learning_rate_factor
+
+    def freeze_natural_gradient(self, freeze: bool) -> None:
+        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
+        for field in self.FIELDS:
+            field.freeze_natural_gradient(self, freeze)
+
+    # -- cost
+
+    def propagate_flops(self, rows: int, indexes: Indexes) -> int:
+        """A matrix of parameters is a product, a vector of them one operation an element."""
+        shapes = [p.shape for p in self.parameters().values()]
+        products = sum(2 * rows * shape[0] * shape[1] for shape in shapes if len(shape) == 2)
+        return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
+
+    def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
+        """The input derivative and the parameters' each cost as much as the forward pass.
+
+        Natural gradient comes on top.
+        """
+        total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
+        return total + self.natural_gradient_flops(rows) if updates else total
+
+    def natural_gradient_flops(self, rows: int) -> int:
+        """Operations of preconditioning inputs and output derivatives; none here."""
+        return 0
+
+    # -- parameters as one vector
+
+    @property
+    def num_parameters(self) -> int:
+        """How many trainable numbers there are."""
+        return sum(int(p.size) for p in self.parameters().values())
+
+    def dot_product(self, other: UpdatableComponent) -> float:
+        """Inner product of the two components' parameters."""
+        mine, theirs = self.parameters(), other.parameters()
+        return sum(tensor.dot(mine[name], theirs[name]) for name in mine)
+
+    def vectorize(self) -> np.ndarray:
+        """All parameters as one host vector, float32."""
+        flat = [tensor.to_host(p).ravel() for p in self.parameters().values()]
+        return np.concatenate(flat) if flat else np.empty(0, np.float32)
+
+    def unvectorize(self, values: np.ndarray) -> None:
+        """Set all parameters from one host vector of length `num_parameters`."""
+        start = 0
+        for p in self.parameters().values():
+            part = values[start : start + p.size].reshape(p.shape)
+            tensor.copy(p, tensor.asarray(part, like=p))
+            start += int(p.size)
+
+    def perturb_params(self, stddev: float) -> None:
+        """Add Gaussian noise of this standard deviation to every parameter."""
+        for p in self.parameters().values():
+            with tensor.scratch(p.shape, like=p) as noise:
+                tensor.random.normal(noise)
+                tensor.add(p, noise, alpha=stddev)
