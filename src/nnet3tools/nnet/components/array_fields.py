@@ -155,11 +155,14 @@ class Count(Field[float]):
     def is_default(self, owner: Any) -> bool:
         return bool(getattr(owner, self.name) == 0.0)
 
-    def move(self, owner: Any, like: Array) -> None:
-        """Keep the number on the device of `like` (None: on the host)."""
+    def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         tally = getattr(owner, self.name)
-        if tally.is_host_number != (like is None):
-            owner.__dict__[self.name] = Tally(float(tally), like)
+        array = function(tally.array)
+        if type(array) is not type(tally.array):  # on another device
+            owner.__dict__[self.name] = Tally(float(tally), array)
+
+    def num_bytes(self, owner: Any) -> int:
+        return 0  # one number, beside arrays
 
     def text(self, value: float) -> str:
         return f"{value:g}"
