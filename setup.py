@@ -1,24 +1,17 @@
-"""The programs, modules `nnet3_*.py` and `data/*.py` of cli/, as entry points.
+"""The programs, as src/nnet3tools/cli/programs.py finds them, as entry points.
 
 The rest is in pyproject.toml.
 """
 
+import runpy
 from pathlib import Path
 
 from setuptools import setup
 
-CLI = Path(__file__).parent / "src" / "nnet3tools" / "cli"
-MODULES = sorted(
-    [*CLI.glob("nnet3_*.py"), *CLI.glob("data/[!_]*.py")],
-    key=lambda path: path.stem.replace("_", "-"),
-)
+FOUND = runpy.run_path(str(Path(__file__).parent / "src/nnet3tools/cli/programs.py"))
 
 setup(
     entry_points={
-        "console_scripts": [
-            f"{path.stem.replace('_', '-')} = nnet3tools.cli."
-            f"{'.'.join(path.relative_to(CLI).with_suffix('').parts)}:main"
-            for path in MODULES
-        ]
+        "console_scripts": [f"{p} = {FOUND['module_of'](p)}:main" for p in FOUND["PROGRAMS"]]
     }
 )
