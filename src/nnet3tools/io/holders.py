@@ -24,6 +24,7 @@ from nnet3tools.io.writer import Writer
 __all__ = [
     "BOOL",
     "DOUBLE",
+    "DOUBLE_MATRIX",
     "FLOAT",
     "GENERAL_MATRIX",
     "INT32",
@@ -173,6 +174,14 @@ MATRIX: Holder[NDArray] = Holder(
     "a matrix", Reader.read_matrix, Writer.write_matrix, extract_range=_matrix_range
 )
 """Dense float32 matrices; compressed ones are read as dense."""
+
+DOUBLE_MATRIX: Holder[NDArray] = Holder(
+    "a matrix",
+    lambda reader: reader.read_matrix(np.float64),
+    Writer.write_matrix,
+    extract_range=_matrix_range,
+)
+"""The same in float64."""
 
 GENERAL_MATRIX: Holder[GeneralMatrix] = Holder(
     "a matrix", read_general_matrix, write_general_matrix, extract_range=_general_range

@@ -1,0 +1,111 @@
+"""apply-cmvn: features normalised by statistics of means and variances."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+USAGE = """Apply cepstral mean and (optionally) variance normalization
+Per-utterance by default, or per-speaker if utt2spk option provided
+Usage: apply-cmvn [options] (<cmvn-stats-rspecifier>|<cmvn-stats-rxfilename>) <feats-rspecifier> \
+<feats-wspecifier>
+e.g.: apply-cmvn --utt2spk=ark:data/train/utt2spk scp:data/train/cmvn.scp \
+scp:data/train/feats.scp ark:-
+See also: modify-cmvn-stats, matrix-sum, compute-cmvn-stats
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of apply-cmvn."""
+
+    utt2spk: str = option("", "rspecifier for utterance to speaker map")
+    norm_vars: bool = option(False, "If true, normalize variances.")
+    norm_means: bool = option(
+        True,
+        "You can set this to false to turn off mean normalization.  Note, the same can be achieved "
+        "by using 'fake' CMVN stats; see the --fake option to compute_cmvn_stats.sh",
+    )
+    skip_dims: str = option(
+        "",
+        "Dimensions for which to skip normalization: colon-separated list of integers, e.g. "
+        "13:14:15)",
+    )
+    reverse: bool = option(
+        False,
+        "If true, apply CMVN in a reverse sense, so as to transform zero-mean, unit-variance input "
+        "into data with the given mean and variance.",
+    )
+
+
+@program("apply-cmvn", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Normalise a table."""
+    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
+    from nnet3tools.training.features import apply_cmvn, skip_cmvn
+
+    stats_in, source, target = args
+    if options.norm_vars and not options.norm_means:
+        raise OptionError("You cannot normalize the variance but not the mean.")
+    if not options.norm_means:
+        num_done, _ = convert_table(
+            source, target, (GENERAL_MATRIX, GENERAL_MATRIX), lambda key, features: features
+        )
+        log.log(f"Copied {num_done} utterances.")
+        return 0 if num_done else 1
+    skipped = _columns(options.skip_dims)
+    with ExitStack() as stack:
+        find = _source(stats_in, options.utt2spk, stack)
+
+        def convert(key: str, features: np.ndarray) -> np.ndarray | None:
+            if (stats := find(key)) is None:
+                log.warning(
+                    f"No normalization statistics available for key {key}, producing no output for "
+                    "this utterance"
+                )
+                return None
+            stats = skip_cmvn(stats, skipped) if skipped else stats
+            return apply_cmvn(stats, features, options.norm_vars, options.reverse)
+
+        num_done, num_failed = convert_table(source, target, (MATRIX, MATRIX), convert)
+    kind = "mean and variance" if options.norm_vars else "mean"
+    log.log(
+        f"Applied cepstral {kind} normalization to {num_done} utterances, errors on {num_failed}"
+    )
+    return 0 if num_done else 1
+
+
+def _columns(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(":")] if text else []
+    except ValueError:
+        raise OptionError(
+            f"Bad --skip-dims option (should be colon-separated list of integers): {text}"
+        ) from None
+
+
+def _source(stats: str, utt2spk: str, stack: ExitStack) -> Callable[[str], np.ndarray | None]:
+    """A function from an utterance's name to its statistics, None if there are none."""
+    from nnet3tools.cli.tables import is_table, read_object
+    from nnet3tools.io.holders import DOUBLE_MATRIX
+    from nnet3tools.io.table import MappedTableReader
+
+    if is_table(stats):
+        return stack.enter_context(MappedTableReader(stats, DOUBLE_MATRIX, utt2spk)).get
+    if utt2spk:
+        raise OptionError(
+            "--utt2spk option not compatible with rxfilename as input (did you forget ark:?)"
+        )
+    matrix = read_object(stats, DOUBLE_MATRIX)
+    return lambda key: matrix

@@ -1,0 +1,61 @@
+"""copy-vector: copy vectors, cut or scaled if need be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+
+USAGE = """Copy vectors, or archives of vectors (e.g. transition-accs; speaker vectors)
+
+Usage: copy-vector [options] (<vector-in-rspecifier>|<vector-in-rxfilename>) \
+(<vector-out-wspecifier>|<vector-out-wxfilename>)
+ e.g.: copy-vector --binary=false 1.mat -
+   copy-vector ark:2.trans ark,t:-
+see also: dot-weights, append-vector-to-feats
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of copy-vector."""
+
+    binary: bool = option(True, "Write in binary mode (only relevant if output is a wxfilename)")
+    change_dim: int = option(-1, "Use this option to truncate or zero-pad the vectors.")
+    scale: float = option(1.0, "This option can be used to scale the vectors being copied.")
+
+    def resize(self, vector: np.ndarray) -> np.ndarray:
+        """The vector, truncated or padded with zeros."""
+        import numpy as np
+
+        if self.change_dim < 0:
+            return vector
+        return np.pad(vector[: self.change_dim], (0, max(0, self.change_dim - len(vector))))
+
+
+@program("copy-vector", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> int:
+    """Copy a table, or a single vector (which is not scaled, as in Kaldi)."""
+    import numpy as np
+
+    from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
+    from nnet3tools.io.holders import VECTOR
+
+    source, target = args
+    if not are_tables(source, target, "vectors"):
+        write_object(target, VECTOR, options.resize(read_object(source, VECTOR)), options.binary)
+        log.log(f"Copied vector to {target}")
+        return 0
+    scale = np.float32(options.scale)
+    num_done, _ = convert_table(
+        source, target, (VECTOR, VECTOR), lambda key, vector: options.resize(vector) * scale
+    )
+    changed = options.change_dim >= 0 or options.scale != 1.0
+    how = f", setting dim to {options.change_dim} scaled by {options.scale:g}" if changed else "."
+    log.log(f"Copied {num_done} vectors{how}")
+    return 0 if num_done else 1
