@@ -101,27 +101,13 @@ class Binding:
         So a GPU can go on using the copies that it got at the first call.
         """
         data = self.computation.component_precomputed_indexes[number].data
-        _freeze(data, set())
+        if data is not None:
+            data.freeze()
         return data
 
     def optional_view(self, c: int, submatrix: int) -> Array | None:
         """As `view`; None for submatrix 0."""
         return self.view(c, submatrix) if submatrix else None
-
-
-def _freeze(owner: object, seen: set[int]) -> None:
-    """Make all arrays that an object holds, however deep, read-only."""
-    if id(owner) in seen:
-        return
-    seen.add(id(owner))
-    if isinstance(owner, np.ndarray):
-        owner.flags.writeable = False
-    elif isinstance(owner, (list, tuple)):
-        for item in owner:
-            _freeze(item, seen)
-    else:
-        for value in getattr(owner, "__dict__", {}).values():
-            _freeze(value, seen)
 
 
 def lowers(

@@ -95,6 +95,10 @@ class _Steps(Field[list[ConvolutionStep]]):
             writer.write_token("<HeightMap>")
             writer.write_int32_vector(step.height_map)
 
+    def freeze(self, owner: ConvolutionComputation) -> None:
+        for array in (*(step.height_map for step in owner.steps), *owner.pieces):
+            array.flags.writeable = False
+
 
 class ConvolutionComputation(Declared):
     """The steps and the sizes of what they work on; height_in and num_t_in are after reshaping."""

@@ -138,6 +138,11 @@ class Declared:
         for field in self.FIELDS:
             field.map_arrays(self, function)
 
+    def freeze(self) -> None:
+        """Make the arrays on the host read-only."""
+        for field in self.FIELDS:
+            field.freeze(self)
+
     def num_bytes(self) -> int:
         """Memory of the arrays of floating-point numbers, natural gradient's not included."""
         return sum(field.num_bytes(self) for field in self.FIELDS)
@@ -162,6 +167,9 @@ class Part(Field[D]):
 
     def from_config(self, line: ConfigLine, owner: Any) -> None:
         setattr(owner, self.name, self.cls.from_config(line))
+
+    def freeze(self, owner: Any) -> None:
+        getattr(owner, self.name).freeze()
 
     def structure(self, owner: Any) -> object:
         return getattr(owner, self.name).structure()

@@ -237,6 +237,11 @@ class Field(Generic[T]):
     def zero_stats(self, owner: Any) -> None:
         """Forget statistics."""
 
+    def freeze(self, owner: Any) -> None:
+        """Make arrays on the host read-only, so that devices may keep copies of them."""
+        if hasattr(value := getattr(owner, self.name), "flags"):
+            value.flags.writeable = False
+
     def num_bytes(self, owner: Any) -> int:
         """Memory of the arrays of floating-point numbers, natural gradient's not included."""
         sizes: list[int] = []
