@@ -18,20 +18,24 @@ _BLOCK, _LEAST_ROWS = 1 << 15, 256
 
 _multiply = element("_1 = _2 * _3")
 _add_product = element("_1 += _2 * _3")
-_finish = element("_1 = tanh(_1); _2 = (1 - _3) * _1 + _3 * _4")
-"""(_1 a, which becomes h, _2 c) of (_3 z, _4 c')."""
-_output_gated = element("_1 = tanh(_3 + _4 * _5); _2 = (1 - _6) * _1 + _6 * _4")
-"""(_1 h, _2 c) of (_3 x_h, _4 c', _5 w_h, _6 z)."""
-
-_at_argument = "_1 = (_2 + _3 * (1 - _4)) * (1 - _5 * _5) - _5 * _6"
-"""_1, the derivative at a, of (_2 at h, _3 at c, _4 z, _5 h, _6 repair)."""
-_argument_deriv = element(_at_argument)
-_derivs = element(f"{_at_argument}; _7 += _3 * (_10 - _5); _8 += _3 * _4; _9 += _1")
-"""Further (_7 at z, _8 at c', _9 at x_h) of (_10 c')."""
-_output_gated_derivs = element(
-    f"{_at_argument}; _7 += _3 * (_10 - _5); _8 = _8 + _3 * _4 + _1 * _11; _9 += _1"
+_finish = element("h = tanh(h); c = (1 - z) * h + z * before", "h c z before")
+_output_gated = element(
+    "h = tanh(x_h + before * w_h); c = (1 - z) * h + z * before", "h c x_h before w_h z"
 )
-"""The same of (_10 c', _11 w_h)."""
+
+# derivatives: at the argument of h, then at z, at the cell before and at x_h
+_AT_ARGUMENT = "at_a = (at_h + at_c * (1 - z)) * (1 - h * h) - h * repair"
+_OPERANDS = "at_a at_h at_c z h repair"
+_argument_deriv = element(_AT_ARGUMENT, _OPERANDS)
+_derivs = element(
+    f"{_AT_ARGUMENT}; at_z += at_c * (before - h); at_before += at_c * z; at_x += at_a",
+    f"{_OPERANDS} at_z at_before at_x before",
+)
+_output_gated_derivs = element(
+    f"{_AT_ARGUMENT}; at_z += at_c * (before - h);"
+    "at_before = at_before + at_c * z + at_a * w_h; at_x += at_a",
+    f"{_OPERANDS} at_z at_before at_x before w_h",
+)
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:

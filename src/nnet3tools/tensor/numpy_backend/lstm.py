@@ -19,53 +19,59 @@ _BLOCK = 1 << 15
 """Elements of one gate worked on at a time: a dozen such blocks stay in a core's second cache."""
 
 
-def _forward_formula(dropout: bool) -> str:
-    """(_1 c, _2 m) of (_3 x_i, _4 x_f, _5 x_g, _6 x_o, _7 c', _8 w_i, _9 w_f, _10 w_o, scales)."""
-    i_scale, f_scale, o_scale = (f" * _{n}" if dropout else "" for n in (11, 12, 13))
-    return (
-        f"i = sigmoid(_3 + _8 * _7){i_scale}; f = sigmoid(_4 + _9 * _7){f_scale}; "
-        "_1 = f * _7 + i * tanh(_5); "
-        f"_2 = sigmoid(_6 + _10 * _1){o_scale} * tanh(_1)"
+_GATES = "x_i x_f x_g x_o before w_i w_f w_o"
+"""The gates' arguments, the cell before, the peepholes' weights."""
+
+
+def _scaled(gates: str, dropout: bool) -> dict[str, str]:
+    """Factors of a formula by gate, and `operands`, their names: none without dropout."""
+    factors = {f"by_{gate}": f" * scale_{gate}" if dropout else "" for gate in "ifo"}
+    return {**factors, "operands": "".join(f" scale_{gate}" for gate in gates * dropout)}
+
+
+def _forward(dropout: bool) -> Element:
+    """The cell c and its output m."""
+    t = _scaled("ifo", dropout)
+    return element(
+        f"i = sigmoid(x_i + w_i * before){t['by_i']}; f = sigmoid(x_f + w_f * before){t['by_f']};"
+        "c = f * before + i * tanh(x_g);"
+        f"m = sigmoid(x_o + w_o * c){t['by_o']} * tanh(c)",
+        f"c m {_GATES}{t['operands']}",
     )
 
 
-def _values_formula(dropout: bool) -> str:
-    """(_1 i, _2 f, _3 g, _4 c, _5 o, _6 h) of (_7 x_i .. _10 x_o, _11 c', _12 w_i .., scales)."""
-    i_scale, f_scale = (f" * _{n}" if dropout else "" for n in (15, 16))
-    return (
-        "_1 = sigmoid(_7 + _12 * _11); _2 = sigmoid(_8 + _13 * _11); _3 = tanh(_9); "
-        f"_4 = _2{f_scale} * _11 + _1{i_scale} * _3; "
-        "_5 = sigmoid(_10 + _14 * _4); _6 = tanh(_4)"
+def _values(dropout: bool) -> Element:
+    """The gates, the cell c and h, its tanh."""
+    t = _scaled("if", dropout)
+    return element(
+        "i = sigmoid(x_i + w_i * before); f = sigmoid(x_f + w_f * before); g = tanh(x_g);"
+        f"c = f{t['by_f']} * before + i{t['by_i']} * g;"
+        "o = sigmoid(x_o + w_o * c); h = tanh(c)",
+        f"i f g c o h {_GATES}{t['operands']}",
     )
 
 
-def _derivs_formula(dropout: bool) -> str:
-    """(_1 .. _4 derivatives at the arguments of i, f, g, o, _5 at c') of the values and weights.
+def _derivs(dropout: bool) -> Element:
+    """The derivatives at the arguments of i, f, g, o and at the cell before.
 
-    _6 i, _7 f, _8 g, _9 o, _10 h, _11 c', _12 dc, _13 dm, _14 w_i, _15 w_f, _16 w_o, then the
-    self-repair of i, f, g, o, h: _17 .. _21, then the scales.
+    Of the values, the derivatives at c and m, the weights, the self-repair (repair_i and so on).
     """
-    i_scale, f_scale, o_scale = (f" * _{n}" if dropout else "" for n in (22, 23, 24))
-    return (
-        f"dm = _13{o_scale}; "
-        "_4 = _9 * (1 - _9) * (_10 * dm) - (2 * _9 - 1) * _20; "
-        "dc = (1 - _10 * _10) * (_9 * dm) + _12 + _4 * _16 - _10 * _21; "
-        f"_1 = dc * _8{i_scale} * _6 * (1 - _6) - (2 * _6 - 1) * _17; "
-        f"_2 = dc * _11{f_scale} * _7 * (1 - _7) - (2 * _7 - 1) * _18; "
-        f"_3 = (1 - _8 * _8) * (_6 * dc{i_scale}) - _8 * _19; "
-        f"_5 = _14 * _1 + _15 * _2 + _7 * dc{f_scale}"
+    t = _scaled("ifo", dropout)
+    return element(
+        f"dm = at_m{t['by_o']};"
+        "at_o = o * (1 - o) * (h * dm) - (2 * o - 1) * repair_o;"
+        "dc = (1 - h * h) * (o * dm) + at_c + at_o * w_o - h * repair_h;"
+        f"at_i = dc * g{t['by_i']} * i * (1 - i) - (2 * i - 1) * repair_i;"
+        f"at_f = dc * before{t['by_f']} * f * (1 - f) - (2 * f - 1) * repair_f;"
+        f"at_g = (1 - g * g) * (i * dc{t['by_i']}) - g * repair_g;"
+        f"at_before = w_i * at_i + w_f * at_f + f * dc{t['by_f']}",
+        "at_i at_f at_g at_o at_before i f g o h before at_c at_m w_i w_f w_o "
+        f"repair_i repair_f repair_g repair_o repair_h{t['operands']}",
     )
 
 
-def _pair(formula: object) -> tuple[Element, Element]:
-    """The operator without and with dropout scales."""
-    return element(formula(False)), element(formula(True))  # type: ignore[operator]
-
-
-_forward, _values, _derivs = (
-    _pair(_forward_formula),
-    _pair(_values_formula),
-    _pair(_derivs_formula),
+_forwards, _all_values, _all_derivs = (
+    [formula(dropout) for dropout in (False, True)] for formula in (_forward, _values, _derivs)
 )
 _sum_products = aggregate("_1 * _2", "sum", axis=0)
 # of several functions at once: (functions, rows, cells)
@@ -85,7 +91,7 @@ def bind_lstm_nonlinearity(out: Array, x: Array, params: Array) -> Callable[[], 
     """One formula."""
     dim = params.shape[1]
     gates = _gates(x, dim)
-    forward = _forward[len(gates) > 5]
+    forward = _forwards[len(gates) > 5]
     return forward.bind(out[:, :dim], out[:, dim:], *gates[:5], *params, *gates[5:])
 
 
@@ -112,12 +118,12 @@ def bind_lstm_nonlinearity_backprop(
         dropout = len(gates) > 5
         i, f, o, g, h, c = work[:6, : rows.stop - rows.start]
         steps.append(
-            _values[dropout].bind(i, f, g, c, o, h, *gates[:5], *params, *gates[5:7])
+            _all_values[dropout].bind(i, f, g, c, o, h, *gates[:5], *params, *gates[5:7])
         )  # fmt: skip
         derivs = _deriv_views(in_deriv, work, rows, dim)
         out = out_deriv[rows]
         operands = (i, f, g, o, h, gates[4], out[:, :dim], out[:, dim:], *params, *repair)
-        steps.append(_derivs[dropout].bind(*derivs, *operands, *gates[5:]))
+        steps.append(_all_derivs[dropout].bind(*derivs, *operands, *gates[5:]))
         if params_deriv is not None:
             for row, a, b in ((0, gates[4], 0), (1, gates[4], 1), (2, c, 3)):
                 steps.append(_sum_products.bind(params_deriv[row], a, derivs[b], beta=1.0))
