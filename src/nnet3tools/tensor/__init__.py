@@ -12,15 +12,22 @@ Make it once, where the module is loaded, and call it often:
     _add_deriv = tensor.element("_1 += _2 * (_3 > 0)")
     _affine = tensor.element("_1 = _2 * _3 + _4")    # _3, _4 may be (N, D), (D,), (1, D), (N, 1)
     _affine(out, x, scale_row, 0.5)                  # or plain numbers
-    _cell = tensor.element("s = sigmoid(_3); _1 = s * _4; _2 = tanh(_1) * s")   # names, two outputs
+    _cell = tensor.element("s = sigmoid(x); c = s * g; m = tanh(c) * s", "c m x g")
 
-A later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be
-an output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or
-`and`, `or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor
-ceil, where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
+The last one calls its operands by names, given in the order of the call, and has two outputs. A
+later statement sees what an earlier one assigned. Outputs have the full shape; an operand may be an
+output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
+`or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
+where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
 relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.functional for the
 same in Python form, for derivatives and for types. A formula is one pass over memory: put as much
 into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
+
+row_sum, row_mean, row_max and row_min reduce the whole row, along the last axis; their value, like
+an (N, 1) operand's, is the same for all of the row's elements, and may be assigned to such an
+operand:
+
+    _softmax = tensor.element("p = exp(x - row_max(x)); out = p * (1 / row_sum(p))", "out x")
 
 **Reductions** take a formula of the inputs `_1`, `_2`, ... without assignment:
 
@@ -58,9 +65,9 @@ strided copies.
 `split(src, parts, axis)`, `add_split`; for any number of axes. A view (`x.T`, `x[:, a:b]`) is
 cheaper where an operator can read it.
 
-**Special operators** exist where fusing pays, each with its derivative: softmax, log_softmax,
-layer_norm and rms_norm (scale and offset included), batch_norm, normalize_per_row,
-lstm_nonlinearity, gru_nonlinearity, and what other modules of this package declare.
+**Special operators**, each with its derivative: softmax, log_softmax, layer_norm and rms_norm
+(scale and offset included) and normalize_per_row, which are formulas; batch_norm, lstm_nonlinearity
+and gru_nonlinearity, where fusing more pays; and what other modules of this package declare.
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
@@ -68,10 +75,12 @@ row operators upload them once). **Random numbers**: tensor.random, Kaldi's gene
 **Decisions and counts of the host**, and memory for memos: tensor.recording; numbers that depend on
 data: tensor.number.
 
-**A new special operator** is a plain function under `@operator` in a module here (signature =
-operands, body = reference implementation that tests compare with) plus an implementation a backend,
-registered with `@implements` in numpy_backend/. `gaps(device)` lists what a backend lacks; asking
-for it is an UnsupportedOperator error at `bind` already.
+**A new special operator** is one file here. If formulas can say it, a function under
+`@operator_of_formulas` that binds them is all: it runs on every device (softmax.py). Otherwise it
+is a plain function under `@operator` (signature = operands, body = reference implementation that
+tests compare with) plus a module a backend, which is found by its place, with `@implements`.
+`gaps(device)` lists what a backend lacks; asking for it is an UnsupportedOperator error at `bind`
+already.
 """
 
 from __future__ import annotations

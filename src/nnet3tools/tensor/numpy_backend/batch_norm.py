@@ -3,6 +3,10 @@
 Blocks of rows stay in cache while they are worked on. BLAS does the sums, as products of ones with
 128 rows at a time in the matrix's own type; these are added up in float64. Blocks depend on shapes
 only, and so results do not depend on the number of threads.
+
+Two aggregates and an element formula would do the same, but take 1.75 of this one's time forward
+and 0.86 backward for 8192 x 512, 2.0 and 1.5 for 1000 x 128 (one thread): they read the matrix once
+more.
 """
 
 from __future__ import annotations
