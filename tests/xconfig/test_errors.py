@@ -63,6 +63,7 @@ BAD = [
     ('relu-layer name=a ng-affine-options="a=1', "double quotes do not come in pairs"),
     ("relu-layer name=$a", "character '$' is not allowed"),
     ("relu-layer a name=a", "expected key=value, found 'a'"),
+    ('relu-layer a "x=1" name=a', "expected key=value, found 'a  x=1'"),
     ("relu_layer name=a", "expected a layer type such as relu-layer, found 'relu_layer'"),
     ("relu-layer name=a =3", "expected key=value, found '='"),
     ("tdnnf-layer name=a dim=20", "option 'bottleneck-dim' is missing: expected a number above 0"),
@@ -116,6 +117,18 @@ def test_bad_lines(line: str, message: str) -> None:
         make_layers(f"{START}{line}  # with a comment\n", "net.xconfig")
     assert caught.value.message == message
     assert str(caught.value) == f"net.xconfig:2: {message} in line '{line}'"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "idct-layer name=a dim=2000000000 affine-transform-file=idct.mat",
+        "combine-feature-maps-layer name=a num-filters1=1 num-filters2=1 height=1000000000",
+    ],
+)
+def test_absurd_sizes(line: str) -> None:
+    with pytest.raises(ConfigError, match=r"^net.xconfig:2: \d+ numbers would be written: too many"):
+        make_layers(f"input name=input dim=2000000000\n{line}\n", "net.xconfig")
 
 
 def test_bytes_are_not_quoted() -> None:

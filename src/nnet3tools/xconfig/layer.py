@@ -18,6 +18,9 @@ __all__ = ["CONFIGS", "INPUT", "ExistingNode", "Layer", "LayerInput", "Named", "
 CONFIGS = ("init", "ref", "final")
 """The configs that layers write to: what is before LDA, the network without files, the network."""
 
+MAX_ENTRIES = 1 << 24
+"""Of matrices and permutations that a layer spells out; more would only exhaust the memory."""
+
 INPUT = options(input=Option("[-1]", ANY))
 
 
@@ -149,6 +152,10 @@ class Layer:
         """ConfigError about this line unless the condition holds."""
         if not condition:
             raise self.line.error(message)
+
+    def require_size(self, entries: int) -> None:
+        """ConfigError if that many numbers are too many to be written."""
+        self.require(entries <= MAX_ENTRIES, f"{entries} numbers would be written: too many")
 
     def derive(self) -> None:
         """Give values to options that depend on others: `dim` is the input's unless set."""

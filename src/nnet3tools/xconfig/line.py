@@ -64,7 +64,7 @@ def _parse(text: str, file: str, number: int) -> XconfigLine:
         raise error("double quotes do not come in pairs")
     head, *pairs = _KEY.split(masked)
     if head.strip():
-        raise error(f"expected key=value, found '{head.strip()}'")
+        raise error(f"expected key=value, found '{head.replace(_EQUALS, '=').strip()}'")
     values: dict[str, str] = {}
     for key, value in zip(pairs[::2], pairs[1::2], strict=True):
         if not re.match("[A-Za-z_]", key):

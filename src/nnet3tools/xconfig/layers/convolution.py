@@ -220,6 +220,7 @@ class CombineFeatureMaps(Layer):
             f"expected an input of dimension {dim} (height times all filters), "
             f"found {self.input.dim}",
         )
+        self.require_size(dim)
 
     def outputs(self) -> dict[str, Output]:
         """All columns in another order."""

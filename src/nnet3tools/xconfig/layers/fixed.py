@@ -56,6 +56,10 @@ class IdctLayer(Layer):
         include_in_init=Option(False, ANY),
     )
 
+    def check(self) -> None:
+        """The matrix is not absurdly large."""
+        self.require_size(self["dim"] * (self.input.dim + 1))
+
     def outputs(self) -> dict[str, Output]:
         """The transform."""
         return {"": Output(self.name, self["dim"])}
