@@ -37,6 +37,18 @@ component-node name=b component=b input=Append(tdnn, IfDefined(Offset(bn, -2)))
 component-node name=soft component=soft input=b
 output-node name=output input=soft objective=linear
 """
+LAYERS = """input name=ivector dim=3
+input name=input dim=4  # features
+fixed-affine-layer name=lda input=Append(-1,0,ReplaceIndex(ivector, t, 0)) \
+affine-transform-file=lda.mat delay=1
+relu-batchnorm-layer name=a dim=8 input=Append(input@-1,[-1]) ng-affine-options="rank-in=4"
+tdnnf-layer name=b dim=8 bottleneck-dim=4 time-stride=3
+conv-relu-batchnorm-layer name=c height-in=4 height-out=4 num-filters-out=2 time-offsets=-1,0,1 \
+height-offsets=-1,0,1
+fast-lstmp-layer name=d cell-dim=8 decay-time=20 input=Sum(b, Scale(0.5, c))
+output-layer name=output dim=5 input=Append(a, d) max-change=1.5
+"""
+
 TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
 </TopologyEntry> </Topology>
@@ -148,6 +160,7 @@ def in_corpus(folder: Path) -> Iterator[Path]:
 
 def _make_corpus() -> None:
     Path("net.config").write_text(CONFIG)
+    Path("layers.xconfig").write_text(LAYERS)
     Path("topo").write_text(TOPOLOGY)
     Path("tree").write_text(TREE)
     Path("edits").write_text("set-learning-rate name=a learning-rate=0.1\nremove-orphans\n")

@@ -18,6 +18,7 @@ def _program_run(program: str) -> tuple[str, ...]:
 
 TARGETS: dict[str, list[tuple[str, ...]]] = {
     "net.config": [("nnet3-init", "BAD", "out")],
+    "layers.xconfig": [("nnet3-xconfig-to-configs", "--xconfig-file=BAD", "--config-dir=configs")],
     "edits": [("nnet3-copy", "--edits-config=BAD", "final.raw", "out")],
     "final.raw": [
         ("nnet3-copy", "--binary=false", "BAD", "out"),

@@ -127,7 +127,7 @@ def test_bad_lines(line: str, message: str) -> None:
     ],
 )
 def test_absurd_sizes(line: str) -> None:
-    with pytest.raises(ConfigError, match=r"^net.xconfig:2: \d+ numbers would be written: too many"):
+    with pytest.raises(ConfigError, match=r"^net.xconfig:2: \d+ numbers would be written"):
         make_layers(f"input name=input dim=2000000000\n{line}\n", "net.xconfig")
 
 

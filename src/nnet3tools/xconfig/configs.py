@@ -72,24 +72,30 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
     existing = existing_nodes(conversion.existing) if conversion.existing else ()
     layers = make_layers(conversion.text, conversion.file, existing)
     configs = config_lines(layers, conversion.file)
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"cannot make folder '{folder}': {error.strerror}") from None
-    for layer in layers:
-        for name, text in layer.files().items():
-            _write_text(name, text)
+    matrices = {name: text for layer in layers for name, text in layer.files().items()}
+    if matrices:
+        _make_folder(folder)
+    for name, text in matrices.items():
+        _write_text(name, text)
     trials = {
         config: _trial(conversion, layers, config, configs[config])
         for config in CONFIGS[:2]
         if config in configs
     }
     variables = _variables(conversion, trials)
+    _make_folder(folder)
     _write_files(conversion, folder, layers, configs)
     for config, nnet in trials.items():
         write_nnet(nnet, os.path.join(folder, f"{config}.raw"))
     if variables:
         _write_text(os.path.join(folder, "vars"), variables)
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"cannot make folder '{folder}': {error.strerror}") from None
 
 
 def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list[str]) -> Nnet:
