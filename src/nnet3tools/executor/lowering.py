@@ -1,7 +1,7 @@
 """From commands to bound callables: every operand resolved to a view of the arena, once.
 
 One table, command class -> lowering function; a function returns the work to do at each run, or
-None for commands that need none (memory, input and output, markers).
+None where there is none. Commands of kinds that never have any say so (Command.HAS_WORK).
 """
 
 from __future__ import annotations
@@ -125,10 +125,16 @@ def lowers(
 
 
 def lower_command(binding: Binding, c: int) -> Step | None:
-    """The work of command c, bound; None if there is none to do."""
+    """The work of command c, bound; None if there is none to do.
+
+    ProgramError for a command that says it has work when there is no lowering of it.
+    """
     command = binding.computation.commands[c]
-    function = _LOWERINGS.get(type(command))
-    return None if function is None else function(binding, c, command)
+    if not command.HAS_WORK:
+        return None
+    if (function := _LOWERINGS.get(type(command))) is None:
+        raise ProgramError(f"command c{c}, {command!r}, has work but no lowering")
+    return function(binding, c, command)
 
 
 def lower_moves(binding: Binding) -> list[Step]:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.number import Number, store
 
-__all__ = ["constrain_matrix", "constrain_orthonormal"]
+__all__ = ["constrain_matrix", "constrain_orthonormal", "just_do"]
 
 _subtract = tensor.element("_1 = _1 - _2")
 
-# of the traces of P (_3) and P P (_2): the square of a floating scale; and the factor (_1) that the
-# update is multiplied by, with _4 rows: 0 for a component not in use, see _slow_down for the rest
-_square = tensor.element("_1 = _2 / _3")
+# of the traces of P P (_2) and P (_3): the square (_1) of a floating scale
+_square = tensor.element("s = sqrt(_2 / _3); _1 = s * s")
+# the factor (_1) of the update of _4 rows by the same and that square (_5): 0 for a component that
+# is not in use; slower where the eigenvalues of M M^T differ much
 _factor = tensor.element(
     "ratio = _2 * _4 / (_3 * _3); "
     "speed = where(ratio <= 1.02, 1.0, where(ratio <= 1.1, 0.5, 0.25)); "
-    "_1 = where(_3 < 1e-15, 0.0, -0.5 * speed * _3 / _2)"
+    "_1 = where(_3 < 1e-15, 0.0, -4.0 * (0.125 * speed) / _5)"
 )
 
 
-def _just_do(key: Hashable, work: Callable[[], None]) -> None:
+def just_do(key: Hashable, work: Callable[[], None]) -> None:
+    """Run nothing from recordings."""
     work()
 
 
 def constrain_orthonormal(
-    nnet: Nnet, run: Callable[[Hashable, Callable[[], None]], None] = _just_do
+    nnet: Nnet, run: Callable[[Hashable, Callable[[], None]], None] = just_do
 ) -> None:
     """Move constrained parameter matrices towards the constraint; called after each minibatch.
 
@@ -66,31 +72,39 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
     if scale == 0.0:
         raise ProgramError("the orthonormal constraint must not be zero")
     rows = m.shape[0]
-    update_speed = 0.125
-    with tensor.scratch((rows, rows), like=m) as p, tensor.scratch(m.shape, like=m) as update:
+    with (
+        tensor.scratch((rows, rows), like=m) as p,
+        tensor.scratch(m.shape, like=m) as update,
+        tensor.scratch((4,), like=m, dtype=np.float64) as numbers,
+    ):
         tensor.prod(p, m, m, trans_b=True)
-        diagonal = p.reshape(-1)[:: rows + 1]
+        square, factor = scale * scale, -0.5 / (scale * scale)
         if scale < 0.0:
-            trace_p, trace_pp = tensor.dot(m, m), tensor.dot(p, p)
-            if not isinstance(trace_p, float):  # a Number: nobody is to wait for it
-                _subtract(diagonal, trace_pp.mapped(_square, trace_p))
-                tensor.prod(update, p, m)
-                tensor.add(m, update, alpha=trace_pp.mapped(_factor, trace_p, rows))
-                return
-            if trace_p < 1.0e-15:
-                return  # the component is not in use
-            scale = math.sqrt(trace_pp / trace_p)
-            update_speed *= _slow_down(trace_pp * rows / (trace_p * trace_p), name)
-        _subtract(diagonal, scale * scale)
+            square, factor = _floating(m, p, numbers, name)
+        _subtract(p.reshape(-1)[:: rows + 1], square)
         tensor.prod(update, p, m)
-        tensor.add(m, update, alpha=-4.0 * update_speed / (scale * scale))
+        tensor.add(m, update, alpha=factor)
 
 
-def _slow_down(ratio: float, name: str) -> float:
-    """Factor on the speed; ratio (>= 1) says how much the eigenvalues of M M^T differ."""
+def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
+    """The square of a floating scale and the factor of the update, in the memory of `numbers`."""
+    trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
+    rows = float(m.shape[0])
+    store(trace_p, tensor.dot(m, m))
+    store(trace_pp, tensor.dot(p, p))
+    _square(square, trace_pp, trace_p)
+    _factor(factor, trace_pp, trace_p, rows, square)
+    if isinstance(numbers, np.ndarray):  # a GPU does not wait to tell
+        recording.run("check ratio", partial(_check_ratio, trace_p, trace_pp, rows, name))
+    return Number(square), Number(factor)
+
+
+def _check_ratio(trace_p: Array, trace_pp: Array, rows: float, name: str) -> None:
+    """Warn if the eigenvalues of M M^T differ much; ProgramError for what cannot be."""
+    if trace_p[0] < 1.0e-15:
+        return  # the component is not in use
+    ratio = trace_pp[0] * rows / (trace_p[0] * trace_p[0])
     if not ratio > 0.9:
         raise ProgramError(f"component {name}: impossible ratio {ratio:g} of eigenvalues")
-    if ratio <= 1.02:
-        return 1.0
-    log.warning(f"Ratio is {ratio:g}, slowing down the update of component {name}")
-    return 0.5 if ratio <= 1.1 else 0.25
+    if ratio > 1.02:
+        log.warning(f"Ratio is {ratio:g}, slowing down the update of component {name}")

@@ -194,6 +194,9 @@ class Command:
     """Submatrix fields that must be all of a matrix."""
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
     """Submatrix fields that may be 0, none."""
+    HAS_WORK: ClassVar[bool] = True
+    """Whether there is something to do when it runs; memory, input and output, and markers are
+    arranged before."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and self._values() == other._values()

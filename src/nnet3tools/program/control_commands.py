@@ -59,6 +59,7 @@ class CompressionType(enum.IntEnum):
 class AllocMatrix(Command):
     """Give a matrix its memory, contents undefined."""
 
+    HAS_WORK = False
     submatrix: Submatrix
 
     ALLOCATES: ClassVar[str | None] = "submatrix"
@@ -73,6 +74,7 @@ class AllocMatrix(Command):
 class DeallocMatrix(Command):
     """Take a matrix's memory back."""
 
+    HAS_WORK = False
     submatrix: Submatrix
 
     FREES: ClassVar[str | None] = "submatrix"
@@ -86,6 +88,7 @@ class DeallocMatrix(Command):
 class SwapMatrix(Command):
     """Matrix `a`, empty until now, takes over the memory and contents of matrix `b`."""
 
+    HAS_WORK = False
     a: Submatrix
     b: Submatrix
 
@@ -181,6 +184,7 @@ class DecompressMatrix(Command):
 class AcceptInput(Command):
     """Take a matrix from the user: features, or the derivative at an output."""
 
+    HAS_WORK = False
     submatrix: Submatrix
     node: Node
 
@@ -199,6 +203,7 @@ class AcceptInput(Command):
 class ProvideOutput(Command):
     """Hand a matrix to the user: an output, or the derivative at an input."""
 
+    HAS_WORK = False
     submatrix: Submatrix
     node: Node
 
@@ -232,6 +237,8 @@ def _io_problem(tables: Tables, submatrix: int, node: int) -> str:
 class NoOperation(Command):
     """Nothing; passes leave it where a command was and sweep it out at their end."""
 
+    HAS_WORK = False
+
     def text(self, names: Names) -> str:
         return "[no-op]"
 
@@ -239,6 +246,8 @@ class NoOperation(Command):
 @command(21)
 class NoOperationPermanent(Command):
     """Nothing, but not swept out: a forward or backward block must not be empty."""
+
+    HAS_WORK = False
 
     def text(self, names: Names) -> str:
         return "[no-op-permanent]"
@@ -248,6 +257,8 @@ class NoOperationPermanent(Command):
 class NoOperationMarker(Command):
     """End of a segment, such as the forward commands."""
 
+    HAS_WORK = False
+
     def text(self, names: Names) -> str:
         return "# computation segment separator [e.g., begin backward commands]"
 
@@ -255,6 +266,8 @@ class NoOperationMarker(Command):
 @command(23)
 class NoOperationLabel(Command):
     """Where GotoLabel goes."""
+
+    HAS_WORK = False
 
     def text(self, names: Names) -> str:
         return "[label for goto statement]"
@@ -264,6 +277,7 @@ class NoOperationLabel(Command):
 class GotoLabel(Command):
     """Go on at the NoOperationLabel at position `label`; the last command of a looped program."""
 
+    HAS_WORK = False
     label: Position
 
     def problem(self, tables: Tables) -> str:

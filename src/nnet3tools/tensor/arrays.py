@@ -22,6 +22,7 @@ __all__ = [
     "captured_scratch",
     "constant",
     "empty",
+    "forget_scratch",
     "poison",
     "same_place",
     "scratch",
@@ -165,6 +166,11 @@ def captured_scratch() -> Iterator[None]:
         yield
     finally:
         _pool = before
+
+
+def forget_scratch() -> None:
+    """Give up the host's scratch memory, as recordings have their own from now on."""
+    _host_pool.forget()
 
 
 class _Scratch:

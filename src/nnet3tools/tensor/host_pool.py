@@ -73,6 +73,13 @@ class HostPool:
             self._sizes.insert(at, size)
             self._large.insert(at, buffer)
 
+    def forget(self) -> None:
+        """Give up the buffers that are not in use."""
+        with self._lock:
+            self._small.clear()
+            self._sizes.clear()
+            self._large.clear()
+
     @property
     def num_bytes(self) -> int:
         """Bytes in buffers that are not in use."""

@@ -106,8 +106,9 @@ class Workspace:
     def reserve(self, num_bytes: int) -> None:
         """Have so much from here on; older recordings keep the memory that they use."""
         if self._used == 0 and (self._memory is None or self._memory.size < num_bytes):
-            from nnet3tools.tensor.arrays import empty
+            from nnet3tools.tensor.arrays import empty, forget_scratch
 
+            forget_scratch()
             raw = empty(num_bytes + _PAGE, self._like, np.uint8)
             address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
             self._memory = raw[-address % _PAGE :]

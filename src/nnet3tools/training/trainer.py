@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,12 +21,11 @@ from nnet3tools.nnet.arithmetic import (
 )
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.orthonormal import constrain_orthonormal
+from nnet3tools.nnet.orthonormal import constrain_orthonormal, just_do
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.training.device_update import DeviceUpdate
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.objective import compute_objective
@@ -33,10 +33,9 @@ from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.update import (
-    MaxChangeStats,
+    MaxChange,
     apply_l2_regularization,
     num_sequences,
-    update_with_max_change,
 )
 
 __all__ = ["NnetTrainer", "NnetTrainerOptions"]
@@ -152,15 +151,15 @@ class NnetTrainer:
         )
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
-        self._max_change_stats = MaxChangeStats(len(nnet.updatable_components()))
+        self._max_change = MaxChange(len(nnet.updatable_components()), like)
         self._loss_scale: LossScale | None = None
-        self._replayer: Replayer | None = None
+        self._run: Callable[[Hashable, Callable[[], None]], None]
+        self._run = Replayer(self._runner.workspace).run
         if like is not None and device_of(like) != "numpy":
-            count = len(nnet.updatable_components())
-            self._max_change_stats.device = DeviceUpdate(count, like)
             self._loss_scale = LossScale(like) if loss_scaling else None
+            self._run = just_do
             if options.computation.cuda_graph:
-                self._replayer = Replayer(self._runner.workspace, device_capture())
+                self._run = Replayer(self._runner.workspace, device_capture()).run
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""
@@ -185,7 +184,7 @@ class NnetTrainer:
         results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
         if self._loss_scale is not None:
             self._loss_scale.print()
-        self._max_change_stats.print(self.nnet, warn=self._loss_scale is None)
+        self._max_change.print(self.nnet, warn=self._loss_scale is None)
         self._check_natural_gradient()
         return any(results)
 
@@ -209,42 +208,31 @@ class NnetTrainer:
         o = self.options
         self._accumulate_change(example, "")
         l2_scale = num_sequences(example.io) * o.l2_regularize_factor
-        if self._replayer is None:
-            self._apply_change(l2_scale)
-        else:
-            key = "parameter update", l2_scale
-            self._replayer.run(key, partial(self._apply_change, l2_scale))
+        self._run(("parameter update", l2_scale), partial(self._apply_change, l2_scale))
         self._constrain_orthonormal()
 
     def _apply_change(self, l2_scale: float) -> None:
         """The change with l2, limited, to the model; momentum is left of it."""
         o = self.options
         apply_l2_regularization(self.nnet, l2_scale, self._delta)
-        success = self._update(1.0, 1.0 - o.momentum)
+        self._update(1.0, 1.0 - o.momentum)
         scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
-        if o.momentum != 0.0 and self._max_change_stats.device is not None:
-            self._max_change_stats.device.drop_if_not_applied(self._delta)
-        scale_nnet(self._delta, o.momentum if success else 0.0)
+        if o.momentum != 0.0:
+            self._max_change.drop_if_not_applied(self._delta)
+        scale_nnet(self._delta, o.momentum)
 
-    def _update(self, max_change_scale: float, scale: float) -> bool:
-        """From the change to the model; whether it was applied (on a GPU: always true)."""
+    def _update(self, max_change_scale: float, scale: float) -> None:
+        """From the change to the model."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
-        applied = update_with_max_change(
-            self._delta, limit, max_change_scale, scale, self.nnet, self._max_change_stats
-        )
+        self._max_change.apply(self._delta, self.nnet, limit, max_change_scale, scale)
         if self._loss_scale is not None:
-            assert self._max_change_stats.device is not None
-            self._loss_scale.adjust(self._max_change_stats.device.factor)
-        return applied
+            self._loss_scale.adjust(self._max_change.factor)
 
     def _constrain_orthonormal(self) -> None:
         with tensor.precise_products():
-            if self._replayer is None:
-                constrain_orthonormal(self.nnet)
-            else:
-                constrain_orthonormal(self.nnet, self._replayer.run)
+            constrain_orthonormal(self.nnet, self._run)
 
     def _train_backstitch(self, example: NnetExample) -> None:
         """A small step back along the gradient, then a larger one forward from there.

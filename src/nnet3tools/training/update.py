@@ -1,168 +1,188 @@
 """From a minibatch's parameter change to the model: l2, maximum change, statistics.
 
 The formulas and their order are those of Kaldi's nnet-utils.cc, in single precision, so that what
-is logged and what is written agree with Kaldi's to the digits printed.
+is logged and what is written agree with Kaldi's to the digits printed. Norms, factors and counts
+are vectors with an entry for each component, on the device that the parameters are on: nothing
+waits for a GPU, and all of it can be recorded.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import recording
-from nnet3tools.training.device_update import DeviceUpdate
+from nnet3tools.tensor.number import Number, store
+from nnet3tools.tensor.order import cumulative_sum
 from nnet3tools.training.example import NnetIo
 
-__all__ = [
-    "MaxChangeStats",
-    "apply_l2_regularization",
-    "num_sequences",
-    "update_with_max_change",
-]
+__all__ = ["MaxChange", "apply_l2_regularization", "num_sequences"]
+
+_LARGEST = float(np.finfo(np.float32).max)
+
+# factor (_1) and squared norm once limited (_2) of squared norms (_3), limits (_4), |scale| (_5)
+_limit_each = tensor.element(
+    "norm = sqrt(_3) * _5; f = where(_4 != 0 && norm > _4, _4 / norm, 1.0); _1 = f; _2 = f * f * _3"
+)
+_count = tensor.element("_1 += where(_2 != 1.0, 1.0, 0.0)")
+_norm = tensor.element("_1 = sqrt(_2) * _3")
+# the whole change's factor (_1; 0 where it is not finite) of its norm (_2), scale (_3), limit (_4,
+# 0 for none); _5 counts what was limited, _6 what was not finite
+_limit_all = tensor.element(
+    f"finite = _2 <= {_LARGEST}; over = _4 != 0 && !(_2 <= _4); "
+    "_1 = where(over, where(finite, _3 * (_4 / _2), 0.0), _3); "
+    "_5 += where(over && finite, 1.0, 0.0); _6 += where(over && !finite, 1.0, 0.0)"
+)
+_products = tensor.element("_1 = _2 * _3")
+_kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 
 
-@dataclass
-class MaxChangeStats:
-    """How often changes were scaled down: per updatable component, and all together."""
+class MaxChange:
+    """Adds changes to a model with each component's and the whole change limited; counts how often.
 
-    num_components: int
-    num_minibatches: int = 0
-    num_global: int = 0
-    num_per_component: list[int] = field(default_factory=list)
-    device: DeviceUpdate | None = None
-    """Where norms stay on a GPU: counts there, on top of these."""
+    Limits are Euclidean norms, 0 for none.
+    """
 
-    def __post_init__(self) -> None:
-        """Start all counts at zero."""
-        self.num_per_component = [0] * self.num_components
+    def __init__(self, num_components: int, like: Array | None = None) -> None:
+        """For so many updatable components; `like` is any array of the device they are on."""
+        self.num_minibatches = 0
+        shape = (num_components,)
+        self._squares, self._factors, self._limited, self._sums = (
+            tensor.zeros(shape, like=like, dtype=np.float32) for _ in range(4)
+        )
+        self._norm, self._whole = (tensor.zeros(1, like, np.float32) for _ in range(2))
+        self._counts = tensor.zeros(shape, like, np.float64)
+        self._num_limited, self._num_infinite = (
+            tensor.zeros(1, like, np.float64) for _ in range(2)
+        )
+        self._scales = tensor.zeros((num_components + 1,), like, np.float64)
+        self._limits: tuple[list[float], Array] | None = None
+        self._on_host = isinstance(self._squares, np.ndarray)
 
-    def count_minibatch(self) -> None:
-        """Note that there was another one."""
+    @property
+    def factor(self) -> Array:
+        """(1,): what the last change was multiplied with as a whole; 0 if it was not applied."""
+        return self._whole
+
+    def apply(
+        self, delta: Nnet, nnet: Nnet, max_param_change: float, limit_scale: float, scale: float
+    ) -> None:
+        """Add `scale` times `delta` to `nnet`, each change limited to its component's max_change.
+
+        The whole is limited to `max_param_change`; both limits are multiplied by `limit_scale`.
+        Nothing is changed if the whole change is infinite or NaN.
+        """
+        recording.act(self._count_minibatch)
+        components = delta.updatable_components()
+        factor = np.float32(limit_scale)
+        for i, (_, component) in enumerate(components):
+            store(self._squares[i : i + 1], component.dot_product(component))
+        limits = [float(np.float32(c.max_change) * factor) for _, c in components]
+        limit = float(np.float32(max_param_change) * factor)
+        if components:
+            self._limit(limits, limit, float(np.float32(scale)))
+        else:
+            tensor.fill(self._whole, scale)
+        if self._on_host:
+            names = [name for name, _ in components]
+            recording.run("log limits", partial(self._log, names, limits, limit, factor, scale))
+        self._add(delta, nnet)
+
+    def _count_minibatch(self) -> None:
         self.num_minibatches += 1
 
+    def _limit(self, limits: list[float], limit: float, scale: float) -> None:
+        _limit_each(
+            self._factors, self._limited, self._squares, self._on_device(limits), abs(scale)
+        )
+        _count(self._counts, self._factors)
+        cumulative_sum(self._sums, self._limited, 0, False, False)
+        _norm(self._norm, self._sums[-1:], abs(scale))
+        _limit_all(self._whole, self._norm, scale, limit, self._num_limited, self._num_infinite)
+
+    def _on_device(self, limits: list[float]) -> Array:
+        """Limits on the device, uploaded when they change."""
+        if self._limits is None or self._limits[0] != limits:
+            array = np.array(limits, np.float32)
+            self._limits = limits, tensor.asarray(array, like=self._squares)
+        return self._limits[1]
+
+    def _add(self, delta: Nnet, nnet: Nnet) -> None:
+        """Components without parameters, whose statistics count, are scaled as the whole."""
+        _products(self._scales[:-1], self._factors, self._whole)
+        tensor.copy(self._scales[-1:], self._whole)
+        places = {id(c): i for i, (_, c) in enumerate(delta.updatable_components())}
+        for source, dest in zip(delta.components, nnet.components, strict=True):
+            place = places.get(id(source), len(places))
+            dest.add(Number(self._scales[place : place + 1]), source)  # type: ignore[arg-type]
+
+    def drop_if_not_applied(self, delta: Nnet) -> None:
+        """Forget the last change for good, as momentum must, if it was not finite."""
+        for _, component in delta.updatable_components():
+            for array in component.parameters().values():
+                _kept_if(array, self._whole)
+
+    # -- what is logged
+
     def print(self, nnet: Nnet, warn: bool = True) -> None:
-        """Log the percentages that are not zero; `warn` of changes that were not finite."""
-        self._fetch(warn)
-        for (name, _), count in zip(
-            nnet.updatable_components(), self.num_per_component, strict=True
-        ):
+        """Log the percentages that are not zero; `warn` of a GPU's changes that were not finite."""
+        counts = (tensor.to_host(a) for a in (self._counts, self._num_limited, self._num_infinite))
+        each, (whole,), (infinite,) = counts
+        for (name, _), count in zip(nnet.updatable_components(), each, strict=True):
             if count:
                 log.log(
                     f"For {name}, per-component max-change was enforced "
                     f"{100.0 * count / self.num_minibatches:g} % of the time."
                 )
-        if self.num_global:
+        if whole:
             log.log(
                 "The global max-change was enforced "
-                f"{100.0 * self.num_global / self.num_minibatches:g} % of the time."
+                f"{100.0 * whole / self.num_minibatches:g} % of the time."
             )
+        if infinite and warn and not self._on_host:
+            log.warning(f"Infinite parameter change, not applied, {infinite:g} times.")
 
-    def _fetch(self, warn: bool) -> None:
-        if self.device is None:
-            return
-        each, whole, infinite = self.device.counts()
-        self.num_per_component, self.num_global = each, whole
-        if infinite and warn:
-            log.warning(f"Infinite parameter change, not applied, {infinite} times.")
-
-
-@dataclass
-class _Change:
-    """One component's change: its name, squared norm, limit and the factor that keeps the limit."""
-
-    name: str
-    squared_norm: np.float32
-    max_change: np.float32
-    factor: np.float32
-
-
-def _component_changes(
-    delta: Nnet, max_change_scale: np.float32, scale: np.float32
-) -> list[_Change]:
-    changes = []
-    for name, component in delta.updatable_components():
-        limit = np.float32(component.max_change)
-        squared = np.float32(component.dot_product(component))
-        norm = np.sqrt(squared) * abs(scale)
-        active = limit != 0.0 and norm > limit * max_change_scale
-        factor = limit * max_change_scale / norm if active else np.float32(1.0)
-        changes.append(_Change(name, squared, limit, factor))
-        if active:
+    def _log(
+        self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
+    ) -> None:
+        """What was limited by the last change, where nobody has to wait to know."""
+        active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
+        for i in active:
             log.vlog(
                 2,
-                f"Parameters in {name} change too big: {np.sqrt(squared):g} * {scale:g} > "
-                f"max-change * max-change-scale={limit:g} * {max_change_scale:g}, scaling by "
-                f"{factor:g}",
+                f"Parameters in {names[i]} change too big: {np.sqrt(self._squares[i]):g} * "
+                f"{scale:g} > max-change * max-change-scale={limits[i] / limit_scale:g} * "
+                f"{limit_scale:g}, scaling by {self._factors[i]:g}",
             )
-    return changes
-
-
-def update_with_max_change(
-    delta: Nnet,
-    max_param_change: float,
-    max_change_scale: float,
-    scale: float,
-    nnet: Nnet,
-    stats: MaxChangeStats,
-) -> bool:
-    """Add `scale` times `delta` to `nnet`, each component's and the whole change limited.
-
-    A component's change is scaled down to its max_change, then all changes to `max_param_change`
-    (Euclidean norms; both limits are multiplied by `max_change_scale`; 0 is no limit). Returns
-    False, and changes nothing, if the whole change is infinite or NaN.
-    """
-    recording.act(stats.count_minibatch)
-    if stats.device is not None:
-        stats.device.run(delta, nnet, max_param_change, max_change_scale, scale)
-        return True
-    limit_scale, signed_scale = np.float32(max_change_scale), np.float32(scale)
-    with np.errstate(over="ignore", invalid="ignore"):
-        changes = _component_changes(delta, limit_scale, signed_scale)
-        squares = [change.factor**2 * change.squared_norm for change in changes]
-        total = np.sqrt(np.add.reduce(squares, dtype=np.float32)) * abs(signed_scale)
-    limit = np.float32(max_param_change) * limit_scale
-    for i, change in enumerate(changes):
-        stats.num_per_component[i] += bool(change.factor != 1.0)
-    if max_param_change != 0.0 and not total <= limit:
-        if not math.isfinite(total):
+        norm = self._norm[0]
+        is_over = limit != 0.0 and not norm <= limit
+        if is_over and not math.isfinite(norm):
             log.warning("Infinite parameter change, will not apply.")
-            return False
-        signed_scale *= limit / total
-        stats.num_global += 1
-    _log_limits(changes, total, limit, max_param_change)
-    factors = {change.name: change.factor for change in changes}
-    for name, source, dest in zip(
-        delta.component_names, delta.components, nnet.components, strict=True
-    ):
-        dest.add(float(factors.get(name, np.float32(1.0)) * signed_scale), source)
-    return True
-
-
-def _log_limits(
-    changes: Sequence[_Change], total: np.float32, limit: np.float32, max_param_change: float
-) -> None:
-    parts = []
-    smallest = min(changes, key=lambda change: change.factor, default=None)
-    if smallest is not None and smallest.factor < 1.0:
-        active = sum(change.factor != 1.0 for change in changes)
-        parts.append(
-            f"Per-component max-change active on {active} / {len(changes)} Updatable Components. "
-            f"(Smallest factor={smallest.factor:g} on {smallest.name} with "
-            f"max-change={smallest.max_change:g}). "
-        )
-    if max_param_change != 0.0 and total > limit:
-        parts.append(
-            f"Global max-change factor was {limit / total:g} with max-change={max_param_change:g}."
-        )
-    if parts:
-        log.log("".join(parts))
+            return
+        parts = []
+        smallest = int(np.argmin(self._factors)) if names else 0
+        if names and self._factors[smallest] < 1.0:
+            parts.append(
+                f"Per-component max-change active on {len(active)} / {len(names)} Updatable "
+                f"Components. (Smallest factor={self._factors[smallest]:g} on {names[smallest]} "
+                f"with max-change={limits[smallest] / limit_scale:g}). "
+            )
+        if is_over:
+            parts.append(
+                f"Global max-change factor was {np.float32(limit) / norm:g} with "
+                f"max-change={limit / limit_scale:g}."
+            )
+        if parts:
+            log.log("".join(parts))
 
 
 def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:

@@ -32,7 +32,9 @@ def scale(out: np.ndarray, alpha: float) -> None:
 
 @implements("add", "numpy")
 def add(out: np.ndarray, src: np.ndarray, alpha: float = 1.0) -> None:
-    """Add alpha times src, by blocks of rows unless alpha is 1 or -1."""
+    """Add alpha times src, by blocks of rows unless alpha is 1 or -1; nothing, like BLAS, if 0."""
+    if alpha == 0.0:
+        return
     if alpha == 1.0:
         np.add(out, src, out=out, casting="unsafe")
     elif alpha == -1.0:
