@@ -25,6 +25,8 @@ KALDIS_DEFAULTS = {
     "nnet3-compute-from-egs": "yes",
     "nnet3-show-progress": "no",
     "nnet3-xvector-compute": "no",
+    "nnet3-xvector-compute-batched": "no",
+    "nnet3-combine": "yes",
     "nnet3-compute-prob": "no",  # Kaldi's has no such option: it never uses a GPU
 }
 
@@ -107,7 +109,29 @@ def test_outputs_are_those_of_the_cpu(device, folder, monkeypatch, name, words):
 
 
 @needs_compiler
-def test_xvectors_are_those_of_the_cpu(device, folder, monkeypatch):
+def test_combined_models_are_those_of_the_cpu(device, folder, monkeypatch):
+    results = []
+    for on_device in (False, True):
+        with monkeypatch.context() as patch:
+            words = ("--batchnorm-test-mode=true", "0.raw", "1.raw", "0.raw", "ark:egs", "out.raw")
+            run(patch, on_device, "nnet3-combine", *words)
+        nnet = read_nnet("out.raw")
+        batchnorm = nnet.component(2)
+        results.append([vectorize(nnet), batchnorm.stats_sum, float(batchnorm.count)])
+    assert device.launched
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("nnet3-xvector-compute", "--min-chunk-size=5"),
+        ("nnet3-xvector-compute-batched", "--chunk-size=12"),
+    ],
+)
+def test_xvectors_are_those_of_the_cpu(device, folder, monkeypatch, name, option):
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
 
@@ -126,8 +150,7 @@ output-node name=output input=a
     results = []
     for on_device in (False, True):
         with monkeypatch.context() as patch:
-            words = ("--min-chunk-size=5", "x.raw", "ark:feats", "ark:out")
-            run(patch, on_device, "nnet3-xvector-compute", *words)
+            run(patch, on_device, name, option, "x.raw", "ark:feats", "ark:out")
         results.append(tables("out", VECTOR))
     for key, value in results[0].items():
         np.testing.assert_allclose(results[1][key], value, rtol=1e-3, atol=1e-5)

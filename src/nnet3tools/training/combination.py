@@ -75,7 +75,12 @@ class _Judge:
         """The mean over the examples and all outputs; -inf if it is not finite."""
         nnet = nnet.copy()
         self._prepare(nnet)
-        prob = NnetComputeProb(ComputeProbOptions(), nnet, like=self._like, compiler=self._compiler)
+        prob = NnetComputeProb(
+            ComputeProbOptions(compute_accuracy=False),
+            nnet,
+            like=self._like,
+            compiler=self._compiler,
+        )
         for example in self._examples:
             prob.compute(example)
         weight = sum(float(totals.weight) for totals in prob.totals.values())

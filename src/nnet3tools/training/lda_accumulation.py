@@ -56,7 +56,7 @@ class LdaAccumulator:
         if not len(small):
             return weights
         draws = np.array([tensor.random.rand_uniform() for _ in small], np.float32)
-        kept = draws <= np.abs(weights[small]) / self._rand_prune
+        kept = draws <= np.abs(weights[small]).astype(np.float64) / np.float64(self._rand_prune)
         pruned = weights.copy()
         pruned[small] = np.copysign(np.where(kept, self._rand_prune, np.float32(0)), weights[small])
         return pruned
