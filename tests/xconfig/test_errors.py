@@ -105,6 +105,10 @@ BAD = [
         "mean[+stddev][+count](<-left-context>:<input-period>:<stats-period>:<right-context>)",
     ),
     (
+        "idct-layer name=a cepstral-lifter=2 affine-transform-file=idct.mat",
+        "option 'cepstral-lifter': 2.0 makes coefficients zero",
+    ),
+    (
         "dim-range-component name=a input=Append(-1,0)",
         "option 'input': expected one layer, found 'Append(Offset(input, -1), input)'",
     ),

@@ -57,8 +57,12 @@ class IdctLayer(Layer):
     )
 
     def check(self) -> None:
-        """The matrix is not absurdly large."""
+        """The matrix is not absurdly large, and the lifter can be undone."""
         self.require_size(self["dim"] * (self.input.dim + 1))
+        self.require(
+            all(lifter(self["cepstral-lifter"], self.input.dim)),
+            f"option 'cepstral-lifter': {self['cepstral-lifter']} makes coefficients zero",
+        )
 
     def outputs(self) -> dict[str, Output]:
         """The transform."""
@@ -75,19 +79,21 @@ class IdctLayer(Layer):
         return {self["affine-transform-file"]: f"[ {text} ]"}
 
 
-def idct_matrix(num_cepstra: int, num_bins: int, cepstral_lifter: float) -> list[list[float]]:
-    """Rows bin, columns cepstrum: the orthonormal DCT-III, divided by the lifter's coefficients.
+def lifter(width: float, num_cepstra: int) -> list[float]:
+    """HTK's factors of cepstra, 1 + Q/2 sin(pi k / Q); 1 if Q is 0."""
+    if width == 0:
+        return [1.0] * num_cepstra
+    return [1.0 + 0.5 * width * math.sin(math.pi * k / width) for k in range(num_cepstra)]
 
-    The lifter is HTK's, 1 + Q/2 sin(pi k / Q); none if Q is 0.
-    """
+
+def idct_matrix(num_cepstra: int, num_bins: int, cepstral_lifter: float) -> list[list[float]]:
+    """Rows bin, columns cepstrum: the orthonormal DCT-III, divided by the lifter's factors."""
     scales = [math.sqrt((1.0 if k == 0 else 2.0) / num_bins) for k in range(num_cepstra)]
-    angle = math.pi / num_bins
-    matrix = [
-        [scale * math.cos(angle * (n + 0.5) * k) for k, scale in enumerate(scales)]
+    factors, angle = lifter(cepstral_lifter, num_cepstra), math.pi / num_bins
+    return [
+        [
+            scale * math.cos(angle * (n + 0.5) * k) / factor
+            for k, (scale, factor) in enumerate(zip(scales, factors, strict=True))
+        ]
         for n in range(num_bins)
     ]
-    if cepstral_lifter != 0:
-        half = 0.5 * cepstral_lifter
-        lifter = [1.0 + half * math.sin(math.pi * k / cepstral_lifter) for k in range(num_cepstra)]
-        matrix = [[v / c for v, c in zip(row, lifter, strict=True)] for row in matrix]
-    return matrix
