@@ -117,3 +117,6 @@ def test_derivatives_of_softmax_are_slopes(name):
     backward(slope, y, e)
     numeric = (values[0] - values[1]) / 2e-6
     assert float((slope * direction).sum()) == pytest.approx(numeric, rel=1e-6)
+    added = x.copy()
+    backward(added, y, e, add=True)
+    np.testing.assert_allclose(added, x + slope, rtol=1e-12)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
+from typing import ClassVar
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
-from nnet3tools.expression.gradients import add_term, in_order
 from nnet3tools.expression.moves import contiguous, swap_axes
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.registry import Operator
 
 __all__ = ["log_softmax", "rows_of", "softmax"]
 
@@ -26,18 +26,22 @@ def rows_of(array: Array) -> Array:
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
-@functools.cache
-def _sums(formula: str, axis: int) -> tensor.Aggregate:
-    return tensor.aggregate(formula, "sum", axis)
-
-
 class RowNode(Node):
     """A node over the rows of an operand, with its shape and type."""
 
     overwrites = True
+    operator: ClassVar[Operator]
+    derivative: ClassVar[Operator]
 
     def __init__(self, x: Node) -> None:
         super().__init__([x], x.shape, x.type)
+
+    def forward_ops(self) -> list[NodeOp]:
+        return [self.operator.bind(rows_of(self.value), rows_of(self.children[0].value))]
+
+    def backward_ops(self) -> list[NodeOp | None]:
+        grad, value, adj = (rows_of(a) for a in (self.children[0].grad, self.value, self.grad))
+        return [self.derivative.bind(grad, value, adj, add=0 not in self.fresh)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), True
@@ -47,38 +51,14 @@ class Softmax(RowNode):
     """exp(x) over its sum: the gradient is y (e - sum of y e)."""
 
     type_name = "softmax"
-
-    def forward_ops(self) -> list[NodeOp]:
-        return [tensor.softmax.bind(rows_of(self.value), rows_of(self.children[0].value))]
-
-    def backward_ops(self) -> list[NodeOp | None]:
-        x = self.children[0]
-        value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
-        if 0 in self.fresh:
-            return [tensor.softmax_backprop.bind(grad, value, adj)]
-        total = tensor.empty((len(adj), 1), like=adj)
-        sums = _sums("_1 * _2", 1).bind(total, value, adj)
-        given = {"value": value, "adj": adj, "a": total}
-        return [in_order([sums, add_term(grad, "value * (adj - a)", given)])]
+    operator, derivative = tensor.softmax, tensor.softmax_backprop
 
 
 class LogSoftmax(RowNode):
     """x less the log of the sum of exp(x): the gradient is e - exp(y) times the sum of e."""
 
     type_name = "log_softmax"
-
-    def forward_ops(self) -> list[NodeOp]:
-        return [tensor.log_softmax.bind(rows_of(self.value), rows_of(self.children[0].value))]
-
-    def backward_ops(self) -> list[NodeOp | None]:
-        x = self.children[0]
-        value, adj, grad = rows_of(self.value), rows_of(self.grad), rows_of(x.grad)
-        if 0 in self.fresh:
-            return [tensor.log_softmax_backprop.bind(grad, value, adj)]
-        total = tensor.empty((len(adj), 1), like=adj)
-        sums = _sums("_1", 1).bind(total, adj)
-        given = {"value": value, "adj": adj, "a": total}
-        return [in_order([sums, add_term(grad, "adj - exp(value) * a", given)])]
+    operator, derivative = tensor.log_softmax, tensor.log_softmax_backprop
 
 
 def _along(kind: type[RowNode], x: Node, axis: int) -> Node:

@@ -14,8 +14,10 @@ Step = Callable[[], None]
 
 _softmax = element("power = exp(x - row_max(x)); out = power * (1 / row_sum(power))", "out x")
 _log_softmax = element("y = x - row_max(x); out = y - log(row_sum(exp(y)))", "out x")
-_softmax_backprop = element("in_deriv = y * (e - row_sum(y * e))", "in_deriv y e")
-_log_softmax_backprop = element("in_deriv = e - exp(y) * row_sum(e)", "in_deriv y e")
+_softmax_backprop, _log_softmax_backprop = (
+    {add: element(f"in_deriv {'+=' if add else '='} {slope}", "in_deriv y e") for add in (0, 1)}
+    for slope in ("y * (e - row_sum(y * e))", "e - exp(y) * row_sum(e)")
+)
 
 
 @operator_of_formulas()
@@ -31,12 +33,22 @@ def log_softmax(out: Array, x: Array) -> Step:
 
 
 @operator_of_formulas(writes=("in_deriv",))
-def softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
-    """in_deriv = y * (e - sum(y * e)) a row, y = out_value, e = out_deriv; may be in place."""
-    return _softmax_backprop.bind(in_deriv, out_value, out_deriv)
+def softmax_backprop(
+    in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
+) -> Step:
+    """in_deriv = y * (e - sum(y * e)) a row, y = out_value, e = out_deriv; may be in place.
+
+    With `add` that is added to in_deriv.
+    """
+    return _softmax_backprop[add].bind(in_deriv, out_value, out_deriv)
 
 
 @operator_of_formulas(writes=("in_deriv",))
-def log_softmax_backprop(in_deriv: Array, out_value: Array, out_deriv: Array) -> Step:
-    """in_deriv = e - exp(y) * sum(e) a row, y = out_value, e = out_deriv; may be in place."""
-    return _log_softmax_backprop.bind(in_deriv, out_value, out_deriv)
+def log_softmax_backprop(
+    in_deriv: Array, out_value: Array, out_deriv: Array, add: bool = False
+) -> Step:
+    """in_deriv = e - exp(y) * sum(e) a row, y = out_value, e = out_deriv; may be in place.
+
+    With `add` that is added to in_deriv.
+    """
+    return _log_softmax_backprop[add].bind(in_deriv, out_value, out_deriv)
