@@ -27,7 +27,7 @@ _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
 def _names(arity: int) -> dict[str, functional.Expr]:
-    """What derivatives may read by name: operands a, b, c, the node's value, its gradient adj."""
+    """Names that derivatives may read: operands a, b, c, the node's value, its gradient adj."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
@@ -66,7 +66,7 @@ class Elementwise(Node):
         return [_element(self.function).bind(self.value, *self._arrays())]
 
     def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
-        """What is added to each child's gradient: names of what it reads, and the term of these."""
+        """The terms added to the children's gradients: names of arrays, and the term of these."""
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
@@ -133,7 +133,7 @@ def _element(function: Function) -> tensor.Element:
 
 @functools.cache
 def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], functional.Expr]]:
-    """What is added to the gradient of each operand: the arriving gradient times the derivative."""
+    """The terms added to the operands' gradients: the arriving gradient times the derivative."""
     names = _names(function.arity)
     holders = [names["abc"[i]] for i in range(function.arity)]
     if function.derivative is not None:

@@ -64,7 +64,7 @@ class _Scope:
 
 
 Build = Callable[[_Scope], Any]
-"""What the grammar gives for a part of a formula: its value, once names have values."""
+"""The grammar's result for a part of a formula: it gives the value, once names have values."""
 
 
 @dataclass

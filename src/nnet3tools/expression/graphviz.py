@@ -24,7 +24,7 @@ def _quote(text: str) -> str:
 
 
 def graphviz(roots: Sequence[Node], name: str = "expression") -> str:
-    """What the roots need, values flowing downwards; nodes without a gradient are grey."""
+    """The nodes that the roots need, values flowing downwards; without a gradient they are grey."""
     lines = [f'digraph "{_quote(name)}" {{', "  node [shape=ellipse];"]
     for node in topological(roots):
         title = f"{node.name}\\n{node.type_name}" if node.name else node.type_name

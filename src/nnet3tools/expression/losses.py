@@ -1,4 +1,4 @@
-"""What training adds: cross-entropy, dropout."""
+"""Nodes for training: cross-entropy, dropout."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Transpose(Node):
 
 
 class Shift(Node):
-    """Elements moved along the axes by so many places; what becomes free is padded."""
+    """Elements moved along the axes by `by` places; the places that become free are padded."""
 
     type_name = "shift"
 
@@ -234,7 +234,7 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
 
 
 def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
-    """Elements moved by so many places along each axis."""
+    """Elements moved along each axis by a number of places."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
     return x if not any(by) else x.graph.add(Shift(x, tuple(by), float(pad)))

@@ -85,7 +85,7 @@ class Node:
     # -- what kinds of nodes override
 
     def content(self) -> tuple:
-        """What tells this node from others of its kind with the same children; hashable."""
+        """The options that tell this node from others of its kind and children; hashable."""
         return ()
 
     def forward_ops(self) -> list[NodeOp]:

@@ -1,4 +1,4 @@
-"""What users call, by name: every operator of the package."""
+"""The functions that users call: every operator of the package."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class Reduce(Node):
     reduction: ClassVar[str]
     """Of tensor.aggregate."""
     formula: ClassVar[str] = "_1"
-    """What is reduced, `_1` being the operand."""
+    """The formula that is reduced, `_1` being the operand."""
     derivative: ClassVar[str]
-    """What is added to the gradient, in terms of adj, a, value and b, which is 1 / n."""
+    """The term added to the gradient, in terms of adj, a, value and b, which is 1 / n."""
     overwrites = True
     shrinks: ClassVar[bool] = True
     """Whether the reduction of a single element is that element."""

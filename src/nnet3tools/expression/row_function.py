@@ -32,7 +32,7 @@ _PROBE_ROWS = (7, 11)
 """Rows of graphs that shapes are found with: two numbers, so that a formula for one only shows."""
 
 _MAX_SIZES = 16
-"""Graphs are kept for so many numbers of rows and types met last; on a GPU for all, as captured
+"""Numbers of rows (and types) met last whose graphs are kept; on a GPU for all, as captured
 programs go on using their memory."""
 
 
@@ -124,7 +124,7 @@ class RowFunction:
         return self  # holds no parameters: copies of a component may share it and its graphs
 
     def _take(self, like: Array, gradient: bool) -> _Memo:
-        """A graph that nobody uses at present, for so many rows as `like` has."""
+        """A graph that nobody uses at present, for as many rows as `like` has."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
         self._idle[key] = idle  # last

@@ -1,4 +1,4 @@
-"""What is run when: forward steps, backward steps, and what checkpoints compute again."""
+"""The order of work: forward steps, backward steps, and steps that checkpoints do again."""
 
 from __future__ import annotations
 

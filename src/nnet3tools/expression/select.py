@@ -90,7 +90,7 @@ class Scatter(Node):
         picked = tensor.empty(source.shape, like=self.grad)
 
         def add_kept() -> None:
-            """What was overwritten has no gradient: it is put back as it was."""
+            """Overwritten elements have no gradient: it is put back as it was."""
             gather_op(picked, x.grad, indexes.value, self.axis)
             tensor.add(x.grad, self.grad)
             scatter_op(x.grad, picked, indexes.value, self.axis)

@@ -16,7 +16,7 @@ from nnet3tools.tensor.registry import Operator
 __all__ = ["log_softmax", "rows_of", "softmax"]
 
 _MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
-"""What masked elements become: exp of it is 0, and sums of a few do not overflow to nan."""
+"""The value of masked elements: exp of it is 0, and sums of a few do not overflow to nan."""
 
 
 def rows_of(array: Array) -> Array:

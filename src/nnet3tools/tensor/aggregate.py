@@ -15,7 +15,7 @@ __all__ = ["REDUCTIONS", "Aggregate", "aggregate"]
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
 AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., Any]]] = {}
-"""Device -> what makes of expression, reduction, axis a binder (out or None, ins, alpha, beta)."""
+"""Device -> function of expression, reduction, axis; it makes a binder (out, ins, alpha, beta)."""
 
 
 class Aggregate:

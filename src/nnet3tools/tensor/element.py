@@ -16,7 +16,7 @@ from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_devi
 __all__ = ["Element", "element"]
 
 ELEMENT_BACKENDS: dict[str, Callable[[Assignments], Callable[..., Callable[[], None]]]] = {}
-"""Device -> what lowers assignments to a binder of operands."""
+"""Device -> function that makes a binder of operands of assignments."""
 
 
 class Element:
@@ -40,7 +40,7 @@ class Element:
 
     @property
     def assignments(self) -> Assignments:
-        """What is assigned; formula text is read when first asked for."""
+        """The assignments; formula text is read when they are first asked for."""
         if self._assignments is None:
             if isinstance(self.formula, str):
                 names = {n: Placeholder(i) for i, n in enumerate(self.operands, 1)}

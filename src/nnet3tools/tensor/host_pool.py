@@ -44,7 +44,7 @@ class HostPool:
         self._lock = threading.Lock()
 
     def take(self, num_bytes: int) -> np.ndarray:
-        """A buffer of at least so many bytes.
+        """A buffer of at least this size in bytes.
 
         Where the largest one is too small, it is given up for one that is not.
         """

@@ -111,7 +111,7 @@ class _Reduction:
     def bind(
         self, operands: Sequence[Any], out: Any, factor: float, beta: float
     ) -> Callable[[], None]:
-        """What runs it on these operands."""
+        """The reduction bound to these operands."""
         size = 2 * (8 if self.parts.accumulator == "double" else 4) * self.chunks * self.kept
         partial = self._device.empty((size if self.chunks > 1 else 1,), np.uint8)
         head: list[Any] = [

@@ -19,10 +19,10 @@ C_TYPES = {
     Type.FLOAT32: "float", Type.FLOAT64: "double", Type.WEAK_INT: "long long",
     Type.WEAK_FLOAT: "double",
 }  # fmt: skip
-"""What a value of a type is held in while it is computed with."""
+"""The C++ type of a value while it is computed with."""
 
 STORED_TYPES = C_TYPES | {Type.FLOAT16: "__half"}
-"""What arrays hold."""
+"""The C++ type of an array's elements."""
 
 # f stands for the suffix of the float type: "f" for float, nothing for double
 _CALLS: dict[str, str] = {

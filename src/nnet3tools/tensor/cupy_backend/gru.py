@@ -39,7 +39,7 @@ _AFTER_PRODUCT = """
 def _step(
     what: str, weights: Array, columns: int, body: str, **arrays: Array | None
 ) -> Callable[[], Any]:
-    """A thread for every row and so many columns; the body knows where the input's parts begin."""
+    """A thread for every row and column; the body knows where the input's parts begin."""
     given = {name: array for name, array in arrays.items() if array is not None}
     rows = next(iter(given.values())).shape[0]
     numbers = {name: np.int64(at) for name, at in gru_columns(weights)._asdict().items()}

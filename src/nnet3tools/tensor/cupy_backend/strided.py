@@ -121,9 +121,9 @@ def _bind(
 def grid_step(
     what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str, **numbers: Any
 ) -> Callable[[], None]:
-    """What runs the body for every point of `space` (index name -> size), the last the fastest.
+    """The bound kernel that runs the body for every point of `space`, index name -> size.
 
-    `numbers` are NumPy scalars, known to the body by name.
+    The last index goes the fastest. `numbers` are NumPy scalars, known to the body by name.
     """
     return _bind(what, space, arrays, numbers, body, 0)
 
@@ -132,6 +132,9 @@ def block_step(
     what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str,
     **numbers: Any,
 ) -> Callable[[], None]:  # fmt: skip
-    """What runs the body by a block of threads for every point; `length` is the work of a block."""
+    """The bound kernel that runs the body by a block of threads for every point.
+
+    `length` is the work of a block.
+    """
     threads = min(256, max(32, 1 << (max(length, 1) - 1).bit_length()))
     return _bind(what, space, arrays, numbers, body, threads)

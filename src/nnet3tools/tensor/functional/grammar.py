@@ -1,7 +1,7 @@
-"""What the two readers of formula text have in common: operators, how they bind, constants.
+"""The common part of the two readers of formula text: operators, their precedence, constants.
 
 tensor.functional.parse reads formulas of placeholders, expression.formula those of graphs; they
-differ in what an operand may be and in what they make of it.
+differ in their operands and results.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ __all__ = ["FormulaError", "parse", "parse_statements"]
 _ASSIGNS = {"+=": "add", "-=": "sub", "*=": "mul", "/=": "div"}
 
 Build = Callable[[Mapping[str, Expr]], Expr]
-"""What the grammar gives for a subformula: the expression, once names have values."""
+"""The grammar's result for a subformula: it makes the expression, once names have values."""
 
 
 class FormulaError(UserError):

@@ -84,7 +84,7 @@ class _Plan:
         return numbers * 2 if root.function is np.square else numbers
 
     def bind(self, operands: Sequence[Any]) -> Callable[[], np.ndarray]:
-        """What computes the reduction (before alpha, beta) into an array of `out_shape`."""
+        """The bound reduction (before alpha, beta), which gives an array of `out_shape`."""
         if self._factors:
             factors = [operands[i] for i in self._factors]
             return functools.partial(_column_sums, factors, self._rows, self.sums[0])

@@ -39,7 +39,7 @@ def _block_rows(like: np.ndarray) -> int:
 
 
 def _blocks(matrix: np.ndarray, rows: int) -> list[np.ndarray]:
-    """A matrix as blocks of so many rows, the last one with what is left."""
+    """A matrix as blocks of `rows` rows, the last one with the rest."""
     end = len(matrix) // rows * rows
     # splitting an axis never copies, and one iteration is cheaper than many slices
     blocks = list(matrix[:end].reshape(-1, rows, matrix.shape[1])) if matrix.size else []
@@ -121,7 +121,7 @@ class _Rows:
             self.fill = [(convert, pair) for pair in zip(self.values, self.whole, strict=True)]
 
     def of_block(self, rows: int) -> list[np.ndarray]:
-        """The rows as they are to be combined with a block of so many rows."""
+        """The rows as they are to be combined with a block of `rows` rows."""
         return [row if row.ndim == 1 else row[:rows] for row in self.whole]
 
 

@@ -84,7 +84,7 @@ def _functions() -> dict[np.dtype, Callable[..., None]]:
 
 @functools.cache
 def thread_setter() -> Callable[[int], None] | None:
-    """What sets the number of threads that OpenBLAS uses from now on; None if it is not found."""
+    """OpenBLAS's function that sets its number of threads; None if it is not found."""
     for path in _libraries():
         try:
             library = ctypes.CDLL(str(path))
@@ -122,7 +122,7 @@ def gemm(
     out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
     alpha: float, beta: float,
 ) -> Callable[[], Any] | None:  # fmt: skip
-    """What will compute out = alpha op(a) op(b) + beta out for these matrices, or None.
+    """The bound product out = alpha op(a) op(b) + beta out of these matrices, or None.
 
     The caller has checked shapes, that nothing is empty, and that all have one type.
     """

@@ -64,14 +64,14 @@ class Tile(NamedTuple):
     parts: Sequence[Any]
     """The operands' parts (plain numbers as they are)."""
     calls: list[Call]
-    """What computes the values, in order."""
+    """The calls that compute the values, in order."""
     kept: list[Any]
     """Where the layout's `keep` values are."""
 
 
 @dataclass
 class _Frame:
-    """What all tiles of one shape in one group share."""
+    """The common part of all tiles of one shape in one group."""
 
     fixed: tuple[Any, ...]
     """Registers and constants; a tile's arguments are picked from parts + numbers + fixed."""

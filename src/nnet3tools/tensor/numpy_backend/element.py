@@ -146,7 +146,7 @@ class _Signature:
         self._plans: dict[Aliases, _Plan] = {}
 
     def bind(self, given: tuple[Any, ...]) -> Callable[[], None]:
-        """What runs the formula on these operands."""
+        """The formula bound to these operands."""
         operands, copies, aliases = list(given), list[Call](), _NO_ALIASES
         if self._many or any(may_share_memory(operands[t], operands[i]) for t, i in self._pairs):
             copies, aliases = self._resolve_overlaps(operands)

@@ -50,7 +50,7 @@ class _Fusion:
             self.put(value)
 
     def put(self, value: Value) -> Value:
-        """What stands for a value of the formula as it was."""
+        """The value in place of one of the formula as it was."""
         if value.kind != "step":
             return value
         if (found := self._made.get(value)) is None:

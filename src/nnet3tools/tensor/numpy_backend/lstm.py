@@ -161,7 +161,7 @@ def _deriv_views(in_deriv: Array | None, work: Array, rows: slice, dim: int) -> 
 def _stats_steps(
     values: Array, sums: Array, value_sum: Array | None, deriv_sum: Array | None
 ) -> list[Callable[[], object]]:
-    """What adds the sums over the rows of i, f, o, g, h and of their derivatives to Kaldi's."""
+    """The step that adds the rows' sums of i, f, o, g, h and their derivatives to Kaldi's."""
     steps: list[Callable[[], object]] = []
     if value_sum is not None:
         steps.append(_sum.bind(sums, values))
@@ -174,7 +174,7 @@ def _stats_steps(
 
 
 def _add_in_order(total: Array, sums: Array) -> list[Callable[[], object]]:
-    """What adds sums in the order i, f, o, g, h to those in the order i, f, g, o, h."""
+    """The step that adds sums in the order i, f, o, g, h to others in the order i, f, g, o, h."""
     pairs = ((total[:2], sums[:2]), (total[2], sums[3]), (total[3], sums[2]), (total[4], sums[4]))
     return [add.bind(to, part) for to, part in pairs]
 

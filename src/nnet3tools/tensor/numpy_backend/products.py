@@ -95,7 +95,7 @@ def prod(
 
 
 def _scale(out: np.ndarray, beta: float) -> None:
-    """What is left of a product over nothing."""
+    """The result of a product over nothing: a multiple of out."""
     if beta == 0.0:
         out.fill(0.0)
     elif beta != 1.0:

@@ -20,7 +20,7 @@ _BLOCK = 1 << 14
 _16 = np.uint32(16)
 _MULTIPLIER, _INCREMENT = 1103515245, 12345
 _SEED_OFFSET = 27437
-"""What RandomState adds to rand()."""
+"""RandomState's addition to rand()."""
 
 
 @functools.cache
