@@ -326,6 +326,22 @@ def test_vector_sums(shell: Shell) -> None:
     assert shell.out == " [ 4 6 1 ]\n"
 
 
+def test_sums_of_rows_and_sizes(shell: Shell, feats: str) -> None:
+    assert "Summed rows 3 matrices, 28 rows in total." in shell("matrix-sum-rows", feats, "ark:o")
+    same(shell.read("o", VECTOR), {k: v.sum(axis=0) for k, v in FEATS.items()}, 1e-5)
+    shell("vector-sum", "ark:o", "sum.vec")
+    shell("copy-vector", "--binary=false", "sum.vec", "-")
+    found = np.array(shell.out.split()[1:-1], float)
+    np.testing.assert_allclose(found, np.concatenate(list(FEATS.values())).sum(axis=0), rtol=1e-5)
+    shell("matrix-dim", feats)
+    assert shell.out == "u1\t9\t4\nu2\t14\t4\nu3\t5\t4\n"
+    shell("matrix-dim", "feats:3")
+    assert shell.out == "9\t4\n"
+    empty = shell.write("none", MATRIX, {})
+    assert "No features read" in shell("matrix-dim", empty, status=1)
+    shell("matrix-sum-rows", empty, "ark:o", status=1)
+
+
 # -- alignments
 
 
@@ -342,6 +358,13 @@ def test_alignments(shell: Shell) -> None:
     Path("config").write_text("input-node name=input dim=4\noutput-node name=output input=input\n")
     shell("nnet3-init", "config", "0.raw")
     shell("nnet3-am-init", "tree", "topo", "0.raw", "0.mdl")
+    shell("am-info", "0.mdl")
+    assert shell.out == (
+        "number of phones 2\nnumber of pdfs 4\nnumber of transition-ids 4\n"
+        "number of transition-states 2\n"
+    )
+    shell("tree-info", "tree")
+    assert shell.out == "num-pdfs 4\ncontext-width 1\ncentral-position 0\n"
     table = shell.write("ali", INT32_VECTOR, {"u": np.array([1, 1, 2, 3, 4], np.int32)})
     log = shell("ali-to-pdf", "0.mdl", table, "ark:pdf")
     assert "Converted 1 alignments to pdf sequences." in log

@@ -1,0 +1,23 @@
+"""tree-info: the number of pdfs of a decision tree, and the context it asks about."""
+
+from __future__ import annotations
+
+from nnet3tools.cli.options import NoOptions, program
+
+USAGE = """Print information about decision tree (mainly the number of pdfs), to stdout
+Usage:  tree-info <tree-in>
+e.g.: tree-info exp/tri/tree
+"""
+
+
+@program("tree-info", USAGE, NoOptions, num_args=1)
+def main(options: NoOptions, args: list[str]) -> None:
+    """Print them."""
+    from nnet3tools.io.files import open_input
+    from nnet3tools.nnet.hmm.tree import ContextDependency
+
+    with open_input(args[0]) as reader:
+        tree = ContextDependency.read(reader)
+    print(f"num-pdfs {tree.num_pdfs}")
+    print(f"context-width {tree.width}")
+    print(f"central-position {tree.central}")
