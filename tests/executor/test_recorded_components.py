@@ -1,0 +1,94 @@
+"""Every type of component trained from recordings: bit for bit what live runs give."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.replay import Replayer
+from nnet3tools.io.stream import Writer
+from nnet3tools.nnet.arithmetic import scale_nnet
+from support import zoo_networks
+from support.component_zoo import ZOO
+from support.zoo_networks import zoo_network, zoo_program
+
+_RUNS = 14
+_CHANGED_AT = 9
+
+CLIPPING = {
+    "ClipGradientComponent": "dim=4 norm-based-clipping=true clipping-threshold=0.7 "
+    "self-repair-target=0.1 self-repair-clipped-proportion-threshold=0.2 self-repair-scale=0.5",
+    "BackpropTruncationComponent": "dim=4 clipping-threshold=0.5 zeroing-threshold=1.2 "
+    "zeroing-interval=2 recurrence-interval=1 scale=0.9",
+}
+
+
+def train(kind, workspace_runs):
+    """Outputs, input derivatives, model and random state; settings change on the way."""
+    _, nnet = zoo_network(3, [kind])
+    delta = nnet.copy()
+    scale_nnet(delta, 0.0)
+    program, request = zoo_program(nnet)
+    computer = NnetComputer(ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet)
+    run = workspace_runs(computer)
+    rng = np.random.default_rng(3)
+    tensor.random.seed(3)
+    seen = []
+    for i in range(_RUNS):
+        if i == _CHANGED_AT:
+            change_settings(nnet, delta)
+        computer.reset()
+        computer.accept_input("input", noise(rng, (len(request.inputs[0].indexes), 3)))
+        computer.run()
+        output = computer.get_output("output")
+        seen.append(output.copy())
+        computer.accept_input("output", noise(rng, output.shape))
+        computer.run()
+        seen.append(computer.get_output("input").copy())
+        run("update", lambda: update(nnet, delta))
+    file = io.BytesIO()
+    nnet.write(Writer(file, True))
+    return seen, file.getvalue(), tensor.random.get_state()
+
+
+def noise(rng, shape):
+    return rng.normal(size=shape).astype(np.float32)
+
+
+def change_settings(nnet, delta):
+    for component in (*nnet.components, *delta.components):
+        for name, value in (("learning_rate", 0.003), ("dropout_proportion", 0.4),
+                            ("self_repair_scale", 0.02)):  # fmt: skip
+            if hasattr(component, name):
+                setattr(component, name, value)
+
+
+def update(nnet, delta):
+    for source, dest in zip(delta.components, nnet.components, strict=True):
+        dest.add(0.1, source)
+    scale_nnet(delta, 0.0)
+
+
+def recorded(computer):
+    return Replayer(computer._replayer._workspace).run
+
+
+def live(computer):
+    computer._choose = computer._live_steps
+    return lambda key, work: work()
+
+
+@pytest.mark.parametrize("kind", sorted(ZOO))
+def test_recordings_give_bit_for_bit_what_live_runs_give(kind, monkeypatch):
+    for name, config in CLIPPING.items():
+        monkeypatch.setitem(zoo_networks.TRUE_DERIVATIVES, name, config)
+    expected, model, state = train(kind, live)
+    seen, recorded_model, recorded_state = train(kind, recorded)
+    for a, b in zip(seen, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert recorded_model == model
+    assert recorded_state == state
