@@ -179,6 +179,7 @@ output-layer name=output dim=4 input=Append(-1, b)
 def test_a_network_whose_output_has_another_name(
     folder: Path, capfd: pytest.CaptureFixture
 ) -> None:
+    assert convert(PLAIN) == 0
     text = PLAIN.replace("name=output", "name=output-0")
     assert convert(text) == 0
     error = capfd.readouterr().err
@@ -188,6 +189,12 @@ def test_a_network_whose_output_has_another_name(
     assert convert(text, "--nnet-edits=rename-node old-name=output-0 new-name=output") == 0
     assert Path("cfg/vars").read_text() == "model_left_context=2\nmodel_right_context=1\n"
     assert read_nnet("cfg/ref.raw").output_dim("output-0") == 3
+
+
+def test_edits_that_cannot_be_obeyed(folder: Path, capfd: pytest.CaptureFixture) -> None:
+    assert convert(PLAIN, "--nnet-edits=rename-node old-name=x new-name=y") == 255
+    assert "rename-node old-name=x new-name=y" in capfd.readouterr().err.splitlines()[-1]
+    assert not Path("cfg").exists()
 
 
 def test_nothing_is_lost_when_something_is_wrong(

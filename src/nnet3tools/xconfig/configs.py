@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nnet3tools import tensor
 from nnet3tools.errors import ConfigError, DataError, UserError
-from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
+from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
 from nnet3tools.io.files import open_output
 from nnet3tools.nnet.config import parse_config_lines
@@ -89,6 +90,15 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
         write_nnet(nnet, os.path.join(folder, f"{config}.raw"))
     if variables:
         _write_text(os.path.join(folder, "vars"), variables)
+    _remove_stale(folder, {"init.config": "init" in configs, "vars": bool(variables)})
+
+
+def _remove_stale(folder: str, written: Mapping[str, bool]) -> None:
+    """Remove what an earlier run wrote and this one did not: scripts look whether it is there."""
+    for name in written:
+        if not written[name]:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(os.path.join(folder, name))
 
 
 def _make_folder(folder: str) -> None:
@@ -117,8 +127,9 @@ def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
 
     The configs do not depend on it, and Kaldi has written them when it finds out.
     """
+    asked = {**trials, "ref": _edited(trials["ref"], conversion.edits)}
     try:
-        contexts = {config: _context(conversion, config, nnet) for config, nnet in trials.items()}
+        contexts = {config: compute_simple_nnet_context(nnet) for config, nnet in asked.items()}
     except UserError as error:
         log.warning(f"{conversion.file}: no context, and no file vars: {error}")
         return ""
@@ -134,19 +145,20 @@ def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
     return f"model_left_context={ref.left}\nmodel_right_context={ref.right}\n"
 
 
-def _context(conversion: Conversion, config: str, nnet: Nnet) -> NnetContext:
-    if conversion.edits and config == "ref":
-        from nnet3tools.nnet.edits import edit_network
+def _edited(nnet: Nnet, edits: str) -> Nnet:
+    if not edits:
+        return nnet
+    from nnet3tools.nnet.edits import edit_network
 
-        nnet = nnet.copy()
-        edit_network(nnet, conversion.edits.replace(";", "\n"))
-    return compute_simple_nnet_context(nnet)
+    nnet = nnet.copy()
+    edit_network(nnet, edits.replace(";", "\n"))
+    return nnet
 
 
 def _write_files(
     conversion: Conversion, folder: str, layers: list[Layer], configs: dict[str, list[str]]
 ) -> None:
-    """The xconfig file as it was and expanded, and the configs; a stale init.config goes."""
+    """The xconfig file as it was and expanded, and the configs."""
     made = f"This file was created by the command:\n{conversion.command}\n"
     copied = f"{made}It is a copy of the source of the config files in this directory.\n"
     original = "\n".join(line.strip() for line in conversion.text.split("\n"))
@@ -159,8 +171,6 @@ def _write_files(
         files[f"{config}.config"] = _comment(made + _ABOUT[config]) + "\n".join([*lines, ""])
     for name, text in files.items():
         _write_text(os.path.join(folder, name), text)
-    if "init" not in configs and os.path.exists(stale := os.path.join(folder, "init.config")):
-        os.remove(stale)
 
 
 def _comment(text: str) -> str:
