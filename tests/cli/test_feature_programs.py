@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from nnet3tools.io.holders import (
     TOKEN_VECTOR,
     VECTOR,
 )
+from nnet3tools.io.posterior import Posterior
 from support.shell import Shell
 
 RNG = np.random.default_rng(0)
@@ -342,6 +344,10 @@ def test_sums_of_rows_and_sizes(shell: Shell, feats: str) -> None:
     shell("matrix-sum-rows", empty, "ark:o", status=1)
 
 
+def test_cuda_compiled(shell: Shell) -> None:
+    shell("cuda-compiled", status=0 if importlib.util.find_spec("cupy") else 1)
+
+
 # -- alignments
 
 
@@ -372,5 +378,15 @@ def test_alignments(shell: Shell) -> None:
     shell("ali-to-post", "ark:pdf", "ark:post")
     dense = to_dense(shell.read("post", POSTERIOR)["u"].to_sparse(4))
     np.testing.assert_array_equal(dense, np.eye(4)[[2, 2, 0, 3, 1]])
+    ids = Posterior.from_counts([2, 1], [2, 1, 4], [0.25, 0.75, 1])
+    posts = shell.write("ids", POSTERIOR, {"u": ids, "v": ids})
+    shell("post-to-pdf-post", "0.mdl", posts, "ark:post")
+    dense = to_dense(shell.read("post", POSTERIOR)["v"].to_sparse(4))
+    np.testing.assert_allclose(dense, [[0.25, 0, 0.75, 0], [0, 1, 0, 0]])
+    shell("post-to-tacc", "--binary=false", "0.mdl", posts, "-")
+    assert shell.out == " [ 0 1.5 0.5 0 2 ]\n"
+    log = shell("post-to-tacc", "--per-pdf", "--binary=false", "0.mdl", posts, "-")
+    assert shell.out == " [ 0.5 2 1.5 0 ]\n"
+    assert "transition stats over 2 utterances" in log
     bad = shell.write("bad", INT32_VECTOR, {"u": np.array([1, 5], np.int32)})
-    assert "key 'u': transition id 5 in frame 1" in shell.error("ali-to-pdf", "0.mdl", bad, "ark:x")
+    assert "key 'u': transition id 5 in place 1" in shell.error("ali-to-pdf", "0.mdl", bad, "ark:x")

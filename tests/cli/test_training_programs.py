@@ -175,7 +175,7 @@ def test_alignments_of_another_model(shell: Shell, model: str) -> None:
     alignments = shell.write("ali", INT32_VECTOR, {"u": np.array([1, 5], np.int32)})
     error = shell.error("nnet3-am-train-transitions", model, alignments, "1.mdl")
     assert (
-        "ark:ali: utterance u: transition id 5 in frame 1: the model has ids from 1 to 4" in error
+        "ark:ali: utterance u: transition id 5 in place 1: the model has ids from 1 to 4" in error
     )
     assert not Path("1.mdl").exists()
     empty = shell.write("none", INT32_VECTOR, {})

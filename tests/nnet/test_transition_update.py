@@ -105,7 +105,7 @@ def test_counting_refuses_ids_of_another_model() -> None:
     count_transitions(model(), np.array([1, 1, 14], np.int32), counts)
     assert counts[[1, 14]].tolist() == [2, 1]
     for wrong in (0, 15, -3):
-        with pytest.raises(DataError, match=f"transition id {wrong} in frame 1: .* 1 to 14"):
+        with pytest.raises(DataError, match=f"transition id {wrong} in place 1: .* 1 to 14"):
             count_transitions(model(), np.array([1, wrong], np.int32), counts)
 
 

@@ -150,7 +150,7 @@ class TransitionModel:
         wrong = np.flatnonzero((ids < 1) | (ids > self.num_transition_ids))
         if wrong.size:
             raise DataError(
-                f"transition id {ids[wrong[0]]} in frame {wrong[0]}: the model has ids from 1 to "
+                f"transition id {ids[wrong[0]]} in place {wrong[0]}: the model has ids from 1 to "
                 f"{self.num_transition_ids}"
             )
 

@@ -1,0 +1,20 @@
+"""cuda-compiled: whether there is what it takes to compute on a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from nnet3tools.cli.options import NoOptions, program
+
+USAGE = """This program returns exit status 0 (success) if the package that computes on
+GPUs (CuPy) is installed, and 1 otherwise.  Scripts ask before they use --use-gpu=yes.
+
+Usage: cuda-compiled
+e.g.: cuda-compiled || echo "install nnet3tools[cuda12] or nnet3tools[cuda13]"
+"""
+
+
+@program("cuda-compiled", USAGE, NoOptions, num_args=0)
+def main(options: NoOptions, args: list[str]) -> int:
+    """Look for it."""
+    return 0 if importlib.util.find_spec("cupy") else 1
