@@ -283,6 +283,67 @@ def test_statistics_that_do_not_fit(shell: Shell, feats: str) -> None:
     )
 
 
+@pytest.mark.parametrize("norm_vars", [False, True])
+@pytest.mark.parametrize(
+    ("center", "window", "least"), [(1, 5, 1), (1, 4, 1), (0, 4, 3), (0, 50, 9)]
+)
+def test_sliding_normalisation(
+    shell: Shell, feats: str, center: int, window: int, least: int, norm_vars: bool
+) -> None:
+    flags = f"--center={bool(center)}", f"--norm-vars={norm_vars}"
+    sizes = f"--cmn-window={window}", f"--min-cmn-window={least}"
+    shell("apply-cmvn-sliding", *flags, *sizes, feats, "ark:o")
+    for key, found in shell.read("o").items():
+        wide = FEATS[key].astype(float)
+        for t, row in enumerate(found):
+            if center:
+                first = min(max(t - window // 2, 0), max(len(wide) - window, 0))
+                part = wide[first : first + window]
+            else:
+                last = max(t + 1, least)
+                first = max(t - window, 0) - max(last - len(wide), 0)
+                part = wide[max(first, 0) : last]
+            expected = wide[t] - part.mean(axis=0)
+            if norm_vars:
+                expected /= part.std(axis=0)
+            np.testing.assert_allclose(row, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_sliding_over_constant_features(shell: Shell) -> None:
+    table = shell.write("f", MATRIX, {"a": np.ones((9, 2), np.float32)})
+    log = shell("apply-cmvn-sliding", "--norm-vars", "--max-warnings=2", table, "ark:o")
+    assert log.count("floored 2 elements") == 2
+    assert log.count("Suppressing the remaining") == 1
+    assert not shell.read("o")["a"].any()
+    assert "--cmn-window=0" in shell.error("apply-cmvn-sliding", "--cmn-window=0", table, "ark:o")
+
+
+def test_voiced_frames(shell: Shell, feats: str) -> None:
+    marks = {"u1": np.arange(9) % 2, "u2": np.ones(3), "u3": np.zeros(5)}
+    vad = shell.write("vad", VECTOR, {k: v.astype(np.float32) for k, v in marks.items()})
+    log = shell("select-voiced-frames", feats, vad, "ark:o")
+    same(shell.read("o"), {"u1": FEATS["u1"][1::2]})
+    assert "Mismatch in number for frames 14 for features and VAD 3, for utterance u2" in log
+    assert "No features were judged as voiced for utterance u3" in log
+    assert "processed 1 utterances, 2 had errors." in log
+
+
+def test_means_of_vectors(shell: Shell) -> None:
+    vectors = {key: RNG.normal(size=3).astype(np.float32) for key in "abc"}
+    table = shell.write("v", VECTOR, vectors)
+    shell("ivector-mean", table, "mean.vec")
+    found = np.array(Path("mean.vec").read_text().split()[1:-1], float)
+    np.testing.assert_allclose(found, np.mean(list(vectors.values()), axis=0), rtol=1e-5)
+    speakers = {"s": ["a", "c"], "t": ["x"], "u": ["b"]}
+    spk2utt = shell.write("spk2utt", TOKEN_VECTOR, speakers)
+    log = shell("ivector-mean", spk2utt, table, "ark:o", "ark:n")
+    same(shell.read("o", VECTOR), {"s": (vectors["a"] + vectors["c"]) / 2, "u": vectors["b"]}, 1e-6)
+    assert shell.read("n", INT32) == {"s": 2, "u": 1}
+    assert "No iVector present in input for utterance x" in log
+    assert "Computed mean of 2 speakers (1 with no utterances), consisting of 3 utterances" in log
+    assert "No iVectors read" in shell.error("ivector-mean", shell.write("e", VECTOR, {}), "x")
+
+
 # -- sums
 
 
