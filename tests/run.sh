@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bin/setup-env
 export PATH="$PWD/.venv/bin:$PATH"
+cores=$(env -u OMP_NUM_THREADS nproc)  # nproc obeys that variable
 # Small matrices on few cores: BLAS threads only get in each other's way, and results stay the same.
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
@@ -19,7 +20,7 @@ step ruff format --check .
 step mypy
 step lint-imports --no-cache
 # Undefined memory is NaN in the tests, so that reading it shows.
-NNET3TOOLS_POISON=1 step python -m pytest -q -n "$(nproc)"
+NNET3TOOLS_POISON=1 step python -m pytest -q -n "$cores"
 
 goldens=../shared/goldens
 check_cases() {

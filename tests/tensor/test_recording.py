@@ -34,7 +34,8 @@ def test_a_recording_is_a_list_of_calls_that_does_the_work_again():
         with tensor.scratch((2, 3), like=x) as twice:
             _scaled(twice, out, 2.0)
             tensor.copy(out, twice)
-    assert [repr(call) for call in recorder.calls] == [
+    calls = [call for call in recorder.calls if call.name != "poison"]
+    assert [repr(call) for call in calls] == [
         "add(float32[2 x 3], float32[2 x 3], 2.0)",
         "element('_1 = _2 * _3 + 1 / _3')(float32[2 x 3], float32[2 x 3], 2.0)",
         "copy(float32[2 x 3], float32[2 x 3])",
