@@ -25,7 +25,7 @@ class ComputeOptions:
     cuda_graph: bool = field(
         default=True,
         metadata={
-            "help": "On a GPU, capture programs as CUDA graphs at their second use and replay them "
+            "help": "On a GPU, capture programs as CUDA graphs at their third use and replay them "
             "(host-side steps are run in between)."
         },
     )
