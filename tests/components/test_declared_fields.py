@@ -41,7 +41,7 @@ from nnet3tools.nnet.components.fields import (
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
-from nnet3tools.tensor.recording import settings_version
+from nnet3tools.tensor.settings import settings_version
 from support.component_zoo import ZOO
 from support.harness import backward, check_round_trip, forward, from_bytes, make, rows_of, to_bytes
 from support.zoo_networks import zoo_network, zoo_program

@@ -9,7 +9,9 @@ from nnet3tools import tensor
 from nnet3tools.executor.replay import Replayer
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.recording import NotCapturable, Workspace
+from nnet3tools.tensor.recording import NotCapturable
+from nnet3tools.tensor.settings import HasSettings
+from nnet3tools.tensor.workspace import Workspace
 
 
 class Machine:
@@ -189,7 +191,7 @@ def test_what_an_event_asks_itself_is_no_event_of_its_own(machine):
 
 
 def test_a_changed_setting_makes_new_recordings(machine):
-    class Thing(recording.HasSettings):
+    class Thing(HasSettings):
         NO_SETTINGS = frozenset({"calls"})
         rate = 1
 

@@ -9,7 +9,8 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, Tally
-from nnet3tools.tensor.recording import Recorder, Workspace
+from nnet3tools.tensor.recording import Recorder
+from nnet3tools.tensor.workspace import Workspace
 
 _scaled = tensor.element("_1 = _2 * _3 + 1 / _3")
 _sum = tensor.aggregate("_1 * _2", "sum", axis=0)

@@ -16,8 +16,8 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.recording import Workspace
 from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.workspace import Workspace
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet

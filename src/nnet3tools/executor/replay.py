@@ -25,10 +25,10 @@ from nnet3tools.tensor.recording import (
     Memory,
     NotCapturable,
     Recorder,
-    Workspace,
-    settings_version,
     without_actions,
 )
+from nnet3tools.tensor.settings import settings_version
+from nnet3tools.tensor.workspace import Workspace
 
 __all__ = ["Capture", "Replayer", "Step", "device_capture"]
 

@@ -43,8 +43,8 @@ from nnet3tools.nnet.natural_gradient_updates import (
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio
 from nnet3tools.tensor.number import store
-from nnet3tools.tensor.recording import HasSettings
 from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.settings import HasSettings
 
 __all__ = ["OnlineNaturalGradient"]
 

@@ -14,7 +14,7 @@ and depend on none of the same step. What cannot be repeated, as making room for
 first, or looking at results on the host, says `not_capturable()`: it runs as it is each time.
 
 Numbers that depend on data are tensor.number's, in memory; attributes that are plain numbers are
-settings, which are part of a recording: whoever changes one calls `settings_changed`.
+settings, which are part of a recording (tensor/settings.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+
+from nnet3tools.tensor.workspace import Workspace, rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,11 +34,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Call",
     "Event",
-    "HasSettings",
     "Memory",
     "NotCapturable",
     "Recorder",
-    "Workspace",
     "act",
     "bound",
     "decide",
@@ -46,8 +46,6 @@ __all__ = [
     "persistent_array",
     "persistent_object",
     "run",
-    "settings_changed",
-    "settings_version",
     "without_actions",
 ]
 
@@ -57,8 +55,6 @@ Event = Callable[[], Hashable]
 
 Memory = dict[tuple[int, int], Any]
 """What steps were given by `persistent_array`: (step, number) -> object."""
-
-_ALIGNMENT, _PAGE = 64, 4096
 
 
 class NotCapturable(Exception):
@@ -92,44 +88,6 @@ def _shown(operand: Any) -> str:
     if isinstance(operand, (list, tuple)):
         return f"[{', '.join(_shown(item) for item in operand)}]"
     return repr(operand)
-
-
-class Workspace:
-    """Scratch memory of recordings: a stack, which recordings that never run at once may share.
-
-    Each place in it keeps its address, so that bound calls may refer to it.
-    """
-
-    def __init__(self, like: Any = None) -> None:
-        self._like, self._memory, self._used = like, None, 0
-
-    def reserve(self, num_bytes: int) -> None:
-        """Have so much from here on; older recordings keep the memory that they use."""
-        if self._used == 0 and (self._memory is None or self._memory.size < num_bytes):
-            from nnet3tools.tensor.arrays import empty, forget_scratch
-
-            forget_scratch()
-            raw = empty(num_bytes + _PAGE, self._like, np.uint8)
-            address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
-            self._memory = raw[-address % _PAGE :]
-
-    def take(self, num_bytes: int) -> Any:
-        """The next bytes of the stack; new memory where it ends."""
-        from nnet3tools.tensor.arrays import empty
-
-        first = self._used
-        self._used += _rounded_up(num_bytes)
-        if self._memory is None or self._used > self._memory.size:
-            return empty(num_bytes, self._like, np.uint8)
-        return self._memory[first : first + num_bytes]
-
-    def give_back(self, buffer: Any) -> None:
-        """The latest bytes taken may be used again."""
-        self._used -= _rounded_up(buffer.size)
-
-
-def _rounded_up(num_bytes: int) -> int:
-    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class Recorder:
@@ -192,7 +150,7 @@ class Recorder:
 
     def count_scratch(self, num_bytes: int) -> None:
         """There are so many bytes more (or less) of scratch memory in use."""
-        size = _rounded_up(abs(num_bytes))
+        size = rounded_up(abs(num_bytes))
         self._bytes_now += size if num_bytes > 0 else -size
         self.scratch_bytes = max(self.scratch_bytes, self._bytes_now)
 
@@ -359,40 +317,3 @@ def not_capturable() -> None:
     """Declare that what the present step does cannot be repeated from a recording."""
     if _current is not None:
         _current.excused = True
-
-
-class HasSettings:
-    """An object whose attributes are settings, but for those in NO_SETTINGS.
-
-    Arrays count by identity: what is recorded refers to them.
-    """
-
-    NO_SETTINGS: ClassVar[frozenset[str]] = frozenset()
-
-    if not TYPE_CHECKING:  # for mypy would take any attribute then
-
-        def __setattr__(self, name: str, value: object) -> None:
-            old = self.__dict__.get(name, _unset)
-            object.__setattr__(self, name, value)
-            new = self.__dict__.get(name, _unset)  # a descriptor may have put another thing there
-            if old is new or name in self.NO_SETTINGS:
-                return
-            if old is _unset and type(old := getattr(type(self), name, _unset)) not in _PLAIN:
-                return
-            if type(old) not in _PLAIN or old != new:
-                settings_changed()
-
-
-_unset = object()
-_PLAIN = (bool, int, float, str)
-_version = [0]
-
-
-def settings_changed() -> None:
-    """Recordings made before this are not to be used any more."""
-    _version[0] += 1
-
-
-def settings_version() -> int:
-    """Equal as long as no setting changes."""
-    return _version[0]

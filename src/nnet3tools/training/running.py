@@ -26,8 +26,8 @@ from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.recording import Workspace
 from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.workspace import Workspace
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.objective import SparseTargets

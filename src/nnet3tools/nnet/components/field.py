@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
-from nnet3tools.tensor.recording import settings_changed
+from nnet3tools.tensor.settings import settings_changed
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
