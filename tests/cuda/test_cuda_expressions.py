@@ -25,7 +25,7 @@ QUICK = [
 ]
 MORE = [
     "batch_norm(x) + y",
-    "log_softmax(x, y > 0)",
+    "log_softmax(x, mask=y > 0)",
     "layer_norm(x, p) + rms_norm(y)",
     "concatenate(x, y) * 2 + repeat(x, 2, axis=1)",
     "cumsum(x, axis=1) + cumsum(y, axis=0, reverse=true)",

@@ -434,3 +434,18 @@ def _philox(counter: int, key: int) -> int:
         ]  # fmt: skip
         keys = [(keys[0] + 0x9E3779B9) & mask, (keys[1] + 0xBB67AE85) & mask]
     return words[0]
+
+
+def test_elements_picked_from_outside_are_no_numbers(device):
+    """A check would have to wait for the device: what is wrong must be seen, and nothing harmed."""
+    x, at = normal(4, 3), np.array([0, -1, 4, 3], np.int32)
+    out = mirror(np.zeros((4, 3), np.float32))
+    gather.take(out, mirror(x), mirror(at), 0)
+    expected = np.array([x[0], [np.nan] * 3, [np.nan] * 3, x[3]])
+    np.testing.assert_array_equal(fetch(out), expected)
+    each = np.repeat(at[:, None], 3, 1)
+    gather.gather(out, mirror(x), mirror(each), 0)
+    np.testing.assert_array_equal(fetch(out), expected)
+    whole = mirror(np.ones((4, 3), np.float32))
+    gather.scatter(whole, mirror(x), mirror(each), 0)
+    np.testing.assert_array_equal(fetch(whole), np.array([x[0], np.ones(3), np.ones(3), x[3]]))

@@ -198,7 +198,7 @@ def test_softmax_of_vector_and_mask():
     check(ex.softmax, smax, VEC)
     mask = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]], np.int32)
     check(
-        lambda a, m: ex.softmax(a, m),
+        lambda a, m: ex.softmax(a, mask=m),
         lambda a, m: np.exp(a) * m / (np.exp(a) * m).sum(1, keepdims=True),
         X,
         mask,

@@ -32,8 +32,8 @@ PYTHON = {
     "max(x, axis=1) - min(x, axis=1)": lambda x, y, i: ex.max_(x, 1) - ex.min_(x, 1),
     "max(x, y) + min(x, 0)": lambda x, y, i: ex.maximum(x, y) + ex.minimum(x, 0),
     "logsumexp(x, axis=1)": lambda x, y, i: ex.logsumexp(x, 1),
-    "softmax(x) + softmax(x, x > 0, axis=0)": lambda x, y, i: ex.softmax(x)
-    + ex.softmax(x, x > 0, 0),
+    "softmax(x) + softmax(x, axis=0, mask=x > 0)": lambda x, y, i: ex.softmax(x)
+    + ex.softmax(x, 0, mask=x > 0),
     "log_softmax(x, axis=0) + logsoftmax(y)": lambda x, y, i: ex.log_softmax(x, axis=0)
     + ex.log_softmax(y),
     "concatenate(x, y) + concatenate([y, x], axis=1)": lambda x, y, i: ex.concatenate([x, y], 1)

@@ -128,6 +128,7 @@ class Lambda(Node):
         self.forward, self.backward, self.key = forward, backward, key
         self.shareable = key is not None  # type: ignore[misc]
         super().__init__(operands, tuple(shape), type)
+        self.trainable = self.trainable and backward is not None
 
     def content(self) -> tuple:
         return self.shape, self.type, self.key
@@ -138,8 +139,8 @@ class Lambda(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         """All gradients come from one call, which stands at the first trainable child."""
-        if (backward := self.backward) is None:
-            return super().backward_ops()
+        backward = self.backward
+        assert backward is not None  # else it would not be trainable
         grads = [c.grad if c.trainable else None for c in self.children]
         inputs, adj, value = [c.value for c in self.children], self.grad, self.value
         ops: list[NodeOp | None] = [None] * len(self.children)
@@ -210,8 +211,8 @@ def lambda_(
 ) -> Node:
     """A node of your own: forward(out, inputs) writes its value.
 
-    backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it a
-    gradient through the node is an error. Equal nodes with equal `key` (not None) are one node.
+    backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it no
+    gradient flows through the node. Equal nodes with equal `key` (not None) are one node.
     """
     if not operands:
         raise ExpressionError("lambda needs at least one operand")

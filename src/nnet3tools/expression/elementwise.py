@@ -11,9 +11,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
-from nnet3tools.expression.node import Node, NodeOp, Operand, common_shape
+from nnet3tools.expression.node import Node, NodeGraph, NodeOp, Operand, common_shape
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import functional
 from nnet3tools.tensor.functional import Apply, Constant, Function, Placeholder, Rule, Type
@@ -163,13 +165,27 @@ def apply(name: str, *operands: Operand) -> Node:
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
-    for o in operands:
-        if not isinstance(o, (Node, bool, int, float)):
-            raise ExpressionError(f"{name} of {type(o).__name__}: not an expression")
+    graph = next((o.graph for o in operands if isinstance(o, Node)), None)
+    if graph is None:
+        kinds = ", ".join(type(o).__name__ for o in operands)
+        raise ExpressionError(f"{name} of {kinds}: not an expression")
+    operands = tuple(o if isinstance(o, Node) else _plain(name, graph, o) for o in operands)
     if name in _TRIVIAL and (trivial := _TRIVIAL[name](*operands)) is not None:
         return trivial
-    graph = next(o.graph for o in operands if isinstance(o, Node))
     return graph.add(Elementwise(function, operands))
+
+
+def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
+    """A number as Python's own, an array as a constant of its type."""
+    if type(operand) in (float, int, bool):
+        return operand
+    if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
+        operand = operand.item()
+    if isinstance(operand, np.ndarray):
+        return graph.constant(operand)
+    if not isinstance(operand, (bool, int, float)):
+        raise ExpressionError(f"{name} of {type(operand).__name__}: not an expression")
+    return operand
 
 
 def cast(x: Node, to: Type) -> Node:

@@ -46,10 +46,6 @@ def _choose(*nodes_and_index: Any) -> Node:
     return ops.choose(nodes, index)
 
 
-def _log_softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
-    return ops.log_softmax(x, mask, axis)
-
-
 CALLABLE: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(apply, name) for name in KINDS},
     **{alias: functools.partial(apply, name) for alias, name in ALIASES.items()},
@@ -63,8 +59,8 @@ CALLABLE: dict[str, Callable[..., Any]] = {
     "max": _reduction(ops.max_, "max"),
     "min": _reduction(ops.min_, "min"),
     "softmax": ops.softmax,
-    "log_softmax": _log_softmax,
-    "logsoftmax": _log_softmax,
+    "log_softmax": ops.log_softmax,
+    "logsoftmax": ops.log_softmax,
     "concatenate": _joined(ops.concatenate),
     "stack": _joined(ops.stack),
     "choose": _choose,

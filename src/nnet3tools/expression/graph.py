@@ -12,18 +12,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.execution import Execution
+from nnet3tools.expression.host_values import as_array, type_of_array
 from nnet3tools.expression.leaves import Constant, Input, Parameter
 from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, dtype_of, type_of_dtype
+from nnet3tools.tensor.functional import Type
 
 __all__ = ["Graph"]
 
@@ -61,11 +60,7 @@ class Graph:
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
         """A constant from an array, number or nested list; floats are float32 unless told."""
-        array = np.asarray(tensor.to_host(value) if hasattr(value, "get") else value)
-        if type is not None:
-            array = array.astype(dtype_of(type))
-        elif not hasattr(value, "dtype"):
-            array = array.astype(_PLAIN.get(array.dtype.kind, np.float32))
+        array = as_array(value, type)
         array = array.reshape(1) if array.ndim == 0 else array
         return self.add(Constant(self, tensor.asarray(array, like=self.like)))
 
@@ -74,11 +69,13 @@ class Graph:
         return apply(name, *operands)
 
     def dot(self, a: Node, b: Node) -> Node:
-        """The product of two matrices."""
-        return dot(a, b)
+        """The product of two matrices; one may be an array, which becomes a constant."""
+        if not isinstance(b, Node):
+            b = self.constant(b, a.type)
+        return dot(a if isinstance(a, Node) else self.constant(a, b.type), b)
 
     def param(self, name: str, value: Array) -> Node:
-        """The parameter of this name; the array itself is trained, not a copy."""
+        """The parameter of this name, of a float type; the array itself is trained, not a copy."""
         if (found := self.params.get(name)) is not None:
             if found.shape != tuple(value.shape):
                 raise ExpressionError(
@@ -86,6 +83,7 @@ class Graph:
                 )
             return found
         self._check_new(name)
+        _check_trainable(name, type_of_array(value))
         made = Parameter(self, name, value)
         self.params[name] = made
         return self.add(made)
@@ -95,6 +93,8 @@ class Graph:
     ) -> Node:
         """A new input, whose value each run must be given."""
         self._check_new(name)
+        if trainable:
+            _check_trainable(name, type)
         made = Input(self, name, tuple(shape), type, trainable)
         self.inputs[name] = made
         return self.add(made)
@@ -122,7 +122,7 @@ class Graph:
             raise ExpressionError(f"no input named '{name}' (known: {', '.join(self.inputs)})")
         if tuple(array.shape) != node.shape:
             raise ExpressionError(f"{node.describe()} was given shape {shape_text(array.shape)}")
-        if type_of_dtype(array.dtype) is not node.type:
+        if type_of_array(array) is not node.type:
             raise ExpressionError(f"{node.describe()} was given type {array.dtype}")
         if node.value is None:
             raise ExpressionError(f"{node.describe()} is not part of what is computed")
@@ -133,10 +133,13 @@ class Graph:
 
         `seeds` gives the derivatives by the roots; without, all are 1.
         """
+        if self.inference:
+            raise ExpressionError("the graph was made with inference=True: it has no gradients")
         if self._execution is None:
             raise ProgramError("Graph.backward must follow forward")
         self._execution.backward(seeds)
 
 
-_PLAIN: dict[str, Any] = {"b": np.bool_, "i": np.int32, "u": np.uint32, "f": np.float32}
-"""Types that plain Python values take, by NumPy's kind of them."""
+def _check_trainable(name: str, type: Type) -> None:
+    if not type.is_float:
+        raise ExpressionError(f"'{name}' is {type.value}: only floats can be trained")

@@ -7,8 +7,8 @@ from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.moves import reshape
 from nnet3tools.expression.node import Node, NodeGraph, NodeOp
 from nnet3tools.expression.reductions import logsumexp, mean
-from nnet3tools.expression.select import gather
-from nnet3tools.expression.shapes import ExpressionError, Shape
+from nnet3tools.expression.select import as_indexes, gather
+from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis
 from nnet3tools.tensor.functional import Type
 
 __all__ = ["cross_entropy", "dropout", "dropout_mask", "unlikelihood"]
@@ -42,23 +42,29 @@ def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLO
 
 
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
-    """x times a random mask, or times the mask given; the mask varies along `axes` only."""
+    """x times a random mask, or times the mask given; the mask varies along `axes` only.
+
+    For a mask of any other shape there is `dropout_mask`.
+    """
     if isinstance(p, Node):
         return x * p
     if p == 0:
         return x
-    count = len(x.shape)
-    kept = range(count) if axes is None else {a % count for a in axes}
+    every = range(len(x.shape))
+    kept = every if axes is None else [normal_axis(a, x.shape, "dropout") for a in axes]
+    if len(set(kept)) < len(kept):
+        raise ExpressionError(f"dropout takes axes, each once: found {tuple(axes or ())}")
     shape = tuple(n if i in kept else 1 for i, n in enumerate(x.shape))
     return x * dropout_mask(x.graph, p, shape, x.type)
 
 
 def _labels(x: Node, labels: Node) -> Node:
+    labels = as_indexes(x, len(x.shape) - 1, labels, "labels")
     if labels.shape == x.shape[:-1]:
         labels = reshape(labels, (*labels.shape, 1))
-    if labels.shape != (*x.shape[:-1], 1) or labels.type is not Type.INT32:
+    if labels.shape != (*x.shape[:-1], 1):
         raise ExpressionError(
-            f"labels must be int32, one a row: found {labels.describe()} for {x.describe()}"
+            f"labels must be one a row: found {labels.describe()} for {x.describe()}"
         )
     return labels
 

@@ -57,6 +57,8 @@ class Node:
     recomputable: ClassVar[bool] = True
     """Whether its value may be computed again instead of being kept."""
     is_leaf: ClassVar[bool] = False
+    __array_ufunc__ = None
+    """NumPy's arrays and numbers leave arithmetic with nodes to the nodes."""
     is_value_view: ClassVar[bool] = False
     """Whether the value is a view of child 0's (see `view`)."""
     is_gradient_view: ClassVar[bool] = False
@@ -198,8 +200,12 @@ class Node:
     def __matmul__(self, other: Node) -> Node:
         return self.graph.dot(self, other)
 
+    def __rmatmul__(self, other: Node) -> Node:
+        return self.graph.dot(other, self)
+
 
 Operand = Node | bool | int | float
+"""Of an elementwise function; NumPy's numbers count as Python's, its arrays are made constants."""
 
 
 def common_shape(what: str, operands: Sequence[Node]) -> Shape:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
 
 from nnet3tools.expression.control import (
     callback,
@@ -46,6 +48,7 @@ from nnet3tools.expression.reductions import (
     weighted_average,
 )
 from nnet3tools.expression.select import cols, gather, index_select, rows, scatter
+from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import log_softmax, softmax
 from nnet3tools.expression.sparse import csr_dot, dot_csr
 
@@ -62,6 +65,28 @@ __all__ = [
     "stop_gradient", "sum_", "swap_axes", "swish", "tan", "tanh", "topk", "transpose",
     "unlikelihood", "var", "weighted_average", "where",
 ]  # fmt: skip
+
+_EXPECTED = ("Node", "Node | None", "Sequence[Node]")
+
+
+def _nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which says so where it is given something else for a node."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    hints = function.__annotations__
+    expected = [(i, n, hints[n]) for i, n in enumerate(names) if hints.get(n) in _EXPECTED]
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for i, name, hint in expected:
+            value = args[i] if i < len(args) else kwargs.get(name)
+            for part in value if hint == _EXPECTED[2] and isinstance(value, Iterable) else [value]:
+                if part is not None and not isinstance(part, Node):
+                    raise ExpressionError(
+                        f"{function.__name__}: {name} must be an expression, found {value!r}"
+                    )
+        return function(*args, **kwargs)
+
+    return checked
 
 
 def _kind(name: str) -> Callable[..., Node]:
@@ -113,6 +138,11 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
     """x limited to [low, high]; with one number c to [-c, c], and not at all if c is 0."""
     if high is not None:
         return apply("clip", x, low, high)
-    if isinstance(low, (int, float)) and low == 0:
+    if not isinstance(low, Node) and low == 0:
         return x
     return apply("clip", x, -low, low)
+
+
+for _name in __all__:
+    if isinstance(_function := globals()[_name], FunctionType):
+        globals()[_name] = _nodes_checked(_function)

@@ -133,7 +133,8 @@ class RootMeanSquare(Reduce):
     """Square root of the mean of squares."""
 
     type_name, reduction, formula = "rms", "mean", "sqr(_1)"
-    derivative, shrinks = "adj * a * b / value", False
+    # at 0, all elements being 0, the derivative is taken to be 0
+    derivative, shrinks = "adj * a * b / where(value == 0, 1, value)", False
 
     def forward_ops(self) -> list[NodeOp]:
         return [*super().forward_ops(), _sqrt.bind(self.value)]

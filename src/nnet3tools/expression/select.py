@@ -1,6 +1,8 @@
 """Picking elements by indexes: gather, scatter, index_select, rows, cols.
 
-Indexes are int32 nodes or lists of numbers; numbers are checked when the node is built.
+Indexes are int32 or uint32 nodes, or lists of numbers, from 0 on: none counts from the end. Numbers
+are checked when the node is built; indexes that are computed or fed, at each run on the host. On a
+device an element picked from outside is nan.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
+from nnet3tools.expression.schedule import value_owner
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.gather import add_gathered, add_taken, take
 from nnet3tools.tensor.gather import gather as gather_op
 from nnet3tools.tensor.gather import scatter as scatter_op
 
-__all__ = ["cols", "gather", "index_select", "rows", "scatter"]
+__all__ = ["as_indexes", "cols", "gather", "index_select", "rows", "scatter"]
 
 Indexes = Node | Sequence[int] | np.ndarray
 
@@ -38,7 +42,10 @@ class IndexSelect(Node):
 
     def forward_ops(self) -> list[NodeOp]:
         x, indexes = self.children
-        return [take.bind(self.value, x.value, indexes.value, self.axis)]
+        return [
+            *_range_checks(x, indexes, self.axis),
+            take.bind(self.value, x.value, indexes.value, self.axis),
+        ]
 
     def backward_ops(self) -> list[NodeOp | None]:
         x, indexes = self.children
@@ -59,7 +66,10 @@ class Gather(IndexSelect):
 
     def forward_ops(self) -> list[NodeOp]:
         x, indexes = self.children
-        return [gather_op.bind(self.value, x.value, indexes.value, self.axis)]
+        return [
+            *_range_checks(x, indexes, self.axis),
+            gather_op.bind(self.value, x.value, indexes.value, self.axis),
+        ]
 
     def backward_ops(self) -> list[NodeOp | None]:
         x, indexes = self.children
@@ -81,6 +91,7 @@ class Scatter(Node):
     def forward_ops(self) -> list[NodeOp]:
         x, indexes, source = self.children
         return [
+            *_range_checks(x, indexes, self.axis),
             tensor.copy.bind(self.value, x.value),
             scatter_op.bind(self.value, source.value, indexes.value, self.axis),
         ]
@@ -105,25 +116,42 @@ class Scatter(Node):
         return {1}, False
 
 
-def _as_indexes(x: Node, axis: int, indexes: Indexes) -> Node:
+def as_indexes(x: Node, axis: int, indexes: Indexes, called: str = "indexes") -> Node:
+    """Indexes along an axis of x as an int32 node; numbers are checked here, others at each run."""
     if not isinstance(indexes, Node):
-        indexes = x.graph.constant(np.asarray(indexes, np.int32))
-    if indexes.type is not Type.INT32:
-        raise ExpressionError(f"indexes must be int32, found {indexes.describe()}")
-    if isinstance(indexes, Constant) and indexes.value.size:
-        host = tensor.to_host(indexes.value)
-        if host.min() < 0 or host.max() >= x.shape[axis]:
-            raise ExpressionError(
-                f"indexes from {host.min()} to {host.max()} do not fit axis {axis} of "
-                f"{x.describe()}"
-            )
-    return indexes
+        host = np.asarray(indexes)
+        if host.size and host.dtype.kind not in "iu":
+            raise ExpressionError(f"{called} must be integers, found {host.dtype}: {indexes!r}")
+        indexes = x.graph.constant(host, None if host.size else Type.INT32)
+    if indexes.type not in (Type.INT32, Type.UINT32):
+        raise ExpressionError(f"{called} must be int32 or uint32, found {indexes.describe()}")
+    if isinstance(indexes, Constant):
+        _check_range(tensor.to_host(indexes.value), axis, x, called)
+    return cast(indexes, Type.INT32)
+
+
+def _check_range(indexes: np.ndarray, axis: int, x: Node, called: str = "indexes") -> None:
+    if indexes.size and (indexes.min() < 0 or indexes.max() >= x.shape[axis]):
+        raise ExpressionError(
+            f"{called} from {indexes.min()} to {indexes.max()} do not fit axis {axis} of "
+            f"{x.describe()}"
+        )
+
+
+def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
+    """Before indexes that were computed or fed are used; a device's kernels give nan instead."""
+    known = value_owner(indexes)
+    sorted_out = known.type_name == "sort_indexes" and known.children[0].shape == x.shape
+    if isinstance(known, Constant) or sorted_out or not isinstance(indexes.value, np.ndarray):
+        return []
+    host = indexes.value
+    return [lambda: _check_range(host, axis, x)]
 
 
 def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
     """Slices along an axis, in the order of a vector of indexes."""
     axis = normal_axis(axis, x.shape, "index_select")
-    picked = _as_indexes(x, axis, indexes)
+    picked = as_indexes(x, axis, indexes)
     if len(picked.shape) != 1:
         raise ExpressionError(f"index_select takes a vector of indexes, found {picked.describe()}")
     if isinstance(picked, Constant) and picked.shape[0] == x.shape[axis]:
@@ -156,7 +184,7 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
     """Element by element along an axis; indexes have the other axes' sizes."""
     axis = normal_axis(axis, x.shape, "gather")
-    picked = _as_indexes(x, axis, indexes)
+    picked = as_indexes(x, axis, indexes)
     _check_picked("gather", x, axis, picked)
     return x.graph.add(Gather(x, picked, axis))
 
@@ -164,7 +192,7 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
     """x with the elements that `indexes` picks replaced by the source's; no place twice."""
     axis = normal_axis(axis, x.shape, "scatter")
-    picked = _as_indexes(x, axis, indexes)
+    picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)
     if source.shape != picked.shape or source.type is not x.type:
         raise ExpressionError(

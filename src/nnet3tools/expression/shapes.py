@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from nnet3tools.errors import UserError
 
@@ -33,11 +35,15 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
     return tuple(found)
 
 
-def normal_axis(axis: int, shape: Shape, what: str) -> int:
+def normal_axis(axis: Any, shape: Shape, what: str) -> int:
     """The axis counted from the front; ExpressionError if the shape has no such axis."""
-    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise ExpressionError(f"{what}: an axis is one integer, found {axis!r}") from None
+    if isinstance(axis, bool) or not -len(shape) <= number < len(shape):
         raise ExpressionError(f"{what}: no axis {axis} in shape {shape_text(shape)}")
-    return axis % len(shape)
+    return number % len(shape)
 
 
 def reduced_axes(small: Sequence[int], full: Sequence[int]) -> list[int]:

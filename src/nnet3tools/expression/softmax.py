@@ -62,6 +62,8 @@ class LogSoftmax(RowNode):
 
 
 def _along(kind: type[RowNode], x: Node, axis: int) -> Node:
+    if isinstance(axis, Node):
+        raise ExpressionError(f"{kind.type_name}: a mask is given as mask=, found {axis!r} as axis")
     axis = normal_axis(axis, x.shape, kind.type_name)
     if not x.type.is_float:
         raise ExpressionError(f"{kind.type_name} of {x.describe()}: expected a float type")
@@ -70,15 +72,19 @@ def _along(kind: type[RowNode], x: Node, axis: int) -> Node:
     return x.graph.add(kind(x if len(x.shape) <= 2 else contiguous(x)))
 
 
-def _masked(x: Node, mask: Node | None) -> Node:
-    return x if mask is None else apply("where", mask, x, _MASKED.get(x.type, -3.0e38))
+def _masked(x: Node, axis: int, mask: Node | None) -> Node:
+    if mask is None:
+        return x
+    if not isinstance(mask, Node):
+        raise ExpressionError(f"the mask of a softmax must be an expression, found {mask!r}")
+    return apply("where", mask, x, _MASKED.get(x.type, -3.0e38))
 
 
-def softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
+def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
     """Softmax along an axis; elements where the mask is 0 get no weight."""
-    return _along(Softmax, _masked(x, mask), axis)
+    return _along(Softmax, _masked(x, axis, mask), axis)
 
 
-def log_softmax(x: Node, mask: Node | None = None, axis: int = -1) -> Node:
+def log_softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
     """The log of softmax along an axis."""
-    return _along(LogSoftmax, _masked(x, mask), axis)
+    return _along(LogSoftmax, _masked(x, axis, mask), axis)

@@ -36,12 +36,22 @@ def _space(array: Array) -> dict[str, int]:
     return dict(zip(_INDEXES, array.shape, strict=True))
 
 
+def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
+    """The size of the axis that indexes pick from, and the value of elements outside of it."""
+    floats = out.dtype.kind == "f"
+    outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
+    return {"count": np.int64(src.shape[axis]), "outside": out.dtype.type(outside)}
+
+
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output."""
+    """One thread an element of the output; nan for what lies outside."""
     to = _last(out, axis)
     arrays = {"out": to, "src": _last(src, axis), "at": uploaded(indexes)}
-    return grid_step("take", _space(to), arrays, "out[[a, b, c, k]] = src[[a, b, c, at[[k]]]];")
+    body = """
+      const long long i = at[[k]];
+      out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
+    return grid_step("take", _space(to), arrays, body, **_bounds(out, src, axis))
 
 
 @implements("add_taken", "cupy", binder=True)
@@ -61,8 +71,10 @@ def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
     to = _last(out, axis)
     arrays = {"out": to, "src": _last(src, axis), "at": _last(uploaded(indexes), axis)}
-    body = "out[[a, b, c, k]] = src[[a, b, c, at[[a, b, c, k]]]];"
-    return grid_step("gather", _space(to), arrays, body)
+    body = """
+      const long long i = at[[a, b, c, k]];
+      out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
+    return grid_step("gather", _space(to), arrays, body, **_bounds(out, src, axis))
 
 
 @implements("add_gathered", "cupy", binder=True)
@@ -84,8 +96,10 @@ def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the source."""
     of = _last(src, axis)
     arrays = {"out": _last(out, axis), "src": of, "at": _last(uploaded(indexes), axis)}
-    body = "out[[a, b, c, at[[a, b, c, k]]]] = src[[a, b, c, k]];"
-    return grid_step("scatter", _space(of), arrays, body)
+    body = """
+      const long long i = at[[a, b, c, k]];
+      if (i >= 0 && i < count) out[[a, b, c, i]] = src[[a, b, c, k]];"""
+    return grid_step("scatter", _space(of), arrays, body, count=np.int64(out.shape[axis]))
 
 
 _SELECT = """
