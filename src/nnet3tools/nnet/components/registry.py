@@ -7,8 +7,10 @@ and imported when a type that they define is asked for.
 from __future__ import annotations
 
 import difflib
-import importlib.resources
-import pkgutil
+import functools
+import importlib
+import os
+import re
 from typing import TYPE_CHECKING, TypeVar
 
 from nnet3tools.errors import DataError, UserError
@@ -28,7 +30,7 @@ __all__ = [
 
 _components: dict[str, type[Component]] = {}
 _precomputed: dict[str, type[PrecomputedIndexes]] = {}
-_FOLDER = importlib.resources.files(__package__)
+_FOLDER = os.path.dirname(__file__)
 
 C = TypeVar("C", bound=type[Component])
 P = TypeVar("P", bound=type[PrecomputedIndexes])
@@ -47,21 +49,24 @@ def register_precomputed(cls: P) -> P:
     return cls
 
 
-def _load(type_name: str) -> None:
-    """Import the family that has a type: the module whose text defines a class of that name.
+@functools.cache
+def _families() -> dict[str, str]:
+    """Class name -> the module of this folder whose text defines it.
 
     The texts are looked at because importing all families takes ten times as long.
     """
-    if type_name.isidentifier():
-        definition = f"\nclass {type_name}(".encode()
-        for file in _FOLDER.iterdir():
-            if file.name.endswith(".py") and definition in file.read_bytes():
-                importlib.import_module(f"{__package__}.{file.name[:-3]}")
+    found = {}
+    for file in os.listdir(_FOLDER):
+        if file.endswith(".py"):
+            with open(os.path.join(_FOLDER, file), "rb") as source:
+                for name in re.findall(rb"^class (\w+)\(", source.read(), re.MULTILINE):
+                    found[name.decode()] = f"{__package__}.{file[:-3]}"
+    return found
 
 
 def _load_all() -> None:
-    for module in pkgutil.iter_modules(importlib.import_module(__package__).__path__):
-        importlib.import_module(f"{__package__}.{module.name}")
+    for module in sorted(set(_families().values())):
+        importlib.import_module(module)
 
 
 def component_types() -> list[str]:
@@ -72,8 +77,8 @@ def component_types() -> list[str]:
 
 def component_class(type_name: str) -> type[Component]:
     """The class of this Kaldi type name; UserError with the nearest known name otherwise."""
-    if type_name not in _components:
-        _load(type_name)
+    if type_name not in _components and (family := _families().get(type_name)) is not None:
+        importlib.import_module(family)
     if (cls := _components.get(type_name)) is not None:
         return cls
     near = difflib.get_close_matches(type_name, component_types(), n=1, cutoff=0.5)
