@@ -43,16 +43,21 @@ class RequestError(UserError):
     """A computation that was asked for and cannot be compiled for this network."""
 
 
+_LONGEST_QUOTE = 200
+
+
 class ConfigError(UserError):
     """A line of a network config (or of edits) that cannot be obeyed.
 
-    `file` and `line_number` (from 1) say where; `text` is the whole line, quoted in the message.
+    `file` and `line_number` (from 1) say where; `text` is the whole line, whose beginning the
+    message quotes.
     """
 
     def __init__(self, message: str, file: str = "", line_number: int = 0, text: str = "") -> None:
         self.message, self.file, self.line_number, self.text = message, file, line_number, text
         where = f"{file}:{line_number}: " if file and line_number else f"{file}: " if file else ""
-        quoted = f" in line '{text}'" if text else ""
+        shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
+        quoted = f" in line '{shown}'" if text else ""
         super().__init__(f"{where}{message}{quoted}")
 
 

@@ -22,6 +22,14 @@ BAD = {
         "x * (2 + ] x)",
         "syntax error: expected operand, found ']' at column 10 of formula: x * (2 +  >>> ] x)",
     ),
+    "integer of 20 digits": (
+        "x * " + "9" * 20,
+        "syntax error: an integer of 20 digits, found '9' at column 5 of formula",
+    ),
+    "integer of 5000 digits": (
+        "x * " + "9" * 5000,
+        "syntax error: an integer of 5000 digits, found '9' at column 5 of formula",
+    ),
     "nothing": ("", "syntax error: expected operand, found the end at column 1"),
     "unknown name": (
         "x * aa",

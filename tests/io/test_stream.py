@@ -152,6 +152,9 @@ def test_tolerated_text_matrices(text: bytes, expected: object) -> None:
         (b"[ 1 2\n 3 4", False, "read_matrix", "before its ']'"),
         (b"[ 1 ab ]", False, "read_matrix", "ab"),
         (b"hello", False, "read_matrix", "expected a matrix"),
+        (b"[ 1 " + b"9" * 20 + b" ]", False, "read_int32_vector", "expected a number, found '9999"),
+        (b"[ " + b"9" * 5000 + b" ]", False, "read_int32_vector", "expected a number, found '9999"),
+        (b"9" * 5000 + b" ", False, "read_int32", "expected an int32"),
     ],
 )
 @pytest.mark.parametrize("trickle", [False, True])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, UserError
 from nnet3tools.io import holders
 from nnet3tools.io.files import open_input, open_output, read_text_lines
 from nnet3tools.io.table import (
@@ -265,14 +265,22 @@ def test_garbage_archives(data: bytes, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("a\n", "line 1: expected 'key rxfilename', found 'a'"), ("a x\n\n", "line 2 .* empty")],
+    [
+        ("a\n", "line 1: expected 'key rxfilename', found 'a'"),
+        ("a x\n\n", "line 2 .* empty"),
+        ("a x\0y\n", "zero byte"),
+        ("a x:" + "9" * 20 + "\n", "an offset that no file has"),
+        ("a x:" + "9" * 5000 + "\n", "an offset that no file has"),
+        ("a x:" + "9" * 18 + "\n", "end of the stream|cannot go to byte"),
+    ],
 )
 def test_bad_scripts(text: str, message: str) -> None:
     Path("x").write_bytes(b" [ ]\n")
     Path("y.scp").write_text(text)
-    for kind in (SequentialTableReader, RandomAccessTableReader):
-        with pytest.raises(DataError, match=message):
-            list(kind("scp:y.scp", holders.MATRIX))  # type: ignore[call-overload]
+    with pytest.raises(UserError, match=message):
+        list(SequentialTableReader("scp:y.scp", holders.MATRIX))
+    with pytest.raises(UserError, match=message):
+        RandomAccessTableReader("scp:y.scp", holders.MATRIX).get("a")
 
 
 def test_duplicate_keys_in_a_script() -> None:

@@ -61,6 +61,8 @@ def test_typed_values() -> None:
     [
         ("get_int", "3.0"),
         ("get_int", "3000000000"),
+        ("get_int", "9" * 5000),
+        ("get_int_list", "1," + "9" * 5000),
         ("get_int", ""),
         ("get_float", "1_0"),
         ("get_float", "abc"),

@@ -254,6 +254,22 @@ def test_component_line_in_a_model_s_header_does_not_run_commands(tmp_path: Path
     assert "touch" not in str(caught.value)
 
 
+def test_errors_do_not_quote_the_file_that_a_config_line_names(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("mellon:x:0:0\n")
+    for what in ("FixedAffineComponent matrix", "FixedScaleComponent scales"):
+        (line,) = parse_config_lines(f"component name=a type={what}={secret}")
+        with pytest.raises(ConfigError, match="no values in Kaldi's format") as caught:
+            Nnet().read_config([line])
+        assert "mellon" not in str(caught.value)
+
+
+def test_component_names_with_control_bytes_are_refused() -> None:
+    data = b"<Nnet3> \ninput-node name=input dim=4\n\n<NumComponents> 1 <ComponentName> a\x1b[2J "
+    with pytest.raises(DataError, match=r"a\\x1b\[2J' cannot be the name of a component"):
+        Nnet.read(bytes_reader(data))
+
+
 def test_copy_is_independent() -> None:
     nnet = make()
     copied = nnet.copy()

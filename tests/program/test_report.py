@@ -269,3 +269,11 @@ def test_text_cannot_end_the_script_early(report):
     page = html_page(report, "t")
     assert "</script><b>" not in page
     assert page.count("</script>") == 2
+
+
+def test_text_cannot_hide_the_end_of_the_script(report):
+    report.nnet.node_names[0] = "<!--<script>"
+    page = html_page(report, "t")
+    assert "<!--" not in page
+    text = re.search(r'id="program">(.*?)</script>', page, re.S)[1]
+    assert json.loads(text) == page_data(report, "t")

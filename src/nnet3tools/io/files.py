@@ -32,7 +32,8 @@ __all__ = [
     "split_offset",
 ]
 
-_OFFSET = re.compile(r"(.+):(\d+)", re.S)
+_OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
+_MAX_OFFSET = (1 << 63) - 1
 _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 
@@ -50,6 +51,7 @@ class Kind(enum.Enum):
 
 def classify_input(name: str) -> Kind:
     """The kind of an rxfilename; OptionError if it names nothing that can be read."""
+    _reject_zero_byte(name)
     if name in ("", "-"):
         return Kind.STANDARD
     if name.endswith("|") and not name.startswith("|"):
@@ -60,6 +62,7 @@ def classify_input(name: str) -> Kind:
 
 def classify_output(name: str) -> Kind:
     """The kind of a wxfilename; OptionError if it names nothing that can be written."""
+    _reject_zero_byte(name)
     if name in ("", "-"):
         return Kind.STANDARD
     if name.startswith("|"):
@@ -68,6 +71,12 @@ def classify_output(name: str) -> Kind:
     if _OFFSET.fullmatch(name):
         raise OptionError(f"'{name}' cannot be written: it names an offset into a file")
     return Kind.FILE
+
+
+def _reject_zero_byte(name: str) -> None:
+    """Neither the system's calls nor the shell take one."""
+    if "\0" in name:
+        raise OptionError(f"{name[:60]!r} holds a zero byte")
 
 
 def _reject_odd_names(name: str, verb: str, hint: str) -> None:
@@ -90,7 +99,11 @@ def _is_table(name: str) -> bool:
 def split_offset(name: str) -> tuple[str, int]:
     """'file:123' as ('file', 123); 0 for a plain name."""
     match = _OFFSET.fullmatch(name)
-    return (match[1], int(match[2])) if match else (name, 0)
+    if match is None:
+        return name, 0
+    if len(digits := match[2].lstrip("0")) > 19 or int(digits or "0") > _MAX_OFFSET:
+        raise OptionError(f"'{name[:200]}' names an offset that no file has")
+    return match[1], int(digits or "0")
 
 
 # -- reading

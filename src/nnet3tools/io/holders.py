@@ -19,6 +19,7 @@ from nnet3tools.io.general_matrix import (
 )
 from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.reader import Reader
+from nnet3tools.io.text import parse_numbers
 from nnet3tools.io.writer import Writer
 
 __all__ = [
@@ -136,7 +137,7 @@ def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
     if not reader.binary:
         line = reader.read_line()
         try:
-            return np.array([int(word) for word in line.split()], np.int64).astype(np.int32)
+            return parse_numbers(line.encode("utf-8", "surrogateescape"), np.int32)
         except ValueError:
             raise reader.error(f"expected a line of integers, found '{line[:40]}'") from None
     count = reader.read_int32()

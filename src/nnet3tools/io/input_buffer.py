@@ -61,7 +61,10 @@ class InputBuffer:
         if self._base <= offset <= self._base + len(self._buffer):
             self._at = offset - self._base
             return
-        self._file.seek(offset)
+        try:
+            self._file.seek(offset)
+        except OSError as error:
+            raise self.error(f"cannot go to byte {offset}: {error.strerror}") from None
         self._buffer.clear()
         self._at, self._base, self._ended = 0, offset, False
 
@@ -189,7 +192,8 @@ class InputBuffer:
             if match is not None and (closed or match.end() < len(self._buffer)):
                 return match
             if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
-                if match is not None:
+                # Again: a match looks into the buffer, which _fill may have moved.
+                if (match := pattern.match(self._buffer, self._at)) is not None:
                     return match
                 raise self.error(f"expected {what}, found {self._here()}")
 

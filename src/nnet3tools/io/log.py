@@ -7,6 +7,7 @@ parts of the message; function, file and line are the caller's.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from nnet3tools import __version__
@@ -22,6 +23,8 @@ __all__ = [
     "write",
 ]
 
+_CONTROL = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f]")  # but for tab and newline
+_LONGEST_ERROR = 400
 _program = ""
 _verbose = 0
 
@@ -65,8 +68,8 @@ def error_line(message: str) -> None:
 
 
 def write(text: str) -> None:
-    """Text and a newline on standard error, as they are (usage messages)."""
-    sys.stderr.write(text + "\n")
+    """Text and a newline on standard error; control characters of names and keys are spelt out."""
+    sys.stderr.write(_CONTROL.sub(lambda found: repr(found[0])[1:-1], text) + "\n")
     sys.stderr.flush()
 
 
@@ -81,5 +84,7 @@ def _who() -> str:
 
 
 def _one_line(message: str) -> str:
+    """At most 400 characters on one line: the place at the beginning, and the end."""
     text = " ".join(message.splitlines())
-    return text if text.isprintable() else repr(text)[1:-1]
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:345]} ... {text[-50:]}"

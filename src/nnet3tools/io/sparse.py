@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.input_buffer import shorten
 from nnet3tools.io.text import cast, format_float, parse_lines
 
 if TYPE_CHECKING:
@@ -267,9 +268,9 @@ def _format(matrix: SparseMatrix) -> str:
 
 def _read_text(reader: Reader) -> SparseMatrix:
     token = reader.read_token()
-    match = re.fullmatch(r"rows=(\d+)", token)
+    match = re.fullmatch(r"rows=([0-9]{1,10})", token)
     if match is None:
-        raise reader.error(f"expected a sparse matrix (rows=...), found '{token}'")
+        raise reader.error(f"expected a sparse matrix (rows=...), found {shorten(token)}")
     body = reader.until_brackets(int(match[1]), f"a sparse matrix of {match[1]} rows")
     if _TEXT_ROWS.fullmatch(body) is None:
         raise reader.error("expected rows of a sparse matrix such as dim=20 [ 1 0.4 9 1.2 ]")

@@ -72,11 +72,11 @@ def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type
     """The words as numbers; ValueError quotes the beginning of the first that is none."""
     try:
         return np.array(words if convert is float else list(map(int, words)), dtype)
-    except ValueError:
+    except (ValueError, OverflowError):
         for word in words:
             try:
-                convert(word)
-            except ValueError:
+                np.array(convert(word), dtype)
+            except (ValueError, OverflowError):
                 found = word[:24].decode("utf-8", "replace")
                 raise ValueError(f"expected a number, found {found!r}") from None
         raise

@@ -48,6 +48,8 @@ def parse_int(text: str) -> int | None:
     """The int32 that `text` is, or None."""
     if not _INTEGER.match(text):
         return None
+    if len(text.strip().lstrip("+-0")) > 10:  # int() would take square time, or refuse
+        return None
     value = int(text)
     return value if -_INT32_LIMIT <= value < _INT32_LIMIT else None
 

@@ -8,7 +8,7 @@ from typing import Self
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.registry import read_component
-from nnet3tools.nnet.config import ConfigLine, parse_config_lines
+from nnet3tools.nnet.config import ConfigLine, is_valid_name, parse_config_lines
 from nnet3tools.nnet.config_reader import read_config
 from nnet3tools.nnet.network import Network
 
@@ -48,7 +48,7 @@ class Nnet(Network):
         nnet = cls()
         for _ in range(num_components):
             reader.expect_token("<ComponentName>")
-            nnet.component_names.append(reader.read_token())
+            nnet.component_names.append(_read_name(reader))
             nnet.components.append(read_component(reader))
         reader.expect_token("</Nnet3>")
         try:
@@ -74,3 +74,11 @@ class Nnet(Network):
             component.write(writer)
             writer.write_newline()
         writer.write_token("</Nnet3>")
+
+
+def _read_name(reader: Reader) -> str:
+    """A component's name; programs print names, so that control bytes must not be in them."""
+    start = reader.offset
+    if not is_valid_name(name := reader.read_token()):
+        raise reader.error(f"'{name[:40]}' cannot be the name of a component", start)
+    return name

@@ -33,8 +33,8 @@ def html_page(
     """The page as text. See `page_data` for `places`."""
     folder = resources.files("nnet3tools.program") / "page"
     data = page_data(report, title, places, arena_bytes)
-    # "</" would end the script element that the JSON stands in.
-    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+    # "</script" would end the element that the JSON stands in, "<!--<script>" hide its end.
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "TITLE": html.escape(title),
         "STYLE": (folder / "style.css").read_text("utf-8"),

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
-from nnet3tools.io.files import open_input
+from nnet3tools.io.stream import Reader
+from nnet3tools.nnet.components.common import array_of_config
 from nnet3tools.nnet.components.field import Field
 from nnet3tools.nnet.components.summary import parameter_stats
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.tensor.number import Tally
 
 if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader, Writer
+    from nnet3tools.io.stream import Writer
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
@@ -116,11 +116,7 @@ class Vector(_Parameter):
     def from_config(self, line: ConfigLine, owner: Any) -> None:
         if self.config is None or self.config not in line:
             return
-        with open_input(rxfilename := line.get_string(self.config)) as reader:
-            vector = reader.read_vector()
-        if vector.size == 0:
-            raise DataError(f"{rxfilename}: expected a vector, found an empty one")
-        setattr(owner, self.name, vector)
+        setattr(owner, self.name, array_of_config(line, self.config, Reader.read_vector))
 
     def info(self, owner: Any) -> str:
         values = getattr(owner, self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -9,12 +10,14 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.files import open_input
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.components.base import Array
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
 
 __all__ = [
+    "array_of_config",
     "as_blocks",
     "check_dims_of_matrix",
     "division_problem",
@@ -62,13 +65,26 @@ _scale_and_shift = tensor.element("_1 = _1 * _2 + _3")
 
 def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
     """The matrix in the file that matrix= of a config line names; at least `min_cols` columns."""
-    with open_input(rxfilename := line.get_string("matrix")) as reader:
-        matrix = reader.read_matrix()
-    if matrix.size == 0:
-        raise DataError(f"{rxfilename}: expected a matrix, found an empty one")
+    matrix = array_of_config(line, "matrix", Reader.read_matrix)
     if matrix.shape[1] < min_cols:
+        rxfilename = line.get_string("matrix")
         raise line.error(f"matrix '{rxfilename}' must have at least {min_cols} columns")
     return matrix
+
+
+def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array]) -> Array:
+    """The array that `read` finds in the file that a key of a config line names.
+
+    ConfigError if there is none. It does not quote the file, which may be any file of the system.
+    """
+    with open_input(rxfilename := line.get_string(key)) as reader:
+        try:
+            values = read(reader)
+        except DataError:
+            raise line.error(f"the file of {key}= holds no values in Kaldi's format") from None
+    if values.size == 0:
+        raise DataError(f"{rxfilename}: expected values for {key}=, found an empty file or array")
+    return values
 
 
 def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int, IntPairs, IntVector
+from nnet3tools.nnet.config import parse_int
 from nnet3tools.nnet.indexes import IntArray
 
 if TYPE_CHECKING:
@@ -128,11 +129,8 @@ def _offsets_from_config(line: ConfigLine) -> IntArray:
     """Patch offsets (K, 2), from offsets=t,h;t,h... or the product of time- and height-offsets."""
     text = line.get_string("offsets", None)
     if text is not None:
-        try:
-            pairs = [[int(part) for part in pair.split(",")] for pair in text.split(";")]
-        except ValueError:
-            pairs = []
-        if not pairs or any(len(pair) != 2 for pair in pairs):
+        pairs = [[parse_int(part) for part in pair.split(",")] for pair in text.split(";")]
+        if any(len(pair) != 2 or None in pair for pair in pairs):
             raise line.error(f"expected offsets=time,height;time,height..., found '{text}'")
         offsets = np.unique(np.array(pairs, np.int32), axis=0)
         if len(offsets) != len(pairs):

@@ -28,6 +28,8 @@ SYMBOLS = {
 }  # fmt: skip
 """Infix operator -> name of the function."""
 
+_MOST_DIGITS = 18  # of an integer that int64 holds
+
 ASSIGN = r"=(?!=)"
 """The sign of a definition, as a regular expression."""
 
@@ -44,7 +46,11 @@ def number() -> pp.ParserElement:
 
     def convert(text: str, position: int, tokens: pp.ParseResults) -> int | float:
         word = tokens[0]
-        return float(word) if any(c in word for c in ".eE") else int(word)
+        if any(c in word for c in ".eE"):
+            return float(word)
+        if len(word) > _MOST_DIGITS:
+            raise pp.ParseFatalException(text, position, f"an integer of {len(word)} digits")
+        return int(word)
 
     found = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
     return found.set_parse_action(convert)

@@ -33,13 +33,19 @@ Build = Callable[[Mapping[str, Expr]], Expr]
 """The grammar's result for a subformula: it makes the expression, once names have values."""
 
 
+_SHOWN = 60  # characters of a formula to either side of the mark
+
+
 class FormulaError(UserError):
     """A formula that cannot be read: the message shows it with a mark under the column."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         self.formula, self.column = text, position + 1
         flat = text.replace("\n", " ")
-        mark = flat[:position] + " >>> " + flat[position:]
+        before, after = flat[:position], flat[position:]
+        before = before if len(before) <= _SHOWN else f"...{before[-_SHOWN:]}"
+        after = after if len(after) <= _SHOWN else f"{after[:_SHOWN]}..."
+        mark = f"{before} >>> {after}"
         super().__init__(f"{message} at column {self.column} of formula: {mark}")
 
 

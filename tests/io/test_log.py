@@ -1,0 +1,22 @@
+"""Log lines: nothing that a terminal obeys, and errors of a length that can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnet3tools.io import log
+
+
+def test_control_characters_are_spelt_out(capsys: pytest.CaptureFixture) -> None:
+    log.warning("no key 'a\x1b[2J\x07\x9b\t\u00e9'")
+    assert capsys.readouterr().err.endswith("no key 'a\\x1b[2J\\x07\\x9b\t\u00e9'\n")
+    log.write("usage:\n  b")
+    assert capsys.readouterr().err == "usage:\n  b\n"
+
+
+def test_long_errors_are_cut_and_keep_their_place(capsys: pytest.CaptureFixture) -> None:
+    log.error_line(f"net.config:7: unknown key in line '{'a' * 100_000} dim=3'")
+    line = capsys.readouterr().err
+    assert len(line) < 440
+    assert "net.config:7: unknown key" in line
+    assert line.endswith("a dim=3'\n")
