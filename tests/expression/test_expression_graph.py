@@ -25,7 +25,10 @@ def test_equal_nodes_are_one():
     assert ex.sigmoid(x) is ex.sigmoid(x)
     assert x * y + 1 is x * y + 1
     assert x * 2 is not x * 2.0  # the type might differ
-    assert x + y is not y + x
+    assert x + y is y + x
+    assert ex.maximum(x, y) is not ex.maximum(y, x)  # of equal elements the first has the gradient
+    assert x - y is not y - x
+    assert 2 * x is x * 2
     assert ex.sum_(x, 0) is not ex.sum_(x, 1)
     assert ex.sum_(x, -1) is ex.sum_(x, 1)
     assert ex.slice_(x, 1, 0, 2) is ex.narrow(x, 1, 0, 2)

@@ -43,6 +43,19 @@ class Same(Node):
         return set(), False
 
 
+class Named(Same):
+    """The operand under another name."""
+
+    type_name = "named"
+
+    def __init__(self, x: Node, name: str) -> None:
+        super().__init__(x)
+        self.name = name
+
+    def content(self) -> tuple:
+        return (self.name,)
+
+
 class StopGradient(Same):
     """The operand as if it were a constant."""
 

@@ -41,7 +41,7 @@ class Elementwise(Node):
 
     def __init__(self, function: Function, operands: Sequence[Operand]) -> None:
         self.function, self.operands = function, tuple(operands)
-        self.type_name = function.name
+        self.type_name, self.commutes = function.name, function.name in _COMMUTATIVE
         children = [o for o in operands if isinstance(o, Node)]
         super().__init__(children, common_shape(self.type_name, children), self._type())
 
@@ -159,6 +159,9 @@ def _times_adj(factor: functional.Expr) -> functional.Expr:
 
 # -- making nodes
 
+_COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
+"""Not max and min: of equal operands the first has the gradient."""
+
 
 def apply(name: str, *operands: Operand) -> Node:
     """The node of this kind, at least one operand being a node; or the operand that it equals."""
@@ -170,6 +173,8 @@ def apply(name: str, *operands: Operand) -> Node:
         kinds = ", ".join(type(o).__name__ for o in operands)
         raise ExpressionError(f"{name} of {kinds}: not an expression")
     operands = tuple(o if isinstance(o, Node) else _plain(name, graph, o) for o in operands)
+    if name in _COMMUTATIVE and not isinstance(operands[0], Node):
+        operands = operands[::-1]
     if name in _TRIVIAL and (trivial := _TRIVIAL[name](*operands)) is not None:
         return trivial
     return graph.add(Elementwise(function, operands))

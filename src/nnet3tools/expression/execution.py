@@ -8,6 +8,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.expression.memory import Buffer, Scratch, allocate
 from nnet3tools.expression.node import Node, NodeOp
+from nnet3tools.expression.overwritten import Overwritten, nan_check
 from nnet3tools.expression.schedule import (
     Schedule,
     Step,
@@ -29,6 +30,7 @@ class Execution:
     executions that never run at once may share, only what backward reads of forward is in the
     arena: whatever else there is, values of roots and gradients included, is valid until one of
     them runs again, and `fed` leaves, which are set right before each run, are placed likewise.
+    Values and gradients of `keep` are not overwritten; `watch` makes nan an error.
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class Execution:
         reuse_memory: bool = True,
         scratch: Scratch | None = None,
         fed: Iterable[Node] = (),
+        keep: Iterable[Node] = (),
+        watch: bool = False,
     ) -> None:
-        self.roots = tuple(roots)
-        self.schedule = Schedule(roots, gradient and any(r.trainable for r in roots))
+        self.roots, self._keep, self._watch = tuple(roots), tuple(keep), watch
+        self.schedule = Schedule(roots, gradient and any(r.trainable for r in roots), self._keep)
         self._like, self._reuse = like, reuse_memory
         self._scratch, self._fed = scratch, frozenset(fed)
         self._steps = [*self.schedule.forward, *self.schedule.backward]
@@ -54,6 +58,7 @@ class Execution:
         self._seeded = [r for r in self.roots if r in self.schedule.active]
         self._zeroed = {gradient_owner(r) for r in self._seeded}
         self._forward, self._backward = self._bind()
+        self._seeds = [(r, r.grad, gradient_owner(r).grad) for r in self._seeded]
         self._ran = False
 
     # -- lifetimes
@@ -84,7 +89,7 @@ class Execution:
                 owner = value_owner(n)
                 self._touch(owner, current.get(owner, 0), t)
         end = len(self._steps) if self._scratch is None else len(self.schedule.forward) - 1
-        for root in self.roots:
+        for root in (*self.roots, *self._keep):
             owner = value_owner(root)
             self._touch(owner, current.get(owner, 0), end)
 
@@ -102,6 +107,8 @@ class Execution:
                 continue
             buffer = self._gradients.setdefault(owner, Buffer(owner.shape, owner.type, t, t))
             buffer.touch(t if owner not in self._fed else len(self._steps))
+        for owner in {gradient_owner(node) for node in self._keep} & self._gradients.keys():
+            self._gradients[owner].touch(len(self._steps))
 
     def _allocate(self) -> tuple[dict[Buffer, Array], int]:
         """The buffers' arrays, and the size of the arena."""
@@ -139,10 +146,20 @@ class Execution:
     def _bind(self) -> tuple[list[NodeOp], list[NodeOp]]:
         for node in self.schedule.order:
             self._place_value(node, 0)
-        forward = [op for step in self.schedule.forward for op in step.node.forward_ops()]
+        self._values_at = [(n, n.value, self._last_value(n)) for n in self._inner()]
+        forward: list[NodeOp] = []
+        for step in self.schedule.forward:
+            forward.extend(step.node.forward_ops())
+            if self._watch:
+                forward.append(nan_check(step.node, "value", step.node.value))
         for node in self.schedule.order:
             if node in self.schedule.active:
                 self._place_gradient(node)
+        self._gradients_at = [
+            (n, n.grad, self._gradients[gradient_owner(n)].last)
+            for n in self._inner()
+            if n in self.schedule.active and gradient_owner(n) in self._gradients
+        ]
         backward: list[NodeOp] = []
         for t, step in enumerate(self.schedule.backward, len(self.schedule.forward)):
             backward.extend(self._bind_backward(step, t))
@@ -169,7 +186,10 @@ class Execution:
             if i not in node.fresh or made[i] is None:
                 ops.append(tensor.fill.bind(gradient_owner(node.children[i]).grad, 0.0))
         pairs = zip(node.children, made, strict=bool(made))
-        return ops + [op for child, op in pairs if child.trainable and op is not None]
+        ops.extend(op for child, op in pairs if child.trainable and op is not None)
+        if self._watch:
+            ops.extend(nan_check(c, "gradient", c.grad) for c in node.children if c.trainable)
+        return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
         """Numbers of the children whose gradient nothing has been added to before step t."""
@@ -190,7 +210,30 @@ class Execution:
         child = node.children[i]
         return node.overwrites and not child.is_gradient_view and owners.count(child) == 1
 
+    def _inner(self) -> list[Node]:
+        return [node for node in self.schedule.order if not node.is_leaf]
+
+    def _last_value(self, node: Node) -> int:
+        """The step after which the value, as the forward pass computes it, is overwritten."""
+        owner = value_owner(node)
+        return self._values[owner, 0].last if not owner.is_leaf else len(self._steps)
+
     # -- running
+
+    def _settle(self, step: int) -> None:
+        for node, array, last in self._values_at:
+            node.value = array if last >= step else Overwritten(node, "value")
+        if step == len(self._steps):
+            for node, array, last in self._gradients_at:
+                node.grad = array if last >= step else Overwritten(node, "gradient")
+
+    def settle_forward(self) -> None:
+        """After the forward pass: nodes show the values that are still there, no others."""
+        self._settle(len(self.schedule.forward) - 1)
+
+    def settle_backward(self) -> None:
+        """After the backward pass: the same for values and gradients."""
+        self._settle(len(self._steps))
 
     def forward(self) -> None:
         """Compute the roots' values."""
@@ -206,22 +249,22 @@ class Execution:
             raise ProgramError("backward must follow forward, which computes what it overwrites")
         # with a scratch, values that are kept share no memory with gradients
         self._ran = not self._reuse or self._scratch is not None
-        root, given = self._seeded[0], seeds or {}
-        if len(self._seeded) == 1 and not root.is_gradient_view and root in given:
-            tensor.copy(root.grad, given[root])
+        (root, grad, _), given = self._seeds[0], seeds or {}
+        if len(self._seeds) == 1 and not root.is_gradient_view and root in given:
+            tensor.copy(grad, given[root])
         else:
             self._add_seeds(seeds)
         for op in self._backward:
             recording.run("expression", op)
 
     def _add_seeds(self, seeds: Mapping[Node, Array] | None) -> None:
-        for root in self._seeded:
-            tensor.fill(gradient_owner(root).grad, 0.0)
-        for root in self._seeded:
+        for _, _, whole in self._seeds:
+            tensor.fill(whole, 0.0)
+        for root, grad, _ in self._seeds:
             if seeds is None:
-                _add_one(root.grad)
+                _add_one(grad)
             elif root in seeds:
-                tensor.add(root.grad, seeds[root])
+                tensor.add(grad, seeds[root])
 
 
 _add_one = tensor.element("_1 = _1 + 1")

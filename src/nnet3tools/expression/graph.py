@@ -10,10 +10,14 @@ g.backward()                  # w.grad
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
+from nnet3tools.expression.control import Named
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.host_values import as_array, type_of_array
@@ -32,31 +36,58 @@ class Graph:
 
     `like` is an array of the device that constants and memory live on; with `inference` values
     live no longer than the forward pass needs them, and there are no gradients; without
-    `reuse_memory` every node keeps memory of its own, so that every value can be looked at.
+    `reuse_memory` every node keeps memory of its own, so that every value can be looked at. With
+    `throw_nan` a nan in a value or gradient is an error that names the node (a check each, on the
+    host).
     """
 
     def __init__(
-        self, like: Array | None = None, inference: bool = False, reuse_memory: bool = True
+        self,
+        like: Array | None = None,
+        inference: bool = False,
+        reuse_memory: bool = True,
+        throw_nan: bool = False,
     ) -> None:
         self.like, self.inference, self.reuse_memory = like, inference, reuse_memory
+        self.throw_nan = throw_nan
         self.nodes: list[Node] = []
         self.params: dict[str, Parameter] = {}
         self.inputs: dict[str, Input] = {}
         self._known: dict[tuple, Node] = {}
         self._execution: Execution | None = None
+        self._roots: tuple[Node, ...] = ()
+        self._kept: dict[Node, None] = {}
+        self._count = self._cleared = 0
+        """How many nodes there ever were, and how many when the graph was cleared."""
 
     # -- nodes
 
     def add(self, node: Node) -> Node:
         """The node; or the one that is there already, if it is of equal kind, content, children."""
-        key = (type(node), tuple(c.number for c in node.children), node.content())
+        numbers = [c.number for c in node.children]
+        if numbers and min(numbers) < self._cleared:
+            self._refuse_cleared(node)
+        key = (type(node), tuple(sorted(numbers) if node.commutes else numbers), node.content())
         if node.shareable and (found := self._known.get(key)) is not None:
             return found
-        node.number = len(self.nodes)
+        node.number, self._count = self._count, self._count + 1
         self.nodes.append(node)
         if node.shareable:
             self._known[key] = node
         return node
+
+    def _refuse_cleared(self, node: Node) -> None:
+        for child in node.children:
+            if child.number < self._cleared and self.params.get(child.name) is not child:
+                raise ExpressionError(f"{child.describe()} was there before the graph was cleared")
+
+    def clear(self) -> None:
+        """Forget all nodes but the parameters: the next batch may have other shapes."""
+        self.nodes = list(self.params.values())
+        self.inputs = {}
+        self._known = {(type(p), (), p.content()): p for p in self.nodes}
+        self._execution, self._roots, self._kept = None, (), {}
+        self._cleared = self._count
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
         """A constant from an array, number or nested list; floats are float32 unless told."""
@@ -74,8 +105,27 @@ class Graph:
             b = self.constant(b, a.type)
         return dot(a if isinstance(a, Node) else self.constant(a, b.type), b)
 
-    def param(self, name: str, value: Array) -> Node:
-        """The parameter of this name, of a float type; the array itself is trained, not a copy."""
+    def alias(self, node: Node, name: str) -> Node:
+        """A node of this name that equals another."""
+        return self.add(Named(node, name))
+
+    def zeros(self, shape: Sequence[int], type: Type = Type.FLOAT32) -> Node:
+        """A constant of zeros."""
+        return self.constant(np.zeros(shape), type)
+
+    def ones(self, shape: Sequence[int], type: Type = Type.FLOAT32) -> Node:
+        """A constant of ones."""
+        return self.constant(np.ones(shape), type)
+
+    def indices(self, values: Any) -> Node:
+        """A constant vector of indexes."""
+        return self.constant(values, Type.INT32)
+
+    def param(self, name: str, value: Array, trainable: bool = True) -> Node:
+        """The parameter of this name; the array itself is trained, not a copy.
+
+        One that is not trainable is fixed: it has no gradient, and may be of integers.
+        """
         if (found := self.params.get(name)) is not None:
             if found.shape != tuple(value.shape):
                 raise ExpressionError(
@@ -83,8 +133,9 @@ class Graph:
                 )
             return found
         self._check_new(name)
-        _check_trainable(name, type_of_array(value))
-        made = Parameter(self, name, value)
+        if trainable:
+            _check_trainable(name, type_of_array(value))
+        made = Parameter(self, name, value, trainable)
         self.params[name] = made
         return self.add(made)
 
@@ -106,16 +157,29 @@ class Graph:
     # -- running
 
     def forward(self, *roots: Node, **inputs: Array) -> None:
-        """Compute the roots' values; memory is planned anew only if the roots changed."""
-        if not roots and self._execution is None:
-            raise ProgramError("Graph.forward needs a root the first time")
-        if self._execution is None or (roots and self._execution.roots != roots):
+        """Compute the values of the roots (default: as before) and of nodes that are kept.
+
+        Memory is planned anew only if these changed. Other values may be overwritten: then to look
+        at them is an error.
+        """
+        roots = roots or self._roots
+        if self._execution is None or self._execution.roots != roots:
+            if not roots and not self._kept:
+                raise ProgramError("Graph.forward needs a root the first time")
+            self._roots = roots
             self._execution = Execution(
-                roots, self.like, not self.inference, reuse_memory=self.reuse_memory
-            )
+                roots, self.like, not self.inference, self.reuse_memory,
+                keep=self._kept, watch=self.throw_nan,
+            )  # fmt: skip
         for name, array in inputs.items():
             self._set(name, array)
         self._execution.forward()
+        self._execution.settle_forward()
+
+    def keep(self, *nodes: Node) -> None:
+        """From the next run on these are computed and keep values and gradients, used or not."""
+        self._kept.update(dict.fromkeys(nodes))
+        self._execution = None
 
     def _set(self, name: str, array: Array) -> None:
         if (node := self.inputs.get(name)) is None:
@@ -128,16 +192,28 @@ class Graph:
             raise ExpressionError(f"{node.describe()} is not part of what is computed")
         tensor.copy(node.value, array)
 
-    def backward(self, seeds: dict[Node, Array] | None = None) -> None:
+    def backward(self, seeds: dict[Node, Array] | None = None, accumulate: bool = False) -> None:
         """Compute gradients of parameters and trainable inputs; must follow `forward`.
 
-        `seeds` gives the derivatives by the roots; without, all are 1.
+        `seeds` gives the derivatives by the roots; without, all are 1. With `accumulate` gradients
+        of leaves are added to those that are there.
         """
         if self.inference:
             raise ExpressionError("the graph was made with inference=True: it has no gradients")
         if self._execution is None:
             raise ProgramError("Graph.backward must follow forward")
+        leaves = [n for n in self._execution.schedule.active if n.is_leaf] if accumulate else []
+        before = [_copy(leaf.grad) for leaf in leaves]
         self._execution.backward(seeds)
+        self._execution.settle_backward()
+        for leaf, grad in zip(leaves, before, strict=True):
+            tensor.add(leaf.grad, grad)
+
+
+def _copy(array: Array) -> Array:
+    made = tensor.empty(array.shape, like=array)
+    tensor.copy(made, array)
+    return made
 
 
 def _check_trainable(name: str, type: Type) -> None:

@@ -48,9 +48,9 @@ class Parameter(Leaf):
 
     type_name = "param"
 
-    def __init__(self, graph: NodeGraph, name: str, value: Array) -> None:
+    def __init__(self, graph: NodeGraph, name: str, value: Array, trainable: bool = True) -> None:
         super().__init__(graph, tuple(value.shape), type_of_dtype(value.dtype))
-        self.value, self.name, self.trainable = value, name, True
+        self.value, self.name, self.trainable = value, name, trainable
 
     def content(self) -> tuple:
         return (self.name,)

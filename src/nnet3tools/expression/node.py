@@ -40,6 +40,9 @@ class NodeGraph(Protocol):
     def dot(self, a: Node, b: Node) -> Node:
         """The product of two matrices."""
 
+    def alias(self, node: Node, name: str) -> Node:
+        """A node of this name that equals another."""
+
 
 class Node:
     """A node; Python's operators build larger expressions of it.
@@ -56,6 +59,8 @@ class Node:
     """Whether an equal node may stand for this one (not so for random ones)."""
     recomputable: ClassVar[bool] = True
     """Whether its value may be computed again instead of being kept."""
+    commutes: bool = False
+    """Whether the order of the children does not matter."""
     is_leaf: ClassVar[bool] = False
     __array_ufunc__ = None
     """NumPy's arrays and numbers leave arithmetic with nodes to the nodes."""
@@ -126,7 +131,9 @@ class Node:
         return f"<{self.describe()}>"
 
     def named(self, name: str) -> Node:
-        """The same node, called by this name from now on."""
+        """The node, called by this name; if it has another one already, a node that equals it."""
+        if self.name and self.name != name:
+            return self.graph.alias(self, name)
         self.name = name
         return self
 

@@ -150,6 +150,7 @@ NODES: dict[str, Translate] = {
     "stop_gradient": _same,
     "clip_gradient": _same,
     "checkpoint": _same,
+    "named": _same,
     "debug": _same,
     "callback": _same,
     "reshape": lambda w, node, x: w.emit("Reshape", x[0], w.constant(node.shape)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nnet3tools.expression.node import Node
@@ -73,11 +73,11 @@ class Step:
 
 
 class Schedule:
-    """The steps for some roots, with gradients or without."""
+    """The steps for some roots, with gradients or without; `keep` is computed, too."""
 
-    def __init__(self, roots: Sequence[Node], gradient: bool) -> None:
-        self.roots = tuple(roots)
-        self.order = topological(roots)
+    def __init__(self, roots: Sequence[Node], gradient: bool, keep: Iterable[Node] = ()) -> None:
+        self.roots, self._kept = tuple(roots), tuple(keep)
+        self.order = topological((*roots, *self._kept))
         inner = [n for n in self.order if not n.is_leaf]
         self.forward = [Step("forward", n) for n in inner]
         self.active: set[Node] = self._find_active() if gradient else set()
@@ -140,7 +140,7 @@ class Schedule:
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
         """Owners whose memory may be given away after the forward pass."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
-        kept.update(value_owner(root) for root in self.roots)
+        kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:
             owner = value_owner(node)
             if node.is_leaf or not node.recomputable or segments[node] == last:
