@@ -87,7 +87,7 @@ def test_batches_of_other_sizes_on_one_graph():
             with pytest.raises(ex.ExpressionError, match="before the graph was cleared"):
                 ex.exp(stale)
         stale = x
-    assert len(g.nodes) == 5
+    assert len(g.nodes) == 6
 
 
 def test_gradients_add_up_over_batches():
