@@ -118,6 +118,8 @@ COMMANDS = (
     (f"nnet3-train {NO_GPU} mono.raw ark:merged out", "merged", "ivector"),
     (f"nnet3-train {NO_GPU} --momentum=-1 final.raw ark:merged out", "--momentum"),
     (f"nnet3-train {NO_GPU} --max-param-change=nan final.raw ark:merged out", "--max-param"),
+    (f"nnet3-train {NO_GPU} final.raw ark:nowhere no/out", "no/out"),
+    ("nnet3-combine final.raw ark:nowhere no/out", "no/out"),
     ("nnet3-average final.raw mono.raw out", "mono.raw", "'a'"),
     ("nnet3-average final.raw TanhComponent.raw out", "TanhComponent.raw"),
     ("nnet3-average --weights=0.5 final.raw trained.raw out", "--weights"),

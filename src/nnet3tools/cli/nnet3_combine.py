@@ -52,6 +52,7 @@ class Options:
 @program("nnet3-combine", USAGE, Options, num_args=(3, None))
 def main(options: Options, args: list[str]) -> None:
     """Read the examples, then model after model; write the best average."""
+    from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3tools.nnet.device import move_nnet
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
@@ -61,6 +62,7 @@ def main(options: Options, args: list[str]) -> None:
     *models, examples_in, nnet_out = args
     if options.max_objective_evaluations < 1:
         raise OptionError("--max-objective-evaluations must be at least 1")
+    prove_output(nnet_out)
     device = choose_device(options.use_gpu, options.gpu_math)
     examples: list[NnetExample] = []
     for_each_example(examples_in, lambda key, example: examples.append(example))

@@ -43,12 +43,14 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Train a model on all examples and write it."""
     from nnet3tools import tensor
+    from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.device import move_nnet
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.trainer import NnetTrainer
 
     model_in, examples, model_out = args
+    prove_output(model_out)
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(model_in)

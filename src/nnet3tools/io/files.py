@@ -1,17 +1,14 @@
 """Kaldi's extended file names: files, offsets into files, pipes, standard input and output.
 
-A file that is written appears whole or not at all: it is written beside its place and renamed.
+A file that is written appears whole or not at all (`whole_file`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import itertools
-import os
 import re
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +17,7 @@ from typing import BinaryIO, cast
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
+from nnet3tools.io.whole_file import prove_writable, whole_file
 from nnet3tools.io.writer import Writer
 
 __all__ = [
@@ -28,6 +26,7 @@ __all__ = [
     "classify_output",
     "open_input",
     "open_output",
+    "prove_output",
     "read_text_lines",
     "split_offset",
 ]
@@ -35,9 +34,6 @@ __all__ = [
 _OFFSET = re.compile(r"(.+):([0-9]+)", re.S)
 _MAX_OFFSET = (1 << 63) - 1
 _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
-
-
-_serial = itertools.count()
 
 
 class Kind(enum.Enum):
@@ -228,39 +224,11 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
 
 @contextlib.contextmanager
 def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
-    target = os.path.realpath(path)
-    mode = _mode_of(target)
-    if mode is not None and not stat.S_ISREG(mode):  # /dev/null, a named pipe: nothing to rename
-        with _opened(target, "wb", path) as file:
-            yield file, path
-        return
-    folder, base = os.path.split(target)
-    temporary = os.path.join(folder, f".{base}.{os.getpid()}.{next(_serial)}.tmp")
-    with _opened(temporary, "xb", path) as file:
-        try:
-            yield file, path
-            file.close()
-            if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
-            os.replace(temporary, target)
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                file.close()
-            os.unlink(temporary)
-            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-                raise DataError(f"cannot write '{path}': {error.strerror}") from None
-            raise
+    with whole_file(path) as file:
+        yield file, path
 
 
-def _mode_of(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mode
-    except OSError:
-        return None
-
-
-def _opened(path: str, mode: str, shown: str) -> BinaryIO:
-    try:
-        return cast(BinaryIO, open(path, mode))
-    except OSError as error:
-        raise DataError(f"cannot open '{shown}' for writing: {error.strerror}") from None
+def prove_output(wxfilename: str) -> None:
+    """DataError if a file cannot be written: to be asked before a long run."""
+    if classify_output(wxfilename) is Kind.FILE:
+        prove_writable(wxfilename)
