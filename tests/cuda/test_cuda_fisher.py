@@ -9,9 +9,9 @@ from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.nnet.natural_gradient_updates import apply_pending
-from nnet3tools.tensor import recording
 from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.recorder import Recorder
 from support.emulated_cuda import fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
@@ -183,7 +183,7 @@ def test_updates_that_are_put_off_come_before_the_estimate_is_needed_again(devic
         x = rng.normal(size=(20, 9)).astype(np.float32)
         a, b = to_device(x), to_device(x)
         first = now.precondition(a)
-        with recording.Recorder():
+        with Recorder():
             second = later.precondition(b)
             if i % 3 == 0:
                 apply_pending()

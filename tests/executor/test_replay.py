@@ -131,7 +131,7 @@ def test_arrays_of_memos_are_the_same_in_all_variants_and_runs(machine):
 
     def forward():
         recording.decide(lambda: next(drawn))
-        memo = recording.persistent_array((2,)), recording.persistent_array((2,))
+        memo = tensor.persistent_array((2,)), tensor.persistent_array((2,))
         recording.act(lambda: seen.append(memo))
 
     for _ in range(5):

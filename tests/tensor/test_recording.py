@@ -9,7 +9,7 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, Tally
-from nnet3tools.tensor.recording import Recorder
+from nnet3tools.tensor.recorder import Recorder
 from nnet3tools.tensor.workspace import Workspace
 
 _scaled = tensor.element("_1 = _2 * _3 + 1 / _3")
@@ -22,8 +22,8 @@ def test_outside_of_recordings_everything_is_just_called():
     recording.act(lambda: done.append(1))
     recording.not_capturable()
     assert done == [1]
-    assert recording.persistent_array((3, 2), dtype=np.float64).shape == (3, 2)
-    assert recording.persistent_array((2,)) is not recording.persistent_array((2,))
+    assert tensor.persistent_array((3, 2), dtype=np.float64).shape == (3, 2)
+    assert tensor.persistent_array((2,)) is not tensor.persistent_array((2,))
     assert not recording.is_noted()
     assert isinstance(tensor.dot(np.ones(3, np.float32), np.ones(3, np.float32)), float)
 

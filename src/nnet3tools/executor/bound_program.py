@@ -16,12 +16,12 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.offsets import ALIGNMENT
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import Workspace
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor.offsets import ALIGNMENT
 
 __all__ = ["Arena", "BoundProgram", "Segment", "bind_program", "out_of_memory"]
 

@@ -19,12 +19,11 @@ from functools import partial
 
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
+from nnet3tools.tensor.recorder import Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
     Event,
-    Memory,
     NotCapturable,
-    Recorder,
     without_actions,
 )
 from nnet3tools.tensor.settings import settings_version

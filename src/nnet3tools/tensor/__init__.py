@@ -71,8 +71,8 @@ and gru_nonlinearity, where fusing more pays; and what other modules of this pac
 
 **Memory**: `with scratch(shape, like=x) as tmp:` for temporaries, `empty`, `zeros`, `asarray`,
 `to_host` at the borders; `constant` for host arrays that never change (index arrays need nothing:
-row operators upload them once). **Random numbers**: tensor.random, Kaldi's generator.
-**Decisions and counts of the host**, and memory for memos: tensor.recording; numbers that depend on
+row operators upload them once), `persistent_array` for memos. **Random numbers**: tensor.random,
+Kaldi's generator. **Decisions and counts of the host**: tensor.recording; numbers that depend on
 data: tensor.number.
 
 **A new special operator** is one file here. If formulas can say it, a function under
@@ -87,7 +87,16 @@ from __future__ import annotations
 
 from nnet3tools.tensor import functional, random
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
-from nnet3tools.tensor.arrays import Array, asarray, constant, empty, scratch, to_host, zeros
+from nnet3tools.tensor.arrays import (
+    Array,
+    asarray,
+    constant,
+    empty,
+    persistent_array,
+    scratch,
+    to_host,
+    zeros,
+)
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.batch_norm import batch_norm, batch_norm_backprop
 from nnet3tools.tensor.concatenate import add_split, concatenate, split
@@ -162,6 +171,7 @@ __all__ = [
     "lstm_nonlinearity",
     "lstm_nonlinearity_backprop",
     "normalize_per_row",
+    "persistent_array",
     "precise_products",
     "prod",
     "random",

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.host_pool import HostPool
-from nnet3tools.tensor.registry import device_of
+from nnet3tools.tensor.registry import OPERATORS, device_of
 
 __all__ = [
     "POISON",
@@ -23,6 +23,7 @@ __all__ = [
     "constant",
     "empty",
     "forget_scratch",
+    "persistent_array",
     "poison",
     "same_place",
     "scratch",
@@ -77,9 +78,7 @@ def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array of zeros; see `empty`."""
     made = _make(_module(like).zeros, shape, _dtype(like, dtype))
     if recording.taking is not None:
-        from nnet3tools.tensor.basics import fill
-
-        fill(made, 0.0)
+        OPERATORS["fill"](made, 0.0)  # by name: basics.py is built on this module
     return made
 
 
@@ -95,6 +94,14 @@ def _dtype(like: Array | None, dtype: Any) -> Any:
     if dtype is not None:
         return np.dtype(dtype)
     return np.dtype(np.float32) if like is None else like.dtype
+
+
+def persistent_array(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
+    """An undefined array for a memo: a later step, perhaps of another variant, finds it by address.
+
+    Each of a recorded program's steps gets its own arrays, the same ones at each run.
+    """
+    return recording.persistent_object(lambda: empty(shape, like, dtype))
 
 
 def asarray(host: Any, like: Array | None = None, dtype: Any = None) -> Array:

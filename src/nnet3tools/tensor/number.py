@@ -138,9 +138,8 @@ def store(out: Any, number: Any) -> None:
     if isinstance(number, Number):
         copy(out, number.array)
     elif recording.taking is None and isinstance(out, np.ndarray):
-        out.fill(
-            float(number)
-        )  # without a backend, which programs that only read models do not need
+        # without a backend, which programs that only read models do not need
+        out.fill(float(number))
     else:
         fill(out, float(number))
 

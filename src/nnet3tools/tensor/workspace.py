@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.arrays import empty, forget_scratch
+
 __all__ = ["Workspace", "rounded_up"]
 
 _ALIGNMENT, _PAGE = 64, 4096
@@ -23,8 +25,6 @@ class Workspace:
     def reserve(self, num_bytes: int) -> None:
         """Have so much from here on; older recordings keep the memory that they use."""
         if self._used == 0 and (self._memory is None or self._memory.size < num_bytes):
-            from nnet3tools.tensor.arrays import empty, forget_scratch
-
             forget_scratch()
             raw = empty(num_bytes + _PAGE, self._like, np.uint8)
             address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
@@ -32,8 +32,6 @@ class Workspace:
 
     def take(self, num_bytes: int) -> Any:
         """The next bytes of the stack; new memory where it ends."""
-        from nnet3tools.tensor.arrays import empty
-
         first = self._used
         self._used += rounded_up(num_bytes)
         if self._memory is None or self._used > self._memory.size:

@@ -19,6 +19,7 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.derivative_scale import scaled_derivatives
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.number import Number
 
 __all__ = ["LossScale"]
 
@@ -44,8 +45,6 @@ class LossScale:
 
     def __init__(self, like: Array, start: float = _START, patience: int = _PATIENCE) -> None:
         """`like` is an array of the device."""
-        from nnet3tools.tensor.number import Number
-
         state = tensor.zeros((3,), like=like, dtype=np.float64)
         self._scale, self._good, self._left_out = (state[i : i + 1] for i in range(3))
         tensor.fill(self._scale, start)

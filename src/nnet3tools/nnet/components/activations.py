@@ -15,7 +15,7 @@ from nnet3tools.nnet.components.activation_stats import (
     NonlinearComponent,
 )
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
-from nnet3tools.nnet.components.common import as_blocks, rand_uniform, summed
+from nnet3tools.nnet.components.common import as_blocks, summed
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
 from nnet3tools.tensor import recording
@@ -77,9 +77,11 @@ class _SelfRepairing(NonlinearComponent):
     ) -> None:
         raise NotImplementedError
 
-    def _may_repair(self) -> bool:
-        """Whether there are options and statistics for self-repair."""
-        return self.self_repair_scale != 0.0 and self.count != 0.0 and self._fits(self.deriv_sum)
+    def _repairs_now(self) -> bool:
+        """Whether there are options and statistics for self-repair, and chance chooses it."""
+        if self.self_repair_scale == 0.0 or self.count == 0.0 or not self._fits(self.deriv_sum):
+            return False
+        return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
         """The threshold on sums over `count` rows."""
@@ -111,7 +113,7 @@ class RectifiedLinearComponent(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         """Raise the inputs of dead units, lower those of units that are always on."""
-        if recording.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
+        if not recording.decide(self._repairs_now):
             return
         assert self.deriv_sum is not None
         to_update.num_dims_processed += self.block_dim
@@ -144,7 +146,7 @@ class _TwoSided(_SelfRepairing):
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
         to_update.num_dims_processed += self.dim
-        if recording.decide(lambda: not self._may_repair() or rand_uniform() > REPAIR_PROBABILITY):
+        if not recording.decide(self._repairs_now):
             return
         lower = self._threshold(self.self_repair_lower_threshold, self.default_lower_threshold)
         with tensor.scratch((self.dim,), like=in_deriv) as saturated:

@@ -207,9 +207,7 @@ class RestrictedAttentionComponent(Component):
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
-        c = recording.persistent_array(
-            (num_rows, self.num_heads * self.context_dim), like=out_value
-        )
+        c = tensor.persistent_array((num_rows, self.num_heads * self.context_dim), like=out_value)
         c_heads = self._by_heads(c)
         window_dots(c_heads, parts.queries, parts.keys, shift, self.key_scale)
         tensor.add(c_heads, parts.biases)

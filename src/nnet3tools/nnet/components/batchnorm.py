@@ -32,7 +32,6 @@ from nnet3tools.nnet.components.common import as_blocks
 from nnet3tools.nnet.components.fields import Flag, Float, Int
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.summary import summarize_vector
-from nnet3tools.tensor import recording
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader
@@ -183,7 +182,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         if self.test_mode:
             _scale_and_shift(y, x, self.test_scale, self.test_offset)
             return None
-        stats = recording.persistent_array((3, self.block_dim), like=x)
+        stats = tensor.persistent_array((3, self.block_dim), like=x)
         tensor.batch_norm(y, stats, x, self.epsilon, self.target_rms)
         return _Memo(len(x), stats)
 

@@ -20,7 +20,7 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import rand_uniform, summed
+from nnet3tools.nnet.components.common import summed
 from nnet3tools.nnet.components.fields import Flag, Int, NotNegative
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.derivative_scale import as_derivative
@@ -43,7 +43,7 @@ _to_scales = tensor.element("_1 = max(float64(_1) / _2, 1.0) ** -0.5")
 # What lies outside the target, towards which self-repair pulls the input.
 _excess = tensor.element("_1 = where(_2 > 0, 1, -1) * max(abs(_2) - _3, 0)")
 _scale_rows = tensor.element("_1 = _2 * _3")
-_floor = tensor.element("_1 = floor(_2)")
+_truncate = tensor.element("_1 = where(_2 < 0, ceil(_2), floor(_2))")
 _add_rows = tensor.element("_1 += _2 * _3")
 
 # Of clipped rows, all rows and the threshold: whether self-repair is due; then the factor of the
@@ -169,13 +169,12 @@ class ClipGradientComponent(Component):
             _to_scales(squares, limit)
             _scale_rows(in_deriv, out_deriv, squares)
 
-    def _may_repair(self) -> bool:
-        return (
-            self.self_repair_clipped_proportion_threshold < 1.0
-            and self.self_repair_scale != 0.0
-            and self.count != 0
-            and rand_uniform() <= _REPAIR_PROBABILITY
-        )
+    def _repairs_now(self) -> bool:
+        """Whether there are options and counts for self-repair, and chance chooses it."""
+        off = self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0
+        if off or self.count == 0:
+            return False
+        return bool(tensor.random.rand_uniform() <= _REPAIR_PROBABILITY)
 
     def _self_repair(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
@@ -185,7 +184,7 @@ class ClipGradientComponent(Component):
         The pull is proportional to the derivatives' norm, which is the same afterwards. On a GPU
         it is 0 where it is not due, as only the device knows.
         """
-        if recording.decide(lambda: not self._may_repair()):
+        if not recording.decide(self._repairs_now):
             return
         threshold = self.self_repair_clipped_proportion_threshold
         on_host = device_of(in_deriv) == "numpy"
@@ -221,7 +220,7 @@ class ClipGradientComponent(Component):
 
 def _whole(number: Any) -> Any:
     """The number without its fraction, wherever it is."""
-    return int(number) if isinstance(number, (int, float)) else number.mapped(_floor)
+    return int(number) if isinstance(number, (int, float)) else number.mapped(_truncate)
 
 
 def _mean_norm(out: Array, matrix: Array) -> None:

@@ -1,9 +1,9 @@
-"""What several component families share: file fields, initial values, block views."""
+"""Shared by component families: checks, initial values, block views."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +23,9 @@ __all__ = [
     "division_problem",
     "get_positive",
     "matrix_of_config",
-    "rand_uniform",
     "random_normal",
     "summed",
 ]
-
-T = TypeVar("T")
-
 
 # -- checks
 
@@ -100,13 +96,6 @@ def summed(total: float | None) -> float:
     assert total is not None
     return total
 
-
-def rand_uniform() -> float:
-    """A number in (0, 1) from the stream of single decisions: Kaldi's RandUniform()."""
-    return float(np.float32((tensor.random.rand() + 1.0) / (_RAND_MAX + 2.0)))
-
-
-_RAND_MAX = 2**31 - 1
 
 # -- blocks
 

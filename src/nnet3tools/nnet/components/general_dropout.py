@@ -1,7 +1,7 @@
-"""GeneralDropoutComponent and SpecAugmentTimeMaskComponent: masks shared by rows of a sequence.
+"""GeneralDropoutComponent: dropout with masks that rows of a sequence share.
 
-Kaldi's nnet-general-component.cc. Both multiply rows by a mask that stays the same in the backward
-pass (it is the memo) and do nothing in test mode.
+Kaldi's nnet-general-component.cc. The mask stays the same in the backward pass (it is the memo); in
+test mode nothing happens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from nnet3tools.nnet.components.common import as_blocks, division_problem
 from nnet3tools.nnet.components.fields import Int, IntVector, Mark, Proportion
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray
-from nnet3tools.tensor import recording
 
 __all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
 
@@ -120,11 +119,11 @@ class GeneralDropoutComponent(DropoutBase):
             )
         return None
 
-    # -- running
-
     @property
     def average_scale(self) -> float:
         return 1.0
+
+    # -- running
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         """Returns the mask (num_mask_rows, block_dim), or None where nothing is dropped."""
@@ -157,7 +156,7 @@ class GeneralDropoutComponent(DropoutBase):
 
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
         """A new mask; its mean is 1 except in the SpecAugment mode."""
-        mask = recording.persistent_array((num_rows, self.block_dim), like=like)
+        mask = tensor.persistent_array((num_rows, self.block_dim), like=like)
         if self.uses_bands:
             self._draw_bands(mask)
             return mask

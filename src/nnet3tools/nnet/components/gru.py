@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Count, Matrix, Preconditioner, Statistic, Vector
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
-from nnet3tools.nnet.components.common import rand_uniform, random_normal, summed
+from nnet3tools.nnet.components.common import random_normal, summed
 from nnet3tools.nnet.components.fields import Float, Int, NotNegative
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows
 from nnet3tools.nnet.components.registry import register
@@ -122,7 +122,7 @@ class GruNonlinearityBase(UpdatableComponent):
 
         On about half of the minibatches; False on the others, which have no such pull.
         """
-        if recording.decide(lambda: rand_uniform() > _REPAIR_PROBABILITY):
+        if recording.decide(lambda: tensor.random.rand_uniform() > _REPAIR_PROBABILITY):
             return False
         self.count += h.shape[0]
         _sum(self.value_sum, h, beta=1.0)

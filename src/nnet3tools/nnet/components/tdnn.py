@@ -171,14 +171,15 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return None
 
     def info(self) -> str:
-        parts = [super().info()]
-        parts.append(self._info_of("bias_params") if self.has_bias else "has-bias=false")
-        if not self.use_natural_gradient:
-            return ", ".join([*parts, "use-natural-gradient=false"])
-        options = "rank_in rank_out num_samples_history"
-        parts += map(self._info_of, options.split())
-        parts.append(f"update-period={self.preconditioner_in.update_period}")
-        return ", ".join([*parts, self._info_of("alpha_in"), self._info_of("alpha_out")])
+        bias = self.info_of("bias_params") if self.has_bias else "has-bias=false"
+        parts = [super().info(), bias, "use-natural-gradient=false"]
+        if self.use_natural_gradient:
+            parts[2:] = [
+                self.info_of("rank_in rank_out num_samples_history"),
+                f"update-period={self.preconditioner_in.update_period}",
+                self.info_of("alpha_in alpha_out"),
+            ]
+        return ", ".join(parts)
 
     @property
     def input_matrix(self) -> Array:

@@ -26,7 +26,6 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.fields import Float, Int, IntVector, Mark
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IntArray
-from nnet3tools.tensor import recording
 from nnet3tools.tensor.gather import add_gathered
 from nnet3tools.tensor.order import cumulative_sum
 
@@ -154,7 +153,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             return None
         if len(indexes.rows) != out_value.shape[0]:
             raise ProgramError(f"time mask for {len(indexes.rows)} rows, not {out_value.shape[0]}")
-        mask = recording.persistent_array((out_value.shape[0], 1), like=out_value)
+        mask = tensor.persistent_array((out_value.shape[0], 1), like=out_value)
         self._draw_mask(mask, indexes)
         _multiply(out_value, mask)
         return mask

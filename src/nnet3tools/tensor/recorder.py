@@ -1,0 +1,158 @@
+"""Who records: binds and runs the calls that work makes, notes them, and the events between them.
+
+tensor/recording.py says what is recorded and how; here is what takes the notes, above arrays,
+numbers and operators, which report to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.basics import copy
+from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.random import get_state
+from nnet3tools.tensor.recording import Call, Event, unrecorded
+from nnet3tools.tensor.workspace import Workspace, rounded_up
+
+__all__ = ["Memory", "Recorder"]
+
+Memory = dict[tuple[int, int], Any]
+"""What steps were given by `persistent_array`: (step, number) -> object."""
+
+
+class Recorder:
+    """Notes events, and with a workspace the calls of operators, in a `with` block.
+
+    `done` are results of the first events, which are not called again: they have led here.
+    """
+
+    def __init__(
+        self,
+        done: Sequence[Hashable] = (),
+        memory: Memory | None = None,
+        workspace: Workspace | None = None,
+    ) -> None:
+        self.events: list[Event] = []
+        self.values: list[Hashable] = []
+        self.calls: list[Call] = []
+        self.excused = False
+        """Whether something was declared not to be capturable."""
+        self.num_random = 0
+        """How many events drew random numbers."""
+        self.scratch_bytes = 0
+        """Scratch memory in use, at most."""
+        self._bytes_now = 0
+        self.workspace = workspace
+        self._done = done
+        self._memory: Memory = {} if memory is None else memory
+        self.step, self._number = 0, 0
+        self._before: list[tuple[Recorder | None, Recorder | None]] = []
+
+    def __enter__(self) -> Recorder:
+        self._before.append(recording.swap(self, self if self.workspace is not None else None))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        recording.swap(*self._before.pop())
+
+    def begin(self, step: int) -> None:
+        """From here on it is this step's work, as `persistent_array` needs to know."""
+        self.step, self._number = step, 0
+
+    def perform(self, event: Event) -> Hashable:
+        """Call an event, unless that has been done, and note it."""
+        place = len(self.events)
+        if place < len(self._done):
+            value = self._done[place]
+        else:
+            before = get_state()
+            with unrecorded():  # what an event calls is part of it
+                value = event()
+            self.num_random += value is not None and get_state() != before
+        self.events.append(event)
+        self.values.append(value)
+        return value
+
+    def count_scratch(self, num_bytes: int) -> None:
+        """There are so many bytes more (or less) of scratch memory in use."""
+        size = rounded_up(abs(num_bytes))
+        self._bytes_now += size if num_bytes > 0 else -size
+        self.scratch_bytes = max(self.scratch_bytes, self._bytes_now)
+
+    def persistent(self, make: Callable[[], Any]) -> Any:
+        """The same object whenever the same step asks for it."""
+        key = self.step, self._number
+        self._number += 1
+        if key not in self._memory:
+            self._memory[key] = make()
+        return self._memory[key]
+
+    def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """Bind an operator, run it and note it; a number that it returns stays in memory."""
+        values = (*operands, *options.values())
+        do: Callable[[], Any]
+        with self._running():
+            if not operator.takes_numbers and any(_is_host_number(v) for v in values):
+                do = partial(_call_with_numbers, operator, operands, options)
+            else:
+                do = operator.bind(*operands, **options)
+            result = do()
+        if isinstance(result, (float, Number)):
+            do, result = _in_memory(do, result)
+        self.calls.append(Call(operator.name, values, do))
+        return result
+
+    def add(self, call: Call) -> Any:
+        """Run and note what was bound before."""
+        with self._running():
+            result = call.run()
+        self.calls.append(call)
+        return result
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        """In the `with` block a noted call runs: operators that it calls are part of it."""
+        before = recording.swap(self, None)
+        try:
+            yield
+        finally:
+            recording.swap(*before)
+
+
+def _in_memory(do: Callable[[], Any], result: Any) -> tuple[Callable[[], Any], Any]:
+    """What does the work and stores its result in a Number, and that."""
+    if isinstance(result, float):
+        number = Number(np.array([result]))
+        return partial(_store_float, do, number.array), number
+    number = Number(result.array.copy())
+    return partial(_store_number, do, number.array), number
+
+
+def _call_with_numbers(
+    operator: Any, operands: Sequence[Any], options: Mapping[str, Any]
+) -> object:
+    """Of the host's Numbers operators are given what they are at that time."""
+    given = [_number_now(operand) for operand in operands]
+    return operator(*given, **{name: _number_now(value) for name, value in options.items()})
+
+
+def _number_now(operand: Any) -> Any:
+    return operand.value() if _is_host_number(operand) else operand
+
+
+def _is_host_number(operand: Any) -> bool:
+    return getattr(operand, "is_host_number", False)
+
+
+def _store_float(do: Callable[[], float], array: np.ndarray) -> None:
+    array[0] = do()
+
+
+def _store_number(do: Callable[[], Any], array: Any) -> None:
+    copy(array, do().array)
