@@ -15,12 +15,13 @@ from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Matrix, Vector
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
+    bias_problem,
     check_dims_of_matrix,
     get_positive,
     matrix_of_config,
     random_normal,
 )
-from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
+from nnet3tools.nnet.components.fields import Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
 from nnet3tools.nnet.components.two_sided import (
     BOTH_ALPHAS,
@@ -28,7 +29,11 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
 )
-from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.components.updatable import (
+    LATE_IS_GRADIENT,
+    ORTHONORMAL_CONSTRAINT,
+    UpdatableComponent,
+)
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -70,10 +75,8 @@ class AffineComponent(UpdatableComponent):
 
     linear_params = Matrix("<LinearParams>", key="linear-params", norms=True)
     bias_params = Vector("<BiasParams>", key="bias")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
-    orthonormal_constraint = Float(
-        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True
-    )
+    late_is_gradient = LATE_IS_GRADIENT
+    orthonormal_constraint = ORTHONORMAL_CONSTRAINT
 
     @property
     def input_dim(self) -> int:
@@ -88,8 +91,7 @@ class AffineComponent(UpdatableComponent):
         return self.linear_params
 
     def problem(self) -> str | None:
-        rows, dim = self.output_dim, self.bias_params.shape[0]
-        return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
+        return bias_problem(self.linear_params, self.bias_params)
 
     def init_from_config(self, line: ConfigLine) -> None:
         """From matrix=, whose last column is the bias, or random of input-dim and output-dim."""
@@ -141,16 +143,14 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
 
     rank_in = Int("<RankIn>", "rank-in", 20, of="preconditioner_in.rank")
     rank_out = Int("<RankOut>", "rank-out", 80, of="preconditioner_out.rank")
-    orthonormal_constraint = Float(
-        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True
-    )
+    orthonormal_constraint = ORTHONORMAL_CONSTRAINT
     update_period = Int("<UpdatePeriod>", "update-period", 4, of=BOTH_PERIODS)
     num_samples_history = Float(
         "<NumSamplesHistory>", "num-samples-history", 2000.0, of=BOTH_HISTORIES
     )
     alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
     max_change_per_sample = Obsolete("<MaxChangePerSample>", "read_float")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    late_is_gradient = LATE_IS_GRADIENT
     update_count = Obsolete("<UpdateCount>")
     active_scaling_count = Obsolete("<ActiveScalingCount>")
     max_change_scale_stats = Obsolete("<MaxChangeScaleStats>")

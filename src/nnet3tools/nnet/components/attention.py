@@ -274,11 +274,7 @@ class RestrictedAttentionComponent(Component):
         return at_shifts(output_indexes, self._places() * np.int32(self.time_stride))
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """Only the required places must be there; others that are missing read as zero."""
         places = self._places()

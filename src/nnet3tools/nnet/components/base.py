@@ -205,15 +205,11 @@ class Component(Declared):
         return output_indexes, np.arange(len(output_indexes) + 1, dtype=np.int32)
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """Which outputs can be computed given which of their inputs are available; what they use.
 
-        `inputs` and `offsets` are what `input_indexes(output_indexes)` gave, `available` (M,) says
+        `inputs` and `offsets` are what `input_indexes(outputs)` gave, `available` (M,) says
         which of them exist. Returns (computable (N,), used (M,)); nothing is used by a row that is
         not computable. Here: every input is required.
         """
@@ -245,13 +241,9 @@ class InputlessComponent(Component):
         return np.empty((0, 3), np.int32), none
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        return np.ones(len(output_indexes), np.bool_), np.zeros(0, np.bool_)
+        return np.ones(len(outputs), np.bool_), np.zeros(0, np.bool_)
 
 
 class RandomComponent(Component):

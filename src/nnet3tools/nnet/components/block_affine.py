@@ -15,13 +15,14 @@ from nnet3tools.nnet.components.array_fields import Matrix, Preconditioner, Vect
 from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, Properties
 from nnet3tools.nnet.components.common import (
     as_blocks,
+    bias_problem,
     division_problem,
     get_positive,
     random_normal,
 )
-from nnet3tools.nnet.components.fields import Flag, Int
+from nnet3tools.nnet.components.fields import Int
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -89,10 +90,10 @@ class _BlockwiseAffine(UpdatableComponent):
         self.bias_params = random_normal((rows,), bias_stddev, bias_mean)
 
     def problem(self) -> str | None:
-        rows, dim = self.linear_params.shape[0], self.bias_params.shape[0]
-        if rows != dim:
-            return f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
+        if problem := bias_problem(self.linear_params, self.bias_params):
+            return problem
         num_blocks = 1 if self.blocks_share_params else self.num_blocks
+        rows = int(self.linear_params.shape[0])
         return division_problem("the number of blocks", num_blocks, "the number of rows", rows)
 
 
@@ -109,7 +110,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
     num_blocks = Int("<NumRepeats>", "num-repeats", positive=True)
     linear_params = Matrix("<LinearParams>", key="linear-params")
     bias_params = Vector("<BiasParams>", key="bias")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    late_is_gradient = LATE_IS_GRADIENT
 
     def _in_blocks(self, matrix: Array) -> Array:
         """Input or input derivative with one row a block."""
@@ -178,7 +179,7 @@ class BlockAffineComponent(_BlockwiseAffine):
     num_blocks = Int("<NumBlocks>", "num-blocks", positive=True)
     linear_params = Matrix("<LinearParams>", key="linear-params")
     bias_params = Vector("<BiasParams>", key="bias")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    late_is_gradient = LATE_IS_GRADIENT
 
     def _block(self, k: int) -> tuple[slice, slice]:
         """(input columns, output columns) of block k; the latter are rows of linear_params."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "array_of_config",
     "as_blocks",
+    "bias_problem",
     "check_dims_of_matrix",
     "division_problem",
     "get_positive",
@@ -28,6 +29,12 @@ __all__ = [
 ]
 
 # -- checks
+
+
+def bias_problem(linear: Array, bias: Array) -> str | None:
+    """A sentence unless there is a bias for each row of an affine map's matrix, else None."""
+    rows, dim = linear.shape[0], bias.shape[0]
+    return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
 
 
 def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> str | None:

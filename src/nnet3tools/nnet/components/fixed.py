@@ -21,7 +21,12 @@ from nnet3tools.nnet.components.base import (
     Memo,
     Properties,
 )
-from nnet3tools.nnet.components.common import get_positive, matrix_of_config, random_normal
+from nnet3tools.nnet.components.common import (
+    bias_problem,
+    get_positive,
+    matrix_of_config,
+    random_normal,
+)
 from nnet3tools.nnet.components.registry import register
 
 if TYPE_CHECKING:
@@ -52,8 +57,7 @@ class FixedAffineComponent(Component):
         return int(self.linear_params.shape[0])
 
     def problem(self) -> str | None:
-        rows, dim = self.output_dim, self.bias_params.shape[0]
-        return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
+        return bias_problem(self.linear_params, self.bias_params)
 
     def init_from_config(self, line: ConfigLine) -> None:
         """From matrix=, whose last column is the bias; or random, which is for tests."""

@@ -25,7 +25,7 @@ from nnet3tools.nnet.components.two_sided import (
     BOTH_PERIODS,
     TwoSidedNaturalGradient,
 )
-from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.components.updatable import ORTHONORMAL_CONSTRAINT, UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -50,9 +50,7 @@ class LinearComponent(TwoSidedNaturalGradient):
     )
 
     params = Matrix("<Params>", key="params", norms=True)
-    orthonormal_constraint = Float(
-        "<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True
-    )
+    orthonormal_constraint = ORTHONORMAL_CONSTRAINT
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
     """Kept in files; the update does not look at it, just as in Kaldi."""
     rank_in = Int("<RankInOut>", "rank-in", 40, of="preconditioner_in.rank")

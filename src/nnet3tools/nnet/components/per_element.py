@@ -14,7 +14,7 @@ from nnet3tools.nnet.components.base import Array, BackpropArgs, Indexes, Memo, 
 from nnet3tools.nnet.components.common import get_positive, random_normal, summed
 from nnet3tools.nnet.components.fields import Flag, Float, Int, Obsolete
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class PerElementScaleComponent(UpdatableComponent):
     INFO = UpdatableComponent.INFO + " scales_min scales_max scales"
 
     scales = Vector("<Params>", config="vector", key="scales")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    late_is_gradient = LATE_IS_GRADIENT
 
     @property
     def input_dim(self) -> int:

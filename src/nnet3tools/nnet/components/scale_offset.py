@@ -17,7 +17,7 @@ from nnet3tools.nnet.components.common import as_blocks, division_problem, get_p
 from nnet3tools.nnet.components.fields import Flag, Int
 from nnet3tools.nnet.components.per_element import add_preconditioned_rows, random_vector
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.nnet.components.updatable import UpdatableComponent
+from nnet3tools.nnet.components.updatable import LATE_IS_GRADIENT, UpdatableComponent
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -47,7 +47,7 @@ class PerElementOffsetComponent(UpdatableComponent):
     )
 
     offsets = Vector("<Offsets>", config="vector", key="offsets")
-    late_is_gradient = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+    late_is_gradient = LATE_IS_GRADIENT
     dim = Int("<Dim>", "dim", lambda c: c.block_dim, positive=True, optional=True)
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True, optional=True)
     preconditioner = Preconditioner(Side.ROWS, freezes=False, rank=20, update_period=4)

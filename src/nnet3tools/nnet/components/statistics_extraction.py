@@ -130,11 +130,7 @@ class StatisticsExtractionComponent(Component):
         return at_shifts(starts, shifts)
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """One frame of the period is enough; all there are get used."""
         return used_if_any(available, self.output_period // self.input_period)

@@ -167,16 +167,12 @@ class StatisticsPoolingComponent(Component):
         return at_shifts(output_indexes, shifts)
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """One frame in the window is enough, at times that are multiples of the input period."""
         width = (self.left_context + self.right_context) // self.input_period + 1
         computable, used = used_if_any(available, width)
-        on_grid = output_indexes[:, 1] % self.input_period == 0
+        on_grid = outputs[:, 1] % self.input_period == 0
         return computable & on_grid, used & np.repeat(on_grid, width)
 
     def reorder_indexes(

@@ -221,11 +221,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
         return at_shifts(output_indexes, self.model.time_offsets)
 
     def computable(
-        self,
-        output_indexes: IndexArray,
-        inputs: IndexArray,
-        offsets: IntArray,
-        available: BoolArray,
+        self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """Only the required time offsets must be there; others that are missing read as zero."""
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)

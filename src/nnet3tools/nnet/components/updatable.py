@@ -11,9 +11,15 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array, Component, Indexes
-from nnet3tools.nnet.components.fields import Flag, NotNegative
+from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
 
-__all__ = ["UpdatableComponent"]
+__all__ = ["LATE_IS_GRADIENT", "ORTHONORMAL_CONSTRAINT", "UpdatableComponent"]
+
+LATE_IS_GRADIENT = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
+"""The field `is_gradient` where old files have it, after the parameters: read, never written."""
+
+ORTHONORMAL_CONSTRAINT = Float("<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True)
+"""The field of that name, for classes to put where their files have it."""
 
 
 class UpdatableComponent(Component):
