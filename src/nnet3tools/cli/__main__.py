@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import signal
 import sys
 
+# Until a program's own handler is there, Ctrl-C ends it without a word.
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from nnet3tools.cli.programs import PROGRAMS, module_of
+from nnet3tools.cli.standard_streams import take_standard_streams
 
 
 def main() -> int:
@@ -16,6 +22,7 @@ def main() -> int:
         near = difflib.get_close_matches(name, PROGRAMS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         problem = f"unknown program '{name}'{hint}" if name else "no program named"
+        take_standard_streams()
         sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
         return 1
     return int(importlib.import_module(module_of(name)).main(sys.argv[2:]))

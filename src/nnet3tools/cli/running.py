@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
+from nnet3tools.cli.standard_streams import forget_output, take_standard_streams
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
 
@@ -39,6 +41,7 @@ def run_program(
     User errors end in one ERROR line; only bugs show a traceback. A reader that went away and
     Ctrl-C end the program without a word.
     """
+    take_standard_streams()
     log.set_program(name)
     # Programs mostly keep what they make: Python would look for garbage among it all the time.
     gc.set_threshold(50_000, 20, 20)
@@ -51,7 +54,7 @@ def run_program(
         log.write(usage.text)
         return usage.status
     except BrokenPipeError:
-        _forget_standard_output()
+        forget_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -65,34 +68,61 @@ def run_program(
     except OSError as error:
         where = f" '{error.filename}'" if error.filename else ""
         log.error_line(f"{error.strerror or error}{where}")
+        _flush_or_forget()
     except ProgramError:
-        traceback.print_exc()
+        log.write(traceback.format_exc())
         log.error_line("this is a bug of nnet3tools; please report it with the lines above")
     return ERROR
 
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SECONDS_TO_UNWIND = 2.0
+"""So long, others are passed over: timeout(1) sends its signal to the process and to its group."""
+
+
 @contextmanager
 def _termination_raises() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that unfinished output files are removed."""
+    """Let signals end the commands of pipes and unwind the stack: unfinished files go away."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    began = -_SECONDS_TO_UNWIND
 
     def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal began
+        if time.monotonic() - began < _SECONDS_TO_UNWIND:
+            return
+        began = time.monotonic()
+        for process in _descendants():
+            with suppress(OSError):
+                os.kill(process, signal.SIGTERM)
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _forget_standard_output() -> None:
-    """Let the interpreter's last flush of standard output go nowhere."""
+def _descendants() -> list[int]:
+    """The processes that this one started, and those that they did; none where /proc is not."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    found = [os.getpid()]
+    for process in found:  # which grows
+        found += children.get(process, ())
+    return found[1:]
+
+
+def _flush_or_forget() -> None:
     try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
+        sys.stdout.flush()
     except (OSError, ValueError):
-        pass  # standard output is no file: nothing to flush
+        forget_output()

@@ -6,6 +6,7 @@ parts of the message; function, file and line are the caller's.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -68,9 +69,14 @@ def error_line(message: str) -> None:
 
 
 def write(text: str) -> None:
-    """Text and a newline on standard error; control characters of names and keys are spelt out."""
-    sys.stderr.write(_CONTROL.sub(lambda found: repr(found[0])[1:-1], text) + "\n")
-    sys.stderr.flush()
+    """Text and a newline on standard error, dropped if they cannot be written.
+
+    Control characters, which names and keys may hold, are spelt out.
+    """
+    line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text) + "\n"
+    with contextlib.suppress(OSError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 def _emit(kind: str, message: str) -> None:

@@ -12,10 +12,8 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from typing import BinaryIO, cast
@@ -138,9 +136,13 @@ class _Elsewhere(_Temporary):
     """For a writable file in a folder that is not: the file is overwritten at the end."""
 
     def __init__(self) -> None:
+        import tempfile  # here, as it loads much that is seldom needed
+
         self.file = cast(BinaryIO, tempfile.TemporaryFile())
 
     def finish(self, target: str, mode: int | None) -> None:
+        import shutil
+
         self.file.seek(0)
         with open(target, "wb") as file:
             shutil.copyfileobj(self.file, file, 1 << 20)

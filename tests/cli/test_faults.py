@@ -1,0 +1,139 @@
+"""Closed and broken standard streams, and signals: programs do what they do, or end at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CONFIG = """input-node name=input dim=4
+component name=a type=AffineComponent input-dim=4 output-dim=3
+component-node name=a component=a input=input
+output-node name=output input=a
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.config").write_text(CONFIG)
+    assert subprocess.run(command("nnet3-init", "net.config", "0.raw")).returncode == 0
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "nnet3tools.cli", *words]
+
+
+def closing(*descriptors: int) -> Callable[[], None]:
+    def close() -> None:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    return close
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams_change_nothing(closed: tuple[int, ...]) -> None:
+    for words in (("nnet3-copy", "0.raw", "1.raw"), ("nnet3-copy", "cat 0.raw |", "| cat > 1.raw")):
+        done = subprocess.run(command(*words), preexec_fn=closing(*closed))
+        assert done.returncode == 0
+        assert Path("1.raw").read_bytes() == Path("0.raw").read_bytes()
+        Path("1.raw").unlink()
+    assert sorted(os.listdir()) == ["0.raw", "net.config"]
+
+
+@pytest.mark.parametrize(
+    ("words", "closed"),
+    [
+        (("nnet3-copy", "0.raw", "-"), 1),
+        (("nnet3-info", "0.raw"), 1),
+        (("nnet3-copy", "-", "1.raw"), 0),
+    ],
+)
+def test_closed_streams_that_are_needed(words: tuple[str, ...], closed: int) -> None:
+    done = subprocess.run(command(*words), preexec_fn=closing(closed), stderr=subprocess.PIPE)
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 255
+    assert [line.startswith("ERROR") for line in lines] == [False, True]
+    assert "Bad file descriptor" in lines[1]
+    assert not Path("1.raw").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_under_the_log_or_the_result() -> None:
+    with open("/dev/full", "wb") as full:
+        assert subprocess.run(command("nnet3-copy", "0.raw", "1.raw"), stderr=full).returncode == 0
+        assert Path("1.raw").exists()
+        bad = subprocess.run(command("nnet3-copy", "none", "2.raw"), stderr=full)
+        assert bad.returncode == 255
+        lost = subprocess.run(command("nnet3-info", "0.raw"), stdout=full, stderr=subprocess.PIPE)
+    assert lost.returncode == 255
+    assert lost.stderr.decode().count("\n") == 2
+    assert "No space left on device" in lost.stderr.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nnet3-copy", "echo $$ > pid; sleep 60; true |", "1.raw"),
+        ("nnet3-copy", "0.raw", "| echo $$ > pid; sleep 60; true"),
+        ("nnet3-merge-egs", "ark:echo $$ > pid; sleep 60; true |", "ark:1.egs"),
+    ],
+)
+def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: int) -> None:
+    program = subprocess.Popen(command(*words), stderr=subprocess.PIPE)
+    shell = _number_in("pid")
+    time.sleep(0.2)
+    began = time.monotonic()
+    program.send_signal(number)
+    _, log = program.communicate()
+    assert program.returncode == 128 + number
+    assert time.monotonic() - began < 5
+    assert log.decode().count("\n") == 1  # the command line
+    assert _ends(shell)
+    assert not [name for name in os.listdir() if name.startswith((".", "1."))]
+
+
+def test_an_interrupt_during_the_start_is_quiet() -> None:
+    for delay in (0.05, 0.1, 0.15, 0.2):
+        words = command("nnet3-copy", "sleep 60 |", "1.raw")
+        program = subprocess.Popen(words, stderr=subprocess.PIPE)
+        _started(program.pid, "nnet3tools")
+        time.sleep(delay)
+        program.send_signal(signal.SIGINT)
+        _, log = program.communicate()
+        assert program.returncode in (130, -signal.SIGINT)
+        assert "Traceback" not in log.decode()
+
+
+def _number_in(name: str) -> int:
+    for _ in range(200):
+        if os.path.exists(name) and (text := Path(name).read_text()).endswith("\n"):
+            return int(text)
+        time.sleep(0.05)
+    raise AssertionError("the command did not start")
+
+
+def _started(process: int, word: str) -> None:
+    time.sleep(0.05)
+    assert word in Path(f"/proc/{process}/cmdline").read_text()
+
+
+def _ends(process: int) -> bool:
+    """Whether a process that is not our child ends within some seconds."""
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.1)
+    return False
