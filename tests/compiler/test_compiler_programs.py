@@ -9,16 +9,18 @@ import random
 import numpy as np
 import pytest
 
-from nnet3tools.errors import ConfigError, RequestError
+from nnet3tools.errors import RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
 from nnet3tools.nnet.indexes import IndexArray, IntArray, make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program import commands as c
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
+from support.equivalence import difference, run
 from support.interpreter import Interpreter
 from support.plain_graph import (
     Cindex,
@@ -30,6 +32,7 @@ from support.plain_graph import (
     parse,
     random_request,
 )
+from support.random_networks import Case
 
 
 class PlainEvaluation:
@@ -72,7 +75,7 @@ class PlainEvaluation:
         match part:
             case Leaf(source):
                 cindex = leaf_cindex(source, index)
-                return dict(source.node_scales())[cindex[0]] * self.value(cindex)
+                return source.row_scales(np.array([index], np.int32))[0] * self.value(cindex)
             case Const(value, dim):
                 return np.full(dim, value)
             case IfDefined(source):
@@ -182,14 +185,107 @@ def test_scales_split_a_sum_by_factor_smallest_first() -> None:
     np.testing.assert_allclose(output, 2 * given["input"] + 0.5, rtol=1e-6)
 
 
-def test_nodes_that_are_not_asked_for_may_be_such_as_cannot_be_compiled() -> None:
-    nnet = parse(
-        "input-node name=input dim=2\noutput-node name=output input=input\n"
-        "output-node name=other input=Sum(input, Scale(-1, input))\n"
+# -- descriptors that Kaldi accepts in a config file and refuses when it compiles
+
+
+KALDI_REFUSES = [
+    "Sum(Scale(-1, Offset(a, 1)), a)",
+    "Sum(Sum(a, Scale(-1, a)), Scale(-1, Offset(a, -1)))",
+    "Sum(Scale(2, a), Sum(b, Scale(3, Offset(a, 1))))",
+    "Switch(a, Scale(3, Offset(a, 1)))",
+    "Offset(Switch(a, Scale(3, a), b), 1)",
+    "Sum(a, IfDefined(Switch(Scale(2, Offset(a, 2)), Scale(-1, Offset(b, 3)), a)))",
+    "Failover(Offset(a, 3), Const(4, 2))",
+    "Failover(Sum(b, Offset(a, 2)), Sum(a, Const(4, 2)))",
+    "Failover(Sum(Offset(b, -1), Offset(b, 1)), Const(4, 2))",
+    "IfDefined(Const(3, 2))",
+    "IfDefined(Sum(Offset(b, -2), Const(3, 2)))",
+    "Sum(Failover(b, Const(2, 2)), Failover(Offset(b, 3), Const(-1, 2)))",
+    "Scale(2, Failover(b, Const(0.5, 2)))",
+    "Scale(0.5, IfDefined(Offset(b, 2)))",
+    "Scale(-3, Switch(a, Scale(2, b), a))",
+    "Switch(Sum(a, b), Sum(b, Scale(-1, Offset(a, 1))))",
+    "Switch(Sum(a, Sum(b, a)), b)",
+    "Switch(Failover(b, a), Failover(Offset(b, 1), Offset(a, -1)))",
+    "Switch(IfDefined(Offset(b, 2)), IfDefined(Offset(a, -3)))",
+    "Switch(Failover(Sum(b, a), a), Sum(b, Failover(b, a)), a)",
+    "Append(Sum(a, Scale(-1, Offset(a, 1))), Failover(b, Const(7, 2)))",
+]
+
+
+def network_of(descriptor: str) -> Nnet:
+    """Nodes a and b, known for t = -3 ... 8 and 0 ... 5, and a component whose input this is."""
+    lines = [f"input-node name={x}-in dim=2" for x in "ab"]
+    for x in "ab":
+        lines.append(f"component name={x} type=AffineComponent input-dim=2 output-dim=2")
+        lines.append(f"component-node name={x} component={x} input={x}-in")
+    dim = 4 if "Append" in descriptor else 2
+    lines.append(f"component name=c type=AffineComponent input-dim={dim} output-dim=2")
+    lines.append(f"component-node name=c component=c input={descriptor}")
+    lines.append("output-node name=output input=c")
+    lines.append(f"output-node name=direct input={descriptor}")
+    return parse("\n".join(lines))
+
+
+def times_of(nnet: Nnet) -> list[int]:
+    """The times of 0 ... 5 at which both outputs can be computed."""
+    at = make_indexes(0, np.arange(6))
+    request = request_of({"a-in": range(-3, 9), "b-in": range(6)}, {"output": range(1)})
+    request.outputs = [IoSpecification("output", at), IoSpecification("direct", at)]
+    computable = PlainGraph(nnet, request).computable
+    node = nnet.node_index("direct")
+    return [t for t in range(6) if (node, (0, t, 0)) in computable]
+
+
+def whole_request(nnet: Nnet, num_sequences: int, interleaved: bool) -> ComputationRequest:
+    """All that the network can do, with all derivatives."""
+
+    def rows(times: list[int]) -> IndexArray:
+        n, t = np.meshgrid(np.arange(num_sequences), times, indexing="ij")
+        if interleaved:
+            n, t = n.T, t.T
+        return make_indexes(n.ravel(), t.ravel())
+
+    inputs = {"a-in": list(range(-3, 9)), "b-in": list(range(6))}
+    outputs = dict.fromkeys(("output", "direct"), times_of(nnet))
+    return ComputationRequest(
+        *([IoSpecification(x, rows(t), True) for x, t in io.items()] for io in (inputs, outputs)),
+        need_model_derivative=True,
     )
-    compile_computation(nnet, request_of({"input": range(2)}, {"output": range(2)}))
-    with pytest.raises(ConfigError, match="expected one scale for node 0"):
-        compile_computation(nnet, request_of({"input": range(2)}, {"other": range(2)}))
+
+
+@pytest.mark.parametrize("descriptor", KALDI_REFUSES)
+def test_descriptors_that_commands_can_express_compile(descriptor: str) -> None:
+    nnet = network_of(descriptor)
+    request = whole_request(nnet, 1, False)
+    assert len(request.outputs[0].indexes) >= 3
+    computation = compile_computation(nnet, request)
+    check_computation(computation, nnet, request, check_rewrite=True)
+    x, v = (random_inputs(nnet, request.inputs, seed) for seed in (0, 1))
+    derivs = random_inputs(nnet, request.outputs, 2)
+    evaluation = PlainEvaluation(nnet, request, x)
+    at_x = Interpreter(nnet, computation).run(x | derivs)
+    for spec in request.outputs:
+        expected = evaluation.output(spec)
+        found = at_x[spec.name]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    at_moved = Interpreter(nnet, computation).run({n: x[n] + v[n] for n in x} | derivs)
+    forward = sum(float((derivs[n] * (at_moved[n] - at_x[n])).sum()) for n in derivs)
+    backward = sum(float((at_x[n] * v[n]).sum()) for n in x)
+    assert forward == pytest.approx(backward, abs=1e-3)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("descriptor", KALDI_REFUSES)
+def test_their_programs_survive_optimization_and_the_shortcut(
+    descriptor: str, interleaved: bool
+) -> None:
+    nnet = network_of(descriptor)
+    request = whole_request(nnet, 4, interleaved)
+    case = Case("descriptor", 0, descriptor, nnet, request)
+    expected = run(case, compile_computation(nnet, request))
+    compiler = CachingOptimizingCompiler(nnet)
+    assert difference(expected, run(case, compiler.compile(request))) == ""
 
 
 class Three(Component):

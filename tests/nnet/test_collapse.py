@@ -35,7 +35,7 @@ def evaluate(nnet: Nnet, node: int, t: int, inputs: dict[int, np.ndarray]) -> np
                 for leaf in part.leaves:
                     nodes, where = leaf.map_to_input(make_indexes(0, t))
                     row = evaluate(nnet, int(nodes[0]), int(where[0, 1]), inputs)
-                    total = total + leaf.scale * row
+                    total = total + leaf.row_scales(make_indexes(0, t))[0] * row
                 parts.append(total)
             return np.concatenate(parts)
     return inputs[t]

@@ -65,6 +65,8 @@ def test_every_option_is_in_the_help(program: str, capsys) -> None:
     text = captured.out + captured.err
     for option in dataclasses.fields(OptimizeOptions):
         assert f"--optimization.{option.name.replace('_', '-')}" in text, option.name
+    # As in Kaldi, "all optimizations" are not all.
+    assert "memory compression (off with" in " ".join(text.split())
 
 
 def test_from_the_command_line_to_the_program(tmp_path, monkeypatch, capsys) -> None:

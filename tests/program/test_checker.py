@@ -333,6 +333,12 @@ def test_backprop_before_the_marker(p):
     rejected(p, "before the end of the forward commands")
 
 
+def test_propagate_after_the_marker_before_any_backprop(p):
+    c = p.computation
+    c.commands.insert(position(p, NoOperationMarker) + 1, c.commands[position(p, Propagate, 0)])
+    rejected(p, "propagation after the end of the forward commands")
+
+
 def test_propagate_after_backprop(p):
     c = p.computation
     c.commands.insert(position(p, Backprop, 3) + 1, c.commands[position(p, Propagate, 0)])

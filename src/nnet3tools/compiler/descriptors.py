@@ -19,7 +19,7 @@ from nnet3tools.compiler.locations import (
     row_runs,
     split_locations,
 )
-from nnet3tools.compiler.step_info import SEVERAL, Locations, StepInfo
+from nnet3tools.compiler.step_info import SEVERAL, Constants, Locations, StepInfo
 from nnet3tools.graph.tables import is_increasing
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.program.commands import (
@@ -59,14 +59,13 @@ class DescriptorCompiler:
 
     def forward(self, info: StepInfo) -> Iterator[Command]:
         """Commands that compute the value of a descriptor step."""
-        for part, value, locations in zip(
-            info.facts.parts, info.value_parts, info.locations, strict=True
+        for value, constants, terms in zip(
+            info.value_parts, info.constants, info.terms, strict=True
         ):
-            if part.constant != 0.0:
-                yield SetConst(value, part.constant)
-            for alpha, nodes in part.nodes_of_scale:
-                of_scale = None if len(part.nodes_of_scale) == 1 else nodes
-                for column in self._columns(locations, self._values, of_scale):
+            for constant in constants:
+                yield SetConst(self._rows(value, constant), constant.value)
+            for alpha, nodes, locations in terms:
+                for column in self._columns(locations, self._values, nodes):
                     if isinstance(column, int):
                         yield MatrixAdd(value, column, alpha)
                     else:
@@ -74,12 +73,9 @@ class DescriptorCompiler:
 
     def backward(self, info: StepInfo) -> Iterator[Command]:
         """Commands that add the derivative of a descriptor step to its inputs' derivatives."""
-        for part, deriv, locations in zip(
-            info.facts.parts, info.deriv_parts, info.locations, strict=True
-        ):
-            for alpha, nodes in part.nodes_of_scale:
-                of_scale = None if len(part.nodes_of_scale) == 1 else nodes
-                for column in self._columns(locations, self._derivs, of_scale):
+        for deriv, terms in zip(info.deriv_parts, info.terms, strict=True):
+            for alpha, nodes, locations in terms:
+                for column in self._columns(locations, self._derivs, nodes):
                     if isinstance(column, int):
                         yield MatrixAdd(column, deriv, alpha)
                         continue
@@ -129,6 +125,12 @@ class DescriptorCompiler:
             )
             for submatrix, term in reversed(terms.items())
         ]
+
+    def _rows(self, submatrix: int, constant: Constants) -> int:
+        """The rows of a submatrix that have a constant."""
+        if constant.num_rows == self._num_rows(submatrix):
+            return submatrix
+        return self._computation.new_submatrix(submatrix, constant.first_row, constant.num_rows)
 
     def _num_rows(self, submatrix: int) -> int:
         return self._computation.submatrices[submatrix].num_rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import SumDescriptor
+from nnet3tools.nnet.forwarding import Forwarding
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode, DescriptorNode
 from nnet3tools.program.computation import StrideType
 
@@ -24,9 +25,12 @@ class PartFacts:
     first_leaf: int
     end_leaf: int
     """Its leaves' numbers among those of the whole descriptor."""
-    constant: float
-    nodes_of_scale: tuple[tuple[float, frozenset[int]], ...]
-    """The nodes that each scale is put on, by increasing scale; mostly one scale, 1."""
+    descriptor: SumDescriptor
+    constant: float | None
+    """What stands in all rows before anything is added; None if that differs from row to row."""
+    nodes_of_scale: tuple[tuple[float, frozenset[int]], ...] | None
+    """The nodes that each scale is put on, by increasing scale; mostly one scale, 1. None if one
+    node has several, so that terms must be told apart by leaf and row (Kaldi refuses that)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,7 @@ class NodeFacts:
 
 
 class FactsOfNodes(dict[int, NodeFacts]):
-    """Facts by node, found when they are first asked for: nodes that no request needs may be
-    such as cannot be compiled.
-    """
+    """Facts by node, found when they are first asked for: most requests need some nodes only."""
 
     def __init__(self, nnet: Nnet) -> None:
         super().__init__()
@@ -78,11 +80,20 @@ def _part_facts(nnet: Nnet, parts: tuple[SumDescriptor, ...]) -> tuple[PartFacts
     start = 0
     for part in parts:
         leaves = part.leaves
-        nodes_of_scale: dict[float, set[int]] = {}
-        for node in {node for leaf in leaves for node, _ in leaf.node_scales()}:
-            nodes_of_scale.setdefault(part.scale_for_node(node), set()).add(node)
-        scales = tuple((s, frozenset(nodes_of_scale[s])) for s in sorted(nodes_of_scale))
         end = start + len(leaves)
-        facts.append(PartFacts(part.dim(nnet), start, end, part.constant, scales))
+        dim, scales = part.dim(nnet), _nodes_of_scale(leaves)
+        facts.append(PartFacts(dim, start, end, part, part.constant, scales))
         start = end
     return tuple(facts)
+
+
+def _nodes_of_scale(
+    leaves: tuple[Forwarding, ...],
+) -> tuple[tuple[float, frozenset[int]], ...] | None:
+    nodes_of_scale: dict[float, set[int]] = {}
+    scales = {(node, scale) for leaf in leaves for node, scale in leaf.node_scales()}
+    for node, scale in scales:
+        nodes_of_scale.setdefault(scale, set()).add(node)
+    if len({node for node, _ in scales}) < len(scales):
+        return None
+    return tuple((s, frozenset(nodes_of_scale[s])) for s in sorted(nodes_of_scale))

@@ -6,14 +6,15 @@ nnet-compile.cc, with the same numbering of matrices and submatrices.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.compiler.node_facts import FactsOfNodes, NodeFacts
+from nnet3tools.compiler.node_facts import FactsOfNodes, NodeFacts, PartFacts
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
@@ -27,7 +28,7 @@ from nnet3tools.program.computation import Computation
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["SEVERAL", "Locations", "StepInfo", "create_step_infos"]
+__all__ = ["SEVERAL", "Constants", "Locations", "ScaledTerms", "StepInfo", "create_step_infos"]
 
 _NO_ID = np.iinfo(np.int32).max
 
@@ -50,6 +51,23 @@ class Locations:
     """For each term whether it is all rows of one step, in their order."""
 
 
+class ScaledTerms(NamedTuple):
+    """The terms of one part of a descriptor that have one factor."""
+
+    alpha: float
+    nodes: frozenset[int] | None
+    """The terms are those of these nodes; None: all."""
+    locations: Locations
+
+
+class Constants(NamedTuple):
+    """A constant in some rows of one part of a descriptor."""
+
+    value: float
+    first_row: int
+    num_rows: int
+
+
 @dataclass(slots=True)
 class StepInfo:
     """A step with its submatrices; 0 stands for none."""
@@ -61,7 +79,9 @@ class StepInfo:
     value_parts: list[int] = field(default_factory=list)
     """For a descriptor one submatrix a part."""
     deriv_parts: list[int] = field(default_factory=list)
-    locations: list[Locations] = field(default_factory=list)
+    terms: list[list[ScaledTerms]] = field(default_factory=list)
+    """For a descriptor one entry a part."""
+    constants: list[list[Constants]] = field(default_factory=list)
     """For a descriptor one entry a part."""
     precomputed: int = 0
     """Number of its precomputed indexes in the program."""
@@ -106,11 +126,55 @@ def _find_locations(graph: ComputationGraph, steps: Steps, infos: Sequence[StepI
         ends = np.cumsum([len(i) for i in ids])
         all_terms = graph.dependencies(ids[0] if len(ids) == 1 else np.concatenate(ids))
         for part in members[0].facts.parts:
-            terms = _in_order(all_terms[:, part.first_leaf : part.end_leaf])
-            of_rows = steps.step_of[terms], steps.row_of[terms]
-            of_members = _split_by_step(*of_rows, ends, step_sizes)
-            for info, locations in zip(members, of_members, strict=True):
-                info.locations.append(locations)
+            terms = all_terms[:, part.first_leaf : part.end_leaf]
+            for info in members:
+                info.terms.append([])
+            for scales, of_scale in _by_scale(part, terms, members):
+                of_scale = _in_order(of_scale)
+                of_rows = steps.step_of[of_scale], steps.row_of[of_scale]
+                of_members = _split_by_step(*of_rows, ends, step_sizes)
+                for info, locations in zip(members, of_members, strict=True):
+                    info.terms[-1] += [ScaledTerms(*scale, locations) for scale in scales]
+            for info, constants in zip(members, _constants(part, terms, ends), strict=True):
+                info.constants.append(constants)
+
+
+def _by_scale(
+    part: PartFacts, terms: IntArray, members: Sequence[StepInfo]
+) -> Iterator[tuple[list[tuple[float, frozenset[int] | None]], IntArray]]:
+    """The part's terms: once with the nodes of each scale, or, if one node has several scales, for
+    each scale those that have it.
+    """
+    if (nodes_of_scale := part.nodes_of_scale) is not None:
+        one = len(nodes_of_scale) == 1
+        yield [(alpha, None if one else nodes) for alpha, nodes in nodes_of_scale], terms
+        return
+    indexes = np.concatenate([info.step.indexes for info in members])
+    leaves = part.descriptor.leaves
+    scales = np.stack([leaf.row_scales(indexes) for leaf in leaves], axis=1)
+    for alpha in np.unique(scales).tolist():
+        yield [(alpha, None)], np.where(scales == alpha, terms, np.int32(-1))
+
+
+def _constants(
+    part: PartFacts, terms: IntArray, ends: NDArray[np.int64]
+) -> Iterator[list[Constants]]:
+    """The constants other than zero of consecutive rows, those before each of `ends`."""
+    starts = np.concatenate([[0], ends[:-1]]).tolist()
+    if part.constant is not None:
+        for start, end in zip(starts, ends.tolist(), strict=True):
+            yield [Constants(part.constant, 0, end - start)] if part.constant != 0.0 else []
+        return
+    used = [column >= 0 for column in terms.T]
+    values = part.descriptor.row_constants(len(terms), used)
+    for start, end in zip(starts, ends.tolist(), strict=True):
+        here = values[start:end]
+        changes = [0, *(np.flatnonzero(here[1:] != here[:-1]) + 1).tolist(), end - start]
+        yield [
+            Constants(float(here[first]), first, after - first)
+            for first, after in itertools.pairwise(changes)
+            if here[first] != 0.0
+        ]
 
 
 def _split_by_step(
@@ -151,7 +215,7 @@ def _dependencies(number: int, info: StepInfo) -> set[int]:
     if info.step.source >= 0:
         return {info.step.source}
     steps: set[int] = set()
-    for locations in info.locations:
+    for locations in (terms.locations for of_part in info.terms for terms in of_part):
         steps.update(locations.step_of_term)
         for column, step in enumerate(locations.step_of_term):
             if step == SEVERAL:

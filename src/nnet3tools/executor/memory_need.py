@@ -59,8 +59,8 @@ def _example_bytes(computation: Computation, nnet: Nnet) -> int:
     for command in computation.commands:
         if isinstance(command, AcceptInput):
             info = computation.submatrices[command.submatrix]
-            is_input = nnet.is_input(command.node)
-            total += info.num_rows * (info.num_cols * _FLOAT if is_input else _SPARSE_TARGET)
+            is_target = nnet.is_output(command.node)
+            total += info.num_rows * (_SPARSE_TARGET if is_target else info.num_cols * _FLOAT)
     return total
 
 

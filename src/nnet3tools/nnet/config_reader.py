@@ -210,10 +210,8 @@ def _check_node(nnet: Network, n: int) -> None:
                     f"dimension mismatch: its input has dimension {found}, component "
                     f"'{nnet.component_names[component_index]}' expects {expected}"
                 )
-            _check_constants(nnet.descriptor(n - 1))
         case OutputNode(descriptor, _, expression):
             dim = descriptor.dim(nnet)
-            _check_constants(descriptor)
             if expression:
                 _check_expression(expression, dim)
         case DimRangeNode(source, dim_offset, dim):
@@ -233,9 +231,3 @@ def _check_expression(expression: str, dim: int) -> None:
         check_objective(expression, dim)
     except UserError as error:
         raise ConfigError(str(error)) from None
-
-
-def _check_constants(descriptor: Descriptor) -> None:
-    """Raise ConfigError for a Const() where it has no meaning."""
-    for part in descriptor.parts:
-        _ = part.constant

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.config import nearest_hint
@@ -46,9 +47,13 @@ class SumDescriptor:
         return ()
 
     @property
-    def constant(self) -> float:
-        """Sum of the Const() expressions in the value; ConfigError where Kaldi has no meaning."""
+    def constant(self) -> float | None:
+        """Sum of the Const() expressions in the value; None if it may differ from row to row."""
         return 0.0
+
+    def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
+        """The constant in each row's value, given which rows use each leaf (see `combine`)."""
+        return np.full(num_rows, self.constant, np.float32)
 
     def dim(self, nnet: NodeDims) -> int:
         """Columns of the value; ConfigError if the terms disagree."""
@@ -75,14 +80,6 @@ class SumDescriptor:
         only where the first is not computable; a row that is not computable uses nothing.
         """
         raise NotImplementedError
-
-    def scale_for_node(self, node: int) -> float:
-        """The factor this part puts on a node; ConfigError if it puts several on it."""
-        scales = {scale for leaf in self.leaves for n, scale in leaf.node_scales() if n == node}
-        if len(scales) != 1:
-            found = " and ".join(f"{scale:g}" for scale in sorted(scales)) or "no scale"
-            raise ConfigError(f"expected one scale for node {node} in a descriptor, found {found}")
-        return scales.pop()
 
     def required_nodes(self) -> set[int]:
         """Nodes without which no Index can be computed, and of which it needs the same Index."""
@@ -129,7 +126,7 @@ class Const(SumDescriptor):
     num_columns: int
 
     @property
-    def constant(self) -> float:
+    def constant(self) -> float | None:
         """The value."""
         return self.value
 
@@ -163,11 +160,15 @@ class IfDefined(SumDescriptor):
         return self.source.leaves
 
     @property
-    def constant(self) -> float:
-        """Zero: a constant inside would have to depend on the row, which Kaldi does not support."""
-        if self.source.constant != 0.0:
-            raise ConfigError("Const() cannot stand inside IfDefined()")
-        return 0.0
+    def constant(self) -> float | None:
+        """Of an argument with leaves there is a constant only in rows that can be computed."""
+        constant = self.source.constant
+        return constant if constant == 0.0 or not self.source.leaves else None
+
+    def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
+        computable = self.source.combine(num_rows, used)[0]
+        constants = self.source.row_constants(num_rows, used)
+        return np.where(computable, constants, np.float32(0.0))
 
     def dim(self, nnet: NodeDims) -> int:
         return self.source.dim(nnet)
@@ -201,14 +202,22 @@ class Binary(SumDescriptor):
         return self.first.leaves + self.second.leaves
 
     @property
-    def constant(self) -> float:
+    def constant(self) -> float | None:
         """The sum of constants; of a Failover the one that both arguments agree on."""
         first, second = self.first.constant, self.second.constant
+        if first is None or second is None:
+            return None
         if self.operator == "Sum":
             return float(np.float32(first) + np.float32(second))
-        if first != second:
-            raise ConfigError("the arguments of Failover() contain different Const() values")
-        return first
+        return first if first == second else None
+
+    def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
+        split = len(self.first.leaves)
+        first = self.first.row_constants(num_rows, used[:split])
+        second = self.second.row_constants(num_rows, used[split:])
+        if self.operator == "Sum":
+            return first + second
+        return np.where(self.first.combine(num_rows, used[:split])[0], first, second)
 
     def dim(self, nnet: NodeDims) -> int:
         first, second = self.first.dim(nnet), self.second.dim(nnet)

@@ -194,15 +194,10 @@ def _simplify_scale(expression: Expression) -> Expression:
     (child,) = expression.children
     if child.operator == "":
         return expression
-    if child.operator in ("Offset", "ReplaceIndex", "Round", "Sum"):
-        return _around(expression, child)
-    if child.operator == "Scale":
+    if child.operator in ("Scale", "Const"):
         alpha = float(np.float32(expression.alpha) * np.float32(child.alpha))
-        return _simplify_top(replace(expression, alpha=alpha, children=child.children))
-    raise ConfigError(
-        f"column {expression.position + 1}: Scale() cannot be applied to {child.operator}(); "
-        "put Scale() inside it"
-    )
+        return _simplify_top(replace(child, alpha=alpha))
+    return _around(expression, child)
 
 
 def _simplify_forwarding(expression: Expression) -> Expression:
@@ -217,16 +212,47 @@ def _simplify_forwarding(expression: Expression) -> Expression:
             )
         if t == 0 and x == 0:
             return child
-    for other in expression.children:
-        if other.operator in SUM_LEVEL and len(expression.children) > 1:
-            raise ConfigError(
-                f"column {other.position + 1}: {other.operator}() cannot stand inside Switch()"
-            )
-        if other.operator == "Const":
-            raise ConfigError(
-                f"column {other.position + 1}: Const() cannot stand inside {expression.operator}()"
-            )
+    if len(expression.children) > 1:
+        return _simplify_switch(expression)
+    if child.operator == "Const":
+        return child
     return _around(expression, child) if child.operator in SUM_LEVEL else expression
+
+
+def _simplify_switch(expression: Expression) -> Expression:
+    """Switch of several arguments: below Sum, Failover and IfDefined.
+
+    Where one argument is a sum, x among the others is Sum(Scale(0.5, x), Scale(0.5, x)), which is
+    the same number and computable for the same rows; where one is Failover, x is Failover(x, x).
+    """
+    operators = [child.operator for child in expression.children]
+    for operator in ("Sum", "Failover"):
+        if operator in operators:
+            columns = zip(*(_as_two(operator, c) for c in expression.children), strict=True)
+            pair = tuple(_simplify_switch(replace(expression, children=c)) for c in columns)
+            return Expression(operator, pair, position=expression.position)
+    if set(operators) == {"IfDefined"}:
+        inner = replace(expression, children=tuple(c.children[0] for c in expression.children))
+        return Expression("IfDefined", (_simplify_switch(inner),), position=expression.position)
+    for other in expression.children:
+        if other.operator in ("IfDefined", "Const"):
+            among = " beside others" if other.operator == "IfDefined" else ""
+            raise ConfigError(
+                f"column {other.position + 1}: {other.operator}() cannot stand inside "
+                f"Switch(){among}"
+            )
+    return expression
+
+
+def _as_two(operator: str, expression: Expression) -> tuple[Expression, ...]:
+    """The arguments of a Sum or Failover that equals the expression."""
+    if expression.operator == operator:
+        return expression.children
+    if operator == "Sum":
+        expression = _simplify_scale(
+            Expression("Scale", (expression,), alpha=0.5, position=expression.position)
+        )
+    return expression, expression
 
 
 def _simplify_top(expression: Expression) -> Expression:

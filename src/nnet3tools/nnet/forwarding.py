@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IntArray
@@ -34,6 +35,10 @@ class Forwarding:
         """The nodes it refers to, in order, each with the factor put on it."""
         raise NotImplementedError
 
+    def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
+        """The factor put on the row that each of N Indexes wanted comes from, (N,)."""
+        raise NotImplementedError
+
     def dim(self, nnet: NodeDims) -> int:
         """Columns of the value."""
         raise NotImplementedError
@@ -50,14 +55,6 @@ class Forwarding:
         """The same expression after nodes were numbered anew."""
         raise NotImplementedError
 
-    @property
-    def scale(self) -> float:
-        """The factor on the value; ConfigError if it depends on the node (in a Switch)."""
-        scales = {scale for _, scale in self.node_scales()}
-        if len(scales) > 1:
-            raise ConfigError("the arguments of Switch() have different scales")
-        return scales.pop()
-
 
 @dataclass(frozen=True)
 class NodeTerm(Forwarding):
@@ -71,6 +68,9 @@ class NodeTerm(Forwarding):
 
     def node_scales(self) -> list[tuple[int, float]]:
         return [(self.node, self.factor)]
+
+    def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
+        return np.full(len(indexes), self.factor)
 
     def dim(self, nnet: NodeDims) -> int:
         return nnet.dim(self.node)
@@ -92,6 +92,16 @@ class _Wrapper(Forwarding):
 
     source: Forwarding
 
+    def moved(self, indexes: IndexArray) -> IndexArray:
+        """The Indexes that it asks its argument for."""
+        raise NotImplementedError
+
+    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+        return self.source.map_to_input(self.moved(indexes))
+
+    def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
+        return self.source.row_scales(self.moved(indexes))
+
     def node_scales(self) -> list[tuple[int, float]]:
         return self.source.node_scales()
 
@@ -110,11 +120,11 @@ class Offset(_Wrapper):
     t: int
     x: int = 0
 
-    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+    def moved(self, indexes: IndexArray) -> IndexArray:
         """An Index without a time keeps having none."""
         moved = indexes + np.array([0, self.t, self.x], np.int32)
         moved[indexes[:, 1] == NO_TIME, 1] = NO_TIME
-        return self.source.map_to_input(moved)
+        return moved
 
     def modulus(self) -> int:
         return self.source.modulus()
@@ -133,11 +143,11 @@ class Round(_Wrapper):
 
     multiple: int
 
-    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+    def moved(self, indexes: IndexArray) -> IndexArray:
         rounded = indexes.copy()
         t = indexes[:, 1]
         rounded[:, 1] = np.where(t == NO_TIME, t, t - np.mod(t, self.multiple))
-        return self.source.map_to_input(rounded)
+        return rounded
 
     def modulus(self) -> int:
         return self.multiple
@@ -156,10 +166,10 @@ class ReplaceIndex(_Wrapper):
     variable: str
     value: int
 
-    def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
+    def moved(self, indexes: IndexArray) -> IndexArray:
         replaced = indexes.copy()
         replaced[:, 1 if self.variable == "t" else 2] = self.value
-        return self.source.map_to_input(replaced)
+        return replaced
 
     def text(self, node_names: Sequence[str]) -> str:
         return f"ReplaceIndex({self.source.text(node_names)}, {self.variable}, {self.value})"
@@ -182,6 +192,11 @@ class Switch(Forwarding):
             rows = choice == i
             nodes[rows], mapped[rows] = source.map_to_input(indexes[rows])
         return nodes, mapped
+
+    def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
+        choice = np.mod(indexes[:, 1], len(self.sources))
+        scales = np.stack([source.row_scales(indexes) for source in self.sources])
+        return scales[choice, np.arange(len(indexes))]
 
     def node_scales(self) -> list[tuple[int, float]]:
         return [pair for source in self.sources for pair in source.node_scales()]

@@ -26,7 +26,13 @@ def _option(default: T, text: str) -> T:
 class OptimizeOptions:
     """One field an option of `--optimization.*`; the order is that of Kaldi's file form."""
 
-    optimize: bool = _option(True, "Set this to false to turn off all optimizations")
+    optimize: bool = _option(
+        True,
+        "Set this to false to turn off all optimizations except, as in Kaldi, the limits of "
+        "derivative times (off unless --optimization.min-deriv-time, --optimization.max-deriv-time "
+        "or --optimization.max-deriv-time-relative is set) and memory compression (off with "
+        "--optimization.memory-compression-level=0)",
+    )
     consolidate_model_update: bool = _option(
         True,
         "Set to false to disable optimization that consolidates the model-update phase of "

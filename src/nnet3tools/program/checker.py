@@ -245,15 +245,22 @@ class Checker(PurposeChecker):
                 self.fail(f"only signs are kept of a matrix that c{c_later} needs", c)
 
     def check_order(self) -> None:
-        """Forward before backward, and each memo made and used once."""
+        """Forward before backward, and each memo made and used once.
+
+        Every segment's forward commands end in a marker; after the last one they are backward.
+        """
         memos: dict[int, int] = {}
         segment, backward = 0, False
-        for c, command in enumerate(self.computation.commands):
+        commands = self.computation.commands
+        num_segments = sum(isinstance(command, NoOperationMarker) for command in commands)
+        for c, command in enumerate(commands):
             if isinstance(command, NoOperationMarker):
                 segment += 1
             elif isinstance(command, Propagate):
                 if backward:
                     self.fail("propagation after backpropagation", c)
+                if 0 < num_segments == segment:
+                    self.fail("propagation after the end of the forward commands", c)
                 if command.memo:
                     if command.memo in memos:
                         self.fail(f"memo {command.memo} is made twice", c)

@@ -220,8 +220,8 @@ class ProvideOutput(Command):
 
 def _io_problem(tables: Tables, submatrix: int, node: int) -> str:
     nnet = tables.nnet
-    if not (nnet.is_input(node) or nnet.is_output(node)):
-        return f"node '{nnet.node_names[node]}' is neither an input nor an output"
+    if not (nnet.is_input(node) or nnet.is_component(node) or nnet.is_output(node)):
+        return f"node '{nnet.node_names[node]}' can be neither given nor asked for"
     if tables.cols(submatrix) != nnet.dim(node):
         return (
             f"node '{nnet.node_names[node]}' has dimension {nnet.dim(node)}, "
