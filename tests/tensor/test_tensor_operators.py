@@ -11,6 +11,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import registry
 from nnet3tools.tensor.numpy_backend import products
+from nnet3tools.tensor.registry import OPERATORS, UnsupportedOperator
 from support.row_operators import reference
 
 SEEDS = range(60)
@@ -248,9 +249,9 @@ def test_what_networks_and_expressions_are_made_of_is_declared():
         "concatenate split compress decompress sort_indexes cumulative_sum csr_dot"
     ).split()
     tensor.gaps("numpy")  # every module of the layer is imported
-    assert set(kinds) <= set(registry.OPERATORS)
+    assert set(kinds) <= set(OPERATORS)
     backward = [k for k in kinds if k.endswith(("softmax", "norm", "nonlinearity"))]
-    assert {f"{k}_backprop" for k in backward} <= set(registry.OPERATORS)
+    assert {f"{k}_backprop" for k in backward} <= set(OPERATORS)
 
 
 def test_gaps_of_a_device_are_listed():
@@ -264,7 +265,7 @@ def test_a_missing_implementation_is_found_when_bound():
     def without_implementation(out, x):
         """No backend has this."""
 
-    del registry.OPERATORS["without_implementation"]
+    del OPERATORS["without_implementation"]
     x = np.zeros(3, np.float32)
     for call in (without_implementation, without_implementation.bind):
         with pytest.raises(tensor.UnsupportedOperator) as caught:
@@ -276,7 +277,7 @@ def test_a_missing_implementation_is_found_when_bound():
 def test_declarations_name_their_operands():
     assert tensor.prod.operands[:3] == ("out", "a", "b")
     assert tensor.copy_to_rows_multi.writes == ("dests",)
-    for operator in registry.OPERATORS.values():
+    for operator in OPERATORS.values():
         assert operator.__doc__
         assert set(operator.writes) <= set(operator.operands)
     with pytest.raises(ProgramError, match="twice"):
@@ -288,3 +289,14 @@ def test_declarations_name_their_operands():
 def test_what_is_no_array_is_refused():
     with pytest.raises(ProgramError, match="not an array"):
         tensor.copy([1.0], np.zeros(1))
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "cumulative_sum", "add"])
+@pytest.mark.parametrize("dtype", ["int32", "bool"])
+def test_types_that_an_operator_lacks_are_refused_when_it_is_bound(name, dtype):
+    x = np.ones((2, 3), dtype)
+    more = (0, False, False) if name == "cumulative_sum" else ()
+    with pytest.raises(UnsupportedOperator, match=f"{name} .* type {dtype}"):
+        OPERATORS[name].bind(x, x.copy(), *more)
+    with pytest.raises(UnsupportedOperator, match=f"{name} .* type {dtype}"):
+        OPERATORS[name](x, x.copy(), *more)

@@ -50,6 +50,9 @@ CALLABLE: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(apply, name) for name in KINDS},
     **{alias: functools.partial(apply, name) for alias, name in ALIASES.items()},
     "clip": ops.clip,
+    "prelu": ops.prelu,
+    "sqrt": ops.sqrt,
+    "tanh": ops.tanh,
     "sum": _reduction(ops.sum_),
     "mean": _reduction(ops.mean),
     "var": _reduction(ops.var),
@@ -74,6 +77,7 @@ CALLABLE: dict[str, Callable[..., Any]] = {
         for function in (
             ops.affine, ops.batch_norm, ops.bdot, ops.checkpoint, ops.clip_gradient, ops.cols,
             ops.cross_entropy, ops.cumsum, ops.dot, ops.flatten, ops.gather, ops.index_select,
+            ops.logcumsumexp, ops.sparsemax,
             ops.layer_norm, ops.narrow, ops.repeat, ops.reshape, ops.rms_norm, ops.rows,
             ops.scalar_product, ops.scatter, ops.shift, ops.stop_gradient, ops.swap_axes,
             ops.transpose, ops.unlikelihood, ops.weighted_average,

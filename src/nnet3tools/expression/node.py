@@ -28,6 +28,8 @@ MAX_ELEMENTS = 1 << 31
 class NodeGraph(Protocol):
     """The graph of a node, as nodes use it."""
 
+    inference: bool
+
     def add(self, node: Node) -> Node:
         """The node; or the one that is there already, if it is equal."""
 

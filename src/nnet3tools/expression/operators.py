@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+from nnet3tools.expression.cells import attention, gru, lstm_cell, lstm_output, ssru
 from nnet3tools.expression.control import (
     callback,
     checkpoint,
@@ -33,9 +34,11 @@ from nnet3tools.expression.moves import (
 )
 from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.norm import batch_norm, layer_norm, rms_norm
-from nnet3tools.expression.order import argmax, argmin, cumsum, sort, topk
-from nnet3tools.expression.products import affine, bdot, dot
+from nnet3tools.expression.order import argmax, argmin, cumsum, logcumsumexp, sort, sparsemax, topk
+from nnet3tools.expression.pooling import avg_pooling, max_pooling, pooling_with_masking
+from nnet3tools.expression.products import affine, affine_relu_dropout, bdot, dot
 from nnet3tools.expression.reductions import (
+    average,
     logsumexp,
     max_,
     mean,
@@ -53,17 +56,112 @@ from nnet3tools.expression.softmax import log_softmax, softmax
 from nnet3tools.expression.sparse import csr_dot, dot_csr
 
 __all__ = [
-    "abs_", "affine", "and_", "argmax", "argmin", "atleast_nd", "batch_norm", "bdot", "bump",
-    "callback", "cast", "ceil", "checkpoint", "choose", "clip", "clip_gradient", "cols",
-    "concatenate", "contiguous", "cos", "cross_entropy", "csr_dot", "cumsum", "debug", "dot",
-    "dot_csr", "dropout", "dropout_mask", "eq", "erf", "exp", "flatten", "flatten_2d", "floor",
-    "gather", "ge", "gelu", "gt", "highway", "index_select", "lambda_", "layer_norm", "le",
-    "leaky_relu", "log", "log_softmax", "logaddexp", "logsumexp", "lt", "max_", "maximum", "mean",
-    "min_", "minimum", "narrow", "ne", "neg", "not_", "or_", "pow_", "prelu", "prod", "relu",
-    "repeat", "reshape", "rms_norm", "round_", "rows", "scalar_product", "scatter", "sgn", "shift",
-    "sigmoid", "sin", "slice_", "softmax", "softplus", "sort", "sqr", "sqrt", "stack", "std",
-    "stop_gradient", "sum_", "swap_axes", "swish", "tan", "tanh", "topk", "transpose",
-    "unlikelihood", "var", "weighted_average", "where",
+    "abs_",
+    "affine",
+    "affine_relu_dropout",
+    "and_",
+    "argmax",
+    "argmin",
+    "atleast_nd",
+    "attention",
+    "average",
+    "avg_pooling",
+    "batch_norm",
+    "bdot",
+    "bump",
+    "callback",
+    "cast",
+    "ceil",
+    "checkpoint",
+    "choose",
+    "clip",
+    "clip_gradient",
+    "cols",
+    "concatenate",
+    "contiguous",
+    "cos",
+    "cross_entropy",
+    "csr_dot",
+    "cumsum",
+    "debug",
+    "dot",
+    "dot_csr",
+    "dropout",
+    "dropout_mask",
+    "eq",
+    "erf",
+    "exp",
+    "flatten",
+    "flatten_2d",
+    "floor",
+    "gather",
+    "ge",
+    "gelu",
+    "gru",
+    "gt",
+    "highway",
+    "index_select",
+    "lambda_",
+    "layer_norm",
+    "le",
+    "leaky_relu",
+    "log",
+    "log_softmax",
+    "logaddexp",
+    "logcumsumexp",
+    "logsumexp",
+    "lstm_cell",
+    "lstm_output",
+    "lt",
+    "max_",
+    "max_pooling",
+    "maximum",
+    "mean",
+    "min_",
+    "minimum",
+    "narrow",
+    "ne",
+    "neg",
+    "not_",
+    "or_",
+    "pooling_with_masking",
+    "pow_",
+    "prelu",
+    "prod",
+    "relu",
+    "repeat",
+    "reshape",
+    "rms_norm",
+    "round_",
+    "rows",
+    "scalar_product",
+    "scatter",
+    "sgn",
+    "shift",
+    "sigmoid",
+    "sin",
+    "slice_",
+    "softmax",
+    "softplus",
+    "sort",
+    "sparsemax",
+    "sqr",
+    "sqrt",
+    "ssru",
+    "stack",
+    "std",
+    "stop_gradient",
+    "sum_",
+    "swap_axes",
+    "swish",
+    "tan",
+    "tanh",
+    "topk",
+    "transpose",
+    "unlikelihood",
+    "var",
+    "weighted_average",
+    "where",
 ]  # fmt: skip
 
 _EXPECTED = ("Node", "Node | None", "Sequence[Node]")
@@ -119,7 +217,6 @@ neg = _kind("neg")
 not_ = _kind("not")
 or_ = _kind("or")
 pow_ = _kind("pow")
-prelu = _kind("prelu")
 relu = _kind("relu")
 round_ = _kind("round")
 sgn = _kind("sgn")
@@ -127,10 +224,8 @@ sigmoid = _kind("sigmoid")
 sin = _kind("sin")
 softplus = _kind("softplus")
 sqr = _kind("sqr")
-sqrt = _kind("sqrt")
 swish = _kind("swish")
 tan = _kind("tan")
-tanh = _kind("tanh")
 where = _kind("where")
 
 
@@ -141,6 +236,21 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
     if not isinstance(low, Node) and low == 0:
         return x
     return apply("clip", x, -low, low)
+
+
+def prelu(x: Node, slope: Operand = 0.01) -> Node:
+    """x where it is positive, else slope times x."""
+    return apply("prelu", x, slope)
+
+
+def sqrt(x: Node, eps: float = 0.0) -> Node:
+    """The square root of x + eps."""
+    return apply("sqrt", x + eps)
+
+
+def tanh(x: Node, *more: Operand) -> Node:
+    """The hyperbolic tangent of the sum of the operands."""
+    return apply("tanh", functools.reduce(lambda a, b: a + b, more, x))
 
 
 for _name in __all__:

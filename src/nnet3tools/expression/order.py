@@ -1,14 +1,21 @@
-"""Order along an axis: sort, topk, argmax, argmin; cumulative sums."""
+"""Order along an axis: sort, topk, argmax, argmin, sparsemax; cumulative sums."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from nnet3tools.expression.control import stop_gradient
+from nnet3tools.expression.elementwise import apply, cast
+from nnet3tools.expression.joins import concatenate
+from nnet3tools.expression.moves import reshape, shift, slice_
 from nnet3tools.expression.node import Node, NodeOp
+from nnet3tools.expression.reductions import max_, sum_
 from nnet3tools.expression.select import gather
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.order import cumulative_sum, sort_indexes
 
-__all__ = ["argmax", "argmin", "cumsum", "sort", "topk"]
+__all__ = ["argmax", "argmin", "cumsum", "logcumsumexp", "sort", "sparsemax", "topk"]
 
 
 class SortIndexes(Node):
@@ -86,3 +93,47 @@ def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = Fal
     if x.shape[axis] == 1 and not exclusive:
         return x
     return x.graph.add(CumSum(x, axis, reverse, exclusive))
+
+
+def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
+    """The log of the sum of exp up to each element along an axis, from its end with `reverse`.
+
+    Elements at growing distances are joined by logaddexp (Hillis and Steele 1986), so that nothing
+    overflows; with `exclusive` the first is -inf.
+    """
+    axis = normal_axis(axis, x.shape, "logcumsumexp")
+    if not x.type.is_float:
+        raise ExpressionError(f"logcumsumexp of {x.describe()}: expected a float type")
+    count, by, made = x.shape[axis], 1, x
+    while by < count:
+        near, far = slice_(made, axis, by), slice_(made, axis, 0, count - by)
+        alone = slice_(made, axis, count - by if reverse else 0, None if reverse else by)
+        joined = apply("logaddexp", near, far)
+        made = concatenate([joined, alone] if reverse else [alone, joined], axis)
+        by *= 2
+    if not exclusive:
+        return made
+    places = [0] * len(x.shape)
+    places[axis] = -1 if reverse else 1
+    return shift(made, places, -np.inf)
+
+
+def sparsemax(x: Node, axis: int = -1) -> Node:
+    """The point of the simplex nearest to x along an axis (Martins and Astudillo 2016).
+
+    Many elements are exactly 0. Half precision goes through float32.
+    """
+    axis = normal_axis(axis, x.shape, "sparsemax")
+    if not x.type.is_float or not x.shape[axis]:
+        raise ExpressionError(f"sparsemax of {x.describe()}: expected floats")
+    if x.type is Type.FLOAT16:
+        return cast(sparsemax(cast(x, Type.FLOAT32), axis), x.type)
+    z = x - stop_gradient(max_(x, axis))
+    ordered = sort(z, axis)[0]
+    numbers = x.graph.constant(np.arange(1, x.shape[axis] + 1), x.type)
+    numbers = reshape(numbers, tuple(n if i == axis else 1 for i, n in enumerate(x.shape)))
+    chosen = 1 + numbers * ordered > cumsum(ordered, axis)
+    threshold = (sum_(apply("where", chosen, ordered, 0), axis) - 1) / sum_(
+        cast(chosen, x.type), axis
+    )
+    return apply("max", z - threshold, 0)

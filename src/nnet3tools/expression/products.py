@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 
 from nnet3tools import tensor
+from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.gradients import add_reduced
 from nnet3tools.expression.joins import repeat
-from nnet3tools.expression.moves import contiguous, reshape
+from nnet3tools.expression.losses import dropout
+from nnet3tools.expression.moves import contiguous, reshape, transpose
 from nnet3tools.expression.node import Node, NodeOp
-from nnet3tools.expression.shapes import ExpressionError
+from nnet3tools.expression.shapes import ExpressionError, broadcast
 from nnet3tools.tensor.functional import Placeholder
 
-__all__ = ["affine", "bdot", "dot"]
+__all__ = ["affine", "affine_relu_dropout", "bdot", "dot"]
 
 
 class Dot(Node):
@@ -102,26 +104,52 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar op(a) op(b); b is a matrix, and leading axes of a (not transposed) are kept."""
-    fits = _inner(a, b, trans_a, trans_b) and len(b.shape) == 2
-    _check("dot", [a, b], fits and (len(a.shape) == 2 or not trans_a))
-    rows = reshape(a, (math.prod(a.shape[:-1]), a.shape[-1])) if len(a.shape) > 2 else a
-    made = a.graph.add(Dot(rows, b, trans_a, trans_b, float(scalar)))
-    return made if len(a.shape) == 2 else reshape(made, (*a.shape[:-1], made.shape[-1]))
+    """scalar op(a) op(b); b is a matrix, and leading axes of a are kept: op is of the last two."""
+    _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
+    rows, trans_a = _rows(a, trans_a)
+    made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
+    return _with_lead(made, a)
+
+
+def _is_matrix(b: Node) -> bool:
+    """Whether it is one, but for leading axes of size 1."""
+    return math.prod(b.shape[:-2]) == 1
+
+
+def _matrix(b: Node) -> Node:
+    return b if len(b.shape) == 2 else reshape(b, b.shape[-2:])
+
+
+def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
+    """a, or the rows of all matrices in a stack, and whether they are still to be transposed."""
+    if len(a.shape) == 2:
+        return a, trans
+    a = transpose(a) if trans else a
+    return reshape(a, (math.prod(a.shape[:-1]), a.shape[-1])), False
+
+
+def _with_lead(made: Node, a: Node) -> Node:
+    if len(a.shape) == 2:
+        return made
+    lead = a.shape[:-2]
+    rows = made.shape[0] // math.prod(lead) if math.prod(lead) else a.shape[-2]
+    return reshape(made, (*lead, rows, made.shape[-1]))
 
 
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """Products of stacks of matrices; leading axes are equal, or one operand is a single matrix."""
+    """Products of stacks of matrices, whose leading axes are broadcast."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
-    lead_a, lead_b = a.shape[:-2], b.shape[:-2]
-    lead = lead_a if math.prod(lead_a) != 1 else lead_b
-    _check("bdot", [a, b], all(x == lead or math.prod(x) == 1 for x in (lead_a, lead_b)))
+    lead = broadcast([a.shape[:-2], b.shape[:-2]])
+    _check("bdot", [a, b], lead is not None)
+    assert lead is not None
     batch, parts = math.prod(lead), []
     for x in (a, b):
-        flat = contiguous(reshape(x, (-1 if x.shape[-1] * x.shape[-2] else 1, *x.shape[-2:])))
-        parts.append(flat if flat.shape[0] == batch else repeat(flat, batch, 0))
+        full = reshape(x, (1,) * (len(lead) + 2 - len(x.shape)) + x.shape)
+        for axis, n in enumerate(lead):
+            full = full if full.shape[axis] == n else repeat(full, n, axis)
+        parts.append(contiguous(reshape(full, (batch, *x.shape[-2:]))))
     made = a.graph.add(BatchedDot(parts[0], parts[1], trans_a, trans_b, float(scalar)))
     return reshape(made, (*lead, *made.shape[-2:]))
 
@@ -134,8 +162,19 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar op(a) op(b) + bias, a and b matrices, bias (cols) or (1, cols)."""
-    fits = _inner(a, b, trans_a, trans_b) and len(a.shape) == len(b.shape) == 2
-    cols = b.shape[0 if trans_b else 1] if fits else -1
-    _check("affine", [a, b, bias], fits and bias.shape in ((cols,), (1, cols)))
-    return a.graph.add(Affine(a, b, trans_a, trans_b, float(scalar), bias))
+    """scalar op(a) op(b) + bias, b a matrix, bias (cols) or (1, cols); a as of `dot`."""
+    fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
+    cols = b.shape[-2 if trans_b else -1] if fits else -1
+    fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols
+    _check("affine", [a, b, bias], fits)
+    rows, trans_a = _rows(a, trans_a)
+    row = bias if len(bias.shape) <= 2 else reshape(bias, (1, cols))
+    return _with_lead(
+        a.graph.add(Affine(rows, _matrix(b), trans_a, trans_b, float(scalar), row)), a
+    )
+
+
+def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
+    """relu of an affine product with dropout of its last two axes; none in an inference graph."""
+    made = apply("relu", affine(a, b, bias))
+    return made if a.graph.inference else dropout(made, p, (-2, -1))

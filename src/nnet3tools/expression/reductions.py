@@ -13,6 +13,7 @@ from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_tex
 from nnet3tools.tensor.functional import Type
 
 __all__ = [
+    "average",
     "logsumexp",
     "max_",
     "mean",
@@ -192,6 +193,9 @@ def sum_(x: Node, axis: int | None = 0) -> Node:
 def mean(x: Node, axis: int | None = 0) -> Node:
     """The mean along an axis."""
     return reduce(Mean, x, axis)
+
+
+average = mean
 
 
 def max_(x: Node, axis: int | None = 0) -> Node:

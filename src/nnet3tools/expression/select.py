@@ -13,6 +13,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import cast
+from nnet3tools.expression.joins import repeat
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.schedule import value_owner
@@ -182,9 +183,12 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Element by element along an axis; indexes have the other axes' sizes."""
+    """Element by element along an axis; indexes have the other axes' sizes or are broadcast."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
+    if len(picked.shape) == len(x.shape):
+        for i, n in enumerate(x.shape):
+            picked = picked if i == axis or picked.shape[i] != 1 else repeat(picked, n, i)
     _check_picked("gather", x, axis, picked)
     return x.graph.add(Gather(x, picked, axis))
 

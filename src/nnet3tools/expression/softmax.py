@@ -13,9 +13,9 @@ from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.registry import Operator
 
-__all__ = ["log_softmax", "rows_of", "softmax"]
+__all__ = ["MASKED", "log_softmax", "rows_of", "softmax"]
 
-_MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
+MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
 """The value of masked elements: exp of it is 0, and sums of a few do not overflow to nan."""
 
 
@@ -77,7 +77,7 @@ def _masked(x: Node, axis: int, mask: Node | None) -> Node:
         return x
     if not isinstance(mask, Node):
         raise ExpressionError(f"the mask of a softmax must be an expression, found {mask!r}")
-    return apply("where", mask, x, _MASKED.get(x.type, -3.0e38))
+    return apply("where", mask, x, MASKED.get(x.type, -3.0e38))
 
 
 def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:

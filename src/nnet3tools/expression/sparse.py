@@ -112,12 +112,19 @@ def _check(what: str, shape: Shape, parts: list[Node], b: Node, inner: int, size
         raise ExpressionError(f"{what}: indexes or offsets do not fit {shape_text(shape)}")
 
 
+def _signed(indexes: Node) -> Node:
+    """Constant indexes of uint32 as int32, which the products take."""
+    if indexes.type is not Type.UINT32 or not isinstance(indexes, Constant):
+        return indexes
+    return indexes.graph.constant(indexes.value, Type.INT32)
+
+
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
     """op(S) b for S of this shape: values, column indexes, row offsets."""
     rows, inner = (shape[1], shape[0]) if trans else shape
-    parts = [values, indexes, offsets]
+    parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
     return b.graph.add(CsrDot(parts, b, (rows, b.shape[1]), trans))
 
@@ -127,6 +134,6 @@ def dot_csr(
 ) -> Node:
     """b op(S) for S of this shape."""
     inner, cols = (shape[1], shape[0]) if trans else shape
-    parts = [values, indexes, offsets]
+    parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])
     return b.graph.add(DotCsr(parts, b, (b.shape[0], cols), trans))

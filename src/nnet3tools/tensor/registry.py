@@ -87,6 +87,7 @@ class Operator(Generic[P, R]):
     """A declared operator: call it, or `bind` it to operands once and call the result many times.
 
     The first operand (or the first array of it, if it is a list) decides device and element type.
+    Integers and bool are refused where they are not declared: they would cut off results.
     """
 
     takes_numbers = False
@@ -123,7 +124,8 @@ class Operator(Generic[P, R]):
             array = array[0]
         device, element_type = device_of(array), str(array.dtype)
         load_device(device)
-        for key in (element_type, "*"):
+        whole = element_type in self.types or element_type == "float16"
+        for key in (element_type, "*") if whole else (element_type,):
             if (found := table.get((self.name, device, key))) is not None:
                 return cast(Callable[..., Any], found)
         if table is _table:

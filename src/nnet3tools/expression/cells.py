@@ -1,0 +1,75 @@
+"""Marian's recurrent cells and its attention, composed of elementwise nodes.
+
+After marian-dev (rnn/cells.h and the kernels): x and s are the products of input, and of
+state, by their weights, the gates side by side, b their bias. Where the mask is 0 the state stays.
+Kaldi's own cells are the components LstmNonlinearityComponent and GruNonlinearityComponent.
+"""
+
+from __future__ import annotations
+
+from nnet3tools.expression.elementwise import apply
+from nnet3tools.expression.moves import narrow
+from nnet3tools.expression.node import Node
+from nnet3tools.expression.reductions import scalar_product, sum_
+from nnet3tools.expression.shapes import ExpressionError
+
+__all__ = ["attention", "gru", "lstm_cell", "lstm_output", "ssru"]
+
+
+def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
+    """For each operand its parts of as many columns as the state has."""
+    size = state.shape[-1]
+    for part in parts:
+        if part.shape[-1] != count * size:
+            shown = ", ".join(p.describe() for p in (state, *parts))
+            raise ExpressionError(f"{what}: the operands do not fit together: {shown}")
+    return [[narrow(p, -1, i * size, size) for i in range(count)] for p in parts]
+
+
+def _kept(new: Node, old: Node, mask: Node | None) -> Node:
+    return new if mask is None else mask * new + (1 - mask) * old
+
+
+def gru(
+    state: Node, x: Node, s: Node, b: Node, mask: Node | None = None, final: bool = False
+) -> Node:
+    """The next state of Marian's GRU, whose reset gate is applied after the product with the state.
+
+    Columns are r, z and the candidate. With `final` the gate scales the candidate's bias, too.
+    """
+    (xr, xz, xh), (sr, sz, sh), (br, bz, bh) = _gates("gru", state, 3, x, s, b)
+    reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
+    inner = xh + (sh + bh) * reset if final else xh + sh * reset + bh
+    candidate = apply("tanh", inner)
+    return _kept((1 - update) * candidate + update * state, state, mask)
+
+
+def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
+    """The next cell of Marian's LSTM: columns are the gates f, i, the candidate, the gate o."""
+    (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
+    forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
+    return _kept(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
+
+
+def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
+    """The output of Marian's LSTM from its cell and the operands of `lstm_cell`."""
+    gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
+    return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
+
+
+def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
+    """Output and next cell of a simple recurrent unit (Kim et al. 2019), f its gate's operand.
+
+    As in Marian, masked rows become 0.
+    """
+    made = apply("highway", cell, x, f)
+    output = apply("relu", made)
+    return (output, made) if mask is None else (mask * output, mask * made)
+
+
+def attention(va: Node, context: Node, state: Node) -> Node:
+    """Weights before softmax (.., 1) of additive attention: tanh(context + state) times va."""
+    energy = apply("tanh", context + state)
+    if va.shape == energy.shape:
+        return scalar_product(energy, va, -1)
+    return sum_(energy * va, -1)
