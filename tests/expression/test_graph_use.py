@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from nnet3tools import expression as ex
+from nnet3tools import tensor
+from nnet3tools.errors import UserError
+from nnet3tools.expression import initial
 from support.expression_checks import normal
 
 X = normal(4, 3)
@@ -160,3 +163,71 @@ def test_a_shared_node_keeps_its_name():
     g.backward()
     np.testing.assert_allclose(x.grad, 12 * X * X)
     assert x.name == "x"
+
+
+def test_parameters_are_saved_and_loaded(tmp_path):
+    g = ex.Graph()
+    w = g.param("w", normal(3, 2))
+    g.param("t", np.arange(3, dtype=np.int32), trainable=False)
+    path = str(tmp_path / "p.npz")
+    g.save(path)
+    expected = w.value.copy()
+    w.value[...] = 0
+    g.load(path)
+    np.testing.assert_array_equal(w.value, expected)
+    other = ex.Graph()
+    other.load(path)
+    np.testing.assert_array_equal(other.params["w"].value, expected)
+    assert not other.params["t"].trainable
+    other.param("more", normal(1))
+    with pytest.raises(UserError, match="has no parameter 'more'"):
+        other.load(path)
+    wrong = ex.Graph()
+    wrong.param("w", normal(2, 2))
+    wrong.param("t", normal(3))
+    with pytest.raises(UserError, match="'w' is float64"):
+        wrong.load(path)
+    for content in (b"", b"PK\x03\x04 broken", b"some text"):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(UserError, match="bad: no parameters can be read"):
+            ex.Graph().load(str(tmp_path / "bad"))
+
+
+def test_gradients_are_clipped_by_norm():
+    g = ex.Graph()
+    w, v = g.param("w", normal(3, 2)), g.param("v", normal(4))
+    g.forward(ex.sum_(ex.sqr(w), None) + ex.sum_(v, None))
+    g.backward()
+    norm = np.sqrt(np.sum(w.grad**2) + np.sum(v.grad**2))
+    before = w.grad.copy()
+    assert g.clip_gradients(100.0) == pytest.approx(norm)
+    np.testing.assert_array_equal(w.grad, before)
+    assert g.clip_gradients(0.5) == pytest.approx(norm)
+    np.testing.assert_allclose(w.grad, before * 0.5 / norm)
+    assert np.sqrt(np.sum(w.grad**2) + np.sum(v.grad**2)) == pytest.approx(0.5)
+
+
+def test_initial_values():
+    tensor.random.seed(1)
+    for make, mean, variance in (
+        (lambda s: initial.normal(s, 1.0, 2.0), 1.0, 4.0),
+        (lambda s: initial.uniform(s, -1.0, 3.0), 1.0, 16 / 12),
+        (initial.glorot_normal, 0.0, 2 / 500),
+        (initial.glorot_uniform, 0.0, 2 / 500),
+    ):
+        x = make((200, 300))
+        assert x.dtype == np.float32
+        assert x.mean() == pytest.approx(mean, abs=0.03)
+        assert x.var() == pytest.approx(variance, rel=0.03)
+    np.testing.assert_array_equal(initial.eye(3, 2.0), 2 * np.eye(3))
+    with pytest.raises(ex.ExpressionError, match="glorot needs a matrix"):
+        initial.glorot_normal((3,))
+
+
+def test_constant_like():
+    g = ex.Graph()
+    x = g.input("x", (2, 2), ex.Type.INT32)
+    assert ex.constant_like(x, [1, 2, 3, 4]) is g.constant([[1, 2], [3, 4]])
+    assert ex.constant_like(x, 1) is g.ones((2, 2), ex.Type.INT32)
+    with pytest.raises(ex.ExpressionError, match="3 values for x"):
+        ex.constant_like(x, [1, 2, 3])

@@ -10,6 +10,7 @@ g.backward()                  # w.grad
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.host_values import as_array, type_of_array
 from nnet3tools.expression.leaves import Constant, Input, Parameter
 from nnet3tools.expression.node import Node, Operand
+from nnet3tools.expression.parameter_files import read_parameters, write_parameters
 from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
@@ -154,6 +156,27 @@ class Graph:
         if name in self.inputs or name in self.params:
             raise ExpressionError(f"the graph has an input or parameter named '{name}' already")
 
+    def save(self, path: str) -> None:
+        """Write the parameters to a file (.npz)."""
+        write_parameters(path, self.params)
+
+    def load(self, path: str) -> None:
+        """Set the parameters that there are, and make those that there are not, from a file."""
+        for name, array in read_parameters(path, self.params).items():
+            if (param := self.params.get(name)) is not None:
+                tensor.copy(param.value, tensor.asarray(array, like=param.value))
+            else:
+                self.param(name, tensor.asarray(array, like=self.like), array.dtype.kind == "f")
+
+    def clip_gradients(self, norm: float) -> float:
+        """Scale the parameters' gradients so that all together have no larger norm; the norm."""
+        grads = [p.grad for p in self.params.values() if p.grad is not None]
+        found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
+        if not found <= norm:
+            for grad in grads:
+                _scale(grad, norm / found)
+        return found
+
     # -- running
 
     def forward(self, *roots: Node, **inputs: Array) -> None:
@@ -208,6 +231,10 @@ class Graph:
         self._execution.settle_backward()
         for leaf, grad in zip(leaves, before, strict=True):
             tensor.add(leaf.grad, grad)
+
+
+_square_sum = tensor.aggregate("sqr(_1)", "sum", None)
+_scale = tensor.element("_1 = _1 * _2")
 
 
 def _copy(array: Array) -> Array:

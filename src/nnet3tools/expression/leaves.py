@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from typing import Any
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.expression.host_values import as_array
 from nnet3tools.expression.node import Node, NodeGraph
-from nnet3tools.expression.shapes import Shape
+from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, type_of_dtype
 
-__all__ = ["Constant", "Input", "Leaf", "Parameter"]
+__all__ = ["Constant", "Input", "Leaf", "Parameter", "constant_like"]
 
 
 class Leaf(Node):
@@ -41,6 +44,15 @@ class Constant(Leaf):
     def content(self) -> tuple:
         data = np.ascontiguousarray(tensor.to_host(self.value)).tobytes()
         return self.shape, self.type, hashlib.sha1(data).digest()
+
+
+def constant_like(x: Node, values: Any) -> Node:
+    """A constant of a node's shape and type: these values, or one number everywhere."""
+    array = as_array(values, x.type)
+    if array.size not in (1, math.prod(x.shape)):
+        raise ExpressionError(f"{array.size} values for {x.describe()}")
+    full = array.reshape(x.shape) if array.size > 1 else np.full(x.shape, array.item(), array.dtype)
+    return x.graph.constant(full)
 
 
 class Parameter(Leaf):

@@ -19,6 +19,7 @@ from nnet3tools.expression.control import (
 )
 from nnet3tools.expression.elementwise import apply, cast
 from nnet3tools.expression.joins import concatenate, repeat, stack
+from nnet3tools.expression.leaves import constant_like
 from nnet3tools.expression.losses import cross_entropy, dropout, dropout_mask, unlikelihood
 from nnet3tools.expression.moves import (
     atleast_nd,
@@ -77,7 +78,7 @@ __all__ = [
     "clip",
     "clip_gradient",
     "cols",
-    "concatenate",
+    "concatenate", "constant_like",
     "contiguous",
     "cos",
     "cross_entropy",
