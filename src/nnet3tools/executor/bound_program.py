@@ -35,7 +35,7 @@ class Arena:
         """Scratch memory of what is recorded."""
 
     def take(self, num_bytes: int) -> Array:
-        """Aligned bytes, at least so many; those taken before stay valid and may be the same."""
+        """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
         if self._memory.size < num_bytes:
             raw = tensor.empty(num_bytes + ALIGNMENT, self._like, np.uint8)
             address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
@@ -45,7 +45,7 @@ class Arena:
 
 @dataclass
 class Segment:
-    """What happens between two waits for the user."""
+    """The work between two waits for the user."""
 
     accepts: dict[int, Array]
     """Node -> matrix to fill before this segment runs."""
@@ -107,7 +107,7 @@ def _free_bytes(arena: Arena) -> tuple[int, int] | None:
 def out_of_memory(
     plan: MemoryPlan, computation: Computation, nnet: Nnet, free: tuple[int, int] | None
 ) -> UserError:
-    """What is asked for, what holds most of it, and what would help.
+    """An error that tells the bytes asked for, the largest matrices, and remedies.
 
     `free` is for a GPU: bytes free, and all.
     """
@@ -180,7 +180,7 @@ def _close_loop(
 
 
 def _exchange(binding: Binding, begin: int, end: int) -> tuple[dict[int, Array], dict[int, Array]]:
-    """What the commands [begin, end) accept and provide, by node."""
+    """The matrices that commands [begin, end) accept and provide, by node."""
     accepts: dict[int, Array] = {}
     provides: dict[int, Array] = {}
     for c in range(begin, end):

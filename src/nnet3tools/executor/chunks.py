@@ -29,7 +29,7 @@ __all__ = [
 
 
 class ChunkShape(NamedTuple):
-    """What decides a chunk's program. Times count from the first output's."""
+    """The facts that decide a chunk's program. Times count from the first output's."""
 
     first_input_t: int
     num_inputs: int

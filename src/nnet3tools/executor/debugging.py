@@ -1,4 +1,4 @@
-"""What a command changed, as Kaldi's `--computation.debug=true` logs it."""
+"""The changes that a command makes, as Kaldi's `--computation.debug=true` logs them."""
 
 from __future__ import annotations
 

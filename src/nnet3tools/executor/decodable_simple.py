@@ -23,7 +23,7 @@ _subtract = tensor.element("_1 -= _2")
 
 
 class SimpleNetwork:
-    """What chunking has to know of a network with "input", perhaps "ivector", and "output"."""
+    """The facts that chunking needs of a network with "input", perhaps "ivector", and "output"."""
 
     def __init__(self, nnet: Nnet) -> None:
         if not nnet.is_simple():
@@ -80,7 +80,7 @@ class Ivectors:
 
 
 class OutputScaling:
-    """What is done to outputs: subtract the logs of priors, multiply by the acoustic scale."""
+    """The treatment of outputs: minus the logs of priors, times the acoustic scale."""
 
     def __init__(
         self, priors: np.ndarray | None, scale: float, output_dim: int, like: Array | None

@@ -59,7 +59,7 @@ _LOWERINGS: dict[type[Command], Callable[..., Step | None]] = {}
 
 
 class Binding:
-    """What commands are bound to: a program, its memory, and the networks involved."""
+    """The things that commands are bound to: a program, its memory, and the networks involved."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ def lower_command(binding: Binding, c: int) -> Step | None:
 
 
 def lower_moves(binding: Binding) -> list[Step]:
-    """What the goto of a looped program carries over: all sources are saved, then all are put."""
+    """The copies at the goto of a looped program: all sources are saved, then all are put."""
     pairs = [(binding.block(m.source), binding.block(m.dest)) for m in binding.plan.moves]
     if not pairs:
         return []

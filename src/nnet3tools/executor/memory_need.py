@@ -1,4 +1,4 @@
-"""What a program will take of a GPU's memory, before it runs: by what holds it."""
+"""The memory that a program will take of a GPU, told before it runs, by its holders."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class MemoryPlan:
     live_bytes: int = 0
     """Most bytes alive at one command: no plan can do with less."""
     moves: list[Move] = field(default_factory=list)
-    """What a looped program carries over at its goto."""
+    """The copies between blocks that a looped program makes at its goto."""
 
     def after(self, command: int, matrix: int) -> int:
         """The block that holds a matrix once a command has run; ProgramError if none does."""

@@ -86,7 +86,7 @@ class _Piece:
         self._steps, self._workspace, self._capture = steps, workspace, capture
         self._memory: Memory = {}
         self._left = _MAX_NOTED
-        """How many more runs are live; fewer if the latest was an example of all that follow."""
+        """Live runs to come; fewer if the latest was an example of all that follow."""
         self._excused: set[int] = set()
         self._random: dict[int, int] = {}
         """Step -> how many decisions of a live run were random."""
@@ -100,7 +100,7 @@ class _Piece:
         return self._sections is not None
 
     def next_run(self) -> Steps:
-        """What to do for one run."""
+        """The steps of one run."""
         if self._flat is not None:
             return self._flat
         if self._left > 0:
@@ -155,13 +155,13 @@ class _Node:
     """A place in the course of a section's events: after some of them, with some outcomes."""
 
     event: Event | None = None
-    """What comes next; None: nothing, or nobody knows yet."""
+    """The next event; None: there is none, or nobody knows yet."""
     after: dict[Hashable, _Node] = field(default_factory=dict)
     """Outcome of the event -> where it leads."""
     calls: list[Call] | None = None
     """At the end: the work recorded; None: not yet, or never if `is_live`."""
     work: Callable[[], None] | None = None
-    """What does that work."""
+    """A callable that does that work."""
     is_live: bool = False
 
 

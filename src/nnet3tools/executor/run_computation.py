@@ -22,7 +22,7 @@ __all__ = ["ProgramResult", "check_fits", "run_computation"]
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What one run of a program gave; matrices are on the host, in the program's order."""
+    """The results of one run of a program; matrices are on the host, in the program's order."""
 
     outputs: dict[str, np.ndarray]
     input_derivs: dict[str, np.ndarray]

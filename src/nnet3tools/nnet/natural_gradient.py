@@ -97,7 +97,7 @@ class OnlineNaturalGradient(HasSettings):
         return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
-        """What is wrong with the options, in words, or None."""
+        """A sentence about an impossible option, or None."""
         if self.rank <= 0:
             return f"natural-gradient rank must be positive, found {self.rank}"
         if self.update_period <= 0:

@@ -52,7 +52,7 @@ class UpdateBuffers(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What an estimate is to learn: `trace` and the products in `buffers` of `num_rows` rows."""
+    """Facts for an estimate to learn: `trace` and the products in `buffers` of `num_rows` rows."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers

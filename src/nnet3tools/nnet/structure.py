@@ -1,4 +1,4 @@
-"""What a compiled program depends on in a network, as a digest: all but parameters and statistics.
+"""A digest of what programs are compiled for in a network: all but parameters and statistics.
 
 A program kept from an earlier run (a cache file) fits a network exactly if the digests agree.
 """

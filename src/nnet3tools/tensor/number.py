@@ -50,7 +50,7 @@ class Number:
         return self.array.__class__ is np.ndarray
 
     def value(self) -> float:
-        """What it is now; undeclared."""
+        """The value now; no recording is told that somebody looks."""
         return float(self.array[0])
 
     def __float__(self) -> float:

@@ -23,7 +23,7 @@ from nnet3tools.tensor.workspace import Workspace, rounded_up
 __all__ = ["Memory", "Recorder"]
 
 Memory = dict[tuple[int, int], Any]
-"""What steps were given by `persistent_array`: (step, number) -> object."""
+"""Objects that `persistent_object` gave to steps: (step, number) -> object."""
 
 
 class Recorder:
@@ -44,7 +44,7 @@ class Recorder:
         self.excused = False
         """Whether something was declared not to be capturable."""
         self.num_random = 0
-        """How many events drew random numbers."""
+        """The number of events that drew random numbers."""
         self.scratch_bytes = 0
         """Scratch memory in use, at most."""
         self._bytes_now = 0
@@ -80,7 +80,7 @@ class Recorder:
         return value
 
     def count_scratch(self, num_bytes: int) -> None:
-        """There are so many bytes more (or less) of scratch memory in use."""
+        """Note that scratch memory was taken, or given back where the number is negative."""
         size = rounded_up(abs(num_bytes))
         self._bytes_now += size if num_bytes > 0 else -size
         self.scratch_bytes = max(self.scratch_bytes, self._bytes_now)
@@ -126,7 +126,7 @@ class Recorder:
 
 
 def _in_memory(do: Callable[[], Any], result: Any) -> tuple[Callable[[], Any], Any]:
-    """What does the work and stores its result in a Number, and that."""
+    """A callable that does the work and stores its result in a Number, and that Number."""
     if isinstance(result, float):
         number = Number(np.array([result]))
         return partial(_store_float, do, number.array), number

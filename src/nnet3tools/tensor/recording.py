@@ -121,7 +121,7 @@ _is_repeating = [False]
 
 
 def decide(decision: Callable[[], V]) -> V:
-    """What the decision says; which work follows may depend on it."""
+    """The outcome of a decision; the work that follows may depend on it."""
     return decision() if _current is None else cast(V, _current.perform(decision))
 
 

@@ -26,7 +26,7 @@ _ALIGNMENT = 256
 _GRAIN = 1 << 16
 """Buffers are made in multiples of this, as minibatches differ a little in size."""
 _NUM_BUFFERS = 2
-"""So many pairs are made before one is used again; more only if more minibatches wait at a time."""
+"""Pairs that are made before one is used again; more only if more minibatches wait at a time."""
 
 
 class _Buffers:

@@ -83,7 +83,7 @@ def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass
 class OutputTotals:
-    """What was computed for one output so far."""
+    """The sums for one output so far."""
 
     weight: float = 0.0
     objective: float = 0.0
@@ -130,7 +130,7 @@ class NnetComputeProb:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """What prepares examples while others are computed (see ExampleRunner)."""
+        """The preparer of examples while others are computed (ExampleRunner.ahead)."""
         return self._runner.ahead
 
     def compute(self, example: NnetExample) -> None:

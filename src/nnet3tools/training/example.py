@@ -123,7 +123,7 @@ EXAMPLE: Holder[NnetExample] = Holder(
 
 
 class Ahead(Protocol):
-    """What can be done for an example before its turn (training/running.py)."""
+    """Work on an example before its turn (training/running.py)."""
 
     def prepare(self, example: NnetExample) -> NnetExample:
         """Called by the reading thread; it may draw no random numbers, as their order matters."""

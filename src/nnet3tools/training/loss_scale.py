@@ -3,7 +3,8 @@
 Half precision has no numbers below 6e-8 and none above 65,504. The derivatives at the outputs are
 multiplied by a power of two and the parameter change is divided by it. Where the change is not
 finite the factor was too large: that minibatch's change is not applied and the factor is halved;
-after so many good minibatches it is doubled (Micikevicius et al. 2018, "Mixed precision training").
+after a thousand good minibatches it is doubled (Micikevicius et al. 2018, "Mixed precision
+training").
 All that is decided on the device by formulas over a few numbers there; the host waits for nothing.
 """
 

@@ -38,7 +38,7 @@ __all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_requ
 def computation_request(
     nnet: Nnet, example: NnetExample, need_model_derivative: bool, store_component_stats: bool
 ) -> ComputationRequest:
-    """What it takes to compute an example's outputs from its inputs.
+    """The request to compute an example's outputs from its inputs.
 
     DataError if the example has an input or output that the network lacks.
     """
@@ -115,7 +115,7 @@ class ExampleRunner:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """What `for_each_example` may use to prepare examples by a thread: this, on a GPU.
+        """The preparer of examples for a thread of `for_each_example`: this, on a GPU; or None.
 
         On the CPU it would not pay: of nnet3-train on 46 minibatches of the tdnn of benchmarks/
         (15 s) reading, decompressing and checking take 0.02 s, and threads have to share the

@@ -176,7 +176,7 @@ class NnetTrainer:
 
     @property
     def ahead(self) -> ExampleRunner | None:
-        """What prepares examples while others are trained on (see ExampleRunner)."""
+        """The preparer of examples while others are trained on (ExampleRunner.ahead)."""
         return self._runner.ahead
 
     def print_total_stats(self) -> bool:

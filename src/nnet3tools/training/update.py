@@ -53,7 +53,7 @@ class MaxChange:
     """
 
     def __init__(self, num_components: int, like: Array | None = None) -> None:
-        """For so many updatable components; `like` is any array of the device they are on."""
+        """`num_components` are updatable; `like` is any array of the device they are on."""
         self.num_minibatches = 0
         shape = (num_components,)
         self._squares, self._factors, self._limited, self._sums = (
@@ -154,7 +154,7 @@ class MaxChange:
     def _log(
         self, names: list[str], limits: list[float], limit: float, limit_scale: Any, scale: float
     ) -> None:
-        """What was limited by the last change, where nobody has to wait to know."""
+        """Log the limits that the last change met, on the host: nobody has to wait for a device."""
         active = [i for i, factor in enumerate(self._factors) if factor != 1.0]
         for i in active:
             log.vlog(
@@ -197,7 +197,7 @@ def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:
 
 
 def num_sequences(ios: Sequence[NnetIo]) -> int:
-    """How many sequences (values of n) a minibatch has: l2 is counted per sequence.
+    """The number of sequences (values of n) of a minibatch: l2 is counted per sequence.
 
     Taken from each last index, since n runs from 0 in an example; checked in full now and then,
     as Kaldi does. DataError if inputs and outputs disagree.

@@ -1,4 +1,4 @@
-"""What every component is: properties, propagate, backprop, files, and (if not simple) its indexes.
+"""Components: properties, propagate, backprop, cost, and (if not simple) their indexes.
 
 The interface is Kaldi's (nnet-component-itf.h) with index arrays in place of single Indexes. A
 component lives in one class in one family file, is registered by `@register` under its Kaldi type
@@ -37,7 +37,7 @@ Array = Any
 """A matrix or vector on some device: numpy.ndarray or cupy.ndarray (views allowed)."""
 
 Memo = Any
-"""What a forward pass leaves for the backward pass; None unless USES_MEMO."""
+"""Whatever a forward pass leaves for the backward pass; None unless USES_MEMO."""
 
 
 class Properties(enum.IntFlag):
@@ -60,13 +60,13 @@ class Properties(enum.IntFlag):
 
 
 class PrecomputedIndexes(Declared):
-    """What a non-simple component computes once per program from its input and output indexes.
+    """Facts of input and output indexes that a non-simple component works out once per program.
 
     `type_name` is Kaldi's Type(), without angle brackets; it is stored in program files.
     """
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        """Whether these can be for this component, with so many rows of input and output.
+        """Whether these can be for this component with these numbers of rows.
 
         Must not miss what would run over. The component is of the type that makes these.
         """
@@ -229,7 +229,7 @@ class Component(Declared):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PrecomputedIndexes | None:
-        """What propagate and backprop need to know of the rows; None for simple components."""
+        """The facts of the rows that propagate and backprop need; None for simple components."""
         return None
 
 

@@ -53,7 +53,7 @@ _add_square = tensor.element("_1 += _2 * _2")
 
 @dataclass(slots=True)
 class _Memo:
-    """What the forward pass of one minibatch leaves for the backward pass and the statistics."""
+    """Numbers of one minibatch's forward pass, for the backward pass and the statistics."""
 
     num_rows: int
     stats: Array

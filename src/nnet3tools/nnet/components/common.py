@@ -99,7 +99,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """What an aggregate over all axes gives, which has a value: on a GPU it stays there."""
+    """The value of an aggregate over all axes (which has one); may be a Number, in memory."""
     assert total is not None
     return total
 

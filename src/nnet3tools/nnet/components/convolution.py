@@ -32,7 +32,7 @@ _YZX, _ZYX = 0, 1
 
 
 def num_steps(size: int, window: int, step: int) -> int:
-    """How many windows, `step` apart, fit in `size` places."""
+    """The number of windows, `step` apart, that fit in `size` places."""
     return 1 + (size - window) // step
 
 

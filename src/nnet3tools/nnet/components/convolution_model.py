@@ -31,7 +31,7 @@ class _Times(IntVector):
 
 
 class ConvolutionModel(Declared):
-    """What is convolved with what; the parameters are elsewhere, (num_filters_out, param_cols)."""
+    """Sizes and offsets of a convolution; its parameters are (num_filters_out, param_cols)."""
 
     type_name = "ConvolutionModel"
 

@@ -1,4 +1,4 @@
-"""What follows from declared fields: construction, files, config lines, info lines, walks."""
+"""Consequences of declared fields: construction, files, config lines, info lines, walks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Declared:
     None are left out.
     """
     CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
-    """What may end it in files; the first is written."""
+    """Tokens that may end it in files; the first is written."""
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -60,7 +60,7 @@ class Declared:
         """Set whatever is worked out from the fields; called once they have their values."""
 
     def problem(self) -> str | None:
-        """What is inconsistent among the fields, as a sentence, or None."""
+        """An inconsistency among the fields, as a sentence, or None."""
         return None
 
     # -- files
@@ -148,7 +148,7 @@ class Declared:
         return sum(field.num_bytes(self) for field in self.FIELDS)
 
     def structure(self) -> list[object]:
-        """What compiled programs depend on: whole numbers, flags and texts, field by field."""
+        """The values that compiled programs depend on: whole numbers, flags and texts."""
         return [s for field in self.FIELDS if (s := field.structure(self)) is not None]
 
 

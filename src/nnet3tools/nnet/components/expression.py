@@ -258,7 +258,7 @@ def _with_params_quoted(line: ConfigLine) -> ConfigLine:
 
 
 def _mark_used(line: ConfigLine, whole: ConfigLine) -> None:
-    """What is unused is an error of the whole line; in the other one, nothing is left then."""
+    """ConfigError for keys that the whole line leaves unused; the other line has none left then."""
     for key in ("name", "type"):
         whole.get_string(key, "")
     whole.check_all_used()

@@ -48,7 +48,7 @@ _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
 
 
 class GruNonlinearityBase(UpdatableComponent):
-    """What both kinds share: the statistics of tanh, self-repair, running.
+    """The common part of both kinds: the statistics of tanh, self-repair, running.
 
     `value_sum` and `deriv_sum` (cell_dim,), float64, over `count` rows.
     """

@@ -133,7 +133,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
 
     @property
     def block_size(self) -> int | None:
-        """What info lines call the columns of a block, if there is more than one block."""
+        """The columns of a block, in info lines; None if there is one block only."""
         return None if self.block_dim == self.dim else self.block_dim
 
     @property

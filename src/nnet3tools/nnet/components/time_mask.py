@@ -77,7 +77,7 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     @property
     def num_sequences(self) -> int:
-        """How many sequences there are."""
+        """The number of sequences."""
         return len(self.offsets) - 1
 
     @functools.cached_property

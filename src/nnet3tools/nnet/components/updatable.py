@@ -85,7 +85,7 @@ class UpdatableComponent(Component):
 
     @property
     def num_parameters(self) -> int:
-        """How many trainable numbers there are."""
+        """The number of trainable numbers."""
         return sum(int(p.size) for p in self.parameters().values())
 
     def dot_product(self, other: UpdatableComponent) -> float:

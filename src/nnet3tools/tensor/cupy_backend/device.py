@@ -47,7 +47,7 @@ class Event(Protocol):
 
 
 class Device(Protocol):
-    """What a machine that runs kernels must be able to do.
+    """The abilities of a machine that runs kernels.
 
     All work goes to one stream in order, but for copies from pinned memory, which have a second.
     """

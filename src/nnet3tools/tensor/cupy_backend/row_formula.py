@@ -84,7 +84,7 @@ class _Rows:
         self._body = Body(types)
         self._varies: set[Instruction] = set()
         self._stage: dict[Instruction, int] = {}
-        """How many loops of reductions there are before an instruction."""
+        """The number of loops of reductions before an instruction."""
         self.lines: list[str] = []
 
     def source(self, assignments: Assignments, whole_targets: Sequence[bool]) -> str:

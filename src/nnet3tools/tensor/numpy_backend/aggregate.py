@@ -35,7 +35,7 @@ _REDUCE: dict[str, tuple[Any, float]] = {
 
 
 _MAX_ADDED = 512
-"""How many float32 numbers may be added one after another; rounding grows with their number."""
+"""float32 numbers that may be added one after another; rounding grows with their number."""
 
 _BLOCK_ROWS = {False: 64, True: 16}
 """Rows of which sums of products are added up in float32; fewer if the output is float64."""

@@ -80,20 +80,6 @@ def _bind(
     return functools.partial(_blocks, out, left, right, alpha, beta)
 
 
-@implements("prod", "numpy")
-def prod(
-    out: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    trans_a: bool = False,
-    trans_b: bool = False,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-) -> None:
-    """Bound and run."""
-    bind_prod(out, a, b, trans_a, trans_b, alpha, beta)()
-
-
 def _scale(out: np.ndarray, beta: float) -> None:
     """The result of a product over nothing: a multiple of out."""
     if beta == 0.0:

@@ -212,12 +212,7 @@ def bind_copy_to_rows_multi(
     src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
 ) -> Run:
     """One scatter a destination."""
-    which, rows = _host(dest_index), _host(row_index)
-    _check_length(src, which)
-    steps: list[Run] = []
-    for dest, at in _by_part(which):
-        steps += _transfer(dests[dest], rows[at], src, at, None)
-    return _run_all(steps)
+    return _scatter(src, dests, dest_index, row_index, None)
 
 
 @implements("add_to_rows_multi", "numpy", binder=True)
@@ -229,6 +224,14 @@ def bind_add_to_rows_multi(
     alpha: float = 1.0,
 ) -> Run:
     """One scatter and addition a destination."""
+    return _scatter(src, dests, dest_index, row_index, alpha)
+
+
+def _scatter(
+    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
+    alpha: float | None,
+) -> Run:  # fmt: skip
+    """Row i of src to row `row_index[i]` of a destination: added times alpha, or copied if None."""
     which, rows = _host(dest_index), _host(row_index)
     _check_length(src, which)
     steps: list[Run] = []

@@ -52,7 +52,7 @@ _num_threads = _default_threads()
 
 
 def num_threads() -> int:
-    """How many threads elementwise operators may use (NNET3_NUM_THREADS, OMP_NUM_THREADS)."""
+    """Threads that elementwise operators may use (NNET3_NUM_THREADS, OMP_NUM_THREADS)."""
     return _num_threads
 
 
