@@ -22,6 +22,7 @@ from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.gather import add_gathered, add_taken, take
 from nnet3tools.tensor.gather import gather as gather_op
 from nnet3tools.tensor.gather import scatter as scatter_op
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["as_indexes", "cols", "gather", "index_select", "rows", "scatter"]
 
@@ -143,7 +144,7 @@ def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
     """Before indexes that were computed or fed are used; a device's kernels give nan instead."""
     known = value_owner(indexes)
     sorted_out = known.type_name == "sort_indexes" and known.children[0].shape == x.shape
-    if isinstance(known, Constant) or sorted_out or not isinstance(indexes.value, np.ndarray):
+    if isinstance(known, Constant) or sorted_out or device_of(indexes.value) != "numpy":
         return []
     host = indexes.value
     return [lambda: _check_range(host, axis, x)]
