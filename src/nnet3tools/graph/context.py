@@ -107,8 +107,8 @@ def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray
 def draw_context_checks(nnet: Nnet) -> None:
     """Draw as many numbers from `tensor.random` as finding the context costs Kaldi.
 
-    See spot_checks. Kaldi does it when it reads an acoustic model, so that what it draws next
-    (the statistics it makes up for batch norm that has none) depends on it.
+    Kaldi does it (graph/spot_checks.py) when it reads an acoustic model, so that the numbers that
+    it draws next, for statistics that it makes up for batch norm without any, depend on it.
     """
     plan = NetworkPlan(nnet)
     window, shift = _FIRST_WINDOW, 0

@@ -152,14 +152,12 @@ class NnetTrainer:
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change = MaxChange(len(nnet.updatable_components()), like)
-        self._loss_scale: LossScale | None = None
-        self._run: Callable[[Hashable, Callable[[], None]], None]
-        self._run = Replayer(self._runner.workspace).run
-        if like is not None and device_of(like) != "numpy":
-            self._loss_scale = LossScale(like) if loss_scaling else None
-            self._run = just_do
-            if options.computation.cuda_graph:
-                self._run = Replayer(self._runner.workspace, device_capture()).run
+        on_gpu = like is not None and device_of(like) != "numpy"
+        self._loss_scale = LossScale(like) if on_gpu and loss_scaling else None
+        self._run: Callable[[Hashable, Callable[[], None]], None] = just_do
+        if options.computation.cuda_graph or not on_gpu:
+            capture = device_capture() if on_gpu else None
+            self._run = Replayer(self._runner.workspace, capture).run
 
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""
