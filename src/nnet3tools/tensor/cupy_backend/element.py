@@ -36,7 +36,7 @@ from nnet3tools.tensor.number import Number
 __all__ = [
     "ElementKernel",
     "Walk",
-    "converted",
+    "as_typed_number",
     "element_source",
     "walk_operands",
     "with_device_numbers",
@@ -270,12 +270,12 @@ def with_device_numbers(operands: Sequence[Any], before: list[Callable[[], None]
     found = []
     for operand in operands:
         if isinstance(operand, Number):
-            operand = converted(operand, wanted, before)
+            operand = as_typed_number(operand, wanted, before)
         found.append(operand)
     return found
 
 
-def converted(number: Number, dtype: Any, before: list[Callable[[], None]]) -> Any:
+def as_typed_number(number: Number, dtype: Any, before: list[Callable[[], None]]) -> Any:
     """A number on the device as an array (1,) of a type; `before` gets what makes it one."""
     if number.array.dtype == dtype:
         return number.array

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
-from nnet3tools.tensor.cupy_backend.element import converted, copy_kernel
+from nnet3tools.tensor.cupy_backend.element import as_typed_number, copy_kernel
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
@@ -125,7 +125,7 @@ def _gemm(
         rows, cols = cols, rows
     if isinstance(alpha, Number):
         steps: list[Callable[[], None]] = []
-        factor = converted(alpha, out.dtype, steps)
+        factor = as_typed_number(alpha, out.dtype, steps)
     else:
         steps, factor = [], float(alpha)
     run = get_device().gemm(
