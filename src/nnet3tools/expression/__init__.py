@@ -15,13 +15,33 @@ with its forward and backward operations. `parse_formula` builds the same from t
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.operators import *  # noqa: F403
 from nnet3tools.expression.operators import __all__ as _operators
+from nnet3tools.expression.operators import nodes_checked
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import Type
 
 __all__ = ["Execution", "ExpressionError", "Graph", "Node", "Type"]
 __all__ += _operators
+
+_LATER = {
+    "attention": "cells", "avg_pooling": "pooling", "gru": "cells", "lstm_cell": "cells",
+    "lstm_output": "cells", "max_pooling": "pooling", "pooling_with_masking": "pooling",
+    "ssru": "cells",
+}  # fmt: skip
+"""Operators whose modules are imported when first asked for: no program has a use for them."""
+__all__ += _LATER.keys()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_LATER[name]}")
+    globals()[name] = found = nodes_checked(getattr(module, name))
+    return found

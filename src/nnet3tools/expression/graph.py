@@ -24,7 +24,6 @@ from nnet3tools.expression.execution import Execution
 from nnet3tools.expression.host_values import as_array, type_of_array
 from nnet3tools.expression.leaves import Constant, Input, Parameter
 from nnet3tools.expression.node import Node, Operand
-from nnet3tools.expression.parameter_files import read_parameters, write_parameters
 from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
@@ -158,10 +157,14 @@ class Graph:
 
     def save(self, path: str) -> None:
         """Write the parameters to a file (.npz)."""
+        from nnet3tools.expression.parameter_files import write_parameters
+
         write_parameters(path, self.params)
 
     def load(self, path: str) -> None:
         """Set the parameters that there are, and make those that there are not, from a file."""
+        from nnet3tools.expression.parameter_files import read_parameters
+
         for name, array in read_parameters(path, self.params).items():
             if (param := self.params.get(name)) is not None:
                 tensor.copy(param.value, tensor.asarray(array, like=param.value))

@@ -1,4 +1,4 @@
-"""The functions that users call: every operator of the package."""
+"""The functions that users call: every operator that formulas or networks may need at the start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
-from nnet3tools.expression.cells import attention, gru, lstm_cell, lstm_output, ssru
 from nnet3tools.expression.control import (
     callback,
     checkpoint,
@@ -36,7 +35,6 @@ from nnet3tools.expression.moves import (
 from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.norm import batch_norm, layer_norm, rms_norm
 from nnet3tools.expression.order import argmax, argmin, cumsum, logcumsumexp, sort, sparsemax, topk
-from nnet3tools.expression.pooling import avg_pooling, max_pooling, pooling_with_masking
 from nnet3tools.expression.products import affine, affine_relu_dropout, bdot, dot
 from nnet3tools.expression.reductions import (
     average,
@@ -64,10 +62,8 @@ __all__ = [
     "argmax",
     "argmin",
     "atleast_nd",
-    "attention",
-    "average",
-    "avg_pooling",
-    "batch_norm",
+        "average",
+        "batch_norm",
     "bdot",
     "bump",
     "callback",
@@ -98,8 +94,7 @@ __all__ = [
     "gather",
     "ge",
     "gelu",
-    "gru",
-    "gt",
+        "gt",
     "highway",
     "index_select",
     "lambda_",
@@ -111,12 +106,9 @@ __all__ = [
     "logaddexp",
     "logcumsumexp",
     "logsumexp",
-    "lstm_cell",
-    "lstm_output",
-    "lt",
+            "lt",
     "max_",
-    "max_pooling",
-    "maximum",
+        "maximum",
     "mean",
     "min_",
     "minimum",
@@ -125,8 +117,7 @@ __all__ = [
     "neg",
     "not_",
     "or_",
-    "pooling_with_masking",
-    "pow_",
+        "pow_",
     "prelu",
     "prod",
     "relu",
@@ -148,8 +139,7 @@ __all__ = [
     "sparsemax",
     "sqr",
     "sqrt",
-    "ssru",
-    "stack",
+        "stack",
     "std",
     "stop_gradient",
     "sum_",
@@ -168,7 +158,7 @@ __all__ = [
 _EXPECTED = ("Node", "Node | None", "Sequence[Node]")
 
 
-def _nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, which says so where it is given something else for a node."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     hints = function.__annotations__
@@ -256,4 +246,4 @@ def tanh(x: Node, *more: Operand) -> Node:
 
 for _name in __all__:
     if isinstance(_function := globals()[_name], FunctionType):
-        globals()[_name] = _nodes_checked(_function)
+        globals()[_name] = nodes_checked(_function)
