@@ -10,6 +10,7 @@ __all__ = [
     "DataError",
     "EmptyError",
     "Nnet3Error",
+    "NotFiniteError",
     "OptionError",
     "ProgramError",
     "RequestError",
@@ -33,6 +34,10 @@ class OptionError(UserError):
 
 class DataError(UserError):
     """A file, table or stream that is missing, truncated, garbled or does not fit."""
+
+
+class NotFiniteError(DataError):
+    """Data with NaN or infinity: one utterance or example, which programs skip and report."""
 
 
 class EmptyError(DataError):
@@ -81,4 +86,5 @@ def naming(name: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise DataError(f"{name}: {error}") from None
+        kind = NotFiniteError if isinstance(error, NotFiniteError) else DataError
+        raise kind(f"{name}: {error}") from None

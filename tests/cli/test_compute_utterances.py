@@ -178,7 +178,6 @@ def bad_features(name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nan", "utterance u2: features: nan in row 5, column 1: expected finite numbers"),
         ("wide", "utterance u2: the network expects 'input' features with dimension 3, found 4"),
         ("empty", "ark:empty.ark: no utterances"),
     ],
@@ -187,6 +186,15 @@ def test_bad_features_end_in_one_line_and_leave_nothing(program, name, message, 
     status = 1 if name == "empty" else 255
     assert compute("net.raw", bad_features(name), program=program) == status
     assert message in one_error(capsys)
+
+
+@pytest.mark.parametrize("program", ["nnet3-compute", "nnet3-compute-batch"])
+def test_an_utterance_with_nan_is_skipped_and_the_others_are_written(program, capsys):
+    assert compute("net.raw", bad_features("nan"), program=program) == 0
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "ERROR" in line]
+    assert "utterance u2: features: nan in row 5, column 1: expected finite numbers" in error
+    assert error.endswith("(skipped)")
+    assert list(read_table("ark:out.ark")) == ["u1"]
 
 
 @pytest.mark.parametrize(

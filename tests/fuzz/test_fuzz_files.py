@@ -35,7 +35,8 @@ def check(name: str, seed: int, rounds: int) -> None:
             Path("CRASHED").write_bytes(Path("BAD").read_bytes())
             raise AssertionError(f"{' '.join(command)} crashed: {name}") from outcome.crash
         assert "Traceback" not in outcome.log, outcome.log
-        assert len(outcome.errors) == (outcome.status != 0), (command, outcome.log)
+        if not (outcome.skipped and outcome.status == 1):  # nothing was left: as Kaldi counts
+            assert len(outcome.errors) == (outcome.status != 0), (command, outcome.log)
         assert not any("out of memory" in error for error in outcome.errors), outcome.errors
         if outcome.status != 0:
             left = [path for path in OUTPUTS if Path(path).exists()]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import SequentialTableReader, TableWriter
@@ -306,9 +308,36 @@ def test_features_with_nan(run):
     items = list(SequentialTableReader("ark:feats.ark", GENERAL_MATRIX))
     items[2][1][4, 1] = np.nan
     write_table("ark:feats.ark", GENERAL_MATRIX, items)
-    line = fails(run, "nnet3-get-egs", "--num-pdfs=5", "ark:feats.ark", "ark:post.ark", "ark:out")
-    assert "utterance 'u2' hold nan in row 4, column 1" in line
-    assert not Path("out").exists()
+    words = "nnet3-get-egs", "--num-pdfs=5", "ark:feats.ark", "ark:post.ark", "ark:out"
+    error, *_ = [line for line in run(*words).splitlines() if line.startswith("ERROR")]
+    assert "features of utterance 'u2': nan in row 4, column 1" in error
+    assert error.endswith("(skipped)")
+    made = {key.rpartition("-")[0] for key in keys("out")}
+    assert "u2" not in made
+    assert len(made) == len(items) - 1
+
+
+@pytest.mark.parametrize("io_name", ["input", "output"])
+def test_training_goes_on_without_examples_that_are_not_finite(run, io_name):
+    write_nnet(network(), "0.raw")
+    good, bad = minibatch(seed=1), minibatch(seed=2)
+    (io,) = [io for io in bad.io if io.name == io_name]
+    features = to_dense(io.features).copy()
+    features[3, 1] = np.inf
+    io = replace(io, features=features)
+    bad = NnetExample([io if other.name == io_name else other for other in bad.io])
+    write_table("ark:good", EXAMPLE, [("a", good), ("c", good)])
+    write_table("ark:bad", EXAMPLE, [("a", good), ("b", bad), ("c", good)])
+    for name in ("good", "bad"):
+        log = run("nnet3-train", "--use-gpu=no", "0.raw", f"ark:{name}", f"{name}.raw")
+    errors = [line for line in log.splitlines() if line.startswith("ERROR")]
+    assert len(errors) == 1
+    assert f"ark:bad: example 'b': '{io_name}': inf in row 3, column 1" in errors[0]
+    assert Path("bad.raw").read_bytes() == Path("good.raw").read_bytes()
+    write_table("ark:bad", EXAMPLE, [("b", bad)])
+    Path("bad.raw").unlink()
+    run("nnet3-train", "--use-gpu=no", "0.raw", "ark:bad", "bad.raw", status=1)
+    assert not Path("bad.raw").exists()
 
 
 def test_posteriors_with_too_many_pdfs(run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, NotFiniteError
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.posterior import Posterior
@@ -15,7 +15,6 @@ from nnet3tools.training.generation import (
     MatrixTargets,
     PosteriorTargets,
     examples_of_utterance,
-    require_finite,
 )
 from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
 
@@ -123,8 +122,10 @@ def test_targets_that_do_not_fit():
         MatrixTargets("utt", np.zeros((0, 2)), -1)
     bad = np.zeros((4, 2))
     bad[2, 1] = np.nan
-    with pytest.raises(DataError, match="hold nan in row 2, column 1"):
-        require_finite(bad, "features of utterance 'utt'")
+    with pytest.raises(DataError, match="targets of utterance 'utt': nan in row 2, column 1"):
+        MatrixTargets("utt", bad, 2)
+    with pytest.raises(NotFiniteError, match="posterior of utterance 'utt': inf in row 1"):
+        PosteriorTargets("utt", Posterior.from_counts([1, 1], [0, 1], [1, np.inf]), 5)
 
 
 def test_empty_posterior_gives_empty_labels():

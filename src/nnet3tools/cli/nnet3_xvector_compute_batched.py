@@ -9,7 +9,7 @@ from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import read_model
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import OptionError, naming
+from nnet3tools.errors import NotFiniteError, OptionError, naming
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
@@ -86,8 +86,11 @@ def main(options: Options, args: list[str]) -> int:
                 continue
             num_frames += len(features)
             num_read += 1
-            with naming(f"utterance {key}"):
-                computer.accept(key, features)
+            try:
+                with naming(f"utterance {key}"):
+                    computer.accept(key, features)
+            except NotFiniteError as error:
+                log.skipped(error)
             for ready in computer.ready():
                 writer.write(*ready)
                 num_written += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.option_specs import option
-from nnet3tools.errors import EmptyError, OptionError, naming
+from nnet3tools.errors import EmptyError, NotFiniteError, OptionError, naming
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def utterances(
 
     Others are warned about and counted. EmptyError if there are no utterances.
     """
+    from nnet3tools.io.general_matrix import check_finite
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
 
@@ -135,6 +136,15 @@ def utterances(
             if not has_ivectors:
                 kind = "online iVector" if options.online_ivectors else "iVector"
                 log.warning(f"No {kind} available for utterance {key}")
+                counts.failed += 1
+                continue
+            try:
+                with naming(f"utterance {key}"):
+                    check_finite("features", features)
+                    if ivectors is not None:
+                        check_finite("i-vectors", ivectors.rows)
+            except NotFiniteError as error:
+                log.skipped(error)
                 counts.failed += 1
                 continue
             yield key, features, ivectors

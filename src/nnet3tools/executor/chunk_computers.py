@@ -7,7 +7,6 @@ from collections import OrderedDict
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
 from nnet3tools.executor.bound_program import Arena
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
@@ -17,7 +16,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["ChunkComputers", "check_finite"]
+__all__ = ["ChunkComputers", "fill_rows"]
 
 
 class ChunkComputers:
@@ -71,15 +70,6 @@ class ChunkComputers:
         if self._options.profile and (report := computer.time_report()):
             frames = f"{shape.num_inputs} frames in, {shape.num_outputs} out"
             log.log(f"time of commands, {shape.num_sequences} x {frames}:\n{report}")
-
-
-def check_finite(what: str, values: np.ndarray) -> None:
-    """DataError if something in a vector or matrix is not a finite number."""
-    # The sum is finite unless an element is not, or the values are absurd.
-    if not np.isfinite(values.sum(dtype=np.float64)) and not np.isfinite(values).all():
-        at = np.argwhere(~np.isfinite(values))[0]
-        where = ", ".join(f"{n} {i}" for n, i in zip(("row", "column"), at, strict=False))
-        raise DataError(f"{what}: {values[tuple(at)]} in {where}: expected finite numbers")
 
 
 def fill_rows(buffer: Array, features: Array, rows: slice | np.ndarray) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError, check_num_frames
-from nnet3tools.executor.chunk_computers import ChunkComputers, check_finite, fill_rows
+from nnet3tools.executor.chunk_computers import ChunkComputers, fill_rows
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
+from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler

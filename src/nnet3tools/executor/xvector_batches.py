@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.executor.chunk_computers import ChunkComputers, check_finite
+from nnet3tools.executor.chunk_computers import ChunkComputers
 from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
+from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.errors import DataError, NotFiniteError, ProgramError
 from nnet3tools.io.compressed import (
     CompressedMatrix,
     CompressionMethod,
@@ -25,6 +25,7 @@ __all__ = [
     "GeneralMatrix",
     "SparseMatrix",
     "append_rows",
+    "check_finite",
     "compress",
     "filter_rows",
     "read_general_matrix",
@@ -116,3 +117,25 @@ def compress(
     if isinstance(matrix, np.ndarray) and matrix.shape[0]:
         return CompressedMatrix.from_dense(matrix, method)
     return matrix
+
+
+def check_finite(what: str, matrix: GeneralMatrix) -> None:
+    """NotFiniteError if something in a matrix (or vector) is not a finite number.
+
+    Of a compressed matrix it is the range that may not be.
+    """
+    values = matrix
+    if isinstance(matrix, SparseMatrix):
+        values = matrix.values
+    elif isinstance(matrix, CompressedMatrix):
+        values = np.array([matrix.min_value, matrix.range])
+    assert isinstance(values, np.ndarray)
+    # The sum is finite unless an element is not, or the values are absurd.
+    with np.errstate(invalid="ignore"):
+        if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
+            return
+    at = np.argwhere(~np.isfinite(values))[0]
+    value = f"{values[tuple(at)]:g}"
+    names = ("row", "column") if values is matrix else ("element",)
+    where = ", ".join(f"{name} {i}" for name, i in zip(names, at, strict=False))
+    raise NotFiniteError(f"{what}: {value} in {where}: expected finite numbers")

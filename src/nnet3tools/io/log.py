@@ -19,6 +19,7 @@ __all__ = [
     "log",
     "set_program",
     "set_verbose",
+    "skipped",
     "vlog",
     "warning",
     "write",
@@ -66,6 +67,11 @@ def vlog(level: int, message: str) -> None:
 def error_line(message: str) -> None:
     """The one line a failing program ends with."""
     write(f"ERROR ({_who()}) {_one_line(message)}")
+
+
+def skipped(error: Exception) -> None:
+    """An ERROR line about one utterance or example that the program goes on without."""
+    error_line(f"{error} (skipped)")
 
 
 def write(text: str) -> None:

@@ -9,7 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from nnet3tools.errors import DataError, RequestError
+from nnet3tools.errors import DataError, NotFiniteError, RequestError
+from nnet3tools.io import log
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
     compress,
@@ -143,6 +144,7 @@ def for_each_example(
 ) -> int:
     """Call `work` on the keys and examples of a table; how many there were.
 
+    An example for which `work` raises NotFiniteError is reported and does not count. Other
     DataErrors and RequestErrors of `work` get the table's and the example's name. With `ahead`, a
     thread reads and prepares examples while others are worked on; all else is the same.
     """
@@ -154,6 +156,9 @@ def for_each_example(
         for key, example in examples:
             try:
                 work(key, example)
+            except NotFiniteError as error:
+                log.skipped(NotFiniteError(f"{rspecifier}: example '{key}': {error}"))
+                continue
             except (DataError, RequestError) as error:
                 raise type(error)(f"{rspecifier}: example '{key}': {error}") from None
             count += 1

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, NotFiniteError
 from nnet3tools.io import log
-from nnet3tools.io.general_matrix import GeneralMatrix, row_range
+from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, row_range
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.options import option
@@ -73,6 +73,7 @@ class PosteriorTargets:
                 f"posterior of utterance '{utterance}' has pdf {wrong[0]}: expected "
                 f"0 to {num_pdfs - 1} (--num-pdfs={num_pdfs})"
             )
+        check_finite(f"posterior of utterance '{utterance}'", posterior.weights)
         self._num_frames = posterior.num_frames
         sparse = posterior.to_sparse(num_pdfs)
         # An empty row at the end stands for all frames that there are not.
@@ -103,7 +104,7 @@ class MatrixTargets:
                 f"targets of utterance '{utterance}' have {targets.shape[1]} columns: expected "
                 f"--num-targets={num_targets}"
             )
-        require_finite(targets, f"targets of utterance '{utterance}'")
+        check_finite(f"targets of utterance '{utterance}'", targets)
         self._targets = targets
 
     def __len__(self) -> int:
@@ -115,13 +116,6 @@ class MatrixTargets:
         frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
         part = self._targets[np.minimum(frames, len(self._targets) - 1)]
         return frames_io("output", 0, part, factor)
-
-
-def require_finite(features: GeneralMatrix, what: str) -> None:
-    """DataError if a full matrix holds NaN or infinity."""
-    if isinstance(features, np.ndarray) and not np.isfinite(features).all():
-        row, col = (int(i[0]) for i in np.nonzero(~np.isfinite(features)))
-        raise DataError(f"{what} hold {features[row, col]:g} in row {row}, column {col}")
 
 
 class MatrixTable(Protocol):
@@ -200,12 +194,18 @@ def make_examples(
 ) -> int:
     """Write the examples of all utterances; how many utterances had to be left out.
 
-    `find_targets` gives an utterance's targets, or None, after a warning. DataError for features
-    that are not finite.
+    `find_targets` gives an utterance's targets, or None, after a warning. Utterances whose features
+    or targets are not finite are left out.
     """
     num_errors = 0
     for utterance, matrix in features:
-        targets = find_targets(utterance)
+        try:
+            targets = find_targets(utterance)
+            check_finite(f"features of utterance '{utterance}'", matrix)
+        except NotFiniteError as error:
+            log.skipped(error)
+            num_errors += 1
+            continue
         num_frames = matrix.shape[0]
         utterance_ivectors = None
         if targets is not None and ivectors is not None:
@@ -218,7 +218,6 @@ def make_examples(
         if not splitter.lengths_match(utterance, num_frames, len(targets), tolerance):
             num_errors += 1
             continue
-        require_finite(matrix, f"features of utterance '{utterance}'")
         draw = _ivector_drawer(ivectors, utterance_ivectors, num_frames)
         for key, example in examples_of_utterance(
             utterance, matrix, targets, splitter, options.compress, draw

@@ -18,7 +18,7 @@ from nnet3tools.executor.bound_program import Arena, out_of_memory
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.memory_plan import plan_memory
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
@@ -157,7 +157,12 @@ class ExampleRunner:
 
     @contextmanager
     def ready(self, example: NnetExample) -> Iterator[NnetExample]:
-        """An example, prepared or not, in the form that takes least work in the `with` block."""
+        """An example, prepared or not, in the form that takes least work in the `with` block.
+
+        NotFiniteError, before anything is changed, for one with NaN or infinity.
+        """
+        for io in example.io:
+            check_finite(f"'{io.name}'", io.features)
         if self._device_inputs is not None and not isinstance(example, PreparedExample):
             example = self.prepare(example)
         if not isinstance(example, PreparedExample):
