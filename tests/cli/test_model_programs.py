@@ -170,6 +170,7 @@ def test_acoustic_model_from_tree_to_priors(
     [
         (["nnet3-init", "{}/bad.config", "{}/out"], r"bad\.config:2: .*'inputt'"),
         (["nnet3-init", "{}/none.config", "{}/out"], r"none\.config"),
+        (["nnet3-init", "{}/switch.config", "{}/out"], r"switch\.config:3: .*IfDefined.*Switch"),
         (["nnet3-copy", "{}/net.config", "{}/out"], r"net\.config: expected a network"),
         (["nnet3-copy", "--edits=remove-orphan", "{}/0.raw", "{}/out"], "--edits:1: .*orphan"),
         (["nnet3-copy", "--nnet-config={}/bad.config", "{}/0.raw", "{}/out"], "inputt"),
@@ -182,6 +183,9 @@ def test_errors_are_one_line_and_leave_no_output(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], what: str
 ) -> None:
     (folder / "bad.config").write_text("\noutput-node name=x input=inputt\n")
+    inputs = "input-node name=a dim=1\ninput-node name=b dim=1\n"
+    switch = f"{inputs}output-node name=x input=Switch(a, IfDefined(b))\n"
+    (folder / "switch.config").write_text(switch)
     (folder / "cut.raw").write_bytes((folder / "0.raw").read_bytes()[:-60])
     capsys.readouterr()
     assert run(*[word.format(folder) for word in words]) == 255

@@ -107,6 +107,14 @@ def test_deep_nesting_is_a_config_error() -> None:
         parse("Offset(" * 5000 + "a" + ", 1)" * 5000)
 
 
+def test_switches_whose_terms_multiply_are_a_config_error() -> None:
+    text = "a"
+    for _ in range(30):
+        text = f"Switch(Failover({text}, a), Sum(a, b))"
+    with pytest.raises(ConfigError, match="more than 1000 terms"):
+        parse(text)
+
+
 @pytest.mark.parametrize(
     ("text", "modulus"),
     [

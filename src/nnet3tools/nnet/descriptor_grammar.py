@@ -23,6 +23,9 @@ __all__ = ["Dialect", "Expression", "normalize", "parse_expression"]
 
 SUM_LEVEL = ("Sum", "Failover", "IfDefined")
 
+_MAX_SWITCHED = 1000
+"""Terms of a Switch of sums: each sum around a Failover in another may double their number."""
+
 
 @dataclass(frozen=True)
 class Expression:
@@ -223,14 +226,21 @@ def _simplify_switch(expression: Expression) -> Expression:
     """Switch of several arguments: below Sum, Failover and IfDefined.
 
     Where one argument is a sum, x among the others is Sum(Scale(0.5, x), Scale(0.5, x)), which is
-    the same number and computable for the same rows; where one is Failover, x is Failover(x, x).
+    the same number (to float32's precision in sums of many terms) and computable for the same rows;
+    where one is Failover, x is Failover(x, x).
     """
     operators = [child.operator for child in expression.children]
     for operator in ("Sum", "Failover"):
         if operator in operators:
             columns = zip(*(_as_two(operator, c) for c in expression.children), strict=True)
             pair = tuple(_simplify_switch(replace(expression, children=c)) for c in columns)
-            return Expression(operator, pair, position=expression.position)
+            whole = Expression(operator, pair, position=expression.position)
+            if _num_leaves(whole) > _MAX_SWITCHED:
+                raise ConfigError(
+                    f"column {expression.position + 1}: the arguments of Switch() combine into "
+                    f"more than {_MAX_SWITCHED} terms"
+                )
+            return whole
     if set(operators) == {"IfDefined"}:
         inner = replace(expression, children=tuple(c.children[0] for c in expression.children))
         return Expression("IfDefined", (_simplify_switch(inner),), position=expression.position)
@@ -242,6 +252,10 @@ def _simplify_switch(expression: Expression) -> Expression:
                 f"Switch(){among}"
             )
     return expression
+
+
+def _num_leaves(expression: Expression) -> int:
+    return sum(map(_num_leaves, expression.children)) if expression.children else 1
 
 
 def _as_two(operator: str, expression: Expression) -> tuple[Expression, ...]:
