@@ -9,7 +9,8 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, UserError
-from nnet3tools.executor.lowering import Binding, Step, lower_command, lower_moves
+from nnet3tools.executor.binding import Binding
+from nnet3tools.executor.lowering import Step, lower_command, lower_moves
 from nnet3tools.executor.memory_need import memory_need, need_text
 from nnet3tools.executor.memory_plan import MemoryPlan, io_blocks, plan_memory
 from nnet3tools.nnet.components.base import Array
