@@ -104,8 +104,9 @@ class Operator(Generic[P, R]):
         for name in writes:
             if name not in self.operands:
                 raise ProgramError(f"operator {self.name} has no operand '{name}'")
-        # _cache: (class of array, dtype) -> implementation, the fast path of every call
+        # (class of array, dtype) -> implementation, binder: the fast path of every call
         self._cache: dict[tuple[type, Any], Callable[..., Any]] = {}
+        self._bound: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if recording.taking is not None:
@@ -138,10 +139,16 @@ class Operator(Generic[P, R]):
 
         Operands are captured: arrays by reference, numbers and index arrays by value.
         """
-        try:
-            binder = self._find(args[0], _binders)
-        except UnsupportedOperator:
-            return functools.partial(self._find(args[0], _table), *args, **kwargs)
+        first: Any = args[0]
+        key = first.__class__, getattr(first, "dtype", None)
+        binder = self._bound.get(key)
+        if binder is None:
+            try:
+                binder = self._find(first, _binders)
+            except UnsupportedOperator:
+                binder = functools.partial(functools.partial, self._find(first, _table))
+            if key[1] is not None:
+                self._bound[key] = binder
         return cast(Callable[[], R], binder(*args, **kwargs))
 
     def __repr__(self) -> str:
