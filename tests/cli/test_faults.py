@@ -30,6 +30,19 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "nnet3tools.cli", *words]
 
 
+def started(words: list[str]) -> subprocess.Popen[bytes]:
+    """The program in the background, with signals as a terminal's programs have them.
+
+    A test run that was itself put into the background hands on SIGINT as ignored.
+    """
+
+    def listen() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
+    return subprocess.Popen(words, stderr=subprocess.PIPE, preexec_fn=listen)
+
+
 def closing(*descriptors: int) -> Callable[[], None]:
     def close() -> None:
         for descriptor in descriptors:
@@ -88,7 +101,7 @@ def test_a_full_disk_under_the_log_or_the_result() -> None:
     ],
 )
 def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: int) -> None:
-    program = subprocess.Popen(command(*words), stderr=subprocess.PIPE)
+    program = started(command(*words))
     shell = _number_in("pid")
     time.sleep(0.2)
     began = time.monotonic()
@@ -104,7 +117,7 @@ def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: 
 def test_an_interrupt_during_the_start_is_quiet() -> None:
     for delay in (0.05, 0.1, 0.15, 0.2):
         words = command("nnet3-copy", "sleep 60 |", "1.raw")
-        program = subprocess.Popen(words, stderr=subprocess.PIPE)
+        program = started(words)
         _started(program.pid, "nnet3tools")
         time.sleep(delay)
         program.send_signal(signal.SIGINT)

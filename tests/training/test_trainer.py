@@ -276,7 +276,7 @@ def test_features_that_are_not_finite(value):
     eg = minibatch()
     features = to_dense(eg.io[0].features).copy()
     features[5, 2] = value
-    with pytest.raises(DataError, match=r"'input' holds (nan|inf) in row 5, column 2"):
+    with pytest.raises(DataError, match=r"'input': (nan|inf) in row 5, column 2"):
         train(change(eg, "input", features=features))
 
 

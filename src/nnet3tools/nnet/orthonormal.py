@@ -15,6 +15,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, store
+from nnet3tools.tensor.registry import device_of
 
 __all__ = ["constrain_matrix", "constrain_orthonormal", "just_do"]
 
@@ -94,7 +95,7 @@ def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
     store(trace_pp, tensor.dot(p, p))
     _square(square, trace_pp, trace_p)
     _factor(factor, trace_pp, trace_p, rows, square)
-    if isinstance(numbers, np.ndarray):  # a GPU does not wait to tell
+    if device_of(m) == "numpy":  # a GPU does not wait to tell
         recording.run("check ratio", partial(_check_ratio, trace_p, trace_pp, rows, name))
     return Number(square), Number(factor)
 
