@@ -59,7 +59,7 @@ def _families() -> dict[str, str]:
     for file in os.listdir(_FOLDER):
         if file.endswith(".py"):
             with open(os.path.join(_FOLDER, file), "rb") as source:
-                for name in re.findall(rb"^class (\w+)\(", source.read(), re.MULTILINE):
+                for name in re.findall(rb"\nclass (\w+)\(", source.read()):
                     found[name.decode()] = f"{__package__}.{file[:-3]}"
     return found
 
