@@ -17,7 +17,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np  # (after the number of threads is set)
 
-from nnet3tools.nnet.components.base import Component, Properties
+from nnet3tools.nnet.components.base import BackpropArgs, Component, Properties
 from nnet3tools.nnet.components.registry import component_class
 from nnet3tools.nnet.config import ConfigLine
 
@@ -69,7 +69,8 @@ class Case:
         began = time.process_time()
         memo = self.component.propagate(None, self.x, self.y)
         between = time.process_time()
-        self.component.backprop("", None, *self.given, self.dy, memo, self.to_update, self.dx)
+        args = BackpropArgs("", None, *self.given, self.dy, memo, self.to_update, self.dx)
+        self.component.backprop(args)
         ended = time.process_time()
         spent = (between - began, ended - between)
         self.best = [min(a, b) for a, b in zip(self.best, spent, strict=True)]
