@@ -64,6 +64,8 @@ class Ivectors:
 
     def __init__(self, rows: np.ndarray, period: int = 0) -> None:
         """A vector, or (with `period` > 0) a matrix of online i-vectors."""
+        if rows.size == 0:
+            raise DataError("expected i-vectors, found an empty matrix or vector")
         self.rows = rows.reshape(-1, rows.shape[-1])
         self.period = period
 

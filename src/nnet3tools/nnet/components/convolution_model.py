@@ -30,6 +30,10 @@ class _Times(IntVector):
         return np.unique(super().read_value(reader))
 
 
+_MAX_HEIGHT = 1 << 20
+"""A file's word for a height must not fill the memory with tables of heights."""
+
+
 class ConvolutionModel(Declared):
     """Sizes and offsets of a convolution; its parameters are (num_filters_out, param_cols)."""
 
@@ -88,6 +92,8 @@ class ConvolutionModel(Declared):
         return self._problem_of_heights()
 
     def _problem_of_heights(self) -> str | None:
+        if (tallest := max(self.height_in, self.height_out)) > _MAX_HEIGHT:
+            return f"heights may be up to {_MAX_HEIGHT}, found {tallest}"
         heights = self.input_heights()
         inside = (heights >= 0) & (heights < self.height_in)
         if not (used := inside.any(axis=0)).all():
