@@ -17,6 +17,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.arrays import aligned_bytes
 from nnet3tools.tensor.offsets import ALIGNMENT
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import Workspace
@@ -38,9 +39,7 @@ class Arena:
     def take(self, num_bytes: int) -> Array:
         """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
         if self._memory.size < num_bytes:
-            raw = tensor.empty(num_bytes + ALIGNMENT, self._like, np.uint8)
-            address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
-            self._memory = raw[-address % ALIGNMENT :]
+            self._memory = aligned_bytes(num_bytes, ALIGNMENT, self._like)
         return self._memory[:num_bytes]
 
 

@@ -10,7 +10,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
 from nnet3tools.tensor.functional import Type, dtype_of
-from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets
+from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 __all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]
 
@@ -29,7 +29,7 @@ class Buffer:
     def num_bytes(self) -> int:
         """Size, rounded up to the alignment."""
         size = math.prod(self.shape) * dtype_of(self.type).itemsize
-        return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
+        return max(ALIGNMENT, rounded_up(size))
 
     def touch(self, step: int) -> None:
         """Make it live at this step too."""

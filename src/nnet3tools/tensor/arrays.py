@@ -18,6 +18,7 @@ from nnet3tools.tensor.registry import OPERATORS, device_of
 __all__ = [
     "POISON",
     "Array",
+    "aligned_bytes",
     "asarray",
     "captured_scratch",
     "constant",
@@ -61,9 +62,19 @@ def _module(like: Array | None) -> Any:
 
 def same_place(a: Array, b: Array) -> bool:
     """Whether two arrays of one device begin at the same address."""
-    if device_of(a) == "numpy":
-        return bool(a.__array_interface__["data"][0] == b.__array_interface__["data"][0])
-    return bool(a.data.ptr == b.data.ptr)
+    return _address(a) == _address(b)
+
+
+def _address(array: Array) -> int:
+    if device_of(array) == "numpy":
+        return int(array.__array_interface__["data"][0])
+    return int(array.data.ptr)
+
+
+def aligned_bytes(num_bytes: int, alignment: int, like: Array | None = None) -> Array:
+    """At least `num_bytes` new bytes on the device of `like`, at a multiple of `alignment`."""
+    raw = empty(num_bytes + alignment, like, np.uint8)
+    return raw[-_address(raw) % alignment :]
 
 
 def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:

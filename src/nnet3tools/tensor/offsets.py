@@ -5,12 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ALIGNMENT", "assign_offsets", "live_bytes"]
+__all__ = ["ALIGNMENT", "assign_offsets", "live_bytes", "rounded_up"]
 
 ALIGNMENT = 64
 """Bytes: a cache line, and what vector loads want."""
 
 Ints = NDArray[np.int64]
+
+
+def rounded_up(num_bytes: int, alignment: int = ALIGNMENT) -> int:
+    """The least multiple of `alignment` that holds these bytes."""
+    return -(-num_bytes // alignment) * alignment
 
 
 def assign_offsets(

@@ -16,9 +16,10 @@ import numpy as np
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.random import get_state
 from nnet3tools.tensor.recording import Call, Event, unrecorded
-from nnet3tools.tensor.workspace import Workspace, rounded_up
+from nnet3tools.tensor.workspace import Workspace
 
 __all__ = ["Memory", "Recorder"]
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.arrays import empty, forget_scratch
+from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch
+from nnet3tools.tensor.offsets import rounded_up
 
-__all__ = ["Workspace", "rounded_up"]
+__all__ = ["Workspace"]
 
-_ALIGNMENT, _PAGE = 64, 4096
+_PAGE = 4096
 
 
 class Workspace:
@@ -26,9 +27,7 @@ class Workspace:
         """Have so much from here on; older recordings keep the memory that they use."""
         if self._used == 0 and (self._memory is None or self._memory.size < num_bytes):
             forget_scratch()
-            raw = empty(num_bytes + _PAGE, self._like, np.uint8)
-            address = raw.ctypes.data if isinstance(raw, np.ndarray) else raw.data.ptr
-            self._memory = raw[-address % _PAGE :]
+            self._memory = aligned_bytes(num_bytes, _PAGE, self._like)
 
     def take(self, num_bytes: int) -> Any:
         """The next bytes of the stack; new memory where it ends."""
@@ -41,8 +40,3 @@ class Workspace:
     def give_back(self, buffer: Any) -> None:
         """The latest bytes taken may be used again."""
         self._used -= rounded_up(buffer.size)
-
-
-def rounded_up(num_bytes: int) -> int:
-    """Bytes that scratch memory of this size takes of a workspace."""
-    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT

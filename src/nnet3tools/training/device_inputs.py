@@ -15,6 +15,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.tensor.offsets import rounded_up
 
 if TYPE_CHECKING:
     from nnet3tools.tensor.cupy_backend.device import Device, Event
@@ -51,7 +52,7 @@ class Packed:
         end = 0
         for array in arrays:
             self.places.append((end, array.dtype, array.shape))
-            end += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+            end += rounded_up(array.nbytes, _ALIGNMENT)
         self.num_bytes = max(end, 1)
 
     def views(self, memory: Array) -> list[Array]:
