@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-__all__ = ["HasSettings", "settings_changed", "settings_version"]
+__all__ = ["HasSettings", "note_setting", "settings_version"]
 
 
 class HasSettings:
@@ -18,15 +18,10 @@ class HasSettings:
     if not TYPE_CHECKING:  # for mypy would take any attribute then
 
         def __setattr__(self, name: str, value: object) -> None:
-            old = self.__dict__.get(name, _unset)
+            before = getattr(self, name, _unset)
             object.__setattr__(self, name, value)
-            new = self.__dict__.get(name, _unset)  # a descriptor may have put another thing there
-            if old is new or name in self.NO_SETTINGS:
-                return
-            if old is _unset and type(old := getattr(type(self), name, _unset)) not in _PLAIN:
-                return
-            if type(old) not in _PLAIN or old != new:
-                settings_changed()
+            if before is not _unset and name not in self.NO_SETTINGS:
+                note_setting(before, value)
 
 
 _unset = object()
@@ -34,9 +29,15 @@ _PLAIN = (bool, int, float, str)
 _version = [0]
 
 
-def settings_changed() -> None:
-    """Recordings made before this are not to be used any more."""
-    _version[0] += 1
+def note_setting(before: object, value: object) -> None:
+    """Outdate recordings if a setting's new value differs from the one before.
+
+    Arrays, and whatever else is no number, flag or text, count by identity.
+    """
+    if before is value:
+        return
+    if type(before) not in _PLAIN or type(value) not in _PLAIN or before != value:
+        _version[0] += 1
 
 
 def settings_version() -> int:

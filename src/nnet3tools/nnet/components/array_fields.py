@@ -51,8 +51,7 @@ class _ArrayField(Field[Array]):
         if self.shape is None:
             return None
         value = tensor.zeros(self.shape(owner), dtype=self.dtype)
-        setattr(owner, self.name, value)
-        return value
+        return owner.__dict__.setdefault(self.name, value)
 
     def write_value(self, writer: Writer, value: Array) -> None:
         write = writer.write_vector if value.ndim == 1 else writer.write_matrix
@@ -277,8 +276,8 @@ class Preconditioner(Field[OnlineNaturalGradient]):
         self.side, self.freezes, self.options = side, freezes, options
 
     def default_of(self, owner: Any) -> OnlineNaturalGradient:
-        value = OnlineNaturalGradient(**self.options)
-        setattr(owner, self.name, value)
+        value: OnlineNaturalGradient = OnlineNaturalGradient(**self.options)
+        owner.__dict__[self.name] = value
         return value
 
     def owner_problem(self, owner: Any) -> str | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
-from nnet3tools.tensor.settings import settings_changed
+from nnet3tools.tensor.settings import note_setting
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -32,13 +32,6 @@ T = TypeVar("T")
 
 REQUIRED: Any = object()
 """The default of a field without one."""
-
-
-def _differ(before: Any, value: Any) -> bool:
-    """Whether recorded work would notice; arrays count by identity, as it refers to them."""
-    if before is value or hasattr(before, "dtype") or hasattr(value, "dtype"):
-        return before is not value
-    return bool(before != value)
 
 
 class Field(Generic[T]):
@@ -108,8 +101,7 @@ class Field(Generic[T]):
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value
-            if _differ(before, value):
-                settings_changed()
+            note_setting(before, value)
         for holder, attribute in self.paths:
             setattr(getattr(owner, holder) if holder else owner, attribute, value)
 
