@@ -23,6 +23,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, store
 from nnet3tools.tensor.order import cumulative_sum
+from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetIo
 
 __all__ = ["MaxChange", "apply_l2_regularization", "num_sequences"]
@@ -66,7 +67,7 @@ class MaxChange:
         )
         self._scales = tensor.zeros((num_components + 1,), like, np.float64)
         self._limits: tuple[list[float], Array] | None = None
-        self._on_host = isinstance(self._squares, np.ndarray)
+        self._on_host = device_of(self._squares) == "numpy"
 
     @property
     def factor(self) -> Array:
