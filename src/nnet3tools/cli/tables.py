@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nnet3tools.errors import OptionError, naming
@@ -10,7 +11,14 @@ from nnet3tools.errors import OptionError, naming
 if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
 
-__all__ = ["are_tables", "convert_table", "is_table", "read_object", "write_object"]
+__all__ = [
+    "are_tables",
+    "convert_table",
+    "is_table",
+    "lookup_by_speaker",
+    "read_object",
+    "write_object",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -62,6 +70,24 @@ def convert_table(
             writer.write(key, converted)
             num_done += 1
     return num_done, num_failed
+
+
+def lookup_by_speaker(
+    name: str, holder: Holder[T], utt2spk: str, stack: ExitStack, refusal: str
+) -> Callable[[str], T | None]:
+    """A function from an utterance's name to its object, None if there is none.
+
+    `name` is a table, by utterance or through `utt2spk`, which the stack closes; or a file, whose
+    object is everybody's: `refusal` is the error of an `utt2spk` beside it.
+    """
+    from nnet3tools.io.table import MappedTableReader
+
+    if is_table(name):
+        return stack.enter_context(MappedTableReader(name, holder, utt2spk)).get
+    if utt2spk:
+        raise OptionError(refusal)
+    value = read_object(name, holder)
+    return lambda key: value
 
 
 def read_object(rxfilename: str, holder: Holder[T]) -> T:

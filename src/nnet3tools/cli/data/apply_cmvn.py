@@ -11,8 +11,6 @@ from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
 USAGE = """Apply cepstral mean and (optionally) variance normalization
@@ -51,8 +49,8 @@ class Options:
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Normalise a table."""
-    from nnet3tools.cli.tables import convert_table
-    from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
+    from nnet3tools.cli.tables import convert_table, lookup_by_speaker
+    from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX
     from nnet3tools.training.features import apply_cmvn, skip_cmvn
 
     stats_in, source, target = args
@@ -66,7 +64,8 @@ def main(options: Options, args: list[str]) -> int:
         return 0 if num_done else 1
     skipped = _columns(options.skip_dims)
     with ExitStack() as stack:
-        find = _source(stats_in, options.utt2spk, stack)
+        refusal = "--utt2spk option not compatible with rxfilename as input (did you forget ark:?)"
+        find = lookup_by_speaker(stats_in, DOUBLE_MATRIX, options.utt2spk, stack, refusal)
 
         def convert(key: str, features: np.ndarray) -> np.ndarray | None:
             if (stats := find(key)) is None:
@@ -93,19 +92,3 @@ def _columns(text: str) -> list[int]:
         raise OptionError(
             f"Bad --skip-dims option (should be colon-separated list of integers): {text}"
         ) from None
-
-
-def _source(stats: str, utt2spk: str, stack: ExitStack) -> Callable[[str], np.ndarray | None]:
-    """A function from an utterance's name to its statistics, None if there are none."""
-    from nnet3tools.cli.tables import is_table, read_object
-    from nnet3tools.io.holders import DOUBLE_MATRIX
-    from nnet3tools.io.table import MappedTableReader
-
-    if is_table(stats):
-        return stack.enter_context(MappedTableReader(stats, DOUBLE_MATRIX, utt2spk)).get
-    if utt2spk:
-        raise OptionError(
-            "--utt2spk option not compatible with rxfilename as input (did you forget ark:?)"
-        )
-    matrix = read_object(stats, DOUBLE_MATRIX)
-    return lambda key: matrix

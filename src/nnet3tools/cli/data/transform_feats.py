@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
 USAGE = """Apply transform (e.g. LDA; HLDA; fMLLR/CMLLR; MLLT/STC)
@@ -37,14 +34,15 @@ class Options:
 @program("transform-feats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Transform a table."""
-    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.cli.tables import convert_table, lookup_by_speaker
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.training.features import transform
 
     transforms, source, target = args
     determinants = _Determinants()
     with ExitStack() as stack:
-        find = _source(transforms, options.utt2spk, stack)
+        refusal = "--utt2spk needs a table of transforms (did you forget ark:?)"
+        find = lookup_by_speaker(transforms, MATRIX, options.utt2spk, stack, refusal)
 
         def convert(key: str, features: np.ndarray) -> np.ndarray | None:
             if (matrix := find(key)) is None:
@@ -67,20 +65,6 @@ def main(options: Options, args: list[str]) -> int:
     determinants.log()
     log.log(f"Applied transform to {num_done} utterances; {num_failed} had errors.")
     return 0 if num_done else 1
-
-
-def _source(transforms: str, utt2spk: str, stack: ExitStack) -> Callable[[str], np.ndarray | None]:
-    """A function from an utterance's name to its transform, None if there is none."""
-    from nnet3tools.cli.tables import is_table, read_object
-    from nnet3tools.io.holders import MATRIX
-    from nnet3tools.io.table import MappedTableReader
-
-    if is_table(transforms):
-        return stack.enter_context(MappedTableReader(transforms, MATRIX, utt2spk)).get
-    if utt2spk:
-        raise OptionError("--utt2spk needs a table of transforms (did you forget ark:?)")
-    matrix = read_object(transforms, MATRIX)
-    return lambda key: matrix
 
 
 class _Determinants:
