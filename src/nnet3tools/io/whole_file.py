@@ -1,7 +1,7 @@
 """Files that are written whole or not at all.
 
 The bytes go to a file without a name (Linux's O_TMPFILE), which vanishes with its process, however
-that ends; where there is no such thing, to `.nnet3tools-XXXX.tmp` beside the place, which the
+that ends; where there is no such thing, to `.nnet3tools-<random>.tmp` beside the place, which the
 process holds locked. Later runs remove those that nobody holds.
 """
 
