@@ -1,0 +1,121 @@
+"""How many kernels, products and copies a minibatch of each network of benchmarks/gpu takes.
+
+Each costs a GPU some 2 us, whatever it does, and these numbers may only fall: write down what a
+change has saved. `python tests/cuda/test_cuda_nodes.py` prints them with the kernels' names.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1])] if __name__ == "__main__" else []
+
+from support.emulated_cuda import REAL, to_device  # noqa: E402
+from support.paper_device import Launch, benchmark_modules, paper_device  # noqa: E402
+
+PROCESSORS = 132
+"""Those of an H100: the sizes of grids, and so what has to be merged, depend on them."""
+MINIBATCHES = 60
+"""So many are counted, after as many; enough for each random decision to fall either way."""
+
+pytestmark = pytest.mark.skipif(REAL, reason="counts on paper")
+
+
+class Nodes(NamedTuple):
+    """Of one minibatch, at most: nodes without and with natural gradient's update, products."""
+
+    plain: int
+    update: int
+    products: int
+    update_products: int
+    alone: int
+    """Launches outside of graphs, once all is captured."""
+    graphs: int
+    """Launches of graphs."""
+
+
+NODES = {
+    "tdnn": Nodes(plain=524, update=603, products=47, update_products=107, alone=7, graphs=8),
+    "tdnnf": Nodes(plain=1130, update=1412, products=159, update_products=327, alone=7, graphs=16),
+    "lstm": Nodes(plain=977, update=1079, products=115, update_products=175, alone=7, graphs=3),
+}
+"""Full-size minibatches with everything on: statistics, self-repair, orthonormal constraint."""
+
+TOLERATED = 0.97
+"""Numbers below this part of what is written here are to be written down."""
+
+
+def minibatches(name: str) -> tuple[list[list[Launch]], dict[str, str]]:
+    """What each of the counted minibatches launched; sources of the kernels."""
+    found = []
+    with paper_device(PROCESSORS) as device, benchmark_modules() as load:
+        network = load("networks").NETWORKS[name]()
+        like = to_device(np.zeros(0, np.float32))
+        variant = load("ours").Ours(network, like, replay=True, natural_gradient=True)
+        variant.run(MINIBATCHES)
+        for _ in range(MINIBATCHES):
+            device.log.clear()
+            variant.run(1)
+            found.append(list(device.log))
+    return found, device.sources
+
+
+def is_update(launches: list[Launch]) -> bool:
+    """Whether natural gradient's estimates were updated."""
+    return any(launch.name.startswith("fisher_step") for launch in launches)
+
+
+def count(found: list[list[Launch]]) -> Nodes:
+    """The most of each, over some minibatches."""
+    plain = [launches for launches in found if not is_update(launches)]
+    updates = [launches for launches in found if is_update(launches)]
+
+    def products(launches: list[Launch]) -> int:
+        return sum(launch.name == "gemm" for launch in launches)
+
+    # a graph that is captured for the first time is preceded by a recording, alone
+    alone = sorted(sum(launch.graph is None for launch in launches) for launches in found)
+    graphs = (len({x.graph for x in launches if x.graph is not None}) for launches in found)
+    return Nodes(
+        max(map(len, plain)), max(map(len, updates)),
+        max(map(products, plain)), max(map(products, updates)),
+        alone[len(alone) // 2], max(graphs),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(NODES))
+def test_a_minibatch_takes_no_more_nodes_than_before(name):
+    found, written = count(minibatches(name)[0]), NODES[name]
+    more = {k: (f, w) for k, f, w in zip(Nodes._fields, found, written, strict=True) if f > w}
+    assert not more, f"{name}: more than were written down: (now, before) of {more}"
+    fewer = {
+        k: (f, w) for k, f, w in zip(Nodes._fields, found, written, strict=True)
+        if f < TOLERATED * w
+    }  # fmt: skip
+    assert not fewer, f"{name}: well done; write it down in {__file__}: {found}"
+
+
+def main() -> None:
+    """Print what is to be written down, and which kernels the largest minibatch consists of."""
+    for name in sys.argv[1:] or NODES:
+        found, sources = minibatches(name)
+        print(f'    "{name}": {count(found)},')
+        for what, wanted in (("without", False), ("with", True)):
+            sizes = sorted(len(launches) for launches in found if is_update(launches) == wanted)
+            print(
+                f"{what} update: {sizes[0]} to {sizes[-1]}, half of them {sizes[len(sizes) // 2]}"
+            )
+        largest = max(found, key=len)
+        for kernel, times in Counter(launch.name for launch in largest).most_common():
+            comment = next(iter(sources.get(kernel, "").splitlines()), "")
+            print(f"{times:5} {kernel:30} {comment[:100] if comment.startswith('//') else ''}")
+
+
+if __name__ == "__main__":
+    main()
