@@ -1,13 +1,12 @@
 """Log lines as Kaldi's programs print them, on standard error.
 
-`LOG (nnet3-train[0.1.0]:main():nnet3_train.py:31) message`: scripts look for the first word and for
-parts of the message; function, file and line are the caller's.
+`LOG (nnet3-train[0.1.0]:PrintTotalStats():nnet-training.cc:72) message`: scripts look for the first
+word, for Kaldi's function and file (`log_places`) and for parts of the message; the line is ours.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 
@@ -86,8 +85,10 @@ def write(text: str) -> None:
 
 
 def _emit(kind: str, message: str) -> None:
+    from nnet3tools.io.log_places import place
+
     frame = sys._getframe(2)
-    where = f"{frame.f_code.co_name}():{os.path.basename(frame.f_code.co_filename)}"
+    where = place(frame.f_code.co_filename, frame.f_code.co_name, _program)
     write(f"{kind} ({_who()}:{where}:{frame.f_lineno}) {message}")
 
 

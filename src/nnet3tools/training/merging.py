@@ -196,12 +196,18 @@ class MergingStats:
 
     def print(self) -> None:
         """Log both summaries."""
+        self._print_specific()
+        self._print_aggregate()
+
+    def _print_specific(self) -> None:
         log.log(
             "Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1"
             ">,<mbsize2>-><num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-"
             "size == number of input frames including context)."
         )
         log.log(",".join(self._describe(kind) for kind in sorted(self._written)))
+
+    def _print_aggregate(self) -> None:
         written = [
             (size, minibatch_size, count)
             for (size, _), counts in self._written.items()

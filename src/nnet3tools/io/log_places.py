@@ -1,0 +1,122 @@
+"""Which of Kaldi's functions prints which log line: the one table.
+
+Kaldi's scripts find lines by function and file: `:PrintTotalStats():nnet-diagnostics.cc:149)`. So
+the lines that Kaldi's programs have, too, come under Kaldi's names; the line number is that
+of our source. Lines that only we print come under our own function and module.
+"""
+
+from __future__ import annotations
+
+__all__ = ["place"]
+
+_OWN_PROGRAMS = frozenset({"nnet3-computation-info", "nnet3-xconfig-to-configs"})
+_OWN_PLACES = frozenset(
+    {
+        ("cli/gpu.py", "choose_device"),
+        ("cli/progress.py", "step"),
+        ("cli/nnet3_compile.py", "compile_request"),
+        ("cli/nnet3_compile.py", "compile_cache"),
+        ("cli/nnet3_compute.py", "run_program_once"),
+    }
+)
+
+_PLACES = {
+    ("cli/nnet3_am_adjust_priors.py", "_log_change"): "PrintPriorDiagnostics():{program}.cc",
+    ("cli/nnet3_average.py", "_weights"): "GetWeights():{program}.cc",
+    ("cli/sums.py", "tables"): "TypeOneUsage():{program}.cc",
+    ("cli/sums.py", "table"): "TypeTwoUsage():{program}.cc",
+    ("cli/sums.py", "files"): "TypeThreeUsage():{program}.cc",
+    ("executor/batch_compute.py", "finish"): "PrintMinibatchStats():nnet-batch-compute.cc",
+    ("executor/computer.py", "_debugged"): "DebugAfterExecute():nnet-compute.cc",
+    ("executor/debugging.py", "__init__"): "Init():nnet-compute.cc",
+    (
+        "executor/simple_options.py",
+        "outputs_per_chunk",
+    ): "CheckAndFixConfigs():nnet-am-decodable-simple.cc",
+    ("executor/xvector.py", "compute"): "main():{program}.cc",
+    ("executor/xvector_batches.py", "__init__"): "main():{program}.cc",
+    ("nnet/am_nnet.py", "set_nnet"): "SetNnet():am-nnet-simple.cc",
+    ("nnet/collapse.py", "collapse_model"): "Collapse():nnet-utils.cc",
+    (
+        "nnet/components/batchnorm.py",
+        "_make_up_statistics",
+    ): "ComputeDerived():nnet-normalize-component.cc",
+    (
+        "nnet/components/clip_gradient.py",
+        "_tell_first",
+    ): "RepairGradients():nnet-simple-component.cc",
+    (
+        "nnet/components/time_height_convolution.py",
+        "init_from_config",
+    ): "InitFromConfig():nnet-convolutional-component.cc",
+    ("nnet/edits.py", "_convert_to_fixed_affine"): "ReadEditConfig():nnet-utils.cc",
+    ("nnet/edits.py", "_set_learning_rate"): "ReadEditConfig():nnet-utils.cc",
+    ("nnet/edits.py", "_set_learning_rate_factor"): "ReadEditConfig():nnet-utils.cc",
+    ("nnet/edits.py", "_remove_output_nodes"): "ReadEditConfig():nnet-utils.cc",
+    ("nnet/edits.py", "_set_dropout_proportion"): "ReadEditConfig():nnet-utils.cc",
+    ("nnet/hmm/transition_update.py", "_log"): "MleUpdate():transition-model.cc",
+    ("nnet/natural_gradient.py", "_initialize"): "InitDefault():natural-gradient-online.cc",
+    ("nnet/orthonormal.py", "_check_ratio"): "ConstrainOrthonormalInternal():nnet-utils.cc",
+    ("nnet/svd.py", "_candidate"): "ReduceRankOfComponents():nnet-utils.cc",
+    ("nnet/svd.py", "reduce_rank"): "ReduceRankOfComponents():nnet-utils.cc",
+    ("nnet/svd.py", "apply_svd"): "DecomposeComponents():nnet-utils.cc",
+    ("nnet/topology.py", "warn_of_orphans"): "Check():nnet-nnet.cc",
+    ("nnet/topology.py", "remove_orphan_nodes"): "RemoveOrphanNodes():nnet-nnet.cc",
+    ("nnet/topology.py", "remove_orphan_components"): "RemoveOrphanComponents():nnet-nnet.cc",
+    ("optimizer/cache_files.py", "load_cache"): "{trainer}():{trainer_file}.cc",
+    ("optimizer/cache_files.py", "save_cache"): "~{trainer}():{trainer_file}.cc",
+    (
+        "optimizer/cached_compiler.py",
+        "log_time",
+    ): "~CachingOptimizingCompiler():nnet-optimize.cc",
+    ("optimizer/compile_looped.py", "compile_looped"): "CompileLooped():nnet-compile-looped.cc",
+    ("tensor/fisher.py", "_orthonormalize"): "ReorthogonalizeRt1():natural-gradient-online.cc",
+    ("training/combination.py", "combine_models"): "main():{program}.cc",
+    ("training/diagnostics.py", "_print_objective"): "PrintTotalStats():nnet-diagnostics.cc",
+    ("training/diagnostics.py", "_print_accuracy"): "PrintTotalStats():nnet-diagnostics.cc",
+    ("training/diagnostics.py", "recompute_stats"): "RecomputeStats():nnet-utils.cc",
+    (
+        "training/feature_transform.py",
+        "estimate_transform",
+    ): "EstimateInternal():get-feature-transform.cc",
+    ("training/feature_transform.py", "_cholesky"): "EstimateInternal():get-feature-transform.cc",
+    ("training/feature_transform.py", "_limited"): "EstimateInternal():get-feature-transform.cc",
+    ("training/features.py", "paste"): "AppendFeats():paste-feats.cc",
+    ("training/features.py", "_floored"): "ApplyCmvn():cmvn.cc",
+    ("training/generation.py", "find"): "main():{program}.cc",
+    ("training/generation.py", "examples_of_utterance"): "ProcessFile():{program}.cc",
+    ("training/generation.py", "make_examples"): "main():{program}.cc",
+    ("training/merging.py", "rules"): "ComputeDerived():nnet-example-utils.cc",
+    ("training/merging.py", "_print_specific"): "PrintSpecificStats():nnet-example-utils.cc",
+    ("training/merging.py", "_print_aggregate"): "PrintAggregateStats():nnet-example-utils.cc",
+    ("training/reporting.py", "_print_phase"): "PrintStatsForThisPhase():nnet-training.cc",
+    ("training/reporting.py", "print_total"): "PrintTotalStats():nnet-training.cc",
+    ("training/selection.py", "_warn"): "SelectFromExample():{program}.cc",
+    ("training/sliding_cmvn.py", "_warn"): "SlidingWindowCmnInternal():feature-functions.cc",
+    ("training/splitting.py", "chunk_sizes"): "ComputeDerived():nnet-example-utils.cc",
+    ("training/splitting.py", "lengths_match"): "LengthsMatch():nnet-example-utils.cc",
+    ("training/splitting.py", "print_stats"): "~UtteranceSplitter():nnet-example-utils.cc",
+    ("training/update.py", "print"): "Print():nnet-utils.cc",
+    ("training/update.py", "_log"): "UpdateNnetWithMaxChange():nnet-utils.cc",
+    ("training/xvector_egs.py", "examples_of_utterance"): "WriteExamples():{program}.cc",
+}
+"""By module and function: Kaldi's function and file. All else in `cli/` is a program's main()."""
+
+_TRAINERS = {
+    "nnet3-chain-train": ("NnetChainTrainer", "nnet-chain-training"),
+    "nnet3-chain-train2": ("NnetChainTrainer2", "nnet-chain-training2"),
+    "nnet3-discriminative-train": ("NnetDiscriminativeTrainer", "nnet-discriminative-training"),
+}
+
+
+def place(path: str, function: str, program: str) -> str:
+    """`Function():file.cc` for a line that this function of this source file prints."""
+    module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
+    key = module, function
+    trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))
+    if known := _PLACES.get(key):
+        return known.format(program=program, trainer=trainer, trainer_file=trainer_file)
+    is_main = module.startswith("cli/") and key not in _OWN_PLACES
+    if is_main and program not in _OWN_PROGRAMS:
+        return f"main():{program}.cc"
+    return f"{function}():{module.rpartition('/')[2]}"
