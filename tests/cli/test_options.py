@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
+from nnet3tools.cli.gpu_faults import NoGpuError
 from nnet3tools.cli.options import NoOptions, option, option_group, program, quote
 from nnet3tools.errors import ConfigError, DataError, OptionError, ProgramError, UserError
 from nnet3tools.io import log
@@ -313,7 +314,10 @@ def device(*words: str) -> int:
 
 
 def test_use_gpu_without_one(monkeypatch, capsys: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr("nnet3tools.cli.gpu._try_gpu", lambda: ("none here", None))
+    def fail() -> None:
+        raise NoGpuError("none here", "buy one")
+
+    monkeypatch.setattr("nnet3tools.cli.gpu._open_gpu", fail)
     assert device("--use-gpu=no") == 0
     assert capsys.readouterr().err == ""
     for words in ([], ["--use-gpu=optional"]):
@@ -322,7 +326,7 @@ def test_use_gpu_without_one(monkeypatch, capsys: pytest.CaptureFixture) -> None
     for value in ("yes", "wait"):
         assert device(f"--use-gpu={value}") == 255
         err = capsys.readouterr().err
-        assert err.endswith(f"--use-gpu={value}: no usable GPU (none here)\n")
+        assert err.endswith(f"--use-gpu={value}: no usable GPU (none here; buy one)\n")
         assert err.count("\n") == 1
     assert device("--use-gpu=maybe") == 255
     assert "expected yes|no|optional|wait" in capsys.readouterr().err

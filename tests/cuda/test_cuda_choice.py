@@ -1,101 +1,277 @@
-"""--use-gpu, --gpu-math and lack of memory, with a made-up CuPy."""
+"""--use-gpu, --gpu-math and lack of memory, with made-up GPUs."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import signal
+import subprocess
 import sys
-import types
-from typing import Any
 
 import numpy as np
 import pytest
 
-from nnet3tools.cli import gpu
+from nnet3tools.cli import gpu, gpu_locks
 from nnet3tools.errors import OptionError, UserError
 from support.emulated_cuda import needs_compiler
-
-
-class _Devices:
-    """So many devices, some of them taken for the first few tries."""
-
-    def __init__(self, free: list[float], taken: dict[int, int] | None = None) -> None:
-        self.free, self.taken, self.used = free, dict(taken or {}), -1
-        outer = self
-
-        class Device:
-            def __init__(self, number: int) -> None:
-                self.number = number
-
-            def use(self) -> None:
-                if outer.taken.get(self.number, 0) > 0:
-                    outer.taken[self.number] -= 1
-                    raise RuntimeError("all CUDA-capable devices are busy or unavailable")
-                outer.used = self.number
-
-            def __enter__(self) -> None:
-                outer.used = self.number
-
-            def __exit__(self, *args: object) -> None:
-                pass
-
-        self.Device = Device
-        self.runtime = types.SimpleNamespace(
-            getDeviceCount=lambda: len(free), memGetInfo=lambda: (outer.free[outer.used], 1.0)
-        )
+from support.fake_gpus import EXCLUSIVE, FakeGpus, insufficient_driver
 
 
 @pytest.fixture
-def install(monkeypatch):
-    def put(devices: _Devices) -> _Devices:
-        module: Any = types.ModuleType("cupy")
-        module.cuda, module.float32 = devices, np.float32
-        module.empty = lambda n, dtype: "on the device"
-        monkeypatch.setitem(sys.modules, "cupy", module)
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-        return devices
+def install(monkeypatch, tmp_path):
+    """Puts GPUs in; all pauses are over at once, and are listed in `install.pauses`."""
 
-    monkeypatch.setattr(gpu.time, "sleep", lambda seconds: None)
+    def put(gpus: FakeGpus, with_nvml: bool = True) -> FakeGpus:
+        return gpus.install(monkeypatch, with_nvml)
+
+    put.pauses = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(gpu.time, "sleep", put.pauses.append)
     monkeypatch.setattr(gpu, "_load_libraries", lambda: None)
+    monkeypatch.setattr(gpu_locks, "_FOLDER", f"{tmp_path}/locks-{{user}}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return put
 
 
-def test_the_device_with_most_free_memory_is_taken(install):
-    devices = install(_Devices([0.2, 0.9, 0.5]))
-    assert gpu.choose_device("yes") == "on the device"
-    assert devices.used == 1
+# -- which one
+
+
+def test_the_device_with_most_free_memory_is_taken_and_no_other_gets_a_context(install):
+    gpus = install(FakeGpus([0.2, 0.9, 0.5]))
+    assert gpu.choose_device("yes") == "on device 1"
+    assert gpus.contexts == {1}
+
+
+def test_the_log_names_the_gpu_and_its_memory_as_kaldi_does(install, capsys):
+    install(FakeGpus([0.25, 0.75]))
+    gpu.choose_device("yes")
+    err = capsys.readouterr().err
+    assert "Selecting from 2 GPUs" in err
+    assert "GPU(0): Fake 0\tfree:20480M, used:61440M, total:81920M, free/total:0.25\n" in err
+    assert err.endswith(
+        "The active GPU is [1]: Fake 1\t"
+        "free:61440M, used:20480M, total:81920M, free/total:0.75 version 9.0\n"
+    )
 
 
 def test_a_taken_device_is_passed_over(install):
-    devices = install(_Devices([0.9, 0.5], taken={0: 1}))
-    assert gpu.choose_device("yes") == "on the device"
-    assert devices.used == 1
+    gpus = install(FakeGpus([0.9, 0.5], taken={0: 1}))
+    assert gpu.choose_device("yes") == "on device 1"
+    assert gpus.contexts == {1}
 
 
-def test_wait_waits_and_yes_does_not(install):
-    install(_Devices([0.9], taken={0: 3}))
-    with pytest.raises(UserError, match="busy"):
+def test_in_exclusive_mode_nobody_looks_at_memory_and_the_first_free_device_is_taken(
+    install, capsys
+):
+    gpus = install(FakeGpus([0.1, 0.2, 0.9], taken={0: 1}, mode=EXCLUSIVE))
+    assert gpu.choose_device("yes") == "on device 1"
+    assert gpus.contexts == {1}
+    err = capsys.readouterr().err
+    assert "Compute Exclusive Mode" in err
+    assert "Selecting" not in err
+
+
+def test_without_nvml_the_first_device_is_taken_with_a_warning(install, capsys):
+    gpus = install(FakeGpus([0.2, 0.9]), with_nvml=False)
+    assert gpu.choose_device("yes") == "on device 0"
+    assert gpus.contexts == {0}
+    assert "nvidia-ml-py is not installed" in capsys.readouterr().err
+
+
+def test_one_device_needs_no_nvml(install, capsys):
+    install(FakeGpus([0.2]), with_nvml=False)
+    gpu.choose_device("yes")
+    assert "WARNING" not in capsys.readouterr().err
+
+
+def test_a_device_without_memory_is_passed_over_and_its_context_given_back(install, monkeypatch):
+    gpus = install(FakeGpus([0.001, 0.0005, 0.001], mode=EXCLUSIVE))
+    monkeypatch.setattr(gpu, "release_context", gpus.contexts.remove)
+    gpus.free[2] = 0.5
+    assert gpu.choose_device("yes") == "on device 2"
+    assert gpus.contexts == {2}
+
+
+# -- spreading over devices
+
+_HOLD = """
+import sys, time
+from nnet3tools.cli import gpu_locks
+gpu_locks._FOLDER = sys.argv[1]
+print(next(gpu_locks.claims(sys.argv[2:]))[0], flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Starts jobs that choose between these GPUs and stay; gives what they chose."""
+    jobs = []
+
+    def start(*keys: str) -> tuple[int, subprocess.Popen]:
+        words = [sys.executable, "-c", _HOLD, f"{tmp_path}/locks-{{user}}", *keys]
+        jobs.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        return int(jobs[-1].stdout.readline()), jobs[-1]
+
+    yield start
+    for process in jobs:
+        process.kill()
+        process.communicate()
+
+
+def test_jobs_started_together_spread_and_a_dead_one_leaves_its_place(install, job):
+    """All see the same free memory, as none has taken any yet."""
+    keys = ("GPU-0", "GPU-1")
+    chosen = [job(*keys) for _ in range(3)]
+    assert [index for index, _ in chosen] == [0, 1, 0]
+    install(FakeGpus([0.9, 0.9]))
+    assert gpu.choose_device("yes") == "on device 1"  # where one job is, as two are on the other
+    first = chosen[0][1]
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert job(*keys)[0] == 0
+
+
+def test_a_full_device_is_not_taken_because_no_job_of_ours_is_there(install, job):
+    job("GPU-0")
+    install(FakeGpus([0.9, 0.1]))
+    assert gpu.choose_device("yes") == "on device 0"
+
+
+def test_a_place_is_left_where_the_device_cannot_be_used(install, job):
+    install(FakeGpus([0.9, 0.8], taken={0: 1}))
+    assert gpu.choose_device("yes") == "on device 1"
+    assert job("GPU-0", "GPU-1")[0] == 0
+
+
+@pytest.mark.parametrize("what", ["others may write", "a link", "a file"])
+def test_a_folder_that_is_not_the_users_own_is_not_used(install, tmp_path, capsys, what):
+    folder = tmp_path / f"locks-{os.geteuid()}"
+    if what == "a link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to("elsewhere")
+    elif what == "a file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    install(FakeGpus([0.2, 0.9]))
+    assert gpu.choose_device("yes") == "on device 1"
+    assert "not this user's own" in capsys.readouterr().err
+    assert len(list(tmp_path.rglob("*"))) == 1 + (what == "a link")
+
+
+# -- patience
+
+
+def test_yes_tries_again_after_twenty_seconds_as_kaldi_does(install, capsys):
+    install(FakeGpus([0.9], taken={0: 1}))
+    assert gpu.choose_device("yes") == "on device 0"
+    assert install.pauses == [20]
+    err = capsys.readouterr().err
+    assert "Will try again after 20 seconds to get a GPU." in err
+    assert "Waited 20 seconds before creating CUDA context" in err
+
+
+def test_yes_gives_up_then_and_optional_after_two_seconds(install):
+    install(FakeGpus([0.9], taken={0: 100}))
+    with pytest.raises(UserError, match=r"busy.*--use-gpu=wait waits"):
         gpu.choose_device("yes")
-    assert gpu.choose_device("wait") == "on the device"
+    assert install.pauses == [20]
+    assert gpu.choose_device("optional").size == 0
+    assert install.pauses == [20, 2]
 
 
-def test_a_missing_library_is_one_line_and_no_traceback(install, monkeypatch, capsys):
-    install(_Devices([0.9]))
+def test_wait_waits_as_long_as_it_takes_and_says_so_once(install, capsys):
+    install(FakeGpus([0.9], taken={0: 30}))
+    assert gpu.choose_device("wait") == "on device 0"
+    assert install.pauses == [5] * 30
+    err = capsys.readouterr().err
+    assert err.count("Will try again indefinitely every 5 seconds") == 1
+    assert "Waited 150 seconds" in err
+
+
+# -- bad input: one line that says what to do
+
+
+def error_of(use_gpu: str = "yes") -> str:
+    with pytest.raises(UserError) as caught:
+        gpu.choose_device(use_gpu)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert len(text) < 345  # or the line is cut
+    return text
+
+
+@pytest.mark.parametrize("use_gpu", ["yes", "wait"])
+def test_without_a_driver(install, use_gpu):
+    gpus = install(FakeGpus([], driver=0))
+    gpus.runtime.getDeviceCount = insufficient_driver
+    assert re.search(r"no NVIDIA driver; install it.*--use-gpu=no", error_of(use_gpu))
+    assert install.pauses == []
+    assert gpu.choose_device("optional").size == 0
+
+
+def test_with_a_driver_and_no_device(install, monkeypatch):
+    gpus = install(FakeGpus([]))
+    assert re.search(r"sees no device;.*nvidia-smi -L.*--use-gpu=no", error_of())
+
+    def none() -> None:
+        raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+    gpus.runtime.getDeviceCount = none
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    assert re.search(r"no device \(CUDA_VISIBLE_DEVICES='7'\); set it", error_of("wait"))
+    assert install.pauses == []
+
+
+def test_with_a_cupy_of_another_cuda(install):
+    gpus = install(FakeGpus([0.9], driver=12040, made_for=13000))
+    gpus.runtime.getDeviceCount = insufficient_driver
+    text = error_of()
+    assert "made for CUDA 13 and the driver for CUDA 12.4" in text
+    assert "update the driver" in text
+    assert "nnet3tools[cuda12]" in text
+
+
+def test_a_newer_driver_runs_an_older_cupy(install):
+    install(FakeGpus([0.9], driver=13000, made_for=12090))
+    assert gpu.choose_device("yes") == "on device 0"
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError])
+def test_a_missing_library_is_one_line_and_no_traceback(install, monkeypatch, capsys, error):
+    install(FakeGpus([0.9]))
 
     def missing() -> None:
-        raise ImportError("libcublas.so.12: cannot open shared object file")
+        raise error("libcublas.so.12: cannot open shared object file\nno such file")
 
     monkeypatch.setattr(gpu, "_load_libraries", missing)
-    with pytest.raises(UserError, match=r"no usable GPU \(libcublas"):
-        gpu.choose_device("yes")
+    assert re.search(r"no usable GPU \(libcublas.* pip install 'nnet3tools\[cuda12\]'", error_of())
     assert gpu.choose_device("optional").size == 0
     assert "libcublas" in capsys.readouterr().err
 
 
-def test_wait_does_not_wait_where_there_is_no_gpu(install):
-    install(_Devices([]))
-    with pytest.raises(UserError, match="no device"):
-        gpu.choose_device("wait")
-    assert gpu.choose_device("optional").size == 0
+def test_without_cupy(install, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert re.search(r"CuPy is not installed; pip install 'nnet3tools\[cuda12\]'", error_of())
+
+
+def test_a_memory_limit_that_is_too_small_for_the_libraries_is_no_reason_to_wait(
+    install, monkeypatch
+):
+    install(FakeGpus([0.9]))
+
+    def limited() -> None:
+        raise MemoryError(
+            "Out of memory allocating 33,554,432 bytes (allocated so far: 0 bytes, "
+            "limit set to: 1,000 bytes)."
+        )
+
+    monkeypatch.setattr(gpu, "_load_libraries", limited)
+    assert re.search(r"limit set to: 1,000 bytes\); raise.*CUPY_GPU_MEMORY_LIMIT", error_of("wait"))
+    assert install.pauses == []
 
 
 def test_gpu_math_is_checked_without_a_gpu():

@@ -5,8 +5,19 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from nnet3tools.cli.gpu_faults import (
+    NoGpuError,
+    check_driver,
+    not_installed,
+    not_usable,
+    release_context,
+    without_memory,
+)
+from nnet3tools.cli.gpu_locks import claims
+from nnet3tools.cli.gpu_survey import Gpu, memory_text, survey, tiers
 from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
@@ -17,9 +28,10 @@ _CHOICES = ("yes", "no", "optional", "wait")
 
 
 _MATH = ("fp32", "tf32", "fp16", "bf16")
-_TAKEN = ("busy", "unavailable", "out of memory", "outofmemory")
-"""Words of CUDA's errors about a device that another process has."""
-_WAIT_SECONDS = 5
+_PAUSES = {"yes": 20, "optional": 2, "wait": 5}
+"""Seconds, Kaldi's: "wait" tries again for ever, the others once."""
+_LEAST_BYTES = 128 << 20
+"""Free memory that is worth a try: less than that the libraries take for themselves."""
 
 
 class _NotGiven(str):
@@ -43,9 +55,10 @@ def gpu_math_option() -> str:
 def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:
     """An empty array on the chosen device, to be passed as `like`.
 
-    `yes` and `wait`, if they were asked for, need a usable GPU (else UserError); `wait` waits while
-    all are taken; `optional`, and a program's own default, fall back to the CPU with a warning.
-    `gpu_math` says how float32 products are done there: fp32, tf32, fp16 or bf16.
+    `yes` and `wait`, if they were asked for, need a usable GPU (else UserError): where all are
+    taken, `yes` tries again after 20 seconds and `wait` until one is free. `optional`, and a
+    program's own default, fall back to the CPU with a warning. `gpu_math` says how float32 products
+    are done there: fp32, tf32, fp16 or bf16.
     """
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
@@ -53,22 +66,16 @@ def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:
         raise OptionError(f"--gpu-math={gpu_math}: expected {'|'.join(_MATH)}")
     if use_gpu == "no":
         return _host()
-    problem, array = _try_gpu()
-    waited = 0
-    while use_gpu == "wait" and any(word in problem.lower() for word in _TAKEN):
-        if waited % 60 == 0:
-            log.log(f"waiting for a GPU ({problem})")
-        time.sleep(_WAIT_SECONDS)
-        waited += _WAIT_SECONDS
-        problem, array = _try_gpu()
-    if not problem:
-        if gpu_math != "fp32":
-            importlib.import_module("nnet3tools.tensor.cupy_backend.cuda").set_math_mode(gpu_math)
-        return array
-    if use_gpu == "optional" or isinstance(use_gpu, _NotGiven):
-        log.warning(f"no usable GPU ({problem}); computing on the CPU")
-        return _host()
-    raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({problem})")
+    try:
+        array = _patiently(use_gpu)
+    except NoGpuError as error:
+        if use_gpu == "optional" or isinstance(use_gpu, _NotGiven):
+            log.warning(f"no usable GPU ({error}); computing on the CPU")
+            return _host()
+        raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({error})") from None
+    if gpu_math != "fp32":
+        importlib.import_module("nnet3tools.tensor.cupy_backend.cuda").set_math_mode(gpu_math)
+    return array
 
 
 def _host() -> Any:
@@ -77,28 +84,71 @@ def _host() -> Any:
     return np.empty(0, np.float32)
 
 
-def _try_gpu() -> tuple[str, Any]:
-    """The GPU's fault ("" if there is none), and an empty array on the one chosen."""
+def _patiently(use_gpu: str) -> Any:
+    """An empty array on a GPU; NoGpuError if there is none, or none to be had in time."""
+    waited, pause = 0, _PAUSES[use_gpu]
+    while True:
+        try:
+            array = _open_gpu()
+        except NoGpuError as error:
+            if not error.taken or (waited and use_gpu != "wait"):
+                raise
+            if not waited:
+                often = f"indefinitely every {pause}" if use_gpu == "wait" else f"after {pause}"
+                log.warning(f"{error}. Will try again {often} seconds to get a GPU.")
+        else:
+            if waited:
+                log.warning(f"Waited {waited} seconds before creating CUDA context")
+            return array
+        time.sleep(pause)
+        waited += pause
+
+
+def _open_gpu() -> Any:
+    """An empty array on the GPU that suits best now, or NoGpuError."""
     if importlib.util.find_spec("cupy") is None:
-        return "CuPy is not installed", None
+        raise not_installed()
     try:
         import cupy
 
-        count = cupy.cuda.runtime.getDeviceCount()
-        if count == 0:
-            return "CUDA sees no device", None
-        problems = []
-        for number in _by_free_memory(cupy, count):
-            try:
-                cupy.cuda.Device(number).use()
-                array = cupy.empty(0, cupy.float32)
-                _load_libraries()
-                return "", array
-            except Exception as error:  # an exclusive device that another process has
-                problems.append(_one_line(error))
-        return problems[0], None
+        count = check_driver(cupy.cuda.runtime)
+        gpus = survey(cupy.cuda.runtime, count)
     except Exception as error:  # CuPy raises what its driver gives it
-        return _one_line(error), None
+        raise not_usable(error) from None
+    return _open_best(cupy, gpus)
+
+
+def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
+    """The first that can be used of those with most memory and fewest jobs of ours."""
+    faults = []
+    for tier in tiers(gpus):
+        for index, lock in claims([gpu.key for gpu in tier]):
+            number = tier[index].number
+            try:
+                return _opened(cupy, number)
+            except Exception as error:  # an exclusive device that another process has
+                lock.release()
+                faults.append(not_usable(error))
+                log.vlog(1, f"GPU {number} cannot be used: {faults[-1]}")
+    raise next((fault for fault in faults if fault.taken), faults[0])
+
+
+def _opened(cupy: Any, number: int) -> Any:
+    """An empty array on a device, with which this process has a context from here on."""
+    runtime = cupy.cuda.runtime
+    cupy.cuda.Device(number).use()
+    free = runtime.memGetInfo()[0]
+    if free < _LEAST_BYTES:
+        release_context(number)
+        raise without_memory(number, free)
+    array = cupy.empty(0, cupy.float32)
+    _load_libraries()
+    found = runtime.getDeviceProperties(number)
+    log.log(
+        f"The active GPU is [{number}]: {found['name'].decode()}\t"
+        f"{memory_text(*runtime.memGetInfo())} version {found['major']}.{found['minor']}"
+    )
+    return array
 
 
 def _load_libraries() -> None:
@@ -109,22 +159,3 @@ def _load_libraries() -> None:
 
     cupy.cuda.nvrtc.getVersion()
     get_device()
-
-
-def _by_free_memory(cupy: Any, count: int) -> list[int]:
-    """Devices, the one with the largest part of its memory free first (as Kaldi chooses)."""
-    if count == 1:
-        return [0]
-    free = []
-    for number in range(count):
-        try:
-            with cupy.cuda.Device(number):
-                available, total = cupy.cuda.runtime.memGetInfo()
-            free.append(available / total)
-        except Exception:  # taken by somebody else: tried last
-            free.append(-1.0)
-    return sorted(range(count), key=lambda number: -free[number])
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,122 @@
+"""What can be wrong with a machine's GPUs, each in one line that says what to do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from nnet3tools.errors import UserError
+
+__all__ = [
+    "NoGpuError",
+    "check_driver",
+    "not_installed",
+    "not_usable",
+    "release_context",
+    "without_memory",
+]
+
+_TAKEN = ("busy", "unavailable", "out of memory", "outofmemory", "memoryallocation")
+"""Words of CUDA's errors about a device that another process has."""
+_MISSING = ("ImportError", "ModuleNotFoundError", "OSError", "DynamicLibNotFoundError")
+"""Errors, by their names, about shared libraries that cannot be loaded."""
+_OR_CPU = "or --use-gpu=no"
+
+
+class NoGpuError(UserError):
+    """No GPU can be used: what was found, and what would help."""
+
+    def __init__(self, problem: str, remedy: str, taken: bool = False) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.taken = taken
+        """Whether there is a GPU, which other processes have now."""
+
+
+def not_installed() -> NoGpuError:
+    """There is no CuPy."""
+    return NoGpuError(
+        "CuPy is not installed", f"pip install 'nnet3tools[cuda12]' or [cuda13], {_OR_CPU}"
+    )
+
+
+def check_driver(runtime: Any) -> int:
+    """The number of devices, at least 1, by `cupy.cuda.runtime`; NoGpuError says what is wrong."""
+    driver, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
+    if driver == 0:
+        container = "in a container pass the GPU on (docker --gpus all, apptainer --nv)"
+        raise NoGpuError(
+            "there is no NVIDIA driver",
+            f"install it, so that nvidia-smi works, {container}, {_OR_CPU}",
+        )
+    if driver // 1000 < needed // 1000:
+        raise NoGpuError(
+            f"CuPy is made for CUDA {needed // 1000} and the driver for CUDA {_version(driver)}",
+            f"update the driver, or replace cupy-cuda{needed // 1000}x: pip uninstall it, "
+            f"pip install 'nnet3tools[cuda{driver // 1000}]'",
+        )
+    try:
+        count = int(runtime.getDeviceCount())
+    except Exception as error:
+        if "NoDevice" not in str(error):
+            raise
+        count = 0
+    if count == 0:
+        raise _no_device()
+    return count
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _no_device() -> NoGpuError:
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return NoGpuError(
+            "CUDA sees no device",
+            f"see whether nvidia-smi -L lists one that this job was given, {_OR_CPU}",
+        )
+    return NoGpuError(
+        f"CUDA sees no device (CUDA_VISIBLE_DEVICES='{visible}')",
+        f"set it to a number or UUID of nvidia-smi -L, {_OR_CPU}",
+    )
+
+
+def not_usable(error: Exception) -> NoGpuError:
+    """What an exception of CuPy, a driver or a shared library means."""
+    if isinstance(error, NoGpuError):
+        return error
+    text = " ".join(str(error).split()) or type(error).__name__
+    name = type(error).__name__
+    if "limit set to" in text:  # CuPy's words
+        return NoGpuError(text.rstrip("."), "raise or unset CUPY_GPU_MEMORY_LIMIT")
+    if any(word in (text + name).lower() for word in _TAKEN):
+        return NoGpuError(text, "--use-gpu=wait waits until one is free", taken=True)
+    if name in _MISSING:
+        return NoGpuError(
+            text,
+            "a library of CUDA cannot be loaded: pip install 'nnet3tools[cuda12]' or [cuda13], "
+            "whichever CuPy is made for (docs/gpu.md)",
+        )
+    return NoGpuError(text, "docs/gpu.md says what to look at")
+
+
+def without_memory(number: int, free: int) -> NoGpuError:
+    """A device whose memory others have."""
+    return NoGpuError(
+        f"GPU {number} is out of memory: {free >> 20} MB are free",
+        "--use-gpu=wait waits until there is more",
+        taken=True,
+    )
+
+
+def release_context(number: int) -> None:
+    """Give a device's memory back that this process only tried; no CuPy objects may live there."""
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    device = ctypes.c_int()
+    if cuda.cuDeviceGet(ctypes.byref(device), ctypes.c_int(number)) == 0:
+        cuda.cuDevicePrimaryCtxReset_v2(device)
