@@ -1,0 +1,178 @@
+"""Examples of chain training: inputs with supervisions, `<Nnet3ChainEg>` (nnet-chain-example.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.supervision import Supervision
+from nnet3tools.io.general_matrix import compress
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.index_vector import read_index_vector, write_index_vector
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.training.example import NnetIo
+
+__all__ = ["CHAIN_EXAMPLE", "NnetChainExample", "NnetChainSupervision", "output_indexes"]
+
+_MAX_NUM_IO = 1_000_000
+_CHARS = 255.0
+"""Old examples have derivative weights as bytes, of 255ths."""
+
+
+def output_indexes(
+    num_sequences: int, frames_per_sequence: int, first_frame: int, frame_skip: int
+) -> IndexArray:
+    """Frame after frame the sequences n = 0, 1, ..., (num_sequences * frames_per_sequence, 3)."""
+    indexes = np.zeros((frames_per_sequence, num_sequences, 3), np.int32)
+    indexes[..., 0] = np.arange(num_sequences)
+    indexes[..., 1] = (first_frame + frame_skip * np.arange(frames_per_sequence))[:, None]
+    return indexes.reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class NnetChainSupervision:
+    """The supervision of one output.
+
+    `indexes` (N, 3) run frame by frame and within a frame sequence by sequence, as the rows of the
+    network's output do; `deriv_weights` (N,) scale each row's derivative, or are empty, which
+    stands for ones.
+    """
+
+    name: str
+    indexes: IndexArray
+    supervision: Supervision
+    deriv_weights: NDArray[np.float32]
+
+    @property
+    def first_frame(self) -> int:
+        """The t of the first row."""
+        return int(self.indexes[0, 1])
+
+    @property
+    def frame_skip(self) -> int:
+        """By how much t grows from row to row of a sequence: the frame subsampling factor."""
+        return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
+
+    def write(self, writer: Writer) -> None:
+        """Write as Kaldi's `<NnetChainSup>`."""
+        writer.write_token("<NnetChainSup>")
+        writer.write_token(self.name)
+        write_index_vector(writer, self.indexes)
+        self.supervision.write(writer)
+        writer.write_token("<DW2>")
+        writer.write_vector(self.deriv_weights)
+        writer.write_token("</NnetChainSup>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetChainSupervision:
+        """Read Kaldi's NnetChainSupervision, old ones too; DataError if its parts do not agree."""
+        reader.expect_token("<NnetChainSup>")
+        name = reader.read_token()
+        indexes = read_index_vector(reader)
+        supervision = Supervision.read(reader)
+        weights = np.zeros(0, np.float32)
+        if (token := reader.read_token()) != "</NnetChainSup>":
+            if token == "<DW>":
+                weights = _read_vector_as_char(reader)
+            elif token == "<DW2>":
+                weights = reader.read_vector()
+            else:
+                raise reader.error(f"expected <DW2> or </NnetChainSup>, found '{token}'")
+            reader.expect_token("</NnetChainSup>")
+        chain = cls(name, indexes, supervision, weights)
+        if problem := chain._problem():
+            raise reader.error(f"'{name}' of an example {problem}")
+        return chain
+
+    def _problem(self) -> str:
+        """What is wrong with its sizes and indexes, "" if nothing is."""
+        supervision, size = self.supervision, len(self.indexes)
+        if size != supervision.num_frames or supervision.frames_per_sequence < 2:
+            return (
+                f"has {size} rows for {supervision.num_sequences} sequences of "
+                f"{supervision.frames_per_sequence} frames (at least 2)"
+            )
+        expected = output_indexes(
+            supervision.num_sequences,
+            supervision.frames_per_sequence,
+            self.first_frame,
+            self.frame_skip,
+        )
+        if self.frame_skip <= 0 or not np.array_equal(self.indexes, expected):
+            return "has rows that are not in order of time and, in each frame, of sequences"
+        if len(self.deriv_weights) not in (0, size):
+            return f"has {len(self.deriv_weights)} derivative weights for {size} rows"
+        if (self.deriv_weights < 0.0).any():
+            return "has a negative derivative weight"
+        return ""
+
+
+def _read_vector_as_char(reader: Reader) -> NDArray[np.float32]:
+    """A vector with a byte, or in text a number from 0 to 255, an element (ReadVectorAsChar)."""
+    if not reader.binary:
+        return reader.read_int32_vector().astype(np.float32) / np.float32(_CHARS)
+    size = reader.read_array(1, "u1", "a vector of bytes")[0]
+    count = int(reader.read_array(1, "<i4", "a vector of bytes")[0])
+    if size != 1 or count < 0:
+        raise reader.error("expected a vector of bytes")
+    return reader.read_array(count, "u1", "a vector of bytes").astype(np.float32) / _CHARS
+
+
+@dataclass
+class NnetChainExample:
+    """Inputs and chain supervisions that belong together: of a chunk, or a merged minibatch."""
+
+    inputs: list[NnetIo] = field(default_factory=list)
+    outputs: list[NnetChainSupervision] = field(default_factory=list)
+
+    def write(self, writer: Writer) -> None:
+        """Write as Kaldi's `<Nnet3ChainEg>`."""
+        writer.write_token("<Nnet3ChainEg>")
+        parts: tuple[tuple[str, list], ...] = (
+            ("<NumInputs>", self.inputs),
+            ("<NumOutputs>", self.outputs),
+        )
+        for token, entries in parts:
+            writer.write_token(token)
+            writer.write_int32(len(entries))
+            writer.write_newline()
+            for entry in entries:
+                entry.write(writer)
+                writer.write_newline()
+        writer.write_token("</Nnet3ChainEg>")
+
+    @classmethod
+    def read(cls, reader: Reader) -> NnetChainExample:
+        """Read Kaldi's NnetChainExample."""
+        reader.expect_token("<Nnet3ChainEg>", "<NumInputs>")
+        inputs = [NnetIo.read(reader) for _ in range(_read_count(reader, "inputs"))]
+        reader.expect_token("<NumOutputs>")
+        outputs = [NnetChainSupervision.read(reader) for _ in range(_read_count(reader, "outputs"))]
+        reader.expect_token("</Nnet3ChainEg>")
+        return cls(inputs, outputs)
+
+    def compressed(self) -> NnetChainExample:
+        """A copy whose full matrices are compressed."""
+        inputs = [replace(io, features=compress(io.features)) for io in self.inputs]
+        return NnetChainExample(inputs, self.outputs)
+
+    @property
+    def size(self) -> int:
+        """The largest number of rows of any input or output, which --minibatch-size rules go by."""
+        sizes = [len(io.indexes) for io in self.inputs]
+        return max(sizes + [len(output.indexes) for output in self.outputs])
+
+
+def _read_count(reader: Reader, what: str) -> int:
+    if not 0 < (count := reader.read_int32()) <= _MAX_NUM_IO:
+        raise reader.error(f"an example cannot have {count} {what}")
+    return count
+
+
+CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder(
+    "a chain example", NnetChainExample.read, lambda writer, example: example.write(writer)
+)
+"""The holder of tables of chain examples (Kaldi's KaldiObjectHolder<NnetChainExample>)."""

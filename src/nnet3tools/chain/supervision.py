@@ -1,0 +1,192 @@
+"""Supervision of chain training: what sequences may look like (chain-supervision.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.binary_reader import read_compact_acceptor
+from nnet3tools.fst.binary_writer import write_compact_acceptor
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.text_form import read_fst_text, write_fst_text
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["SUPERVISION", "Supervision", "state_times"]
+
+_MAX_SEQUENCES = 1_000_000
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """Acceptors of pdfs plus one (or transition ids) for `num_sequences` sequences of one length.
+
+    Plain supervision is one acyclic epsilon-free acceptor `fst`, all of whose paths have
+    `num_sequences` x `frames_per_sequence` arcs: the sequences follow one another. End-to-end
+    supervision is an acceptor a sequence in `e2e_fsts`, with cycles, and `fst` is empty.
+    `label_dim` is the largest label. `alignment_pdfs`, if there, are the pdfs of one path, for LDA.
+    """
+
+    weight: float
+    num_sequences: int
+    frames_per_sequence: int
+    label_dim: int
+    fst: Fst
+    e2e_fsts: tuple[Fst, ...] = ()
+    alignment_pdfs: NDArray[np.int32] | None = None
+
+    @property
+    def is_e2e(self) -> bool:
+        """Whether it is end-to-end supervision."""
+        return bool(self.e2e_fsts)
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of all sequences together."""
+        return self.num_sequences * self.frames_per_sequence
+
+    @classmethod
+    def read(cls, reader: Reader) -> Supervision:
+        """Read Kaldi's `<Supervision>`; DataError for labels that are out of range and the like."""
+        reader.expect_token("<Supervision>", "<Weight>")
+        weight = reader.read_float()
+        reader.expect_token("<NumSequences>")
+        num_sequences = reader.read_int32()
+        reader.expect_token("<FramesPerSeq>")
+        frames_per_sequence = reader.read_int32()
+        reader.expect_token("<LabelDim>")
+        label_dim = reader.read_int32()
+        if not 0 < num_sequences <= _MAX_SEQUENCES or frames_per_sequence <= 0 or label_dim <= 0:
+            raise reader.error(
+                f"expected a supervision, found one of {num_sequences} sequences of "
+                f"{frames_per_sequence} frames with {label_dim} labels"
+            )
+        reader.expect_token("<End2End>")
+        read_acceptor = read_compact_acceptor if reader.binary else read_fst_text
+        fst = Fst.empty()
+        e2e_fsts: tuple[Fst, ...] = ()
+        if reader.read_bool():
+            reader.expect_token("<Fsts>")
+            e2e_fsts = tuple([read_acceptor(reader) for _ in range(num_sequences)])
+            reader.expect_token("</Fsts>")
+        else:
+            fst = read_acceptor(reader)
+        alignment = None
+        if reader.peek_token() == "<AlignmentPdfs>":
+            reader.expect_token("<AlignmentPdfs>")
+            alignment = reader.read_int32_vector()
+        reader.expect_token("</Supervision>")
+        supervision = cls(
+            *(weight, num_sequences, frames_per_sequence, label_dim, fst, e2e_fsts, alignment)
+        )
+        try:
+            supervision.check_labels()
+        except DataError as error:
+            raise reader.error(str(error)) from None
+        return supervision
+
+    def write(self, writer: Writer) -> None:
+        """Write as Kaldi does: acceptors compact in binary, line by line in text."""
+        write_acceptor = write_compact_acceptor if writer.binary else write_fst_text
+        writer.write_token("<Supervision>")
+        writer.write_token("<Weight>")
+        writer.write_float(self.weight)
+        writer.write_token("<NumSequences>")
+        writer.write_int32(self.num_sequences)
+        writer.write_token("<FramesPerSeq>")
+        writer.write_int32(self.frames_per_sequence)
+        writer.write_token("<LabelDim>")
+        writer.write_int32(self.label_dim)
+        writer.write_token("<End2End>")
+        writer.write_bool(self.is_e2e)
+        if self.is_e2e:
+            writer.write_token("<Fsts>")
+            for fst in self.e2e_fsts:
+                write_acceptor(writer, fst)
+            writer.write_token("</Fsts>")
+        else:
+            write_acceptor(writer, self.fst)
+        if self.alignment_pdfs is not None and len(self.alignment_pdfs):
+            writer.write_token("<AlignmentPdfs>")
+            writer.write_int32_vector(self.alignment_pdfs)
+        writer.write_token("</Supervision>")
+
+    def check_labels(self) -> None:
+        """DataError unless all acceptors have labels from 1 to `label_dim`.
+
+        Epsilons may be there: cutting a supervision to a range makes some at its start.
+        """
+        for fst in self.e2e_fsts or (self.fst,):
+            fst.check_labels(self.label_dim, "the supervision's FST", allow_epsilon=True)
+
+    def state_times(self) -> NDArray[np.int32]:
+        """The frame of each state of `fst`, (N,), frames counting through all sequences.
+
+        DataError if paths to a state differ in length, or a final state's time is not the number of
+        frames, or there are epsilons, or states are not in order of time.
+        """
+        times, length = state_times(self.fst)
+        if length != self.num_frames:
+            raise DataError(
+                f"the supervision's FST is {length} frames long, expected {self.num_sequences} x "
+                f"{self.frames_per_sequence}"
+            )
+        return times
+
+
+def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
+    """The number of arcs before each state, (N,), and before final states (ComputeFstStateTimes).
+
+    DataError unless the FST has no epsilons, no cycles, states in order of time from state 0 on,
+    and one length for all paths to a state, and to final ones.
+    """
+    if fst.start != 0:
+        raise DataError(f"the supervision's FST starts in state {fst.start}, expected state 0")
+    if (fst.ilabels == 0).any():
+        raise DataError("the supervision's FST has an epsilon arc, expected none")
+    back = np.flatnonzero(fst.nextstates <= fst.sources)
+    if len(back):
+        raise DataError(
+            f"the supervision's FST has an arc back from state {fst.sources[back[0]]} to "
+            f"{fst.nextstates[back[0]]}: expected no cycles and states in order of time"
+        )
+    times = _times_of_sorted(fst)
+    before, after = times[fst.sources], times[fst.nextstates]
+    if (times < 0).any() or (after != before + 1).any() or (np.diff(times) < 0).any():
+        raise DataError(
+            "the supervision's FST has paths of different lengths to a state, expected states in "
+            "order of time"
+        )
+    lengths = np.unique(times[fst.is_final])
+    if len(lengths) != 1:
+        raise DataError(
+            f"the supervision's FST has final states at {len(lengths)} times, expected one"
+        )
+    return times, int(lengths[0])
+
+
+def _times_of_sorted(fst: Fst) -> NDArray[np.int32]:
+    """Times if the states are in order of time, as they should be; -1 where a state is not met.
+
+    A frame's states are those that arcs from the frame before lead to, which lie together.
+    """
+    times = np.full(fst.num_states, -1, np.int32)
+    times[0] = 0
+    # The last state that any of the states up to s leads to.
+    furthest = np.full(fst.num_states, 0, np.int64)
+    np.maximum.at(furthest, fst.sources, fst.nextstates)
+    np.maximum.accumulate(furthest, out=furthest)
+    begin, end, time = 0, 1, 0
+    while begin < end:
+        times[begin:end] = time
+        begin, end, time = end, int(furthest[end - 1]) + 1, time + 1
+    return times
+
+
+SUPERVISION: Holder[Supervision] = Holder(
+    "a supervision", Supervision.read, lambda writer, supervision: supervision.write(writer)
+)
+"""The holder of tables of supervisions."""

@@ -1,0 +1,239 @@
+"""Reading OpenFst's binary files: vector, const and compact_acceptor, with standard arcs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
+from nnet3tools.fst.layout import (
+    ALIGNED_VERSION,
+    ALIGNMENT,
+    ARC,
+    COMPACT_ARC,
+    CONST_STATE,
+    HAS_INPUT_SYMBOLS,
+    HAS_OUTPUT_SYMBOLS,
+    HEADER,
+    IS_ALIGNED,
+    MAGIC,
+    NOT_AN_ARC,
+    SYMBOL_TABLE_MAGIC,
+    VECTOR_STATE,
+)
+from nnet3tools.io.stream import Reader
+
+__all__ = ["check_fst", "read_binary_fst", "read_compact_acceptor"]
+
+_LONGEST_NAME = 64
+_LOOK_AHEAD = 1 << 20
+
+
+@dataclass(frozen=True)
+class _Header:
+    """What an OpenFst file begins with."""
+
+    kind: str
+    version: int
+    flags: int
+    properties: int
+    start: int
+    num_states: int
+    num_arcs: int
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether arrays begin at multiples of 16 bytes."""
+        return bool(self.flags & IS_ALIGNED) or self.version == ALIGNED_VERSION
+
+
+def read_binary_fst(reader: Reader) -> Fst:
+    """An FST in any of the three kinds of files; DataError for anything else."""
+    header = _read_header(reader)
+    read = _READERS.get(header.kind)
+    if read is None:
+        raise reader.error(f"expected an FST of kind {', '.join(_READERS)}, found '{header.kind}'")
+    return check_fst(reader, read(reader, header))
+
+
+def read_compact_acceptor(reader: Reader) -> Fst:
+    """The compact form in which binary examples hold their acceptors."""
+    header = _read_header(reader)
+    if header.kind != "compact_acceptor":
+        raise reader.error(f"expected a compact_acceptor FST, found '{header.kind}'")
+    return check_fst(reader, _read_compact(reader, header))
+
+
+def _read_header(reader: Reader) -> _Header:
+    if reader.read_array(1, "<i4", "an FST's header")[0] != MAGIC:
+        raise reader.error("expected an OpenFst file, found something else (wrong magic number)")
+    kind, arcs = _read_name(reader), _read_name(reader)
+    if arcs != "standard":
+        raise reader.error(f"expected an FST with standard arcs, found '{arcs}'")
+    raw = reader.read_array(HEADER.size, np.uint8, "an FST's header").tobytes()
+    header = _Header(kind, *HEADER.unpack(raw))
+    if header.flags & HAS_INPUT_SYMBOLS:
+        _skip_symbols(reader)
+    if header.flags & HAS_OUTPUT_SYMBOLS:
+        _skip_symbols(reader)
+    return header
+
+
+def _read_name(reader: Reader, longest: int = _LONGEST_NAME) -> str:
+    size = int(reader.read_array(1, "<i4", "an FST's header")[0])
+    if not 0 <= size <= longest:
+        raise reader.error(f"expected a name in an FST's header, found one of {size} bytes")
+    return reader.read_array(size, np.uint8, "a name").tobytes().decode("utf-8", "replace")
+
+
+def _skip_symbols(reader: Reader) -> None:
+    """Pass over a symbol table: name, next key, and its entries."""
+    if reader.read_array(1, "<i4", "a symbol table")[0] != SYMBOL_TABLE_MAGIC:
+        raise reader.error("expected the FST's symbol table")
+    _read_name(reader, _LOOK_AHEAD)
+    _, size = reader.read_array(2, "<i8", "a symbol table").tolist()
+    for _ in range(size):
+        _read_name(reader, _LOOK_AHEAD)
+        reader.read_array(1, "<i8", "a symbol's key")
+
+
+def _align(reader: Reader, header: _Header) -> None:
+    if header.is_aligned and (past := reader.offset % ALIGNMENT):
+        reader.read_array(ALIGNMENT - past, np.uint8, "an FST's padding")
+
+
+def _num_states(reader: Reader, header: _Header) -> int:
+    if header.num_states < 0:
+        raise reader.error(f"expected an FST, found one of {header.num_states} states")
+    return header.num_states
+
+
+def _read_vector(reader: Reader, header: _Header) -> Fst:
+    """State after state: final weight, number of arcs, arcs."""
+    finals: list[float] = []
+    counts: list[int] = []
+    pieces: list[bytes] = []
+    buffer, at = b"", 0
+    for state in range(_num_states(reader, header)):
+        if len(buffer) - at < VECTOR_STATE.size:
+            buffer, at = _refill(reader, at, VECTOR_STATE.size), 0
+            if len(buffer) < VECTOR_STATE.size:
+                raise reader.error(
+                    f"expected an FST of {header.num_states} states, found the end of the stream "
+                    f"in state {state}"
+                )
+        final, count = VECTOR_STATE.unpack_from(buffer, at)
+        at += VECTOR_STATE.size
+        if count < 0:
+            raise reader.error(f"expected a state's arcs, found {count} of them")
+        size = count * ARC.itemsize
+        if len(buffer) - at < size:
+            reader.advance(at)
+            piece = reader.read_array(count, ARC, f"the {count} arcs of state {state}").tobytes()
+            buffer, at = b"", 0
+        else:
+            piece = buffer[at : at + size]
+            at += size
+        finals.append(final)
+        counts.append(count)
+        pieces.append(piece)
+    reader.advance(at)
+    arcs = np.frombuffer(b"".join(pieces), ARC)
+    return _of_arcs(header, np.array(finals, np.float32), np.array(counts, np.int64), arcs)
+
+
+def _refill(reader: Reader, used: int, size: int) -> bytes:
+    """Consume the bytes used and look at those that follow: at least `size`, unless it ends."""
+    reader.advance(used)
+    while len(buffer := reader.buffered(_LOOK_AHEAD)) < size and reader.more():
+        pass
+    return buffer
+
+
+def _read_const(reader: Reader, header: _Header) -> Fst:
+    """All states, then all arcs."""
+    num_states = _num_states(reader, header)
+    _align(reader, header)
+    states = reader.read_array(num_states, CONST_STATE, f"an FST of {num_states} states")
+    _align(reader, header)
+    arcs = reader.read_array(max(header.num_arcs, 0), ARC, f"{header.num_arcs} arcs of an FST")
+    counts = states["narcs"].astype(np.int64)
+    offsets = np.cumsum(counts) - counts
+    if counts.sum() != len(arcs) or (offsets != states["pos"]).any():
+        raise reader.error("the FST's states do not say where its arcs are")
+    return _of_arcs(header, states["final"].astype(np.float32), counts, arcs)
+
+
+def _of_arcs(header: _Header, finals: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
+    return Fst(
+        header.start,
+        finals,
+        np.concatenate([[0], np.cumsum(counts)]),
+        np.ascontiguousarray(arcs["ilabel"]),
+        np.ascontiguousarray(arcs["olabel"]),
+        np.ascontiguousarray(arcs["weight"]),
+        np.ascontiguousarray(arcs["nextstate"]),
+        header.properties,
+    )
+
+
+def _read_compact(reader: Reader, header: _Header) -> Fst:
+    """Offsets of the states, then elements; one with label and next state -1 is a final weight."""
+    num_states = _num_states(reader, header)
+    _align(reader, header)
+    ends = reader.read_array(num_states + 1, "<u4", f"an FST of {num_states} states")
+    _align(reader, header)
+    elements = reader.read_array(int(ends[-1]), COMPACT_ARC, f"{ends[-1]} elements of an FST")
+    sizes = ends[1:].astype(np.int64) - ends[:-1]
+    if ends[0] != 0 or (sizes < 0).any():
+        raise reader.error("the FST's states do not say where its arcs are")
+    is_final = elements["label"] == NOT_AN_ARC
+    sources = np.repeat(np.arange(num_states), sizes)
+    final_states = sources[is_final]
+    if (np.flatnonzero(is_final) != ends[final_states]).any():
+        raise reader.error("the FST has a final weight after an arc")
+    finals = np.full(num_states, NOT_FINAL, np.float32)
+    finals[final_states] = elements["weight"][is_final]
+    arcs = elements[~is_final]
+    counts = sizes.copy()
+    counts[final_states] -= 1
+    labels = np.ascontiguousarray(arcs["label"])
+    return Fst(
+        header.start,
+        finals,
+        np.concatenate([[0], np.cumsum(counts)]),
+        labels,
+        labels,
+        np.ascontiguousarray(arcs["weight"]),
+        np.ascontiguousarray(arcs["nextstate"]),
+        header.properties,
+    )
+
+
+_READERS: dict[str, Callable[[Reader, _Header], Fst]] = {
+    "vector": _read_vector,
+    "const": _read_const,
+    "compact_acceptor": _read_compact,
+}
+
+
+def check_fst(reader: Reader, fst: Fst) -> Fst:
+    """The FST; DataError if a state, label or weight is none."""
+    size = fst.num_states
+    if not (0 <= fst.start < size or (fst.start == NO_STATE and not size)):
+        raise reader.error(f"the FST starts in state {fst.start}: it has {size} states")
+    wrong = np.flatnonzero((fst.nextstates < 0) | (fst.nextstates >= size))
+    if len(wrong):
+        raise reader.error(
+            f"an arc of the FST leads to state {fst.nextstates[wrong[0]]}: it has {size} states"
+        )
+    if ((fst.ilabels < 0) | (fst.olabels < 0)).any():
+        raise reader.error("an arc of the FST has a negative label")
+    # The semiring has no NaN and no negative infinity.
+    if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
+        raise reader.error("the FST has a weight that is not a number")
+    if (fst.weights == -np.inf).any() or (fst.finals == -np.inf).any():
+        raise reader.error("the FST has a weight of minus infinity")
+    return fst

@@ -1,0 +1,82 @@
+"""Writing OpenFst's binary files: vector, const and compact_acceptor, with standard arcs."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.layout import (
+    ARC,
+    COMPACT_ARC,
+    CONST_STATE,
+    HEADER,
+    MAGIC,
+    NOT_AN_ARC,
+    VECTOR_STATE,
+    VERSION,
+)
+from nnet3tools.fst.properties import TRINARY, Property, all_properties, all_settled
+from nnet3tools.io.stream import Writer
+
+__all__ = ["write_compact_acceptor", "write_const_fst", "write_vector_fst"]
+
+
+def _write_header(writer: Writer, kind: str, properties: int, fst: Fst, num_arcs: int) -> None:
+    names = b"".join(struct.pack("<i", len(name)) + name for name in (kind.encode(), b"standard"))
+    numbers = HEADER.pack(VERSION, 0, properties, fst.start, fst.num_states, num_arcs)
+    writer.write_bytes(struct.pack("<i", MAGIC) + names + numbers)
+
+
+def _arc_array(fst: Fst) -> np.ndarray:
+    arcs = np.empty(fst.num_arcs, ARC)
+    arcs["ilabel"], arcs["olabel"] = fst.ilabels, fst.olabels
+    arcs["weight"], arcs["nextstate"] = fst.weights, fst.nextstates
+    return arcs
+
+
+def write_vector_fst(writer: Writer, fst: Fst) -> None:
+    """OpenFst's vector file, whose header says of the FST what `fst.properties` does."""
+    properties = fst.properties | Property.EXPANDED | Property.MUTABLE
+    _write_header(writer, "vector", properties, fst, 0)
+    arcs = _arc_array(fst).tobytes()
+    ends = (fst.offsets * ARC.itemsize).tolist()
+    counts = np.diff(fst.offsets).tolist()
+    pieces = []
+    for state, final in enumerate(fst.finals.tolist()):
+        pieces.append(VECTOR_STATE.pack(final, counts[state]))
+        pieces.append(arcs[ends[state] : ends[state + 1]])
+    writer.write_bytes(b"".join(pieces))
+
+
+def write_const_fst(writer: Writer, fst: Fst) -> None:
+    """OpenFst's const file."""
+    states = np.empty(fst.num_states, CONST_STATE)
+    states["final"], states["pos"] = fst.finals, fst.offsets[:-1]
+    states["narcs"] = np.diff(fst.offsets)
+    for name, labels in (("niepsilons", fst.ilabels), ("noepsilons", fst.olabels)):
+        states[name] = np.bincount(fst.sources[labels == 0], minlength=fst.num_states)
+    properties = (fst.properties | Property.EXPANDED) & ~Property.MUTABLE
+    _write_header(writer, "const", properties, fst, fst.num_arcs)
+    writer.write_bytes(states.tobytes() + _arc_array(fst).tobytes())
+
+
+def write_compact_acceptor(writer: Writer, fst: Fst) -> None:
+    """OpenFst's compact_acceptor file, with every property settled as Kaldi writes it."""
+    is_final = fst.is_final
+    ends = np.zeros(fst.num_states + 1, np.int64)
+    np.cumsum(np.diff(fst.offsets) + is_final, out=ends[1:])
+    elements = np.empty(int(ends[-1]), COMPACT_ARC)
+    is_arc = np.ones(len(elements), bool)
+    is_arc[ends[:-1][is_final]] = False
+    elements["label"], elements["weight"], elements["nextstate"] = NOT_AN_ARC, 0.0, NOT_AN_ARC
+    elements["label"][is_arc] = fst.ilabels
+    elements["weight"][is_arc], elements["weight"][~is_arc] = fst.weights, fst.finals[is_final]
+    elements["nextstate"][is_arc] = fst.nextstates
+    known = fst.properties & TRINARY
+    if not all_settled(known):
+        known = all_properties(fst)
+    properties = known | Property.EXPANDED
+    _write_header(writer, "compact_acceptor", properties, fst, fst.num_arcs)
+    writer.write_bytes(ends.astype("<u4").tobytes() + elements.tobytes())

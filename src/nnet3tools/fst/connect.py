@@ -1,0 +1,168 @@
+"""Which states an FST needs, and in which order a walk meets them."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.fst import NO_STATE, Fst
+
+__all__ = [
+    "accessible",
+    "breadth_first_sorted",
+    "coaccessible",
+    "component_numbers",
+    "connect",
+    "keep_states",
+    "reordered",
+]
+
+_Bools = NDArray[np.bool_]
+_Ints = NDArray[np.int32]
+
+
+def accessible(fst: Fst) -> _Bools:
+    """Which states can be reached from the start, (N,)."""
+    size = fst.num_states
+    if fst.start == 0 and (fst.nextstates > fst.sources).all():
+        entered = np.zeros(size, bool)
+        entered[fst.nextstates] = True
+        if entered[1:].all():  # sorted, and all but the first have an arc into them
+            return np.ones(size, bool)
+    return _reached(size, fst.offsets, fst.nextstates, [fst.start] if size else [])
+
+
+def coaccessible(fst: Fst) -> _Bools:
+    """From which states a final one can be reached, (N,)."""
+    size, final = fst.num_states, fst.is_final
+    if (fst.nextstates > fst.sources).all() and (final | (np.diff(fst.offsets) > 0)).all():
+        return np.ones(size, bool)  # sorted, and all but final ones have an arc out of them
+    order = np.argsort(fst.nextstates, kind="stable")
+    counts = np.bincount(fst.nextstates, minlength=size)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return _reached(size, offsets, fst.sources[order], np.flatnonzero(final).tolist())
+
+
+def _reached(
+    size: int, offsets: NDArray[np.int64], neighbours: _Ints, beginnings: list[int]
+) -> _Bools:
+    """Which states can be reached from the beginnings, given each state's neighbours."""
+    ends, targets = offsets.tolist(), neighbours.tolist()
+    seen = bytearray(size)
+    stack = [state for state in beginnings if state != NO_STATE]
+    for state in stack:
+        seen[state] = 1
+    while stack:
+        state = stack.pop()
+        for target in targets[ends[state] : ends[state + 1]]:
+            if not seen[target]:
+                seen[target] = 1
+                stack.append(target)
+    return np.frombuffer(seen, np.uint8).astype(bool)
+
+
+def keep_states(fst: Fst, keep: _Bools) -> Fst:
+    """Only these states, in the order they have, and the arcs between them."""
+    if keep.all():
+        return fst
+    if not keep.any() or not keep[fst.start]:
+        return Fst.empty()
+    numbers = np.cumsum(keep) - 1
+    arcs = keep[fst.sources] & keep[fst.nextstates]
+    outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
+    return Fst.from_arcs(
+        int(numbers[fst.start]),
+        fst.finals[keep],
+        numbers[fst.sources[arcs]],
+        fst.ilabels[arcs],
+        fst.weights[arcs],
+        numbers[fst.nextstates[arcs]],
+        outputs,
+    )
+
+
+def connect(fst: Fst) -> Fst:
+    """Only the states on some path from the start to a final state."""
+    return keep_states(fst, accessible(fst) & coaccessible(fst)) if fst.num_states else fst
+
+
+def reordered(fst: Fst, numbers: _Ints) -> Fst:
+    """The same with state s called `numbers[s]`, (N,) a permutation."""
+    outputs = None if fst.olabels is fst.ilabels else fst.olabels
+    finals = np.empty_like(fst.finals)
+    finals[numbers] = fst.finals
+    return Fst.from_arcs(
+        int(numbers[fst.start]),
+        finals,
+        numbers[fst.sources],
+        fst.ilabels,
+        fst.weights,
+        numbers[fst.nextstates],
+        outputs,
+    )
+
+
+def breadth_first_sorted(fst: Fst) -> Fst:
+    """States numbered as a breadth-first walk from the start meets them (SortBreadthFirstSearch).
+
+    All states must be reachable. Where all paths to a state have one length, states come out in
+    order of time.
+    """
+    if not fst.num_states:
+        return fst
+    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
+    numbers = [-1] * fst.num_states
+    numbers[fst.start] = 0
+    count, queue = 1, deque([fst.start])
+    while queue:
+        state = queue.popleft()
+        for target in targets[ends[state] : ends[state + 1]]:
+            if numbers[target] < 0:
+                numbers[target] = count
+                count += 1
+                queue.append(target)
+    return reordered(fst, np.array(numbers, np.int32))
+
+
+def component_numbers(fst: Fst) -> _Ints:
+    """The strongly connected component of each state, (N,), by Tarjan's algorithm.
+
+    Components are numbered so that arcs lead from a component to the same or a lower one.
+    """
+    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
+    size, count, time = fst.num_states, 0, 0
+    entered, low, component = [-1] * size, [0] * size, [-1] * size
+    for root in range(size):
+        if entered[root] >= 0:
+            continue
+        path, place, members = [root], [ends[root]], [root]
+        entered[root] = low[root] = time
+        time += 1
+        while path:
+            state, at = path[-1], place[-1]
+            if at < ends[state + 1]:
+                place[-1] = at + 1
+                target = targets[at]
+                if entered[target] < 0:
+                    entered[target] = low[target] = time
+                    time += 1
+                    path.append(target)
+                    place.append(ends[target])
+                    members.append(target)
+                elif component[target] < 0:
+                    low[state] = min(low[state], entered[target])
+                continue
+            path.pop()
+            place.pop()
+            if path:
+                low[path[-1]] = min(low[path[-1]], low[state])
+            if low[state] == entered[state]:
+                while True:
+                    member = members.pop()
+                    component[member] = count
+                    if member == state:
+                        break
+                count += 1
+    return np.array(component, np.int32)

@@ -1,0 +1,47 @@
+"""FSTs in files and tables: OpenFst's binary files, and Kaldi's text form."""
+
+from __future__ import annotations
+
+from nnet3tools.fst.binary_reader import read_binary_fst
+from nnet3tools.fst.binary_writer import write_vector_fst
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.text_form import read_fst_text, write_fst_text
+from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["FST", "load_fst", "read_fst", "save_fst"]
+
+
+def read_fst(reader: Reader) -> Fst:
+    """An FST in a binary or the text form, whichever comes; DataError for neither."""
+    if chr(max(reader.peek_byte(), 0)).isspace():
+        return read_fst_text(reader)
+    return read_binary_fst(reader)
+
+
+def load_fst(rxfilename: str) -> Fst:
+    """The FST in a file or pipe."""
+    with open_input(rxfilename, header=False) as reader:
+        return read_fst(reader)
+
+
+def save_fst(wxfilename: str, fst: Fst) -> None:
+    """Write a vector file (whole or not at all), pipe or "-"; always binary, as Kaldi does."""
+    with open_output(wxfilename, header=False) as writer:
+        write_vector_fst(writer, fst)
+
+
+_TABLE_DIGITS = 6
+"""Tables of FSTs are the one place where Kaldi leaves a stream's precision as C++ has it."""
+
+
+def _write_of_table(writer: Writer, fst: Fst) -> None:
+    if writer.binary:
+        write_vector_fst(writer, fst)
+    else:
+        write_fst_text(writer, fst, _TABLE_DIGITS)
+
+
+FST: Holder[Fst] = Holder("an FST", read_fst, _write_of_table, has_header=False)
+"""The holder of tables of FSTs (Kaldi's VectorFstHolder)."""

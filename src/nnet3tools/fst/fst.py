@@ -1,0 +1,194 @@
+"""Weighted finite-state transducers over the tropical semiring, as arrays (OpenFst's StdArc)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+
+__all__ = ["EPSILON", "NOT_FINAL", "NO_STATE", "ArcTuple", "Fst"]
+
+EPSILON = 0
+"""The label of an arc that reads or writes nothing."""
+
+NO_STATE = -1
+"""The start of an FST without states."""
+
+NOT_FINAL = float("inf")
+"""The final weight of a state that is not final (the semiring's zero)."""
+
+ArcTuple = tuple[int, int, float, int]
+"""Input label, output label, weight (a cost: a negated log-probability), next state."""
+
+_INT, _FLOAT = np.int32, np.float32
+
+
+@dataclass(frozen=True)
+class Fst:
+    """States 0 to N - 1; the arcs of state s are those from `offsets[s]` to `offsets[s + 1]`.
+
+    `finals` (N,) are final weights, infinite where a state is not final. `ilabels`, `olabels`,
+    `weights` and `nextstates` (A,) describe the arcs, state after state. Weights are costs.
+    Acceptors may hold one array as both labels. `properties` is what the file said of it in
+    OpenFst's bits; 0 if it said nothing.
+    """
+
+    start: int
+    finals: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    ilabels: NDArray[np.int32]
+    olabels: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    nextstates: NDArray[np.int32]
+    properties: int = 0
+
+    # -- making one
+
+    @classmethod
+    def empty(cls) -> Fst:
+        """The FST without states, which accepts nothing."""
+        none = np.zeros(0, _INT)
+        offsets = np.zeros(1, np.int64)
+        return cls(NO_STATE, np.zeros(0, _FLOAT), offsets, none, none, np.zeros(0, _FLOAT), none)
+
+    @classmethod
+    def from_arcs(
+        cls,
+        start: int,
+        finals: NDArray[np.float32],
+        sources: NDArray[np.integer],
+        ilabels: NDArray[np.integer],
+        weights: NDArray[np.floating],
+        nextstates: NDArray[np.integer],
+        olabels: NDArray[np.integer] | None = None,
+    ) -> Fst:
+        """Of arcs in any order; those of one state keep theirs. Acceptors need no `olabels`."""
+        order = np.argsort(sources, kind="stable")
+        inputs = np.asarray(ilabels, _INT)[order]
+        outputs = inputs if olabels is None else np.asarray(olabels, _INT)[order]
+        counts = np.bincount(sources, minlength=len(finals))
+        return cls(
+            start,
+            np.asarray(finals, _FLOAT),
+            np.concatenate([[0], np.cumsum(counts)]),
+            inputs,
+            outputs,
+            np.asarray(weights, _FLOAT)[order],
+            np.asarray(nextstates, _INT)[order],
+        )
+
+    @classmethod
+    def from_lists(
+        cls, start: int, finals: Sequence[float], arcs: Sequence[Sequence[ArcTuple]]
+    ) -> Fst:
+        """Of each state's final weight and each state's arcs."""
+        offsets = np.zeros(len(arcs) + 1, np.int64)
+        np.cumsum([len(arcs_of_state) for arcs_of_state in arcs], out=offsets[1:])
+        flat = [arc for arcs_of_state in arcs for arc in arcs_of_state]
+        columns: Iterable[tuple] = zip(*flat, strict=True) if flat else ((), (), (), ())
+        ilabels, olabels, weights, nextstates = columns
+        inputs = np.array(ilabels, _INT)
+        outputs = inputs if ilabels == olabels else np.array(olabels, _INT)
+        return cls(
+            start if len(arcs) else NO_STATE,
+            np.array(finals, _FLOAT),
+            offsets,
+            inputs,
+            outputs,
+            np.array(weights, _FLOAT),
+            np.array(nextstates, _INT),
+        )
+
+    @classmethod
+    def linear(cls, labels: Sequence[int]) -> Fst:
+        """The acceptor of one sequence of labels, with no weights."""
+        size = len(labels)
+        finals = np.full(size + 1, NOT_FINAL, _FLOAT)
+        finals[size] = 0.0
+        inputs = np.asarray(labels, _INT)
+        offsets = np.minimum(np.arange(size + 2), size)
+        return cls(
+            *(0, finals, offsets, inputs, inputs),
+            *(np.zeros(size, _FLOAT), np.arange(1, size + 1, dtype=_INT)),
+        )
+
+    # -- sizes and views
+
+    @property
+    def num_states(self) -> int:
+        """N."""
+        return len(self.finals)
+
+    @property
+    def num_arcs(self) -> int:
+        """A."""
+        return len(self.nextstates)
+
+    @cached_property
+    def sources(self) -> NDArray[np.int32]:
+        """The state that each arc leaves, shape (A,)."""
+        return np.repeat(np.arange(self.num_states, dtype=_INT), np.diff(self.offsets))
+
+    @property
+    def is_final(self) -> NDArray[np.bool_]:
+        """Which states are final, shape (N,)."""
+        return self.finals != NOT_FINAL
+
+    @cached_property
+    def is_acceptor(self) -> bool:
+        """Whether every arc has one label as both input and output."""
+        return self.olabels is self.ilabels or bool((self.olabels == self.ilabels).all())
+
+    def arc_lists(self) -> list[list[ArcTuple]]:
+        """The arcs of each state as Python tuples, for algorithms that go from state to state."""
+        weights = self.weights.tolist()
+        inputs, nextstates = self.ilabels.tolist(), self.nextstates.tolist()
+        outputs = inputs if self.olabels is self.ilabels else self.olabels.tolist()
+        flat = list(zip(inputs, outputs, weights, nextstates, strict=True))
+        ends = self.offsets.tolist()
+        return [flat[begin:end] for begin, end in pairwise(ends)]
+
+    # -- small changes
+
+    def projected(self, output: bool = False) -> Fst:
+        """The acceptor of what is read (or written, if `output`)."""
+        labels = self.olabels if output else self.ilabels
+        return replace(self, ilabels=labels, olabels=labels, properties=0)
+
+    def relabelled(self, labels: NDArray[np.int32]) -> Fst:
+        """The acceptor whose arcs have these labels, (A,)."""
+        return replace(self, ilabels=labels, olabels=labels, properties=0)
+
+    def scaled(self, scale: float) -> Fst:
+        """All weights times `scale` (Kaldi's ApplyProbabilityScale)."""
+        factor = np.float32(scale)
+        finals = np.where(self.is_final, self.finals * factor, self.finals).astype(_FLOAT)
+        return replace(self, weights=self.weights * factor, finals=finals, properties=0)
+
+    # -- checks
+
+    def check_labels(self, num_labels: int, what: str, allow_epsilon: bool = False) -> None:
+        """DataError unless this is an acceptor with labels from 1 (or 0) to `num_labels`."""
+        if not self.is_acceptor:
+            at = int(np.flatnonzero(self.ilabels != self.olabels)[0])
+            raise DataError(
+                f"{what} has an arc that reads {self.ilabels[at]} and writes {self.olabels[at]}: "
+                "expected an acceptor"
+            )
+        least = EPSILON if allow_epsilon else 1
+        wrong = np.flatnonzero((self.ilabels < least) | (self.ilabels > num_labels))
+        if not len(wrong):
+            return
+        label, source = self.ilabels[wrong[0]], self.sources[wrong[0]]
+        if label == EPSILON:
+            raise DataError(f"{what} has an epsilon arc, from state {source}: expected none")
+        raise DataError(
+            f"{what} has label {label} on an arc from state {source}: expected {least} to "
+            f"{num_labels}"
+        )

@@ -1,0 +1,132 @@
+"""What OpenFst's files say about an FST in 64 bits: pairs of bits, "it is so" and "it is not so".
+
+The bits that need every state and arc to be looked at are worked out only for the compact files of
+supervisions, where Kaldi writes them all.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.connect import accessible, coaccessible, component_numbers
+from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
+
+__all__ = ["TRINARY", "Property", "all_properties", "all_settled"]
+
+
+class Property(IntFlag):
+    """OpenFst's property bits (fst/properties.h); each odd one denies the one before it."""
+
+    EXPANDED = 1
+    MUTABLE = 1 << 1
+    ACCEPTOR = 1 << 16
+    NOT_ACCEPTOR = 1 << 17
+    I_DETERMINISTIC = 1 << 18
+    NON_I_DETERMINISTIC = 1 << 19
+    O_DETERMINISTIC = 1 << 20
+    NON_O_DETERMINISTIC = 1 << 21
+    EPSILONS = 1 << 22
+    NO_EPSILONS = 1 << 23
+    I_EPSILONS = 1 << 24
+    NO_I_EPSILONS = 1 << 25
+    O_EPSILONS = 1 << 26
+    NO_O_EPSILONS = 1 << 27
+    I_LABEL_SORTED = 1 << 28
+    NOT_I_LABEL_SORTED = 1 << 29
+    O_LABEL_SORTED = 1 << 30
+    NOT_O_LABEL_SORTED = 1 << 31
+    WEIGHTED = 1 << 32
+    UNWEIGHTED = 1 << 33
+    CYCLIC = 1 << 34
+    ACYCLIC = 1 << 35
+    INITIAL_CYCLIC = 1 << 36
+    INITIAL_ACYCLIC = 1 << 37
+    TOP_SORTED = 1 << 38
+    NOT_TOP_SORTED = 1 << 39
+    ACCESSIBLE = 1 << 40
+    NOT_ACCESSIBLE = 1 << 41
+    COACCESSIBLE = 1 << 42
+    NOT_COACCESSIBLE = 1 << 43
+    STRING = 1 << 44
+    NOT_STRING = 1 << 45
+    WEIGHTED_CYCLES = 1 << 46
+    UNWEIGHTED_CYCLES = 1 << 47
+
+
+TRINARY = 0x0000FFFFFFFF0000
+"""The bits that come in pairs."""
+
+_Bools = NDArray[np.bool_]
+
+
+def _pair(yes: Property, true: bool) -> int:
+    """The bit, or the one that denies it."""
+    return int(yes) if true else int(yes) << 1
+
+
+def all_settled(bits: int) -> bool:
+    """Whether of every pair one bit is set."""
+    yes = TRINARY & 0x5555555555555555
+    return (bits | bits >> 1) & yes == yes
+
+
+def all_properties(fst: Fst) -> int:
+    """Every pair of bits, settled."""
+    return _label_bits(fst) | _weight_and_path_bits(fst)
+
+
+def _label_bits(fst: Fst) -> int:
+    same_state = fst.sources[1:] == fst.sources[:-1]
+    inputs, outputs = fst.ilabels, fst.olabels
+    bits = _pair(Property.ACCEPTOR, fst.is_acceptor)
+    bits |= _pair(Property.EPSILONS, bool(((inputs == EPSILON) & (outputs == EPSILON)).any()))
+    for labels, deterministic, epsilons, label_sorted in (
+        (inputs, Property.I_DETERMINISTIC, Property.I_EPSILONS, Property.I_LABEL_SORTED),
+        (outputs, Property.O_DETERMINISTIC, Property.O_EPSILONS, Property.O_LABEL_SORTED),
+    ):
+        rising = not (same_state & (labels[1:] < labels[:-1])).any()
+        bits |= _pair(label_sorted, rising)
+        bits |= _pair(epsilons, bool((labels == EPSILON).any()))
+        if not rising:
+            labels = labels[np.lexsort((labels, fst.sources))]
+        repeated = (same_state & (labels[1:] == labels[:-1])).any()
+        bits |= _pair(deterministic, not repeated)
+    return bits
+
+
+def _weight_and_path_bits(fst: Fst) -> int:
+    weighted_arc = (fst.weights != 0.0) & np.isfinite(fst.weights)
+    weighted = bool(weighted_arc.any() or (fst.is_final & (fst.finals != 0.0)).any())
+    top_sorted = bool((fst.nextstates > fst.sources).all())
+    acyclic = initial_acyclic = unweighted_cycles = True
+    if not top_sorted:
+        numbers = component_numbers(fst)
+        inside = numbers[fst.sources] == numbers[fst.nextstates]
+        acyclic = not inside.any()
+        unweighted_cycles = not (inside & weighted_arc).any()
+        initial_acyclic = not (inside & (fst.sources == fst.start)).any()
+    return (
+        _pair(Property.WEIGHTED, weighted)
+        | _pair(Property.CYCLIC, not acyclic)
+        | _pair(Property.INITIAL_CYCLIC, not initial_acyclic)
+        | _pair(Property.TOP_SORTED, top_sorted)
+        | _pair(Property.ACCESSIBLE, bool(accessible(fst).all()))
+        | _pair(Property.COACCESSIBLE, bool(coaccessible(fst).all()))
+        | _pair(Property.STRING, _is_string(fst))
+        | _pair(Property.WEIGHTED_CYCLES, not unweighted_cycles)
+    )
+
+
+def _is_string(fst: Fst) -> bool:
+    """Whether it is a chain 0, 1, 2, ... of which only the last state may be final."""
+    counts = np.diff(fst.offsets)
+    final: _Bools = fst.is_final
+    return bool(
+        fst.start in (0, NO_STATE)
+        and (fst.nextstates == fst.sources + 1).all()
+        and (final | (counts == 1)).all()
+        and not final[:-1].any()
+    )

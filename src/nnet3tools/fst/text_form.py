@@ -1,0 +1,115 @@
+"""FSTs in Kaldi's text form: AT&T lines between a newline and an empty line."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.fst.binary_reader import check_fst
+from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["read_fst_text", "write_fst_text"]
+
+
+def read_fst_text(reader: Reader) -> Fst:
+    """Kaldi's text form: a newline, AT&T lines whose first state is the start, an empty line."""
+    while (byte := reader.peek_byte()) >= 0 and byte != 10 and chr(byte).isspace():
+        reader.skip_byte()
+    if reader.peek_byte() != 10:
+        raise reader.error("expected an FST in text form, which begins with a newline")
+    reader.skip_byte()
+    arcs: list[tuple[int, int, int, float, int]] = []
+    finals: dict[int, float] = {}
+    num_states, start = 0, NO_STATE
+    while reader.peek_byte() >= 0:
+        line = reader.read_line()
+        fields = line.split()
+        if not fields:
+            break
+        try:
+            states = _parse_line(fields, arcs, finals)
+        except ValueError:
+            raise reader.error(f"bad line in an FST: '{line[:60]}'") from None
+        start = states[0] if start == NO_STATE else start
+        num_states = max(num_states, max(states) + 1)
+        if num_states > len(arcs) * 2 + len(finals) + _MOST_UNUSED_STATES:
+            raise reader.error(f"an FST in text form has a state {num_states - 1}, and few others")
+    final_weights = np.full(num_states, NOT_FINAL, np.float32)
+    final_weights[list(finals)] = list(finals.values())
+    table = np.array(arcs, np.float64).reshape(-1, 5)
+    whole = table.astype(np.int64)
+    return check_fst(
+        reader,
+        Fst.from_arcs(
+            start,
+            final_weights,
+            whole[:, 0],
+            whole[:, 1],
+            table[:, 3],
+            whole[:, 4],
+            whole[:, 2],
+        ),
+    )
+
+
+_MOST_UNUSED_STATES = 1_000_000
+"""Kaldi makes all states up to the largest named; nothing is made on one line's word."""
+
+
+def _parse_line(
+    fields: list[str],
+    arcs: list[tuple[int, int, int, float, int]],
+    finals: dict[int, float],
+) -> list[int]:
+    """Take up a line's arc or final weight; the states it names. ValueError if it is neither."""
+    state = _parse_int(fields[0])
+    if len(fields) <= 2:
+        finals[state] = _parse_weight(fields[1]) if len(fields) == 2 else 0.0
+        return [state]
+    if len(fields) not in (4, 5):
+        raise ValueError
+    target, ilabel, olabel = map(_parse_int, fields[1:4])
+    weight = _parse_weight(fields[4]) if len(fields) == 5 else 0.0
+    if weight == NOT_FINAL:
+        raise ValueError
+    arcs.append((state, ilabel, olabel, weight, target))
+    return [state, target]
+
+
+def _parse_int(text: str) -> int:
+    if not 0 <= (value := int(text)) < 1 << 31:
+        raise ValueError
+    return value
+
+
+def _parse_weight(text: str) -> float:
+    return NOT_FINAL if text == "Infinity" else float(text)
+
+
+def write_fst_text(writer: Writer, fst: Fst, precision: int = 7) -> None:
+    """Kaldi's text form, the start state first; weights with so many significant digits."""
+    writer.write_bytes(b"\n")
+    if fst.num_states:
+        lines = _text_of_states(fst, precision)
+        first = lines.pop(fst.start)
+        writer.write_text(first + "".join(lines))
+    writer.write_bytes(b"\n")
+
+
+def _text_of_states(fst: Fst, precision: int) -> list[str]:
+    def shown(weight: float) -> str:
+        if weight == 0.0:
+            return ""
+        return "\tInfinity" if weight == NOT_FINAL else f"\t{weight:.{precision}g}"
+
+    texts = []
+    finals = fst.finals.tolist()
+    for state, arcs in enumerate(fst.arc_lists()):
+        lines = [
+            f"{state}\t{target}\t{ilabel}\t{olabel}{shown(weight)}\n"
+            for ilabel, olabel, weight, target in arcs
+        ]
+        if finals[state] != NOT_FINAL or not lines:
+            lines.append(f"{state}{shown(finals[state])}\n")
+        texts.append("".join(lines))
+    return texts
