@@ -156,6 +156,13 @@ def test_wrong_lines_in_a_config_file(tmp_path: Path, capsys: pytest.CaptureFixt
     config.write_text("--srand=1\nsrand=2\n")
     assert run(f"--config={config}")[0] == 255
     assert f"{config}: line 2: expected --option=value, found 'srand=2'" in capsys.readouterr().err
+    for line, problem in (
+        ("--sramd=1", "Invalid option --sramd=1: no option --sramd"),
+        ("--srand=x", "Invalid value for '--srand': expected an integer, found 'x'"),
+    ):
+        config.write_text(f"\n{line}\n")
+        assert run(f"--config={config}")[0] == 255
+        assert f"{config}: line 2: {problem}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["a"], ["a", "b", "c", "d"]])

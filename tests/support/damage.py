@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["damaged"]
+__all__ = ["damaged", "mutated"]
 
 _EXTREMES = (0, 1, -1, 2, 255, 1 << 16, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 28)
 _WORDS = (
     "-1", "0", "1", "2", "7", "99999999999", "2147483647", "-2147483648", "1e30", "nan", "inf",
     "-inf", "0.5", "x", "", "[", "]", "T", "F", "true", "false", "<X>", "=", "\n", "\0", "é",
+)  # fmt: skip
+_RUNS = (
+    b"9", b"(", b"[", b" ", b"a", b"\n", b"-", b"1 ", b"1,", b"0.", b"Sum(", b"Offset(", b"\0",
+    b"\xff", b"=", b"{", b"<X> ", b"\x04\x01\0\0\0", b"e9", b"'", b'"', b"#", b"NULL ", b"!",
 )  # fmt: skip
 _NUMBER = re.compile(rb"(?<![\w.])-?\d{1,9}(?![\w.])")
 _SIZED = re.compile(rb"\x04[^\0]\0\0\0", re.S)
@@ -24,6 +29,70 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
     for _ in range(int(rng.choice([1, 1, 1, 1, 2, 3]))):
         data = _KINDS[int(rng.integers(len(_KINDS)))](data, rng)
     return data
+
+
+def mutated(samples: Sequence[bytes], rng: np.random.Generator) -> bytes:
+    """One of the samples after accidents, some of which bring in pieces of other samples."""
+    data = samples[int(rng.integers(len(samples)))]
+    if rng.random() < 0.7:
+        return damaged(data, rng)
+    for _ in range(int(rng.choice([1, 1, 2, 4]))):
+        other = samples[int(rng.integers(len(samples)))]
+        kind = _MIXING[int(rng.integers(len(_MIXING)))]
+        data = kind(data, other, rng)
+    return damaged(data, rng) if rng.random() < 0.3 else data
+
+
+def _splice(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    return data[: _place(data, rng)] + other[_place(other, rng) :]
+
+
+def _bring_words(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """A few words of another file, at the beginning of a word."""
+    words, places = list(_WORD.finditer(other)), list(_WORD.finditer(data))
+    if not words or not places:
+        return data
+    first = int(rng.integers(len(words)))
+    last = min(first + int(rng.integers(1, 5)), len(words)) - 1
+    at = places[int(rng.integers(len(places)))].start()
+    return data[:at] + other[words[first].start() : words[last].end()] + b" " + data[at:]
+
+
+def _move_lines(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """A line leaves, comes twice, or comes from the other file."""
+    lines, others = data.split(b"\n"), other.split(b"\n")
+    at = int(rng.integers(len(lines)))
+    way = int(rng.integers(4))
+    if way == 0:
+        del lines[at]
+    elif way == 1:
+        lines.insert(at, lines[int(rng.integers(len(lines)))])
+    elif way == 2:
+        lines.insert(at, others[int(rng.integers(len(others)))])
+    else:
+        lines[at] = lines[at] + b"\r"
+    return b"\n".join(lines)
+
+
+def _lengthen(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """A long run of one thing."""
+    piece = _RUNS[int(rng.integers(len(_RUNS)))]
+    at = _place(data, rng)
+    return data[:at] + piece * int(rng.choice([3, 30, 300, 3000])) + data[at:]
+
+
+def _not_finite(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """Four or eight bytes become NaN, infinity or a huge number."""
+    value = float(rng.choice([np.nan, np.inf, -np.inf, 3e38, -1e-45]))
+    piece = struct.pack("<f" if rng.random() < 0.7 else "<d", value)
+    sized = [m.start() + 1 for m in re.finditer(rb"[\x04\x08]", data)]
+    at = sized[int(rng.integers(len(sized)))] if sized else _place(data, rng)
+    return data[:at] + piece + data[at + len(piece) :]
+
+
+def _other_form(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """Text becomes binary for the reader, and the other way round."""
+    return data.replace(b"\0B", b"", 1) if b"\0B" in data else b"\0B" + data
 
 
 def _cut(data: bytes, rng: np.random.Generator) -> bytes:
@@ -105,4 +174,9 @@ def _place(data: bytes, rng: np.random.Generator) -> int:
 _KINDS = (
     _cut, _remove, _insert, _flip_bits, _set_integer, _set_sized_integer, _set_sized_integer,
     _set_word, _set_word, _set_word, _repeat, _nudge, _nudge, _nudge, _nudge,
+)  # fmt: skip
+
+_MIXING = (
+    _splice, _splice, _bring_words, _bring_words, _bring_words, _move_lines, _move_lines, _lengthen,
+    _not_finite, _not_finite, _other_form,
 )  # fmt: skip

@@ -209,8 +209,21 @@ class CommandLine(Generic[O]):
                 continue
             if not text.startswith("--"):
                 raise OptionError(f"{path}: line {number}: expected --option=value, found '{text}'")
-            words.append(self._completed(text))
+            try:
+                words.append(self._completed(text))
+                self._check_value(words[-1])
+            except OptionError as error:
+                raise OptionError(f"{path}: line {number}: {error}") from None
         return words
+
+    def _check_value(self, word: str) -> None:
+        """OptionError if the value of a word in normal form is not of its option's type."""
+        name, _, value = word.partition("=")
+        specs = self.specs.get(name[2:]) or self.standard[name[2:]]
+        try:
+            _TYPES[specs[0].kind].convert(value, None, None)
+        except click.ClickException as error:
+            raise OptionError(f"Invalid value for '{name}': {error.message}") from None
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -25,7 +25,8 @@ def write_parameters(path: str, params: Mapping[str, Parameter]) -> None:
 def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Array]:
     """The arrays of a file; UserError if one does not fit the parameter of its name."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # NumPy leaves a file that it opened open, if it finds no archive in it.
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: no parameters can be read: {error}") from None

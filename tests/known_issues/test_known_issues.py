@@ -1,0 +1,34 @@
+"""Inputs that once made a reader fail, found by tests/fuzz/run.py: one file each, in folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.fuzz_corpus import in_corpus
+from support.fuzz_readers import READERS
+from support.fuzz_shrink import cases
+from support.fuzz_trial import attempt, guarded
+
+CASES = cases(Path(__file__).parent, list(READERS))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with in_corpus(tmp_path_factory.mktemp("corpus")) as folder:
+        return folder
+
+
+@pytest.mark.parametrize(("name", "path"), CASES, ids=[path.name for _, path in CASES])
+def test_a_fault_that_was_mended(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: Path
+) -> None:
+    monkeypatch.chdir(corpus)
+    with guarded():
+        assert attempt(READERS[name], path.read_bytes()) is None
+
+
+def test_every_case_belongs_to_a_reader() -> None:
+    files = [path for path in Path(__file__).parent.glob("*/*-*") if path.is_file()]
+    assert len(CASES) == len(files)

@@ -1,0 +1,292 @@
+"""Every reader of files or words that a user may give: good samples of what it reads, and a call.
+
+A reader of a new kind of file is a row of `READERS`. What was read is written in both forms and
+read again, where there is a writer: what is accepted must not be refused later.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
+from nnet3tools.expression.parameter_files import read_parameters
+from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.io import holders
+from nnet3tools.io.files import classify_input, classify_output, open_input, read_text_lines
+from nnet3tools.io.general_matrix import read_general_matrix
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.packed import read_packed
+from nnet3tools.io.reader import Reader
+from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
+from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader, SequentialTableReader
+from nnet3tools.io.writer import Writer
+from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.nnet.edits import edit_network
+from nnet3tools.nnet.hmm.topology import HmmTopology
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.hmm.tree import ContextDependency
+from nnet3tools.nnet.model_file import load_nnet, read_config_file, read_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cache_files import load_cache
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.program.files import read_computation, write_computation
+from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.lda import LdaStats
+from nnet3tools.training.merging import MinibatchRules
+from nnet3tools.training.xvector_egs import read_ranges
+from nnet3tools.xconfig.configs import Conversion, write_config_dir
+from support.component_zoo import ZOO
+from support.fuzz_programs import must_end_well
+from support.fuzz_targets import TARGETS
+
+__all__ = ["BAD", "READERS", "FuzzReader"]
+
+BAD = "BAD"
+"""The name of the mutated file."""
+
+
+@dataclass(frozen=True)
+class FuzzReader:
+    """One reader."""
+
+    samples: tuple[str, ...]
+    """Good files of the corpus."""
+    read: Callable[[str], object]
+    """Reads the file of this name; UserError if it is bad."""
+    share: float = 1.0
+    """How many inputs it gets, compared with others."""
+    named: bool = True
+    """Whether errors name the file (in script files they name the one that a line names)."""
+    may_run: bool = False
+    """Whether such a file may name commands, which are refused here."""
+
+
+def _form(name: str) -> tuple[str, ...]:
+    return f"{name}.bin", f"{name}.txt"
+
+
+# -- things that are read and written
+
+
+def _again(read: Callable[[Reader], Any], write: Callable[[Writer, Any], object], name: str) -> Any:
+    """What is in a file, also written and read in both forms."""
+    with open_input(name) as reader:
+        value = read(reader)
+    for binary in (True, False):
+        file = io.BytesIO()
+        writer = Writer(file, binary, "memory")
+        writer.write_header()
+        write(writer, value)
+        file.seek(0)
+        copy = Reader(file, f"{name} written again")
+        copy.read_header()
+        read(copy)
+    return value
+
+
+def _object(read: Callable[[Reader], Any], write: Callable[[Writer, Any], object]) -> Callable:
+    return partial(_again, read, write)
+
+
+def _of_class(kind: Any) -> Callable:
+    return _object(kind.read, lambda writer, value: value.write(writer))
+
+
+def _read_only(read: Callable[[Reader], Any], name: str) -> None:
+    with open_input(name) as reader:
+        read(reader)
+
+
+# -- tables
+
+
+def _archive(holder: Holder, name: str) -> None:
+    for _ in SequentialTableReader(f"ark:{name}", holder):
+        pass
+
+
+def _script(name: str) -> None:
+    for specifier in (f"scp:{name}", f"scp,p:{name}"):
+        for _ in SequentialTableReader(specifier, holders.MATRIX):
+            pass
+
+
+def _random_access(name: str) -> None:
+    for options in ("", "s,", "p,", "o,"):
+        with RandomAccessTableReader(f"{options}ark:{name}", holders.MATRIX) as reader:
+            for key in ("u1", "u0", "none"):
+                reader.get(key)
+
+
+def _random_script(name: str) -> None:
+    for options in ("", "p,", "s,cs,"):
+        with RandomAccessTableReader(f"{options}scp:{name}", holders.MATRIX) as reader:
+            for key in ("u0", "u1", "x"):
+                reader.get(key)
+
+
+def _mapped(name: str) -> None:
+    with MappedTableReader("ark:mats.ark", holders.MATRIX, f"ark:{name}") as reader:
+        for key in ("u0", "u1"):
+            reader.get(key)
+
+
+# -- networks
+
+
+def _config(name: str) -> None:
+    nnet = Nnet.from_config(read_config_file(name))
+    file = io.BytesIO()
+    nnet.write(Writer(file, True, "memory"))
+    file.seek(0)
+    reader = Reader(file, f"{name} written again")
+    reader.binary = True
+    Nnet.read(reader)
+
+
+def _edits(name: str) -> None:
+    edit_network(_FINAL(), "\n".join(read_text_lines(name)), name)
+
+
+def _xconfig(name: str) -> None:
+    text = "".join(f"{line}\n" for line in read_text_lines(name))
+    write_config_dir(Conversion(text, name, "nnet3-xconfig-to-configs", None, ""), "configs")
+
+
+_models: dict[str, Nnet] = {}
+
+
+def _FINAL() -> Nnet:
+    if "final" not in _models:
+        _models["final"] = read_nnet("final.raw")
+    return _models["final"].copy()
+
+
+def _cache(name: str) -> None:
+    load_cache(name, CachingOptimizingCompiler(_FINAL()))
+
+
+# -- words
+
+
+def _specifier(name: str) -> None:
+    from nnet3tools.errors import OptionError
+
+    text = Path(name).read_bytes().decode("utf-8", "surrogateescape")
+    for parse in (parse_rspecifier, parse_wspecifier, classify_input, classify_output):
+        try:
+            parse(text)
+        except OptionError:
+            continue
+
+
+def _sizes(name: str) -> None:
+    rules = MinibatchRules(Path(name).read_bytes().decode("utf-8", "surrogateescape"))
+    for size in (1, 7, 100):
+        rules.minibatch_size(size, 64, input_ended=True)
+
+
+def _options(name: str) -> None:
+    merge_egs.command_line.parse([f"--config={name}", "ark:egs", "ark:out"])  # type: ignore[attr-defined]
+
+
+def _parameters(name: str) -> None:
+    read_parameters(name, {})
+
+
+def _components(form: str) -> FuzzReader:
+    samples = tuple(f"{kind}.{form}" for kind in ZOO)
+    return FuzzReader(samples, _of_class(Nnet), share=12)
+
+
+READERS: dict[str, FuzzReader] = {
+    "matrix": FuzzReader(
+        (*_form("matrix"), *_form("matrix64"), "matrix.cm2", "matrix.cm3", "matrix.cm5"),
+        _object(Reader.read_matrix, Writer.write_matrix),
+        share=4,
+    ),
+    "any matrix": FuzzReader(
+        (*_form("matrix"), "matrix.cm2", "matrix.cm3", *_form("sparse")),
+        _object(read_general_matrix, holders.GENERAL_MATRIX.write),
+        share=4,
+    ),
+    "vector": FuzzReader(_form("vector"), _object(Reader.read_vector, Writer.write_vector), 2),
+    "packed matrix": FuzzReader(_form("packed"), partial(_read_only, read_packed), 2),
+    **{
+        f"table of {kind}": FuzzReader(_form(f"{kind}.table"), partial(_archive, holder))
+        for kind, holder in (
+            ("bool", holders.BOOL),
+            ("int", holders.INT32),
+            ("float", holders.FLOAT),
+            ("double", holders.DOUBLE),
+            ("ints", holders.INT32_VECTOR),
+            ("word", holders.TOKEN),
+            ("words", holders.TOKEN_VECTOR),
+        )
+    },
+    "table of matrices": FuzzReader(
+        ("mats.ark", "feats.txt"), partial(_archive, holders.MATRIX), 2
+    ),
+    "table of any matrices": FuzzReader(
+        ("mats.ark", "targets.ark"), partial(_archive, holders.GENERAL_MATRIX), 2
+    ),
+    "table of vectors": FuzzReader(("vecs.txt",), partial(_archive, holders.VECTOR)),
+    "table of posteriors": FuzzReader(_form("posts"), partial(_archive, holders.POSTERIOR), 4),
+    "random access": FuzzReader(("mats.ark", "feats.txt"), _random_access, 2),
+    "script file": FuzzReader(("mats.scp", "ranges.scp"), _script, 2, named=False, may_run=True),
+    "script file, random": FuzzReader(
+        ("mats.scp", "ranges.scp"), _random_script, 2, named=False, may_run=True
+    ),
+    "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped),
+    "examples, binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
+    "examples, text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
+    "model, binary": FuzzReader(("final.raw", "trained.raw", "mono.raw"), _of_class(Nnet), 4),
+    "model, text": FuzzReader(("final.txt",), _of_class(Nnet), 4),
+    "components, binary": _components("raw"),
+    "components, text": _components("txt"),
+    "network of .mdl": FuzzReader(("final.mdl", "mdl.txt"), partial(_read_only, load_nnet), 2),
+    "acoustic model": FuzzReader(("final.mdl", "mdl.txt"), _of_class(AmNnet), 4),
+    "transition model": FuzzReader(_form("transitions"), _of_class(TransitionModel), 3),
+    "topology": FuzzReader(("topo", "transitions.txt"), _of_class(HmmTopology), 3),
+    "tree": FuzzReader(("tree",), partial(_read_only, ContextDependency.read), 3),
+    "request": FuzzReader(
+        ("request", "request.txt", "zoo-request"), _of_class(ComputationRequest), 3
+    ),
+    "program": FuzzReader(
+        ("program", "program.txt"), _object(read_computation, write_computation), 4
+    ),
+    "cache": FuzzReader(("cache",), _cache, 2, named=False),
+    "config": FuzzReader(("net.config", "mono.config"), _config, 3, may_run=True),
+    "descriptors": FuzzReader(tuple(f"descriptor.{i}" for i in range(4)), _config, 4, may_run=True),
+    "formulas": FuzzReader(tuple(f"formula.{i}" for i in range(4)), _config, 4, may_run=True),
+    "edits": FuzzReader(("edits",), _edits, 2),
+    "xconfig": FuzzReader(("layers.xconfig",), _xconfig, 1.5, may_run=True),
+    "options": FuzzReader(("options",), _options, 1),
+    "lda statistics": FuzzReader(_form("lda"), _of_class(LdaStats), 2),
+    "ranges of x-vectors": FuzzReader(
+        ("ranges",), partial(read_ranges, num_archives=2, num_labels=3)
+    ),
+    "parameters": FuzzReader(("parameters.npz",), _parameters),
+    "specifiers": FuzzReader(tuple(f"specifier.{i}" for i in range(7)), _specifier, 1, named=False),
+    "minibatch sizes": FuzzReader(tuple(f"sizes.{i}" for i in range(3)), _sizes, 1, named=False),
+}
+
+
+def _programs() -> Iterator[tuple[str, FuzzReader]]:
+    """The programs that read each kind of file."""
+    zoo = tuple(name for name in TARGETS if name.rpartition(".")[0] in ZOO)
+    samples = {name: (name,) for name in TARGETS if name not in zoo} | {zoo[0]: zoo}
+    for name, files in samples.items():
+        shown = "a component" if name in zoo else name
+        for number, command in enumerate(TARGETS[name], start=1):
+            run = partial(must_end_well, command)
+            reader = FuzzReader(files, run, 0.2, named=False, may_run=True)
+            yield f"{command[0]} of {shown} ({number})", reader
+
+
+READERS.update(_programs())

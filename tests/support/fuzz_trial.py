@@ -1,0 +1,184 @@
+"""One mutated input given to one reader, in this process: what may happen, and what is a failure.
+
+A reader may take an input or refuse it with a UserError in one line that names the file. All else
+is a failure: other exceptions and warnings (NumPy's about numbers count in whole programs only,
+which silence them), seconds and megabytes out of proportion to the file, commands started and files
+written that the user did not name, files left over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import resource
+import signal
+import sys
+import traceback
+import warnings
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import DataError, UserError
+from nnet3tools.io.log import _one_line
+from support.damage import mutated
+from support.fuzz_programs import BadEnd
+from support.fuzz_readers import BAD, READERS, FuzzReader
+
+__all__ = ["Failure", "attempt", "guarded", "mutation"]
+
+SECONDS, SECONDS_PER_MB = 2.0, 5.0
+SPARE_BYTES, BYTES_PER_BYTE = 64 << 20, 20
+_LONGEST = 400
+_MINE = ("out", "out2", BAD, "configs")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong; failures with one `signature` are one fault."""
+
+    kind: str
+    where: str
+    detail: str
+
+    @property
+    def signature(self) -> str:
+        """Kind and place."""
+        return f"{self.kind} in {self.where}" if self.where else self.kind
+
+
+def mutation(name: str, index: int, seed: int) -> bytes:
+    """The input of this number for a reader."""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), index])
+    return mutated(_samples(READERS[name]), rng)
+
+
+_loaded: dict[tuple[str, ...], list[bytes]] = {}
+
+
+def _samples(reader: FuzzReader) -> list[bytes]:
+    if reader.samples not in _loaded:
+        _loaded[reader.samples] = [Path(name).read_bytes() for name in reader.samples]
+    return _loaded[reader.samples]
+
+
+# -- what readers may not do
+
+
+class _Forbidden(BaseException):
+    """A reader does what it may not."""
+
+
+class _TooLong(BaseException):
+    """A reader has used its seconds."""
+
+
+_watched: list[FuzzReader] = []
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if not _watched:
+        return
+    if event in ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec"):
+        if _watched[-1].may_run:
+            raise DataError(f"{BAD}: commands are refused")
+        raise _Forbidden("starts a command")
+    if event == "open" and isinstance(args[0], (str, bytes)):
+        _check_open(os.fsdecode(args[0]), args[2])
+    elif event in ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.truncate"):
+        _check_open(os.fsdecode(args[0]), os.O_WRONLY)
+
+
+def _check_open(path: str, flags: Any) -> None:
+    writing = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    inside = not os.path.isabs(path) or path.startswith(os.getcwd())
+    if writing and (not inside or ".." in path.split("/")):
+        raise PermissionError(13, "only the scratch folder may be written", path)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Within, `attempt` watches what readers open and start."""
+    if not getattr(sys, "_nnet3tools_audited", False):
+        sys.addaudithook(_audit)
+        sys._nnet3tools_audited = True  # type: ignore[attr-defined]
+    np.ones((64, 64), np.float32) @ np.ones((64, 64), np.float32)  # BLAS takes its buffers
+
+    def stop(number: int, frame: object) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGPROF, stop)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def _limits(reader: FuzzReader, size: int) -> Iterator[None]:
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[0])
+    room = pages * resource.getpagesize() + SPARE_BYTES + BYTES_PER_BYTE * size
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (room, hard))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS + SECONDS_PER_MB * size / 1e6)
+    _watched.append(reader)
+    try:
+        yield
+    finally:
+        _watched.pop()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def attempt(reader: FuzzReader, data: bytes) -> Failure | None:
+    """Give a reader an input, in the working directory; what went wrong, or None."""
+    Path(BAD).write_bytes(data)
+    try:
+        with _limits(reader, len(data)), contextlib.redirect_stderr(io.StringIO()):
+            reader.read(BAD)
+    except UserError as error:
+        return _judge(reader, error) or _left_over()
+    except _TooLong as error:
+        return _failure(f"more than {SECONDS:g} s", error)
+    except MemoryError as error:
+        return _failure("out of memory", error)
+    except _Forbidden as error:
+        return _failure(str(error), error)
+    except BadEnd as error:
+        return Failure(str(error.args[0]), "", str(error))
+    except BaseException as error:
+        return _failure(type(error).__name__, error)
+    return _left_over()
+
+
+def _judge(reader: FuzzReader, error: UserError) -> Failure | None:
+    line = _one_line(str(error))
+    if len(line) > _LONGEST or "\n" in line:
+        return _failure("not one line", error)
+    if reader.named and BAD not in line:
+        return _failure("file not named", error)
+    return None
+
+
+def _left_over() -> Failure | None:
+    left = [name for name in os.listdir() if name.startswith(".nnet3tools") or name == "core"]
+    return Failure("files left", "", " ".join(left)) if left else None
+
+
+def _failure(kind: str, error: BaseException) -> Failure:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "/src/nnet3tools/" in frame.filename]
+    where = ""
+    if ours:
+        where = f"{ours[-1].filename.rpartition('/src/nnet3tools/')[2]}:{ours[-1].name}"
+    return Failure(kind, where, "".join(traceback.format_exception(error, limit=-6))[-3000:])
