@@ -14,6 +14,7 @@ from nnet3tools.io.holders import (
     DOUBLE_MATRIX,
     GENERAL_MATRIX,
     INT32,
+    INT32_PAIR_VECTOR,
     INT32_VECTOR,
     MATRIX,
     POSTERIOR,
@@ -451,3 +452,75 @@ def test_alignments(shell: Shell) -> None:
     assert "transition stats over 2 utterances" in log
     bad = shell.write("bad", INT32_VECTOR, {"u": np.array([1, 5], np.int32)})
     assert "key 'u': transition id 5 in place 1" in shell.error("ali-to-pdf", "0.mdl", bad, "ark:x")
+
+
+# -- phones of alignments
+
+
+def _write_model(folder: Path) -> None:
+    """Phones 1 and 2, of two states each: transition ids 1-2, 3-4 and 5-6, 7-8; odd ones loop."""
+    states = "".join(
+        f"<State> {i} <PdfClass> {i} <Transition> {i} 0.5 <Transition> {i + 1} 0.5 </State> "
+        for i in range(2)
+    )
+    (folder / "1.mdl").write_text(
+        "<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones> "
+        f"{states}<State> 2 </State> </TopologyEntry> </Topology> "
+        "<Triples> 4 1 0 0 1 1 1 2 0 2 2 1 3 </Triples> "
+        "<LogProbs> [ 0" + " -0.7" * 8 + " ] </LogProbs> </TransitionModel> rest"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "phones", "lengths"),
+    [
+        ([1, 1, 2, 3, 4, 5, 6, 8], [1, 2], [5, 3]),
+        ([2, 1, 1, 4, 3, 6, 5, 8], [1, 2], [5, 3]),
+        ([2, 4, 2, 4, 6, 8], [1, 1, 2], [2, 2, 2]),
+        ([2, 4, 3, 3, 2, 4], [1, 1], [4, 2]),
+        ([2, 6, 8], [1, 2], [1, 2]),
+        ([6, 8, 7, 6], [2, 2], [3, 1]),
+        ([], [], []),
+    ],
+    ids=["loops first", "loops last", "no loops", "a phone twice", "broken off", "cut", "empty"],
+)
+def test_phones_of_alignments(
+    shell: Shell, ids: list[int], phones: list[int], lengths: list[int]
+) -> None:
+    _write_model(shell.folder)
+    table = shell.write("ali", INT32_VECTOR, {"u": np.array(ids, np.int32)})
+    assert "Done 1 utterances." in shell("ali-to-phones", "1.mdl", table, "ark:phones")
+    assert shell.read("phones", INT32_VECTOR)["u"].tolist() == phones
+    shell("ali-to-phones", "--per-frame=true", "1.mdl", table, "ark:frames")
+    assert shell.read("frames", INT32_VECTOR)["u"].tolist() == np.repeat(phones, lengths).tolist()
+    shell("ali-to-phones", "--write-lengths=true", "1.mdl", table, "ark:pairs")
+    pairs = shell.read("pairs", INT32_PAIR_VECTOR)["u"].tolist()
+    assert pairs == [list(pair) for pair in zip(phones, lengths, strict=True)]
+    shell("ali-to-phones", "--write-lengths=true", "1.mdl", table, "ark,t:text")
+    assert shell.read("text", INT32_PAIR_VECTOR)["u"].tolist() == pairs
+    shell("ali-to-phones", "--ctm-output", "1.mdl", table, "ctm")
+    starts = np.cumsum([0, *lengths])
+    assert Path("ctm").read_text() == "".join(
+        f"u 1 {s / 100:.2f} {n / 100:.2f} {p}\n"
+        for s, n, p in zip(starts, lengths, phones, strict=False)
+    )
+
+
+def test_phones_of_no_alignment(shell: Shell) -> None:
+    _write_model(shell.folder)
+    for ids, message in (([9], "transition id 9"), ([1, 3], "self-loops of different states")):
+        table = shell.write("ali", INT32_VECTOR, {"u": np.array(ids, np.int32)})
+        line = shell.error("ali-to-phones", "1.mdl", table, "ark:x")
+        assert f"key 'u': {message}" in line or message in line
+    assert "do not go together" in shell.error(
+        "ali-to-phones", "--per-frame=true", "--write-lengths=true", "1.mdl", table, "ark:x"
+    )
+
+
+def test_a_transition_model_is_copied_alone(shell: Shell) -> None:
+    _write_model(shell.folder)
+    assert "Copied transition model." in shell("copy-transition-model", "1.mdl", "binary")
+    shell("copy-transition-model", "--binary=false", "binary", "text")
+    words = Path("text").read_text().split()
+    assert words[-1] == "</TransitionModel>"
+    assert words == Path("1.mdl").read_text().removesuffix(" rest").split()

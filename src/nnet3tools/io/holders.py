@@ -29,6 +29,7 @@ __all__ = [
     "FLOAT",
     "GENERAL_MATRIX",
     "INT32",
+    "INT32_PAIR_VECTOR",
     "INT32_VECTOR",
     "MATRIX",
     "POSTERIOR",
@@ -160,6 +161,34 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
     writer.write_bytes(cells.tobytes())
 
 
+def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
+    """BasicPairVectorHolder<int32>: in text `1 2 ; 3 4`, in binary as a vector of the numbers."""
+    if reader.binary:
+        count = reader.read_int32()
+        if count < 0:
+            raise reader.error(f"expected pairs, found {count} of them")
+        cells = reader.read_array(10 * count, np.uint8, f"{count} pairs").reshape(-1, 5)
+        if (cells[:, 0] != 4).any():
+            raise reader.error("expected pairs of 32-bit integers")
+        return np.ascontiguousarray(cells[:, 1:]).view("<i4").reshape(-1, 2)
+    line = reader.read_line().strip()
+    try:
+        pairs = [[int(word) for word in pair.split()] for pair in line.split(";")] if line else []
+        return np.array(pairs, np.int32).reshape(len(pairs), 2)
+    except (ValueError, OverflowError):
+        raise reader.error(f"expected pairs such as 1 2 ; 3 4, found '{line[:40]}'") from None
+
+
+def _write_int32_pairs(writer: Writer, pairs: NDArray[np.int32]) -> None:
+    if not writer.binary:
+        writer.write_text("; ".join(f"{a} {b} " for a, b in pairs.tolist()) + "\n")
+        return
+    cells = np.full((pairs.size, 5), 4, np.uint8)
+    cells[:, 1:] = np.ascontiguousarray(pairs, "<i4").view(np.uint8).reshape(-1, 4)
+    writer.write_int32(len(pairs))
+    writer.write_bytes(cells.tobytes())
+
+
 def _read_token(reader: Reader) -> str:
     words = _read_tokens(reader)
     if len(words) != 1:
@@ -203,6 +232,11 @@ BOOL: Holder[bool] = _basic("T or F", Reader.read_bool, Writer.write_bool)
 INT32_VECTOR: Holder[NDArray[np.int32]] = Holder(
     "a vector of integers", _read_int32_vector, _write_int32_vector
 )
+
+INT32_PAIR_VECTOR: Holder[NDArray[np.int32]] = Holder(
+    "a vector of pairs of integers", _read_int32_pairs, _write_int32_pairs
+)
+"""Arrays of shape (pairs, 2)."""
 
 TOKEN: Holder[str] = Holder(
     "a word", _read_token, lambda writer, word: writer.write_text(word + "\n"), has_header=False

@@ -13,7 +13,9 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3tools.io.foreign_features import HtkFeatures
     from nnet3tools.io.general_matrix import GeneralMatrix
+    from nnet3tools.io.holders import Holder
 
 USAGE = """Copy features [and possibly change format]
 Usage: copy-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -28,6 +30,8 @@ See also: copy-matrix, select-feats, subset-feats, subsample-feats, splice-feats
 class Options:
     """Options of copy-feats."""
 
+    htk_in: bool = option(False, "Read input as HTK features")
+    sphinx_in: bool = option(False, "Read input as Sphinx features")
     binary: bool = option(True, "Binary-mode output (not relevant if writing to archive)")
     compress: bool = option(
         False,
@@ -50,34 +54,63 @@ class Options:
 @program("copy-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Copy a table, or a single matrix."""
-    from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
-    from nnet3tools.io.general_matrix import CompressionMethod, compress
-    from nnet3tools.io.holders import GENERAL_MATRIX, INT32, MATRIX
-    from nnet3tools.io.table import TableWriter
+    from nnet3tools.cli.tables import are_tables, read_object, write_object
+    from nnet3tools.io.holders import MATRIX
 
     source, target = args
     if not 1 <= options.compression_method <= 7:
         raise OptionError(f"--compression-method={options.compression_method}: expected 1 to 7")
-    if not are_tables(source, target, "features"):
-        if options.compress or options.write_num_frames:
-            raise OptionError(
-                "--compress and --write-num-frames are not supported when writing/reading single "
-                "files."
-            )
-        write_object(target, MATRIX, read_object(source, MATRIX), options.binary)
-        log.log(f"Copied features from {source} to {target}")
-        return 0
+    if are_tables(source, target, "features"):
+        num_done = _copy_table(options, source, target)
+        log.log(f"Copied {num_done} feature matrices.")
+        return 0 if num_done else 1
+    if options.compress or options.write_num_frames:
+        raise OptionError(
+            "--compress and --write-num-frames are not supported when writing/reading single files."
+        )
+    if options.sphinx_in and not options.htk_in:
+        raise OptionError("For single files, sphinx input is not yet supported.")
+    features = _plain(read_object(source, _holder(options)))
+    write_object(target, MATRIX, features, options.binary)
+    log.log(f"Copied features from {source} to {target}")
+    return 0
+
+
+def _copy_table(options: Options, source: str, target: str) -> int:
+    """Copy a table as the options say; the number of matrices."""
+    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.io.general_matrix import CompressionMethod, compress
+    from nnet3tools.io.holders import GENERAL_MATRIX, INT32
+    from nnet3tools.io.table import TableWriter
+
     method = CompressionMethod(options.compression_method)
     with contextlib.ExitStack() as stack:
         lengths = None
         if options.write_num_frames:
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
 
-        def convert(key: str, features: np.ndarray) -> GeneralMatrix:
+        def convert(key: str, value: np.ndarray | HtkFeatures) -> GeneralMatrix:
+            features = _plain(value)
             if lengths is not None:
                 lengths.write(key, len(features))
             return compress(features, method) if options.compress else features
 
-        num_done, _ = convert_table(source, target, (MATRIX, GENERAL_MATRIX), convert)
-    log.log(f"Copied {num_done} feature matrices.")
-    return 0 if num_done else 1
+        num_done, _ = convert_table(source, target, (_holder(options), GENERAL_MATRIX), convert)
+    return num_done
+
+
+def _holder(options: Options) -> Holder:
+    """How the features to read are stored."""
+    from nnet3tools.io.holders import MATRIX
+
+    if not (options.htk_in or options.sphinx_in):
+        return MATRIX
+    from nnet3tools.io.foreign_features import HTK, SPHINX
+
+    return HTK if options.htk_in else SPHINX
+
+
+def _plain(value: np.ndarray | HtkFeatures) -> np.ndarray:
+    from nnet3tools.io.foreign_features import HtkFeatures
+
+    return value.features if isinstance(value, HtkFeatures) else value

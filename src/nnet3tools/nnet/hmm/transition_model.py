@@ -6,6 +6,7 @@ Programs of this toolkit read, keep and write them; only nnet3-am-init makes one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["TransitionModel"]
+__all__ = ["TransitionModel", "Transitions"]
 
 
 def _packed(columns: int) -> np.dtype:
@@ -24,6 +25,18 @@ def _packed(columns: int) -> np.dtype:
 
 
 _PACKED = (("size", "i1"), ("value", "<i4"))
+
+
+class Transitions(NamedTuple):
+    """By transition id: arrays of one element more than there are ids; the first is of no id."""
+
+    states: NDArray[np.int32]
+    """Transition states, from 0: rows of the model's tuples."""
+    phones: NDArray[np.int32]
+    pdfs: NDArray[np.int32]
+    is_self_loop: NDArray[np.bool_]
+    is_final: NDArray[np.bool_]
+    """Whether the transition leads to the phone's last state, which emits nothing."""
 
 
 @dataclass(frozen=True)
@@ -154,25 +167,44 @@ class TransitionModel:
                 f"{self.num_transition_ids}"
             )
 
-    def pdfs_of_ids(self) -> NDArray[np.int32]:
-        """The pdf of each transition id; the first element, of no id, is -1."""
+    def transitions(self) -> Transitions:
+        """What each transition id stands for."""
         counts = self.transitions_per_state()
-        loops = self._self_loops(int(counts.max(initial=0)))
         rows = np.repeat(np.arange(len(counts)), counts)
         position = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         phones, states, forward, self_loop = self.tuples[rows].T
-        is_loop = loops[self.topology.phone_to_entry[phones], states, position]
-        return np.concatenate([[-1], np.where(is_loop, self_loop, forward)]).astype(np.int32)
+        entries = self.topology.phone_to_entry[phones]
+        target = self._targets(int(counts.max(initial=0)))[entries, states, position]
+        sizes = np.array([len(entry) for entry in self.topology.entries])
+        is_loop = target == states
+        pdfs = np.where(is_loop, self_loop, forward)
+        return Transitions(
+            states=_with_none(rows, -1),
+            phones=_with_none(phones, -1),
+            pdfs=_with_none(pdfs, -1),
+            is_self_loop=_with_none(is_loop, False),
+            is_final=_with_none(target + 1 == sizes[entries], False),
+        )
 
-    def _self_loops(self, most: int) -> NDArray[np.bool_]:
-        """Which transitions lead back: (entries, states, most transitions of a state)."""
+    def pdfs_of_ids(self) -> NDArray[np.int32]:
+        """The pdf of each transition id; the first element, of no id, is -1."""
+        return self.transitions().pdfs
+
+    def _targets(self, most: int) -> NDArray[np.int32]:
+        """Where transitions lead: (entries, states, most transitions of a state), else -1."""
         entries = self.topology.entries
-        loops = np.zeros((len(entries), max(map(len, entries)), most), bool)
+        targets = np.full((len(entries), max(map(len, entries)), most), -1, np.int32)
         for number, entry in enumerate(entries):
             for state, hmm_state in enumerate(entry):
-                for position, (target, _) in enumerate(hmm_state.transitions):
-                    loops[number, state, position] = target == state
-        return loops
+                leads = [target for target, _ in hmm_state.transitions]
+                targets[number, state, : len(leads)] = leads
+        return targets
+
+
+def _with_none(values: NDArray, none: int | bool) -> NDArray:
+    """Values of transition ids, which count from 1, after one of no id."""
+    values = values if values.dtype == bool else values.astype(np.int32)
+    return np.concatenate([np.array([none], values.dtype), values])
 
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:

@@ -1,0 +1,34 @@
+"""compute-mfcc-feats: mel-frequency cepstra of sound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.sound import SoundOptions
+from nnet3tools.training.sound_features import MfccOptions
+
+USAGE = """Create MFCC feature files.
+Usage:  compute-mfcc-feats [options...] <wav-rspecifier> <feats-wspecifier>
+"""
+_HTK_KIND = 6
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of compute-mfcc-feats."""
+
+    features: MfccOptions = option_group("", MfccOptions)
+    sound: SoundOptions = option_group("", SoundOptions)
+
+
+@program("compute-mfcc-feats", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> int:
+    """Write the features of a table of sound."""
+    from nnet3tools.cli.sound import compute_features, htk_kind
+    from nnet3tools.training.sound_features import SoundFeatures
+
+    options.sound.check()
+    computer = SoundFeatures(options.features)
+    kind = htk_kind(_HTK_KIND, options.features.use_energy)
+    return compute_features(options.sound, computer, kind, args)

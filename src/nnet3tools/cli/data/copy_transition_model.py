@@ -1,0 +1,35 @@
+"""copy-transition-model: the transition model that an acoustic model begins with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.io import log
+
+USAGE = """Copies a transition model (this can be used to separate transition
+ models from the acoustic models they are written with.
+Usage:  copy-transition-model [options] <transition-model or model file> <transition-model-out>
+e.g.:
+ copy-transition-model --binary=false 1.mdl 1.txt
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of copy-transition-model."""
+
+    binary: bool = option(True, "Write output in binary mode.")
+
+
+@program("copy-transition-model", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> None:
+    """Copy it."""
+    from nnet3tools.io.files import open_input, open_output
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+    with open_input(args[0]) as reader:
+        model = TransitionModel.read(reader)
+    with open_output(args[1], options.binary) as writer:
+        model.write(writer)
+    log.log("Copied transition model.")

@@ -1,0 +1,127 @@
+"""What the programs that compute features of sound share: their options, and the loop."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.option_specs import option
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3tools.io.wave import Wave
+    from nnet3tools.training.sound_features import SoundFeatures
+
+__all__ = ["SoundOptions", "compute_features", "htk_kind"]
+
+_ENERGY, _C0 = 0o100, 0o20000  # HTK's codes of what a frame has beside its other numbers
+
+
+@dataclass(frozen=True)
+class SoundOptions:
+    """Options of every program that computes features of sound."""
+
+    output_format: str = option("kaldi", "Format of the output files [kaldi, htk]")
+    subtract_mean: bool = option(
+        False,
+        "Subtract mean of each feature file [CMS]; not recommended to do it this way. ",
+    )
+    vtln_warp: float = option(1.0, "Only 1 (no warping of the frequencies) is supported")
+    vtln_map: str = option("", "Not supported")
+    utt2spk: str = option("", "Only with --vtln-map, which is not supported")
+    channel: int = option(-1, "Channel to extract (-1 -> expect mono, 0 -> left, 1 -> right)")
+    min_duration: float = option(0.0, "Minimum duration of segments to process (in seconds).")
+    write_utt2dur: str = option(
+        "",
+        "Wspecifier to write duration of each utterance in seconds, e.g. 'ark,t:utt2dur'.",
+    )
+
+    def check(self) -> None:
+        """OptionError for what is not here."""
+        if self.vtln_map or self.vtln_warp != 1.0:
+            raise OptionError(
+                "--vtln-map and --vtln-warp are not supported: kaldi-native-fbank has no VTLN"
+            )
+        if self.utt2spk:
+            raise OptionError(
+                "The --utt2spk option is only needed if the --vtln-map option is used."
+            )
+        if self.output_format not in ("kaldi", "htk"):
+            raise OptionError(f"Invalid output_format string {self.output_format}")
+
+
+def compute_features(
+    options: SoundOptions, computer: SoundFeatures, htk_kind: int, args: list[str]
+) -> int:
+    """Write the features of a table of sound; the exit status.
+
+    `htk_kind` is HTK's code of the features, for --output-format=htk.
+    """
+    from nnet3tools.io.foreign_features import HTK, HtkFeatures
+    from nnet3tools.io.holders import DOUBLE, MATRIX, Holder
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.io.wave import WAVE
+
+    is_htk = options.output_format == "htk"
+    holder: Holder = HTK if is_htk else MATRIX
+    num_read = num_done = 0
+    with contextlib.ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(args[1], holder))
+        durations = None
+        if options.write_utt2dur:
+            durations = stack.enter_context(TableWriter(options.write_utt2dur, DOUBLE))
+        for key, wave in stack.enter_context(SequentialTableReader(args[0], WAVE)):
+            num_read += 1
+            features = _features_of(key, wave, options, computer)
+            if features is None:
+                continue
+            writer.write(key, HtkFeatures(features, htk_kind) if is_htk else features)
+            if durations is not None:
+                durations.write(key, wave.duration)
+            if num_read % 10 == 0:
+                log.log(f"Processed {num_read} utterances")
+            log.vlog(2, f"Processed features for key {key}")
+            num_done += 1
+    log.log(f" Done {num_done} out of {num_read} utterances.")
+    return 0 if num_done else 1
+
+
+def htk_kind(base: int, use_energy: bool) -> int:
+    """HTK's code of features of this base kind, with energy or else C0."""
+    return base | (_ENERGY if use_energy else _C0)
+
+
+def _features_of(
+    key: str, wave: Wave, options: SoundOptions, computer: SoundFeatures
+) -> np.ndarray | None:
+    """The features of the channel that is asked for; None, and a warning, if there are none."""
+    if wave.duration < options.min_duration:
+        log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
+        return None
+    channel, num_channels = options.channel, len(wave.samples)
+    if channel == -1:
+        channel = 0
+        if num_channels != 1:
+            log.warning(
+                f"Channel not specified but you have data with {num_channels}  channels; "
+                "defaulting to zero"
+            )
+    elif not 0 <= channel < num_channels:
+        log.warning(
+            f"File with id {key} has {num_channels} channels but you specified channel {channel}, "
+            "producing no output."
+        )
+        return None
+    try:
+        features = computer.compute(wave.samples[channel], wave.rate)
+    except DataError as error:
+        log.error_line(str(error))
+        log.warning(f"Failed to compute features for utterance {key}")
+        return None
+    if options.subtract_mean and len(features):
+        features = features - features.mean(axis=0)
+    return features

@@ -1,0 +1,75 @@
+"""Segments of recordings: lines of a segments file, and the samples that one means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.wave import Wave
+
+__all__ = ["Segment", "cut_segment", "parse_segment"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a recording."""
+
+    name: str
+    recording: str
+    start: float
+    """Seconds."""
+    end: float
+    """Seconds; -1 is the recording's end."""
+    channel: int
+    """-1: the only one."""
+
+
+def parse_segment(line: str) -> Segment:
+    """A line `segment recording start end [channel]`; DataError if it is none."""
+    words = line.split()
+    if len(words) not in (4, 5):
+        raise DataError(f"Invalid line in segments file: {line}")
+    times = [_number(word) for word in words[2:4]]
+    for name, time in zip(("start", "end"), times, strict=True):
+        if time is None:
+            raise DataError(f"Invalid line in segments file [bad {name}]: {line}")
+    start, end = (time or 0.0 for time in times)
+    if start < 0.0 or (end <= 0.0 and end != -1.0) or 0.0 < end <= start:
+        raise DataError(f"Invalid line in segments file [empty or invalid segment]: {line}")
+    channel = -1
+    if len(words) == 5:
+        if not words[4].isdecimal() or len(words[4]) > 9:
+            raise DataError(f"Invalid line in segments file [bad channel]: {line}")
+        channel = int(words[4])
+    return Segment(words[0], words[1], start, end, channel)
+
+
+def _number(word: str) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def cut_segment(wave: Wave, segment: Segment, min_length: float, max_overshoot: float) -> Wave:
+    """The segment's samples; DataError if it does not lie in the recording, or is too short.
+
+    An end up to `max_overshoot` seconds after the recording's is that one.
+    """
+    length, num_samples = wave.duration, wave.samples.shape[1]
+    if segment.start > length:
+        raise DataError(f"Segment start is out of file data range [0, {length:g}s]; skipping")
+    if segment.end > length + max_overshoot:
+        raise DataError(f"Segment end is too far out of file data range [0,{length:g}s]; skipping")
+    end = length if segment.end < 0.0 or segment.end > length else segment.end
+    if end - segment.start < min_length:
+        raise DataError("too short, skipping it.")
+    channel = max(segment.channel, 0)
+    if channel >= len(wave.samples):
+        raise DataError(f"Invalid channel {channel} >= {len(wave.samples)}. Skipping it")
+    first = int(segment.start * wave.rate + 0.5)
+    last = min(int(end * wave.rate + 0.5), num_samples)
+    return Wave(wave.rate, wave.samples[channel : channel + 1, first:last])
