@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.cli.sound import SoundOptions
-from nnet3tools.training.sound_features import FbankOptions
+from nnet3tools.training.sound_options import FbankOptions
 
 USAGE = """Create Mel-filter bank (FBANK) feature files.
 Usage:  compute-fbank-feats [options...] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-fbank-feats --config=conf/fbank.conf scp:wav.scp ark:-
 """
 _HTK_KIND = 7
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.cli.sound import SoundOptions
-from nnet3tools.training.sound_features import MfccOptions
+from nnet3tools.training.sound_options import MfccOptions
 
 USAGE = """Create MFCC feature files.
 Usage:  compute-mfcc-feats [options...] <wav-rspecifier> <feats-wspecifier>
+e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark:-
 """
 _HTK_KIND = 6
 

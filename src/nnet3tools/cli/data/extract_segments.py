@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 USAGE = """Extract segments from a large audio file in WAV format.
 Usage:  extract-segments [options] <wav-rspecifier> <segments-file> <wav-wspecifier>
-e.g. extract-segments scp:wav.scp segments ark:- | <some-other-program>
+e.g.: extract-segments scp:wav.scp segments ark:- | <some-other-program>
  segments-file format: each line is either
 <segment-id> <recording-id> <start-time> <end-time>
 e.g. call-861225-A-0050-0065 call-861225-A 5.0 6.5

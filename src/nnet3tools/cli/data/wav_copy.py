@@ -9,7 +9,7 @@ USAGE = """Copy wave file or archives of wave files
 
 Usage: wav-copy [options] <wav-rspecifier> <wav-wspecifier>
   or:  wav-copy [options] <wav-rxfilename> <wav-wxfilename>
-e.g. wav-copy scp:wav.scp ark:-
+e.g.: wav-copy scp:wav.scp ark:-
      wav-copy wav.ark:123456 -
 See also: wav-to-duration extract-segments
 """

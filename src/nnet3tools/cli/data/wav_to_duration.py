@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 USAGE = """Read wav files and output an archive consisting of a single float:
 the duration of each one in seconds.
 Usage:  wav-to-duration [options...] <wav-rspecifier> <duration-wspecifier>
-E.g.: wav-to-duration scp:wav.scp ark,t:-
+e.g.: wav-to-duration scp:wav.scp ark,t:-
 See also: wav-copy extract-segments feat-to-len
 """
 
