@@ -22,7 +22,7 @@ from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 
-__all__ = ["choose_device", "gpu_math_option", "use_gpu_option"]
+__all__ = ["choose_device", "gpu_math_option", "math_if_possible", "use_gpu_option"]
 
 _CHOICES = ("yes", "no", "optional", "wait")
 
@@ -36,6 +36,15 @@ _LEAST_BYTES = 128 << 20
 
 class _NotGiven(str):
     """A default that can be told from the same text on the command line."""
+
+
+class _IfPossible(str):
+    """A --gpu-math that a device which is too old for it may pass over."""
+
+
+def math_if_possible(gpu_math: str) -> str:
+    """For `choose_device`: products are done so, or as fp32 on a device which is too old."""
+    return _IfPossible(gpu_math)
 
 
 def use_gpu_option(default: str) -> str:
@@ -74,8 +83,18 @@ def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:
             return _host()
         raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({error})") from None
     if gpu_math != "fp32":
-        importlib.import_module("nnet3tools.tensor.cupy_backend.cuda").set_math_mode(gpu_math)
+        _set_math_mode(gpu_math)
     return array
+
+
+def _set_math_mode(gpu_math: str) -> None:
+    cuda = importlib.import_module("nnet3tools.tensor.cupy_backend.cuda")
+    try:
+        cuda.set_math_mode(gpu_math)
+    except OptionError as error:
+        if not isinstance(gpu_math, _IfPossible):
+            raise
+        log.warning(f"{error}; products are done in fp32")
 
 
 def _host() -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from nnet3tools.io import log
@@ -46,9 +45,13 @@ def memory_text(free: int, total: int) -> str:
     return f"free:{free // mega}M, used:{used}M, total:{total // mega}M, free/total:{part:g}"
 
 
-def is_exclusive(runtime: Any, number: int) -> bool:
+def _any_is_exclusive(runtime: Any, count: int) -> bool:
     """Whether a device takes one process only; asking makes no context."""
-    return runtime.getDeviceProperties(number)["computeMode"] in _EXCLUSIVE
+    modes = (runtime.getDeviceProperties(number)["computeMode"] for number in range(count))
+    found = any(mode in _EXCLUSIVE for mode in modes)
+    if found:
+        log.log("CUDA setup operating under Compute Exclusive Mode.")
+    return found
 
 
 def survey(runtime: Any, count: int) -> list[Gpu]:
@@ -58,10 +61,7 @@ def survey(runtime: Any, count: int) -> list[Gpu]:
     nobody has are found by trying.
     """
     buses = [str(runtime.deviceGetPCIBusId(number)) for number in range(count)]
-    exclusive = any(is_exclusive(runtime, number) for number in range(count))
-    if exclusive:
-        log.log("CUDA setup operating under Compute Exclusive Mode.")
-    choice = count > 1 and not exclusive
+    choice = not _any_is_exclusive(runtime, count) and count > 1
     with _nvml(choice) as nvml:
         gpus = [_asked(nvml, number, bus) for number, bus in enumerate(buses)]
     if choice:
@@ -94,23 +94,30 @@ def _text(name: str | bytes) -> str:
 @contextlib.contextmanager
 def _nvml(missed: bool) -> Iterator[Any]:
     """NVML's functions, or None where there are none, with a warning if they will be missed."""
-    say = log.warning if missed else partial(log.vlog, 2)
     try:
         import pynvml
     except ImportError:
-        say("nvidia-ml-py is not installed: the GPU is chosen without looking at free memory")
+        _tell("nvidia-ml-py is not installed", missed)
         yield None
         return
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        say(f"NVML: {error}: the GPU is chosen without looking at free memory")
+        _tell(f"NVML: {error}", missed)
         yield None
         return
     try:
         yield pynvml
     finally:
         pynvml.nvmlShutdown()
+
+
+def _tell(problem: str, missed: bool) -> None:
+    text = f"{problem}: the GPU is chosen without looking at free memory"
+    if missed:
+        log.warning(text)
+    else:
+        log.vlog(2, text)
 
 
 def tiers(gpus: Sequence[Gpu]) -> list[list[Gpu]]:

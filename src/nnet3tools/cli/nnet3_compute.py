@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
@@ -52,6 +53,7 @@ class Options:
     )
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     compute: ComputeOptions = option_group("computation", ComputeOptions)
     utterances: UtteranceOptions = option_group("", UtteranceOptions)
 
@@ -65,7 +67,8 @@ def main(options: Options, args: list[str]) -> int | None:
     for name in ("output_derivs", "input_derivs", "model_derivative"):
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
-    return compute_utterances(options.utterances, options.use_gpu, options.gpu_math, args)
+    math = options.cuda.math(options.gpu_math)
+    return compute_utterances(options.utterances, options.use_gpu, math, args)
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
@@ -78,7 +81,7 @@ def run_program_once(options: Options, args: list[str]) -> None:
     for name in ("input_derivs", "model_derivative"):
         if getattr(options, name) and not options.output_derivs:
             raise OptionError(f"--{name.replace('_', '-')} needs --output-derivs")
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
     nnet = read_nnet(nnet_in)
     computation = load_computation(options.computation)
     check_fits(computation, nnet, options.computation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.cli.utterance_inputs import (
@@ -44,6 +45,7 @@ class Options:
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @program("nnet3-compute-batch", USAGE, Options, num_args=3)
@@ -57,7 +59,7 @@ def main(options: Options, args: list[str]) -> int:
     options.inputs.check()
     batch = replace(options.batch, compiler=options.compiler)
     batch.check()
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):

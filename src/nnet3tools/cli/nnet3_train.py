@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nnet3tools.cli.cuda_options import CudaAllocatorOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.progress import Progress
@@ -34,8 +35,7 @@ class Options:
     binary: bool = option(True, "Write output in binary mode")
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cuda_cache_memory: bool = option(True, "Accepted for compatibility; has no effect")
-    cuda_memory_proportion: float = option(0.5, "Accepted for compatibility; has no effect")
+    memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
 
 
@@ -53,6 +53,7 @@ def main(options: Options, args: list[str]) -> int:
     prove_output(model_out)
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu, options.gpu_math)
+    options.memory.apply(device)
     nnet = read_nnet(model_in)
     trainer = NnetTrainer(options.trainer, nnet, device, options.gpu_math == "fp16")
     with Progress("minibatches") as progress:

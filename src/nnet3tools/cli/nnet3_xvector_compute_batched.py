@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import read_model
@@ -52,6 +53,7 @@ class Options:
     compiler: CompilerOptions = option_group("", CompilerOptions)
     use_gpu: str = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
@@ -65,7 +67,7 @@ def main(options: Options, args: list[str]) -> int:
     if options.batch_size < 1:
         raise OptionError(f"--batch-size={options.batch_size} must be at least 1")
     began = time.perf_counter()
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = SimpleComputationOptions(
         optimization=options.optimization,

@@ -12,7 +12,13 @@ __all__ = ["place"]
 _OWN_PROGRAMS = frozenset({"nnet3-computation-info", "nnet3-xconfig-to-configs"})
 _OWN_PLACES = frozenset(
     {
+        ("cli/gpu.py", "_open_best"),
+        ("cli/gpu.py", "_set_math_mode"),
         ("cli/gpu.py", "choose_device"),
+        ("cli/gpu_locks.py", "_folder"),
+        ("cli/gpu_locks.py", "_try_lock"),
+        ("cli/gpu_survey.py", "_asked"),
+        ("cli/gpu_survey.py", "_tell"),
         ("cli/progress.py", "step"),
         ("cli/nnet3_compile.py", "compile_request"),
         ("cli/nnet3_compile.py", "compile_cache"),
@@ -26,6 +32,10 @@ _PLACES = {
     ("cli/sums.py", "tables"): "TypeOneUsage():{program}.cc",
     ("cli/sums.py", "table"): "TypeTwoUsage():{program}.cc",
     ("cli/sums.py", "files"): "TypeThreeUsage():{program}.cc",
+    ("cli/gpu.py", "_opened"): "FinalizeActiveGpu():cu-device.cc",
+    ("cli/gpu.py", "_patiently"): "SelectGpuId():cu-device.cc",
+    ("cli/gpu_survey.py", "_any_is_exclusive"): "SelectGpuId():cu-device.cc",
+    ("cli/gpu_survey.py", "survey"): "SelectGpuIdAuto():cu-device.cc",
     ("executor/batch_compute.py", "finish"): "PrintMinibatchStats():nnet-batch-compute.cc",
     ("executor/computer.py", "_debugged"): "DebugAfterExecute():nnet-compute.cc",
     ("executor/debugging.py", "__init__"): "Init():nnet-compute.cc",
