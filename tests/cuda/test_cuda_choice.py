@@ -12,10 +12,11 @@ import sys
 import numpy as np
 import pytest
 
-from nnet3tools.cli import gpu, gpu_locks
+from nnet3tools.cli import gpu, gpu_locks, nnet3_train
 from nnet3tools.errors import OptionError, UserError
-from support.emulated_cuda import needs_compiler
+from support.emulated_cuda import needs_compiler, to_device
 from support.fake_gpus import EXCLUSIVE, FakeGpus, insufficient_driver
+from support.training_helpers import minibatch, network
 
 
 @pytest.fixture
@@ -279,10 +280,16 @@ def test_gpu_math_is_checked_without_a_gpu():
         gpu.choose_device("no", "fp8")
 
 
+def test_an_unknown_gpu_math_is_one_line_of_the_program(tmp_path, capsys):
+    words = ["--gpu-math=xyz", "0.raw", "ark:egs", str(tmp_path / "1.raw")]
+    assert nnet3_train.main(["--print-args=false", *words]) == 255
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"ERROR .* --gpu-math=xyz: expected fp32\|tf32\|fp16\|bf16\n", line)
+
+
 def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
     from nnet3tools.executor import bound_program as program
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-    from support.training_helpers import minibatch, network
 
     take = program.Arena.take
 
@@ -301,8 +308,6 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
 def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
     from nnet3tools.executor import bound_program as program
     from nnet3tools.training import trainer
-    from support.emulated_cuda import to_device
-    from support.training_helpers import minibatch, network
 
     def full(*_: object) -> None:
         raise MemoryError("cudaErrorMemoryAllocation: out of memory")
@@ -324,13 +329,51 @@ def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, wher
         assert part in text
 
 
+@needs_compiler
+def test_a_model_larger_than_the_memory_is_one_line(device, monkeypatch):
+    from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+
+    like = to_device(np.zeros(0, np.float32))
+
+    def limited(*_: object) -> None:
+        raise MemoryError("Out of memory allocating 512 bytes (limit set to: 1,000 bytes).")
+
+    monkeypatch.setattr(device, "upload", limited)
+    with pytest.raises(UserError) as caught:
+        NnetTrainer(NnetTrainerOptions(), network(), like).train(minibatch())
+    text = str(caught.value)
+    assert re.search(r"the model takes \d\.\d MB \(.*1,000 bytes\); a larger CUPY_GPU_MEM", text)
+    assert "\n" not in text
+    assert len(text) < 345
+
+
+@needs_compiler
+def test_lack_of_memory_names_the_limit_where_there_is_one(device, monkeypatch):
+    from nnet3tools.executor import bound_program as program
+    from nnet3tools.training import trainer
+
+    take = program.Arena.take
+
+    def full(arena, size):
+        if size:
+            raise MemoryError
+        return take(arena, size)
+
+    monkeypatch.setattr(program.Arena, "take", full)
+    monkeypatch.setenv("CUPY_GPU_MEMORY_LIMIT", "1073741824")
+    made = trainer.NnetTrainer(
+        trainer.NnetTrainerOptions(), network(), to_device(np.zeros(0, np.float32))
+    )
+    with pytest.raises(UserError, match=r"CUPY_GPU_MEMORY_LIMIT=1073741824, which is 1024\.0 MB"):
+        made.train(minibatch())
+
+
 def test_memory_that_is_told_beforehand_is_what_training_takes():
     """Model, change, arena and natural gradient against a trainer's own; buffers by formula."""
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.nnet.config import parse_config_lines
     from nnet3tools.nnet.nnet import Nnet
     from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-    from support.training_helpers import minibatch
 
     config = """
 input-node name=input dim=3

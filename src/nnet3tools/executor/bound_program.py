@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -119,8 +120,10 @@ def out_of_memory(
     )
     where = ""
     if free is not None:
+        limited = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+        whose = "the GPU's" if not limited else f"CUPY_GPU_MEMORY_LIMIT={limited}, which is"
         where = (
-            f"; of the GPU's {free[1] / 2**20:.1f} MB {free[0] / 2**20:.1f} are free now, and all "
+            f"; of {whose} {free[1] / 2**20:.1f} MB {free[0] / 2**20:.1f} are free now, and all "
             f"needs about {need_text(memory_need(computation, nnet, plan))}"
         )
     if computation.need_model_derivative:

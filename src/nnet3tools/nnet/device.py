@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.errors import UserError
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.registry import device_of
 
@@ -26,8 +27,28 @@ def move_nnet(nnet: Nnet, like: Any = None) -> None:
             moved[id(array)] = array, _move_array(array, like)
         return moved[id(array)][1]
 
+    try:
+        for component in nnet.components:
+            component.map_arrays(move)
+    except MemoryError as error:
+        raise _too_large(nnet, error) from None
+
+
+def _too_large(nnet: Nnet, error: MemoryError) -> UserError:
+    """A network that a device's memory, or what this process may have of it, does not hold."""
+    sizes: dict[int, int] = {}
+
+    def note(array: Any) -> Any:
+        sizes[id(array)] = array.nbytes
+        return array
+
     for component in nnet.components:
-        component.map_arrays(move)
+        component.map_arrays(note)
+    return UserError(
+        f"out of memory on the GPU: the model takes {sum(sizes.values()) / 2**20:.1f} MB "
+        f"({' '.join(str(error).split()).rstrip('.')}); a larger CUPY_GPU_MEMORY_LIMIT (if it is "
+        "set), a GPU with more free memory (nvidia-smi tells), or --use-gpu=no help"
+    )
 
 
 def _move_array(array: Any, like: Any) -> Any:

@@ -217,9 +217,14 @@ class CudaDevice:
         return cupy.lib.stride_tricks.as_strided(array, shape, strides)
 
     def memory(self) -> tuple[int, int]:
-        """What CuPy's pool keeps unused counts as free."""
+        """What CuPy's pool keeps unused counts as free; at most what CUPY_GPU_MEMORY_LIMIT says."""
         free, total = cupy.cuda.runtime.memGetInfo()
-        return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
+        pool = cupy.get_default_memory_pool()
+        free += pool.free_bytes()
+        if limit := pool.get_limit():
+            total = min(total, limit)
+            free = min(free, limit - pool.used_bytes())
+        return int(free), int(total)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated.
