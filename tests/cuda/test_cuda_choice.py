@@ -335,10 +335,10 @@ def test_a_model_larger_than_the_memory_is_one_line(device, monkeypatch):
 
     like = to_device(np.zeros(0, np.float32))
 
-    def limited(*_: object) -> None:
+    def limited(*_: object, **__: object) -> None:
         raise MemoryError("Out of memory allocating 512 bytes (limit set to: 1,000 bytes).")
 
-    monkeypatch.setattr(device, "upload", limited)
+    monkeypatch.setattr(sys.modules["cupy"], "asarray", limited)
     with pytest.raises(UserError) as caught:
         NnetTrainer(NnetTrainerOptions(), network(), like).train(minibatch())
     text = str(caught.value)
