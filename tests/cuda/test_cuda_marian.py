@@ -38,3 +38,19 @@ def test_operators_of_the_table(name, device):
     for node, grad in zip(nodes, grads, strict=True):
         if grad is not None:
             np.testing.assert_allclose(fetch(node.grad), grad, 1e-3, 1e-4)
+
+
+def test_sparse_places_that_are_fed(device):
+    graph = ex.Graph(like=to_device(np.zeros(0, np.float32)))
+    values = graph.param("values", to_device(np.float32([1, 2, 3])))
+    x = graph.param("x", to_device(np.eye(4, dtype=np.float32)))
+    at, starts = (graph.input(n, (3,), ex.Type.INT32) for n in ("at", "starts"))
+    y = ex.csr_dot((2, 4), values, at, starts, x)
+    for places in ([0, 2, 3], [3, 1, 0]):
+        graph.forward(y, at=mirror(np.int32(places)), starts=mirror(np.int32([0, 1, 3])))
+        expected = np.zeros((2, 4), np.float32)
+        expected[[0, 1, 1], places] = [1, 2, 3]
+        assert fetch(y.value).tolist() == expected.tolist()
+        graph.backward({y: mirror(2 * np.ones((2, 4), np.float32))})
+        assert fetch(values.grad).tolist() == [2, 2, 2]
+        assert fetch(x.grad).tolist() == np.repeat(2 * expected.sum(0), 4).reshape(4, 4).tolist()

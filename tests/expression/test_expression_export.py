@@ -119,3 +119,14 @@ def test_graphviz_shows_nodes_shapes_and_edges():
     for part in ("n0 -> n2", "n1 -> n2", "(4 x 2) float32", "mul(2)", r"the \"root\"", "param"):
         assert part in text
     assert text.count("{") == text.count("}")
+
+
+def test_sparse_places_that_are_fed_cannot_be_exported():
+    from nnet3tools.expression.onnx_export import export_onnx
+
+    pytest.importorskip("onnx")
+    g = ex.Graph()
+    at, starts = g.input("at", (2,), ex.Type.INT32), g.constant([0, 1, 2])
+    y = ex.csr_dot((2, 3), g.ones((2,)), at, starts, g.ones((3, 2)))
+    with pytest.raises(ex.ExpressionError, match="places as constants, found"):
+        export_onnx({"y": y})

@@ -450,6 +450,38 @@ def test_sparse_products(trans):
     )
 
 
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("type", [ex.Type.INT32, ex.Type.UINT32])
+def test_sparse_products_with_places_that_are_fed(trans, type):
+    g = ex.Graph()
+    values, cols = g.param("values", normal(4)), g.input("cols", (4,), type)
+    starts, x = g.input("starts", (4,), type), g.param("x", normal(3 if trans else 4, 5))
+    y = ex.csr_dot((3, 4), values, cols, starts + 0, x, trans)
+    for at, begins in (([1, 3, 0, 2], [0, 2, 2, 4]), ([3, 0, 1, 3], [0, 1, 3, 4])):
+        s = np.zeros((3, 4))
+        s[np.repeat(range(3), np.diff(begins)), at] = values.value
+        s = s.T if trans else s
+        g.forward(y, cols=np.array(at, type.value), starts=np.array(begins, type.value))
+        np.testing.assert_allclose(y.value, s @ x.value, rtol=1e-5)
+        g.backward({y: np.ones(y.shape, np.float32)})
+        np.testing.assert_allclose(x.grad, s.T @ np.ones(y.shape), rtol=1e-5)
+        full = np.ones(y.shape) @ x.value.T
+        full = full.T if trans else full
+        expected = full[np.repeat(range(3), np.diff(begins)), at]
+        np.testing.assert_allclose(values.grad, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("at", "begins"), [([4, 0], [0, 1, 2, 2]), ([1, 0], [0, 2, 1, 2])])
+def test_sparse_places_that_do_not_fit_are_noticed_at_each_run(at, begins):
+    g = ex.Graph()
+    cols, starts = g.input("cols", (2,), ex.Type.INT32), g.input("starts", (4,), ex.Type.INT32)
+    y = ex.dot_csr(g.ones((2, 3)), (3, 4), g.ones((2,)), cols, starts)
+    good = {"cols": np.int32([3, 0]), "starts": np.int32([0, 1, 2, 2])}
+    g.forward(y, **good)
+    with pytest.raises(ex.ExpressionError, match="dot_csr: indexes or offsets do not fit"):
+        g.forward(y, cols=np.int32(at), starts=np.int32(begins))
+
+
 def test_lambda_with_a_derivative():
     def forward(out, inputs):
         np.multiply(inputs[0], inputs[1], out=out)

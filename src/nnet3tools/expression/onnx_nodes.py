@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.onnx_writer import OnnxWriter
+from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import Type, dtype_of
 
 __all__ = ["NODES"]
@@ -111,7 +113,11 @@ def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
 
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
     """The dense form of the sparse matrix; ONNX has no products of sparse ones."""
-    starts, cols = (tensor.to_host(node.children[i].value) for i in (2, 1))
+    places = node.children[2], node.children[1]
+    if not all(isinstance(p, Constant) for p in places):
+        shown = ", ".join(p.describe() for p in places)
+        raise ExpressionError(f"ONNX needs a sparse matrix's places as constants, found {shown}")
+    starts, cols = (tensor.to_host(p.value) for p in places)
     numbers = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     zeros = w.constant(np.zeros((len(starts) - 1, num_cols)), dtype_of(node.type))
     at = w.constant(np.stack([numbers, cols], 1))

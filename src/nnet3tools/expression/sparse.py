@@ -1,15 +1,22 @@
-"""Products with sparse matrices in compressed rows (CSR): fixed places, values of any kind."""
+"""Products with sparse matrices in compressed rows (CSR), whose parts are nodes of any kind.
+
+Constant indexes and offsets are checked, and the entries sorted, when the node is made and bound;
+those that are fed or computed at each run, for which a device is waited for.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from nnet3tools import tensor
+from nnet3tools.expression.elementwise import cast
 from nnet3tools.expression.gradients import in_order
 from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
-from nnet3tools.tensor import Array
+from nnet3tools.tensor import Array, recording
 from nnet3tools.tensor.csr import csr_dot as csr_dot_op
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.gather import take
@@ -25,41 +32,65 @@ class CsrDot(Node):
 
     type_name = "csr_dot"
 
-    def __init__(self, parts: list[Node], b: Node, shape: Shape, trans: bool) -> None:
-        self.trans = trans
+    def __init__(
+        self, parts: list[Node], b: Node, shape: Shape, trans: bool, sparse_shape: Shape
+    ) -> None:
+        self.trans, self.sparse_shape = trans, sparse_shape
         super().__init__([*parts, b], shape, b.type)
 
     def content(self) -> tuple:
-        return self.trans, self.shape
+        return self.trans, self.shape, self.sparse_shape
 
     def forward_ops(self) -> list[NodeOp]:
-        values, indexes, offsets, b = (c.value for c in self.children)
-        return [csr_dot_op.bind(self.value, values, indexes, offsets, b, self.trans)]
+        b = self.children[3].value
+        return [*self._checks(), self._product(self.value, b, self.trans)]
 
     def backward_ops(self) -> list[NodeOp | None]:
         b = self.children[3]
-        return [self._by_values(self.grad, b.value), None, None, self._by_dense(b, self.grad)]
+        by_dense = self._product(b.grad, self.grad, not self.trans, 1.0) if b.trainable else None
+        return [self._by_values(self.grad, b.value), None, None, by_dense]
 
-    def _by_dense(self, b: Node, adj: Array) -> NodeOp | None:
+    def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
+        """What `make` gives; it is called at each run if the places are known only then."""
+        if _are_constant(self.children):
+            return make()
+
+        def run() -> None:
+            recording.not_capturable()
+            make()()
+
+        return run
+
+    def _checks(self) -> list[NodeOp]:
+        if _are_constant(self.children):
+            return []
+        indexes, offsets = (c.value for c in self.children[1:3])
+        return [lambda: _check_places(self.type_name, self.sparse_shape, indexes, offsets)]
+
+    def _product(self, out: Array, b: Array, trans: bool, beta: float = 0.0) -> NodeOp:
         values, indexes, offsets = (c.value for c in self.children[:3])
-        if not b.trainable:
-            return None
-        return csr_dot_op.bind(b.grad, values, indexes, offsets, adj, not self.trans, beta=1.0)
+        return self._each_run(
+            lambda: csr_dot_op.bind(out, values, indexes, offsets, b, trans, beta=beta)
+        )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
         """By the value at (i, j) of S: row i of adj times row j of b; of S', row j times row i."""
-        values, indexes, offsets = self.children[:3]
-        if not values.trainable:
+        if not self.children[0].trainable:
             return None
+        left, right = (b, adj) if self.trans else (adj, b)
+        return self._each_run(lambda: self._row_products(left, right))
+
+    def _row_products(self, left: Array, right: Array) -> NodeOp:
+        """Adds, for each value, the product of rows: of left by its row, of right by its column."""
+        values, indexes, offsets = self.children[:3]
         starts = tensor.to_host(offsets.value)
         numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
         rows = tensor.asarray(numbers, like=indexes.value)
-        left, right = (b, adj) if self.trans else (adj, b)
-        step, ops = max(1, _BLOCK // max(1, b.shape[1])), list[NodeOp]()
+        step, ops = max(1, _BLOCK // max(1, left.shape[1])), list[NodeOp]()
         for k in range(0, len(numbers), step):
             part = slice(k, min(k + step, len(numbers)))
-            shape = (part.stop - k, b.shape[1])
-            mine, other = (tensor.empty(shape, like=adj) for _ in range(2))
+            shape = (part.stop - k, left.shape[1])
+            mine, other = (tensor.empty(shape, like=left) for _ in range(2))
             ops.append(take.bind(mine, left, rows[part], 0))
             ops.append(take.bind(other, right, indexes.value[part], 0))
             ops.append(_row_dots.bind(values.grad[part], mine, other, beta=1.0))
@@ -78,19 +109,14 @@ class DotCsr(CsrDot):
     type_name = "dot_csr"
 
     def forward_ops(self) -> list[NodeOp]:
-        values, indexes, offsets, b = (c.value for c in self.children)
-        return [csr_dot_op.bind(self.value.T, values, indexes, offsets, b.T, not self.trans)]
+        b = self.children[3].value
+        return [*self._checks(), self._product(self.value.T, b.T, not self.trans)]
 
     def backward_ops(self) -> list[NodeOp | None]:
         # of S' where CsrDot has S: the operands trade places
-        b = self.children[3]
-        return [self._by_values(b.value.T, self.grad.T), None, None, self._by_dense(b, self.grad)]
-
-    def _by_dense(self, b: Node, adj: Array) -> NodeOp | None:
-        values, indexes, offsets = (c.value for c in self.children[:3])
-        if not b.trainable:
-            return None
-        return csr_dot_op.bind(b.grad.T, values, indexes, offsets, adj.T, self.trans, beta=1.0)
+        b, adj = self.children[3], self.grad.T
+        by_dense = self._product(b.grad.T, adj, self.trans, 1.0) if b.trainable else None
+        return [self._by_values(b.value.T, adj), None, None, by_dense]
 
 
 def _check(what: str, shape: Shape, parts: list[Node], b: Node, inner: int, size: int) -> None:
@@ -104,19 +130,29 @@ def _check(what: str, shape: Shape, parts: list[Node], b: Node, inner: int, size
             f"{what}: a sparse matrix {shape_text(shape)} and the operands do not fit together: "
             f"{shown}"
         )
-    if not isinstance(indexes, Constant) or not isinstance(offsets, Constant):
-        raise ExpressionError(f"{what}: the sparse matrix's indexes and offsets must be constants")
-    starts, columns = tensor.to_host(offsets.value), tensor.to_host(indexes.value)
+    if _are_constant(parts):
+        _check_places(what, shape, indexes.value, offsets.value)
+
+
+def _check_places(what: str, shape: Shape, indexes: Array, offsets: Array) -> None:
+    starts, columns = tensor.to_host(offsets), tensor.to_host(indexes)
     bad = starts[0] != 0 or starts[-1] != len(columns) or (starts[1:] < starts[:-1]).any()
     if bad or (columns.size and (columns.min() < 0 or columns.max() >= shape[1])):
         raise ExpressionError(f"{what}: indexes or offsets do not fit {shape_text(shape)}")
 
 
+def _are_constant(parts: Sequence[Node]) -> bool:
+    """Whether the indexes and offsets among values, indexes, offsets, ... never change."""
+    return isinstance(parts[1], Constant) and isinstance(parts[2], Constant)
+
+
 def _signed(indexes: Node) -> Node:
-    """Constant indexes of uint32 as int32, which the products take."""
-    if indexes.type is not Type.UINT32 or not isinstance(indexes, Constant):
+    """Indexes of uint32 as int32, which the products take; constants are looked at."""
+    if indexes.type is not Type.UINT32:
         return indexes
-    return indexes.graph.constant(indexes.value, Type.INT32)
+    if isinstance(indexes, Constant):
+        return indexes.graph.constant(indexes.value, Type.INT32)
+    return cast(indexes, Type.INT32)
 
 
 def csr_dot(
@@ -126,7 +162,7 @@ def csr_dot(
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
-    return b.graph.add(CsrDot(parts, b, (rows, b.shape[1]), trans))
+    return b.graph.add(CsrDot(parts, b, (rows, b.shape[1]), trans, tuple(shape)))
 
 
 def dot_csr(
@@ -136,4 +172,4 @@ def dot_csr(
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])
-    return b.graph.add(DotCsr(parts, b, (b.shape[0], cols), trans))
+    return b.graph.add(DotCsr(parts, b, (b.shape[0], cols), trans, tuple(shape)))

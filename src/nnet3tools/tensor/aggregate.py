@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.functional import Expr, parse
+from nnet3tools.tensor.functional import Constant, Expr, Placeholder, parse
 from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
 
-__all__ = ["REDUCTIONS", "Aggregate", "aggregate"]
+__all__ = ["REDUCTIONS", "Aggregate", "Fold", "Reduction", "aggregate"]
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")
 
-AGGREGATE_BACKENDS: dict[str, Callable[[Expr, str, int | None], Callable[..., Any]]] = {}
+
+class Fold(NamedTuple):
+    """A reduction by an associative formula: `_1` comes from the elements before those of `_2`."""
+
+    combine: Expr
+    start: float | None = None
+    """Stands before the first element; None: folding begins with that, and nothing has no value."""
+
+    @property
+    def finish(self) -> Expr:
+        """The value, `_1` being all elements combined."""
+        if self.start is None:
+            return Placeholder(1)
+        first: dict[Expr, Expr] = {Placeholder(1): Constant(self.start)}
+        return self.combine.substitute({**first, Placeholder(2): Placeholder(1)})
+
+
+Reduction = str | Fold
+"""A name among REDUCTIONS, or a formula."""
+
+AGGREGATE_BACKENDS: dict[str, Callable[[Expr, Reduction, int | None], Callable[..., Any]]] = {}
 """Device -> function of expression, reduction, axis; it makes a binder (out, ins, alpha, beta)."""
+
+
+def _as_reduction(reduce: str | Expr, start: float | None) -> Reduction:
+    if reduce in REDUCTIONS and start is None:
+        return reduce
+    if isinstance(reduce, str) and re.fullmatch("[A-Za-z]+", reduce):
+        known = ", ".join(REDUCTIONS)
+        raise ProgramError(
+            f"unknown reduction '{reduce}', known: {known}, or a formula of _1 and _2"
+        )
+    combine = parse(reduce) if isinstance(reduce, str) else reduce
+    if not combine.placeholders() or combine.placeholders()[-1] > 2:
+        raise ProgramError(f"a reduction is a formula of _1 and _2, not '{combine.text()}'")
+    return Fold(combine, None if start is None else float(start))
 
 
 class Aggregate:
@@ -24,9 +59,7 @@ class Aggregate:
     takes_numbers = True
     """Whether what it is bound to may be a Number on the host."""
 
-    def __init__(self, formula: str | Expr, reduce: str, axis: int | None) -> None:
-        if reduce not in REDUCTIONS:
-            raise ProgramError(f"unknown reduction '{reduce}', known: {', '.join(REDUCTIONS)}")
+    def __init__(self, formula: str | Expr, reduce: Reduction, axis: int | None) -> None:
         self.formula, self.reduce, self.axis = formula, reduce, axis
         self._expr: Expr | None = None
         self._lowered: dict[str, Callable[..., Any]] = {}
@@ -73,6 +106,15 @@ class Aggregate:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"
 
 
-def aggregate(formula: str | Expr, reduce: str = "sum", axis: int | None = 0) -> Aggregate:
-    """A reducing operator: axis 0 gives (D,), axis 1 (N,) or (N, 1), None a float."""
-    return Aggregate(formula, reduce, axis)
+def aggregate(
+    formula: str | Expr, reduce: str | Expr = "sum", axis: int | None = 0,
+    start: float | None = None,
+) -> Aggregate:  # fmt: skip
+    """A reducing operator: axis 0 gives (D,), axis 1 (N,) or (N, 1), None a float.
+
+    `reduce` is a name among REDUCTIONS, or an associative formula of two placeholders, as
+    "_1 + _2 - _1 * _2", which combines neighbours in their order, in float32 (float64 where that or
+    integers come in). It need not commute. `start`, if given, stands before the first element, and
+    is the value of nothing.
+    """
+    return Aggregate(formula, _as_reduction(reduce, start), axis)

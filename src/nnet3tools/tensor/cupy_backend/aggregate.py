@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
+from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
 from nnet3tools.tensor.cupy_backend.aggregate_source import (
     Parts,
+    Reducer,
     finish_source,
+    fold_reducer,
     reduce_source,
 )
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
@@ -40,6 +42,8 @@ _REDUCERS = {
     "sum": "nn_Sum", "mean": "nn_Sum", "max": "nn_Max", "min": "nn_Min", "prod": "nn_Prod",
     "logsumexp": "nn_LogSumExp",
 }  # fmt: skip
+_OF_NONE = {"prod": 1.0, "logsumexp": -math.inf, "max": None, "min": None}
+"""What reductions of nothing give, where that is not 0; None: an error."""
 _LONG_ROW = 1024
 """Reductions longer than this get a block of threads each, not a warp."""
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
@@ -47,6 +51,12 @@ _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 _scale = element("_1 = _1 * _2")
 _fill = element("_1 = _2")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
+
+
+def _reducer(reduce: Reduction, wide: bool) -> Reducer:
+    if isinstance(reduce, Fold):
+        return fold_reducer(reduce, Type.FLOAT64 if wide else Type.FLOAT32)
+    return Reducer(f"{_REDUCERS[reduce]}<{'double' if wide else 'float'}>")
 
 
 def _letters(strides: Sequence[int]) -> str:
@@ -57,7 +67,7 @@ class _Reduction:
     """A reduction of operands of given types, shapes and strides."""
 
     def __init__(
-        self, expr: Expr, reduce: str, operands: Sequence[Any], axes: Sequence[int],
+        self, expr: Expr, reduce: Reduction, operands: Sequence[Any], axes: Sequence[int],
         full: tuple[int, ...], out: Any, out_strides: Sequence[int],
     ) -> None:  # fmt: skip
         self._device = device = get_device()
@@ -82,7 +92,7 @@ class _Reduction:
         ]
         self.parts = Parts(
             types, tuple(_letters(k) for k, _ in both), tuple(_letters(r) for _, r in both),
-            _REDUCERS[reduce], "double" if wide else "float", type_of_dtype(out.dtype),
+            _reducer(reduce, wide), "double" if wide else "float", type_of_dtype(out.dtype),
             _letters(kept[-1]), by_columns,
         )  # fmt: skip
         self._sizes = [np.int64(n) for n in kept_sizes[1:]]
@@ -97,7 +107,7 @@ class _Reduction:
         """Blocks, and how many chunks keep the device busy."""
         if self.parts.by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
-        elif self.reduced > _LONG_ROW:
+        elif self.reduced > _LONG_ROW and not self.parts.reducer.in_order:
             self.block, outputs, least = (256, 1, 1), 1, _ROW_CHUNK
         else:
             self.block, outputs, least = (32, 8, 1), 8, _ROW_CHUNK
@@ -148,8 +158,9 @@ class _Reduction:
 class AggregateKernel:
     """A reduction on CUDA: binds operands; kernels and geometry are kept by layout."""
 
-    def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
+    def __init__(self, expr: Expr, reduce: Reduction, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis
+        self._of_none = _OF_NONE.get(reduce, 0.0) if isinstance(reduce, str) else reduce.start
         self._plans: dict[Any, _Reduction] = {}
 
     def __call__(
@@ -168,8 +179,9 @@ class AggregateKernel:
                 raise ProgramError(f"cannot reduce axis {self._axis} of shape {full}")
             axes = [self._axis % len(full)]
         count = math.prod(full[i] for i in axes)
-        if count == 0 and self._reduce in ("max", "min"):
-            raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
+        if count == 0 and self._of_none is None:
+            called = "fold" if isinstance(self._reduce, Fold) else self._reduce
+            raise ProgramError(f"{called} of nothing: operands have shape {full}")
         factor = alpha / count if self._reduce == "mean" and count else alpha
         if self._axis is None:
             return lambda: self._number(ins, full, axes, factor)
@@ -223,7 +235,7 @@ class AggregateKernel:
         return plan.bind(ins, out, factor, beta)
 
     def _of_nothing(self, out: Any, factor: float, beta: float) -> Callable[[], None]:
-        value = {"prod": factor, "logsumexp": -math.inf * factor}.get(self._reduce, 0.0)
+        value = (self._of_none or 0.0) * factor
         if beta == 0.0:
             return _fill.bind(out, value)
         return element("_1 = _1 * _2 + _3").bind(out, beta, value)

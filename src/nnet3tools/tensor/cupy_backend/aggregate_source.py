@@ -9,10 +9,63 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, load
+from nnet3tools.tensor.aggregate import Fold
+from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, converted, load
 from nnet3tools.tensor.functional import Expr, Type
 
-__all__ = ["Parts", "finish_source", "reduce_source"]
+__all__ = ["Parts", "Reducer", "finish_source", "fold_reducer", "reduce_source"]
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """The C++ type that a reduction is carried in."""
+
+    state: str
+    source: str = ""
+    """Its definition, if it does not stand in the prelude."""
+    in_order: bool = False
+    """Whether a thread's elements must be neighbours, and the threads' results merged in order."""
+
+
+def fold_reducer(fold: Fold, held: Type) -> Reducer:
+    """The state of a fold, carried in float32 or float64: combined so far, if there was any."""
+    c = C_TYPES[held]
+    functions = [
+        *_function("combine", fold.combine, (held, held)),
+        *_function("finish", fold.finish, (held,)),
+    ]
+    lines = [
+        f"  {c} a; int any;",
+        *(f"  {line}" for line in functions),
+        f"  __device__ __forceinline__ void init() {{ a = {c}(0); any = 0; }}",
+        f"  __device__ __forceinline__ void add({c} v) {{ a = any ? combine(a, v) : v; any = 1; }}",
+        "  __device__ __forceinline__ void merge(NAME o) { if (o.any) add(o.a); }",
+        "  __device__ __forceinline__ NAME down(int d) {",
+        "    NAME o;",
+        "    o.a = __shfl_down_sync(0xffffffffu, a, d);",
+        "    o.any = __shfl_down_sync(0xffffffffu, any, d);",
+        "    return o;",
+        "  }",
+        f"  __device__ __forceinline__ {c} value() {{ return finish(a); }}",
+    ]
+    text = "\n".join(lines)
+    name = "nn_Fold_" + hashlib.sha1(text.encode()).hexdigest()[:16]
+    struct = f"struct {name} {{\n{text.replace('NAME', name)}\n}};"
+    return Reducer(name, f"#ifndef {name}_\n#define {name}_\n{struct}\n#endif\n", in_order=True)
+
+
+def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
+    """A C++ function of an expression's operands."""
+    body = Body(types)
+    value, held = body.add(expr)
+    c = C_TYPES[types[0]]
+    given = ", ".join(f"{c} x{i}" for i in range(1, len(types) + 1))
+    return [
+        f"static __device__ __forceinline__ {c} {name}({given}) {{",
+        *(f"  {line}" for line in body.lines),
+        f"  return {converted(value, held, c)};",
+        "}",
+    ]
 
 
 @dataclass(frozen=True)
@@ -22,7 +75,7 @@ class Parts:
     types: tuple[Type, ...]
     kept: tuple[str, ...]
     reduced: tuple[str, ...]
-    reducer: str
+    reducer: Reducer
     accumulator: str
     out_type: Type
     out_letters: str
@@ -31,7 +84,7 @@ class Parts:
     @property
     def state(self) -> str:
         """C++ type that a reduction is carried in."""
-        return f"{self.reducer}<{self.accumulator}>"
+        return self.reducer.state
 
 
 def _coordinates(index: str, name: str, axes: int) -> list[str]:
@@ -101,7 +154,8 @@ def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
     work.append(f"acc.add(({parts.accumulator})({value}));")
     setup = [*_coordinates("output", "k", len(parts.out_letters)), *bases]
     lines = (_column_lines if parts.by_columns else _row_lines)(parts, setup, work)
-    return _kernel("reduce_", parameters, lines, f"{parts.reducer} of {expr.text()}")
+    source, name = _kernel("reduce_", parameters, lines, f"{parts.state} of {expr.text()}")
+    return parts.reducer.source + source, name
 
 
 def _kernel(prefix: str, parameters: list[str], lines: list[str], comment: str) -> tuple[str, str]:
@@ -120,6 +174,18 @@ def _partial_or(store: list[str], setup: list[str]) -> list[str]:
     ]
 
 
+def _elements_of_thread(parts: Parts, axis: str) -> list[str]:
+    """The head of a thread's loop from `begin` to `end`, beside the others along an axis."""
+    own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
+    if not parts.reducer.in_order:
+        return [f"for (long long index = begin + {own}; index < end; index += {threads}) {{"]
+    return [
+        f"const long long share = (end - begin + {threads} - 1) / {threads};",
+        f"const long long first = begin + share * {own};",
+        "for (long long index = first; index < end && index < first + share; ++index) {",
+    ]
+
+
 def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
     own = [line for line in setup if not line.startswith("const") or "q" not in line]
     return [
@@ -131,11 +197,13 @@ def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
         *(f"  {line}" for line in setup),
         "  const long long begin = blockIdx.y * chunk;",
         "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        "  for (long long index = begin + threadIdx.x; index < end; index += blockDim.x) {",
+        *(f"  {line}" for line in _elements_of_thread(parts, "x")),
         *(f"    {line}" for line in work),
         "  }",
         "}",
-        "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);",
+        "acc = nn_warp_in_order(acc);"
+        if parts.reducer.in_order
+        else "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);",
         "if (threadIdx.x == 0) {",
         *(f"  {line}" for line in _partial_or(_store(parts), own)),
         "}",
@@ -152,7 +220,7 @@ def _column_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
         *(f"  {line}" for line in setup),
         "  const long long begin = blockIdx.y * chunk;",
         "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        "  for (long long index = begin + threadIdx.y; index < end; index += blockDim.y) {",
+        *(f"  {line}" for line in _elements_of_thread(parts, "y")),
         *(f"    {line}" for line in work),
         "  }",
         "}",
@@ -177,4 +245,5 @@ def finish_source(parts: Parts) -> tuple[str, str]:
         "}",
     ]
     parameters = [*_size_parameters(parts), *_out_parameters(parts)]
-    return _kernel("finish_", parameters, lines, f"{parts.state}, chunks merged")
+    source, name = _kernel("finish_", parameters, lines, f"{parts.state}, chunks merged")
+    return parts.reducer.source + source, name

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS
-from nnet3tools.tensor.functional import FUNCTIONS, Expr, Placeholder, Type
+from nnet3tools.tensor.functional import Expr, Type
 from nnet3tools.tensor.numpy_backend.calls import TileCalls, split_groups
 from nnet3tools.tensor.numpy_backend.element import MAX_PLANS
 from nnet3tools.tensor.numpy_backend.fusion import fuse
@@ -23,6 +22,8 @@ from nnet3tools.tensor.numpy_backend.lowering import Steps, Value
 from nnet3tools.tensor.numpy_backend.operands import collapse, is_number, operand_types, with_axes
 from nnet3tools.tensor.numpy_backend.threads import LOCK, Call, run_calls
 from nnet3tools.tensor.numpy_backend.tiles import Layout, Shape, Slices, broadcast_shape
+
+__all__ = ["TiledAggregate", "prepare", "store", "target_of"]
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
@@ -155,7 +156,7 @@ def _sum_blocks(factors: Sequence[np.ndarray]) -> np.ndarray:
     return np.einsum("kij,kij->kj", *factors)
 
 
-class _NumpyAggregate:
+class TiledAggregate:
     """Binds operands to a reduction; lowerings are kept by types, plans by shapes."""
 
     def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
@@ -164,7 +165,7 @@ class _NumpyAggregate:
         self._signatures: dict[Any, _Signature] = {}
 
     def _sign(self, ins: Sequence[Any], wide: bool) -> _Signature:
-        operands, axes, full = _prepare(ins, self._axis)
+        operands, axes, full = prepare(ins, self._axis)
         types = operand_types(operands)
         if (lowered := self._lowered.get(types)) is None:
             steps = Steps(types)
@@ -196,7 +197,7 @@ class _NumpyAggregate:
         factor = alpha / found.divisor
         if out is None:
             return functools.partial(_finish_number, run, factor)
-        target = _target(out, plan.out_shape, plan.axes[0])
+        target = target_of(out, plan.out_shape, plan.axes[0])
         return functools.partial(_finish, run, target, factor, beta)
 
 
@@ -235,16 +236,16 @@ def _finish_scaled(
     plan, factor = signature.plan, alpha.value() / signature.divisor
     if out is None:
         return _finish_number(run, factor)
-    _finish(run, _target(out, plan.out_shape, plan.axes[0]), factor, beta)
+    _finish(run, target_of(out, plan.out_shape, plan.axes[0]), factor, beta)
     return None
 
 
 def _finish(run: Callable[[], np.ndarray], target: np.ndarray, factor: float, beta: float) -> None:
     with LOCK:
-        _store(target, run(), factor, beta)
+        store(target, run(), factor, beta)
 
 
-def _prepare(
+def prepare(
     ins: Sequence[Any], axis: int | None
 ) -> tuple[list[Any], tuple[int, ...], tuple[int, ...]]:
     """Operands with equal numbers of axes, the axes to reduce, and the full shape."""
@@ -261,7 +262,7 @@ def _prepare(
     return operands, (axis % axes,), full
 
 
-def _target(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
+def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
     """The output with the reduced axis as an axis of size 1."""
     target = np.expand_dims(out, axis) if out.ndim == len(shape) - 1 else out
     if target.shape != shape:
@@ -269,65 +270,10 @@ def _target(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
     return target
 
 
-def _store(out: np.ndarray, value: np.ndarray, factor: float, beta: float) -> None:
+def store(out: np.ndarray, value: np.ndarray, factor: float, beta: float) -> None:
     """out = beta * out + factor * value; out is not read if beta is 0."""
     if factor != 1.0:
         value = value * factor
     if beta != 0.0:
         value = value + (out if beta == 1.0 else beta * out)
     np.copyto(out, value, casting="unsafe")
-
-
-class _LogSumExp:
-    """log of sum of exp: the maximum first, then the sum of exp of what lies below it."""
-
-    def __init__(self, expr: Expr, axis: int | None) -> None:
-        self._axis = axis
-        self._number = max(expr.placeholders(), default=0) + 1
-        # bounded, so that rows of -inf (or with inf) do not become inf - inf
-        self._max = _NumpyAggregate(expr, "max", axis)
-        shifted = FUNCTIONS["exp"](expr - Placeholder(self._number))
-        self._sum = _NumpyAggregate(shifted, "sum", axis)
-
-    def __call__(
-        self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
-    ) -> Callable[[], float | None]:
-        operands, axes, full = _prepare(ins, self._axis)
-        reduced = range(len(full)) if self._axis is None else axes
-        shape = tuple(1 if i in reduced else n for i, n in enumerate(full))
-        dtype = np.float64 if any(getattr(o, "dtype", 0) == np.float64 for o in ins) else np.float32
-        top, total = np.empty(shape, dtype), np.empty(shape, np.float64)
-        unused = [0.0] * (self._number - 1 - len(operands))
-        whole = [with_axes(o, len(full)) if isinstance(o, np.ndarray) else o for o in ins]
-        if self._axis is None:
-            find_max = self._max(None, ins, 1.0, 0.0)
-            find_sum = self._sum(None, [*whole, *unused, top], 1.0, 0.0)
-        else:
-            find_max = self._max(top, ins, 1.0, 0.0)
-            find_sum = self._sum(total, [*whole, *unused, top], 1.0, 0.0)
-        target = None if out is None else _target(out, shape, axes[0])
-
-        def run() -> float | None:
-            largest = find_max()
-            if largest is not None:
-                top.fill(largest)
-            np.clip(top, np.finfo(dtype).min, np.finfo(dtype).max, out=top)
-            if (value := find_sum()) is not None:
-                total.fill(value)
-            with np.errstate(divide="ignore"):
-                np.add(np.log(total, out=total), top, out=total)
-            if target is None:
-                return alpha * float(total.reshape(())[()])
-            _store(target, total, alpha, beta)
-            return None
-
-        return run
-
-
-def _lower(expr: Expr, reduce: str, axis: int | None) -> Callable[..., Callable[[], Any]]:
-    if reduce == "logsumexp":
-        return _LogSumExp(expr, axis)
-    return _NumpyAggregate(expr, reduce, axis)
-
-
-AGGREGATE_BACKENDS["numpy"] = _lower
