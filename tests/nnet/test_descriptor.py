@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.descriptor import Descriptor
+from nnet3tools.nnet.descriptor_grammar import parse_with_grammar
+from nnet3tools.nnet.descriptor_text import NODES, Expression, read_plain
 from nnet3tools.nnet.indexes import NO_TIME, BoolArray, IndexArray, IntArray, make_indexes
 
 NAMES = ["a", "b", "c"]
@@ -277,3 +282,48 @@ def test_evaluation_agrees_with_the_expression_as_written(seed: int) -> None:
             if use[i]
         ]
         assert found == (expected or []), (text, row)
+
+
+def many(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(inner, min_size=1, max_size=3).map(", ".join)
+
+
+PLAIN = st.recursive(
+    st.sampled_from(["a", "b", "c.x-1"]),
+    lambda inner: st.one_of(
+        st.builds("{}({})".format, st.sampled_from(["Append", "Sum", "Switch"]), many(inner)),
+        st.builds("Failover({}, {})".format, inner, inner),
+        st.builds("IfDefined( {} )".format, inner),
+        st.builds("Offset({}, {})".format, inner, st.sampled_from(["-1", "2, 0", "+3 , 4"])),
+        st.builds("Round({},3)".format, inner),
+        st.builds("ReplaceIndex({}, {}, 0)".format, inner, st.sampled_from("tx")),
+        st.builds("Scale({}, {})".format, st.sampled_from(["-0.5", "1e3", ".1"]), inner),
+        st.just("Const(1.5, 7)"),
+    ),
+    max_leaves=12,
+)
+BROKEN = ["", "(", ")", ",", "a(", "Sum", "Sum()", "Offset(a,", "1", "Offset(a, x)", "\t", "n"]
+
+
+def read(reader: Callable[[str], Expression | None], text: str) -> Expression | str | None:
+    try:
+        return reader(text)
+    except ConfigError:
+        return "an error"
+
+
+@given(PLAIN)
+def test_plain_text_needs_no_grammar_and_means_the_same(text: str) -> None:
+    plain = read_plain(text)
+    assert plain is not None
+    assert plain == parse_with_grammar(text, NODES)
+
+
+@given(PLAIN, st.integers(0), st.integers(0, 3), st.sampled_from(BROKEN))
+def test_a_text_with_a_fault_is_the_grammars(text: str, at: int, size: int, put: str) -> None:
+    at %= len(text)
+    broken = text[:at] + put + text[at + size :]
+    plain = read_plain(broken)
+    expected = read(lambda text: parse_with_grammar(text, NODES), broken)
+    assert plain in (expected, None)
+    assert "\t" in broken or plain is not None or expected == "an error"
