@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import signal
 import sys
@@ -19,6 +18,8 @@ def main() -> int:
     """Run the program named by the first argument; only its module is imported."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in PROGRAMS:
+        import difflib
+
         near = difflib.get_close_matches(name, PROGRAMS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         problem = f"unknown program '{name}'{hint}" if name else "no program named"

@@ -13,14 +13,10 @@ runs, reports errors in one line, and returns the exit status. As in Kaldi: opti
 
 from __future__ import annotations
 
-import difflib
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
-
-import click
 
 from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group, specs_of
 from nnet3tools.cli.running import Usage, run_program
@@ -156,21 +152,17 @@ class CommandLine(Generic[O]):
         """Values by field path, for the standard options (True) and the program's (False)."""
         words = [word for item in options for word in self._from_config(item)]
         words += [self._completed(word) for word in options]
-        known = {**self.standard, **self.specs}
-        parameters = [
-            click.Option([f"o{number}", f"--{name}"], type=_TYPES[specs[0].kind])
-            for number, (name, specs) in enumerate(known.items())
-        ]
-        command = click.Command(self.name, params=[*parameters], add_help_option=False)
-        try:
-            context = command.make_context(self.name, words)
-        except click.ClickException as error:
-            raise OptionError(error.format_message()) from None
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}
-        for number, (name, specs) in enumerate(known.items()):
-            if (value := context.params.get(f"o{number}")) is not None:
-                for spec in specs:
-                    values[name in self.standard][spec.path] = value
+        if not words:
+            return values
+        # Here, as loading click takes 20 ms, and many programs are called without options.
+        from nnet3tools.cli.option_values import values_of
+
+        known = {**self.standard, **self.specs}
+        kinds = {name: specs[0].kind for name, specs in known.items()}
+        for name, value in values_of(self.name, kinds, words).items():
+            for spec in known[name]:
+                values[name in self.standard][spec.path] = value
         return values
 
     def _completed(self, word: str) -> str:
@@ -181,6 +173,8 @@ class CommandLine(Generic[O]):
             raise OptionError(f"Invalid option (no key): {word}")
         specs = self.specs.get(name[2:]) or self.standard.get(name[2:])
         if specs is None:
+            import difflib
+
             near = difflib.get_close_matches(name[2:], [*self.specs, *self.standard], n=1)
             hint = f" (did you mean --{near[0]}?)" if near else ""
             raise OptionError(f"Invalid option {word}: no option {name}{hint}")
@@ -250,50 +244,3 @@ def quote(word: str) -> str:
     if "'" in word and not any(char in '"`$\\' for char in word):
         return f'"{word}"'
     return "'" + word.replace("'", "'\\''") + "'"
-
-
-class _Bool(click.ParamType):
-    name = "bool"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-        if (value_of_word := known.get(str(value).lower())) is None:
-            self.fail(f"expected true or false, found '{value}'", param, ctx)
-        return value_of_word
-
-
-class _Int(click.ParamType):
-    name = "int"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            self.fail(f"expected an integer, found '{value}'", param, ctx)
-        if not -(1 << 31) <= number < 1 << 31:
-            self.fail(f"expected a 32-bit integer, found '{value}'", param, ctx)
-        return number
-
-
-class _Float(click.ParamType):
-    name = "float"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            number = float(value)
-            if not math.isfinite(number):
-                raise ValueError
-        except ValueError:
-            self.fail(f"expected a number, found '{value}'", param, ctx)
-        return number
-
-
-_TYPES: dict[str, click.ParamType] = {
-    "bool": _Bool(),
-    "int": _Int(),
-    "float": _Float(),
-    "double": _Float(),
-    "string": click.STRING,
-}

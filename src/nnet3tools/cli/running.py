@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -70,6 +69,8 @@ def run_program(
         log.error_line(f"{error.strerror or error}{where}")
         _flush_or_forget()
     except ProgramError:
+        import traceback
+
         log.write(traceback.format_exc())
         log.error_line("this is a bug of nnet3tools; please report it with the lines above")
     return ERROR

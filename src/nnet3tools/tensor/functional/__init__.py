@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from nnet3tools.tensor.functional.derivative import derivative, derivatives
 from nnet3tools.tensor.functional.expr import Apply, Cast, Constant, Expr, Placeholder, as_expr
+from nnet3tools.tensor.functional.formula_error import FormulaError
 from nnet3tools.tensor.functional.functions import CASTS, FUNCTIONS, Function, cast
-from nnet3tools.tensor.functional.parse import FormulaError, parse, parse_statements
+from nnet3tools.tensor.functional.parse import parse, parse_statements
 from nnet3tools.tensor.functional.simplify import simplify
 from nnet3tools.tensor.functional.statements import Assignments, assign
 from nnet3tools.tensor.functional.types import Rule, Type, dtype_of, promote, type_of_dtype

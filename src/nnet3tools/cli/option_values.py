@@ -1,0 +1,78 @@
+"""The values of options, as click converts and checks them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from nnet3tools.errors import OptionError
+
+__all__ = ["values_of"]
+
+
+def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
+    """The options that `words`, all of the form --name=value, give a value, by name.
+
+    `kinds` says of every option of the program what its value is: "bool", "int", "float", "double"
+    or "string". OptionError for a value that is not.
+    """
+    parameters = [
+        click.Option([f"o{number}", f"--{name}"], type=_TYPES[kind])
+        for number, (name, kind) in enumerate(kinds.items())
+    ]
+    command = click.Command(program, params=[*parameters], add_help_option=False)
+    try:
+        context = command.make_context(program, words)
+    except click.ClickException as error:
+        raise OptionError(error.format_message()) from None
+    found = {name: context.params.get(f"o{number}") for number, name in enumerate(kinds)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class _Bool(click.ParamType):
+    name = "bool"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        known = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+        if (value_of_word := known.get(str(value).lower())) is None:
+            self.fail(f"expected true or false, found '{value}'", param, ctx)
+        return value_of_word
+
+
+class _Int(click.ParamType):
+    name = "int"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"expected an integer, found '{value}'", param, ctx)
+        if not -(1 << 31) <= number < 1 << 31:
+            self.fail(f"expected a 32-bit integer, found '{value}'", param, ctx)
+        return number
+
+
+class _Float(click.ParamType):
+    name = "float"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        try:
+            number = float(value)
+            if not math.isfinite(number):
+                raise ValueError
+        except ValueError:
+            self.fail(f"expected a number, found '{value}'", param, ctx)
+        return number
+
+
+_TYPES: dict[str, click.ParamType] = {
+    "bool": _Bool(),
+    "int": _Int(),
+    "float": _Float(),
+    "double": _Float(),
+    "string": click.STRING,
+}
