@@ -172,6 +172,22 @@ def test_wrong_number_of_arguments_shows_the_usage(words, capsys) -> None:
     assert run("a", "b", num_args=2)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("num_args", "expected"),
+    [
+        (2, "2 arguments"),
+        (0, "0 arguments"),
+        (3, "3 arguments"),
+        ((2, 3), "2 to 3 arguments"),
+        ((2, None), "at least 2 arguments"),
+    ],
+)
+def test_wrong_number_of_arguments_says_what_was_expected_first(num_args, expected, capsys) -> None:
+    assert run("a", num_args=num_args)[0] == 1
+    shown = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("LOG")]
+    assert shown[1] == f"nnet3-toy: expected {expected}, found 1"
+
+
 def test_help_has_kaldis_layout(capsys: pytest.CaptureFixture) -> None:
     assert run("x", "--help")[0] == 0
     captured = capsys.readouterr()

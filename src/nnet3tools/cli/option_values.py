@@ -9,7 +9,7 @@ import click
 
 from nnet3tools.errors import OptionError
 
-__all__ = ["values_of"]
+__all__ = ["check_value", "values_of"]
 
 
 def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
@@ -29,6 +29,14 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
         raise OptionError(error.format_message()) from None
     found = {name: context.params.get(f"o{number}") for number, name in enumerate(kinds)}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def check_value(name: str, kind: str, value: str) -> None:
+    """OptionError if the value of an option called `name` is not of its kind."""
+    try:
+        _TYPES[kind].convert(value, None, None)
+    except click.ClickException as error:
+        raise OptionError(f"Invalid value for '{name}': {error.message}") from None
 
 
 class _Bool(click.ParamType):

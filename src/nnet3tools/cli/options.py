@@ -133,8 +133,18 @@ class CommandLine(Generic[O]):
         log.set_verbose(standard.verbose)
         least, most = self._num_args
         if len(arguments) < least or (most is not None and len(arguments) > most):
-            raise Usage(self.help(), 1)
+            found = len(arguments)
+            raise Usage(
+                f"{self.name}: expected {self._expected()}, found {found}\n{self.help()}", 1
+            )
         return build(self._options, values.pop(False)), arguments
+
+    def _expected(self) -> str:
+        """How many arguments the program takes, in words."""
+        least, most = self._num_args
+        number = f"at least {least}" if most is None else f"{least} to {most}"
+        number = f"{least}" if least == most else number
+        return f"{number} argument{'s' if most != 1 and number != 'at least 1' else ''}"
 
     def _joined(self, words: Sequence[str]) -> list[str]:
         """--name value as --name=value; flags have no value of their own."""
@@ -214,10 +224,9 @@ class CommandLine(Generic[O]):
         """OptionError if the value of a word in normal form is not of its option's type."""
         name, _, value = word.partition("=")
         specs = self.specs.get(name[2:]) or self.standard[name[2:]]
-        try:
-            _TYPES[specs[0].kind].convert(value, None, None)
-        except click.ClickException as error:
-            raise OptionError(f"Invalid value for '{name}': {error.message}") from None
+        from nnet3tools.cli.option_values import check_value
+
+        check_value(name, specs[0].kind, value)
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
