@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.nnet.descriptor_form import normalize
-from nnet3tools.nnet.descriptor_text import Expression, parse_expression
+from nnet3tools.nnet.descriptor_parser import parse_expression
+from nnet3tools.nnet.descriptor_text import Expression
 from nnet3tools.nnet.forwarding import (
     Forwarding,
     NodeDims,

@@ -9,7 +9,6 @@ grammar (descriptor_grammar), which is made of the same `OPERATORS`.
 from __future__ import annotations
 
 import enum
-import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -24,7 +23,6 @@ __all__ = [
     "Expression",
     "Signature",
     "operation",
-    "parse_expression",
     "read_plain",
 ]
 
@@ -131,16 +129,6 @@ def operation(
         alpha=next((value for value in values if isinstance(value, float)), 1.0),
         position=position,
     )
-
-
-@functools.lru_cache(maxsize=4096)
-def parse_expression(text: str, dialect: Dialect = NODES) -> Expression:
-    """Parse the text of a descriptor; ConfigError with the column if it is not well formed."""
-    if (plain := read_plain(text, dialect)) is not None:
-        return plain
-    from nnet3tools.nnet.descriptor_grammar import parse_with_grammar
-
-    return parse_with_grammar(text, dialect)
 
 
 # -- plain text

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from nnet3tools.errors import ConfigError
 from nnet3tools.nnet.config import parse_float, parse_int
-from nnet3tools.nnet.descriptor_text import Dialect, Expression, parse_expression
+from nnet3tools.nnet.descriptor_parser import parse_expression
+from nnet3tools.nnet.descriptor_text import Dialect, Expression
 
 __all__ = ["descriptor_text", "dimension", "parse_descriptor"]
 
