@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.files import load_fst
 from nnet3tools.fst.fst import Fst
+from nnet3tools.tensor.leaky_hmm import Hmm
 
-__all__ = ["DenominatorGraph", "Transitions", "initial_probs", "load_denominator_graph"]
+__all__ = ["DenominatorGraph", "initial_probs", "load_denominator_graph"]
 
 _NUM_STEPS = 100
 """Steps from the start over which the states' probabilities are averaged."""
@@ -21,41 +22,16 @@ _MOST_PROBABILITY = 100.0
 
 
 @dataclass(frozen=True)
-class Transitions:
-    """A graph's transitions, those of state s being `offsets[s]` to `offsets[s + 1]`.
-
-    `states` (A,) are the states at their other end, `pdfs` (A,) what they emit, `probs` (A,) their
-    probabilities.
-    """
-
-    offsets: NDArray[np.int32]
-    states: NDArray[np.int32]
-    pdfs: NDArray[np.int32]
-    probs: NDArray[np.float32]
-
-
-@dataclass(frozen=True)
 class DenominatorGraph:
-    """`forward`: transitions by the state they leave; `backward`: by the state they enter.
-
-    Both hold the same transitions; those of a state keep the order of the FST (for `backward`, of
-    source states). `initial_probs` (N,) are used both to begin and as the leaky HMM's distribution.
-    """
+    """The graph as an HMM over `num_pdfs` pdfs; all its states are final."""
 
     num_pdfs: int
-    forward: Transitions
-    backward: Transitions
-    initial_probs: NDArray[np.float32]
+    hmm: Hmm
 
     @property
-    def num_states(self) -> int:
-        """N."""
-        return len(self.initial_probs)
-
-    @property
-    def num_transitions(self) -> int:
-        """A."""
-        return len(self.forward.states)
+    def initial_probs(self) -> NDArray[np.float32]:
+        """The states' probabilities in the beginning, (N,)."""
+        return self.hmm.initial
 
     @classmethod
     def from_fst(cls, fst: Fst, num_pdfs: int) -> DenominatorGraph:
@@ -69,15 +45,7 @@ class DenominatorGraph:
         fst.check_labels(num_pdfs, f"the denominator FST (for {num_pdfs} pdfs)")
         pdfs = fst.ilabels - np.int32(1)
         probs = np.exp(-fst.weights)
-        order = np.argsort(fst.nextstates, kind="stable")
-        counts = np.bincount(fst.nextstates, minlength=fst.num_states)
-        into = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        return cls(
-            num_pdfs,
-            Transitions(fst.offsets.astype(np.int32), fst.nextstates, pdfs, probs),
-            Transitions(into, fst.sources[order], pdfs[order], probs[order]),
-            initial_probs(fst),
-        )
+        return cls(num_pdfs, Hmm(fst.sources, fst.nextstates, pdfs, probs, initial_probs(fst)))
 
 
 def initial_probs(fst: Fst) -> NDArray[np.float32]:

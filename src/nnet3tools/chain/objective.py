@@ -1,0 +1,232 @@
+"""The LF-MMI objective: numerator minus denominator log-probability (Kaldi's chain-training.cc)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.paths import supervision_paths
+from nnet3tools.chain.supervision import Supervision
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
+from nnet3tools.tensor.numerator import numerator
+from nnet3tools.tensor.random import rand_int
+from nnet3tools.training.options import option
+
+__all__ = ["ChainObjective", "ChainTrainingOptions", "compute_chain_objective"]
+
+_FAILED_PER_FRAME = -10.0
+"""What a minibatch's objective is taken to be if it could not be computed."""
+
+
+@dataclass(frozen=True)
+class ChainTrainingOptions:
+    """Options of the objective (Kaldi's struct of the same name)."""
+
+    l2_regularize: float = option(
+        0.0,
+        "l2 regularization constant for 'chain' training, applied to the output of the neural net.",
+    )
+    lwf_scale: float = option(
+        0.0,
+        "Scale for the Learning Without Forgetting (LWF) term. See https://arxiv.org/abs/"
+        "2110.07055. Currently only works with unconstrained egs.",
+    )
+    lwf_den_scale: float = option(
+        0.0,
+        "Scale for the DenLWF term. See --lwf-scale and the paper. DenLWF is a variant of LWF.",
+    )
+    out_of_range_regularize: float = option(
+        0.01,
+        "Constant that controls how much we penalize the nnet output being outside the range "
+        "[-30,30].  This is needed because we limit it to that range in the denominator "
+        "computation (which is to avoid NaNs because it is not done in log space.",
+    )
+    leaky_hmm_coefficient: float = option(
+        1.0e-05,
+        "Coefficient that allows transitions from each HMM state to each other HMM state, to "
+        "ensure gradual forgetting of context (can improve generalization).  For numerical "
+        "reasons, may not be exactly zero.",
+    )
+    xent_regularize: float = option(
+        0.0,
+        "Cross-entropy regularization constant for 'chain' training.  If nonzero, the network is "
+        "expected to have an output named 'output-xent', which should have a softmax as its final "
+        "nonlinearity.",
+    )
+    numerator_graph_threads: int = option(
+        1, "Accepted for compatibility; has no effect: all sequences are done together"
+    )
+
+    def check(self) -> None:
+        """OptionError for values that make no sense."""
+        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
+            raise OptionError(
+                f"invalid --leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected more "
+                "than 0 and less than 1"
+            )
+
+
+@dataclass(frozen=True)
+class ChainObjective:
+    """The objective of one output, summed over a minibatch.
+
+    `objective` and `l2_term` are to be divided by `weight` to be shown. `numerator` and
+    `denominator` are log-probabilities with the supervision's weight as a factor, which
+    `denominator_log_prob` lacks.
+    """
+
+    objective: float
+    l2_term: float
+    weight: float
+    numerator: float
+    denominator: float
+    denominator_log_prob: float
+
+
+_penalize = tensor.element(f"_1 -= _3 * (_2 - clip(_2, {-LIMIT}, {LIMIT}))")
+"""Derivative of the penalty on outputs beyond the limits."""
+
+
+def compute_chain_objective(
+    options: ChainTrainingOptions,
+    graph: DenominatorGraph,
+    supervision: Supervision,
+    output: Array,
+    deriv: Array | None = None,
+    xent_deriv: Array | None = None,
+) -> ChainObjective:
+    """Objective of the `output` (frames * sequences, pdfs), the first frame of all sequences first.
+
+    `deriv`, if given, is set to the derivative; `xent_deriv` to that of the numerator alone: its
+    posteriors, times the supervision's weight. The penalty on outputs beyond +-30 is applied every
+    other time, at random, and twice as large. Where the sums overflow, derivatives are zero, the
+    objective is -10 a frame, and a warning says so.
+    DataError for a supervision that does not fit the output.
+    """
+    if len(output) != supervision.num_frames:
+        raise DataError(
+            f"the supervision is for {supervision.num_frames} rows, the output has {len(output)}"
+        )
+    paths = supervision_paths(supervision, output.shape[1])
+    scale = supervision.weight
+    for matrix in (deriv, xent_deriv):
+        if matrix is not None:
+            tensor.fill(matrix, 0.0)
+    if supervision.is_e2e:
+        # Kaldi draws its random numbers in this order, here and below.
+        _penalize_out_of_range(options, output, deriv)
+    den, den_ok = _denominator(options, graph, supervision, output, deriv)
+    if not supervision.is_e2e:
+        _penalize_out_of_range(options, output, deriv)
+
+    results = tensor.zeros((1,), like=output, dtype=np.float64)
+    numerator(results, output, paths, deriv if xent_deriv is None else xent_deriv, scale)
+    num = float(tensor.to_host(results)[0])
+    if not supervision.is_e2e:
+        num *= scale  # Kaldi's end-to-end numerator lacks the factor
+    if deriv is not None and xent_deriv is not None:
+        tensor.add(deriv, xent_deriv)
+    return _finished(options, supervision, output, (deriv, xent_deriv), num, den, den_ok)
+
+
+def _finished(
+    options: ChainTrainingOptions,
+    supervision: Supervision,
+    output: Array,
+    derivs: tuple[Array | None, Array | None],
+    num: float,
+    den_log_prob: float,
+    den_ok: bool,
+) -> ChainObjective:
+    """What failed is replaced; the l2 term is added."""
+    weight = supervision.weight * supervision.num_frames
+    den = supervision.weight * den_log_prob
+    objective = num - den
+    if not (den_ok and math.isfinite(objective)):
+        log.warning(
+            f"Objective function is {objective:g} and denominator computation (if done) returned "
+            f"{str(den_ok).lower()}, setting objective function to {_FAILED_PER_FRAME:g} per frame."
+        )
+        objective = _FAILED_PER_FRAME * weight
+        for matrix in derivs:
+            if matrix is not None:
+                tensor.fill(matrix, 0.0)
+    l2_term, l2_scale = 0.0, supervision.weight * options.l2_regularize
+    if l2_scale != 0.0 and (math.isfinite(num) or not supervision.is_e2e):
+        l2_term = -0.5 * l2_scale * float(tensor.dot(output, output))
+        if derivs[0] is not None:
+            tensor.add(derivs[0], output, alpha=-l2_scale)
+    return ChainObjective(objective, l2_term, weight, num, den, den_log_prob)
+
+
+def _denominator(
+    options: ChainTrainingOptions,
+    graph: DenominatorGraph,
+    supervision: Supervision,
+    output: Array,
+    deriv: Array | None,
+) -> tuple[float, bool]:
+    """Log-probability, without the supervision's weight, and whether it can be trusted."""
+    if rand_int(0, 99) == 0:
+        _warn_of_range(output)
+    results = tensor.zeros((3,), like=output, dtype=np.float64)
+    num_sequences = supervision.num_sequences
+    leak = options.leaky_hmm_coefficient
+    factor = -supervision.weight
+    if supervision.is_e2e:
+        factor *= 1.0 + options.lwf_den_scale
+    leaky_hmm(results, output, graph.hmm, num_sequences, leak, deriv, factor)
+    found = tensor.to_host(results)
+    if deriv is None:
+        return float(found[LOG_PROB]), True
+    return float(found[LOG_PROB]), all(
+        [
+            _is_near(f"alpha-beta product {found[ALPHA_BETA]:g}", found[ALPHA_BETA], num_sequences),
+            _is_near(
+                f"log-prob-deriv sum {found[POSTERIOR_SUM]:g}",
+                *(found[POSTERIOR_SUM], num_sequences, 0.01),
+            ),
+        ]
+    )
+
+
+def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:
+    """False, after a warning, if a sum over the first frame's states or pdfs is far from right."""
+    difference = abs(found - expected)
+    if difference <= tolerance * (abs(found) + expected):
+        return True
+    log.warning(f"On time 0, {what} != {expected}")
+    if difference <= 2.0:
+        return True
+    log.warning("Excessive error detected, will abandon this minibatch")
+    return False
+
+
+_largest = tensor.aggregate("_1", "max", axis=None)
+_smallest = tensor.aggregate("_1", "min", axis=None)
+
+
+def _warn_of_range(output: Array) -> None:
+    largest, smallest = _largest(output), _smallest(output)
+    assert largest is not None
+    assert smallest is not None
+    if largest > LIMIT or smallest < -LIMIT:
+        log.warning(
+            f"Nnet outputs {smallest:g}, {largest:g} outside the range [-30,30], derivs may be "
+            "inaccurate."
+        )
+
+
+def _penalize_out_of_range(
+    options: ChainTrainingOptions, output: Array, deriv: Array | None
+) -> None:
+    """Every other time, at random, twice the derivative of the penalty."""
+    if deriv is not None and rand_int(0, 1) == 0:
+        _penalize(deriv, output, 2.0 * options.out_of_range_regularize)

@@ -1,0 +1,131 @@
+"""Forward-backward over acyclic or cyclic acceptors, one a sequence: the numerator of LF-MMI.
+
+The log-probability of a sequence is that of all paths of its acceptor with one arc a frame,
+
+    log sum over paths of exp(sum over arcs of (y(t, pdf) - cost) - final cost),
+
+in the log domain throughout: acceptors allow few paths, and any of them may be unlikely. The
+derivative with respect to y(t, n) is the posterior probability of the arcs with pdf n at t (Kaldi's
+chain/chain-numerator.h and chain-generic-numerator.h).
+
+`Paths` has the arcs frame by frame for all sequences together; chain/numerator.py makes it from a
+Supervision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["FrameArcs", "Paths", "numerator"]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameArcs:
+    """Arcs (A,) that all sequences may take in one frame.
+
+    `sources` are states of this frame, `destinations` of the next one, both counted from the
+    frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the frame's
+    first cell; `costs` (float64) are negative log-probabilities.
+    """
+
+    sources: np.ndarray
+    destinations: np.ndarray
+    cells: np.ndarray
+    costs: np.ndarray
+
+    @cached_property
+    def by_destination(self) -> Grouping:
+        """Arcs with a common destination."""
+        return Grouping.of(self.destinations)
+
+    @cached_property
+    def by_source(self) -> Grouping:
+        """Arcs with a common source."""
+        return Grouping.of(self.sources)
+
+    @cached_property
+    def by_cell(self) -> Grouping:
+        """Arcs with a common cell."""
+        return Grouping.of(self.cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """Arcs sorted by what they share: `order`, where groups begin, and what each group has."""
+
+    order: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, keys: np.ndarray) -> Grouping:
+        """Groups of equal keys."""
+        order = np.argsort(keys, kind="stable")
+        values, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
+        return cls(order, starts, sizes, values)
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Acceptors of all sequences: the arcs of frame t are `frames[t]` (possibly the same object).
+
+    States of frame t are numbered from `first_states[t]` (frames + 2 numbers: the last two begin
+    and end the states after the last frame), cells from `first_cells[t]`. Paths begin in the states
+    `starts`, one for each of `num_parts` acceptors, and end in `finals` with costs `final_costs`;
+    `final_parts` says whose they are.
+    """
+
+    frames: list[FrameArcs]
+    first_states: np.ndarray
+    first_cells: np.ndarray
+    starts: np.ndarray
+    finals: np.ndarray
+    final_costs: np.ndarray
+    final_parts: np.ndarray
+
+    @property
+    def num_parts(self) -> int:
+        """The number of acceptors."""
+        return len(self.starts)
+
+
+@operator(writes=("results", "deriv"))
+def numerator(
+    results: Array, output: Array, paths: Paths, deriv: Array | None = None, weight: float = 1.0
+) -> None:
+    """Total log-probability of all acceptors and, into deriv, `weight` times its derivative.
+
+    `output` (rows, pdfs) is the network's. `results` (1,) float64 receives the log-probability,
+    which is -inf if an acceptor has no path; `deriv` is then to be thrown away.
+    """
+    values = np.float64(output).ravel()
+    num_states = int(paths.first_states[-1])
+    alpha, beta = np.full(num_states, -np.inf), np.full(num_states, -np.inf)
+    alpha[paths.starts] = 0.0
+    arcs = []
+    for t, frame in enumerate(paths.frames):
+        sources = frame.sources + paths.first_states[t]
+        destinations = frame.destinations + paths.first_states[t + 1]
+        cells = frame.cells + paths.first_cells[t]
+        scores = values[cells] - frame.costs
+        np.logaddexp.at(alpha, destinations, alpha[sources] + scores)
+        arcs.append((sources, destinations, cells, scores))
+    totals = np.full(paths.num_parts, -np.inf)
+    np.logaddexp.at(totals, paths.final_parts, alpha[paths.finals] - paths.final_costs)
+    results[0] = totals.sum()
+    if deriv is None:
+        return
+    beta[paths.finals] = -paths.final_costs - totals[paths.final_parts]
+    posteriors = np.zeros(output.size)
+    for sources, destinations, cells, scores in reversed(arcs):
+        scores = scores + beta[destinations]
+        np.logaddexp.at(beta, sources, scores)
+        np.add.at(posteriors, cells, np.exp(scores + alpha[sources]))
+    deriv += weight * posteriors.reshape(output.shape)
