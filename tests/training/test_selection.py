@@ -10,15 +10,12 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.training.example import NnetExample, frames_io
 from nnet3tools.training.merging import merge_examples
+from nnet3tools.training.orders import draw_count, random_subset, shuffle_in_buffer, shuffled
 from nnet3tools.training.selection import (
     FrameSelection,
-    draw_count,
-    random_subset,
     rename_output,
     scale_supervision,
     shift_times,
-    shuffle_in_buffer,
-    shuffled,
 )
 from support.training_helpers import example
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
-from nnet3tools.io.holders import FLOAT, TOKEN, Holder
-from nnet3tools.io.table import RandomAccessTableReader
-from nnet3tools.training.example import NnetExample
-from nnet3tools.training.selection import scale_supervision
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holder import Holder
+    from nnet3tools.io.table import RandomAccessTableReader
+    from nnet3tools.training.example import NnetExample
+
+T = TypeVar("T")
 
 USAGE = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
@@ -62,70 +66,92 @@ class Options:
     )
 
 
-class _Changer:
-    """Weights and new names, looked up by key."""
+class _Changes:
+    """What the options say is to be changed in examples: frames, context, weights, names."""
 
     def __init__(self, options: Options, stack: ExitStack) -> None:
-        def table(rspecifier: str, holder: Holder) -> RandomAccessTableReader | None:
+        # Here, as they load NumPy.
+        from nnet3tools.io.holders import FLOAT, TOKEN
+        from nnet3tools.io.table import RandomAccessTableReader
+        from nnet3tools.training.selection import FrameSelection
+
+        def table(rspecifier: str, holder: Holder[T]) -> RandomAccessTableReader[T] | None:
             if not rspecifier:
                 return None
             return stack.enter_context(RandomAccessTableReader(rspecifier, holder))
 
         self._weights = table(options.weights, FLOAT)
         self._names = table(options.outputs, TOKEN)
-        self.num_errors = 0
+        self._name = ""
+        self._selection = FrameSelection(
+            options.frame, options.left_context, options.right_context, options.frame_shift
+        )
 
-    def change(self, key: str, example: NnetExample) -> tuple[NnetExample | None, str]:
-        """The weighted example (None, after a warning, if something is missing), the new name."""
-        name = ""
+    def weighted(self, key: str, example: NnetExample) -> NnetExample | None:
+        """The weighted example; None, after a warning, if its weight or name is missing."""
+        from nnet3tools.training.selection import scale_supervision
+
         if self._weights is not None:
             if (weight := self._weights.get(key)) is None:
-                return self._missing(f"No weight for example key {key}")
+                log.warning(f"No weight for example key {key}")
+                return None
             example = scale_supervision(example, key, weight)
         if self._names is not None:
-            if (new_name := self._names.get(key)) is None:
-                return self._missing(f"No new output-name for example key {key}")
-            name = new_name
-        return example, name
+            if (name := self._names.get(key)) is None:
+                log.warning(f"No new output-name for example key {key}")
+                return None
+            self._name = name
+        return example
 
-    def _missing(self, message: str) -> tuple[None, str]:
-        log.warning(message)
-        self.num_errors += 1
-        return None, ""
+    def selected(self, key: str, example: NnetExample) -> NnetExample | None:
+        """One copy of the example that `weighted` gave last; None if its frame is not there."""
+        from nnet3tools.training.selection import rename_output
+
+        selected = self._selection.apply(example, key)
+        if selected is None or not self._name:
+            return selected
+        return rename_output(selected, key, self._name)
+
+
+def _changes(options: Options, stack: ExitStack) -> tuple[_Changes | None, Holder[Any]]:
+    """The changes, None if there are none, and the kind of object that examples are read as."""
+    frames = (options.frame, options.left_context, options.right_context, options.frame_shift)
+    if frames == ("", -1, -1, 0) and not options.weights and not options.outputs:
+        from nnet3tools.training.example_bytes import EXAMPLE_BYTES
+
+        return None, EXAMPLE_BYTES
+    from nnet3tools.training.example import EXAMPLE
+
+    return _Changes(options, stack), EXAMPLE
 
 
 @program("nnet3-copy-egs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Copy to one or more tables in turn; the order of random draws is Kaldi's."""
-    from nnet3tools import tensor
+    from nnet3tools import draws
     from nnet3tools.io.table import SequentialTableReader, TableWriter
-    from nnet3tools.training.example import EXAMPLE
-    from nnet3tools.training.selection import FrameSelection, draw_count, rename_output
+    from nnet3tools.training.orders import draw_count
 
-    tensor.random.seed(options.srand)
-    selection = FrameSelection(
-        options.frame, options.left_context, options.right_context, options.frame_shift
-    )
-    num_read = num_written = 0
+    draws.seed(options.srand)
+    num_read = num_written = num_errors = 0
     with ExitStack() as stack:
-        writers = [stack.enter_context(TableWriter(spec, EXAMPLE)) for spec in args[1:]]
-        changer = _Changer(options, stack)
-        for key, example in stack.enter_context(SequentialTableReader(args[0], EXAMPLE)):
+        changes, holder = _changes(options, stack)
+        writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
+        for key, example in stack.enter_context(SequentialTableReader(args[0], holder)):
             num_read += 1
             count = draw_count(options.keep_proportion)
-            changed, name = changer.change(key, example)
+            if changes is not None and (example := changes.weighted(key, example)) is None:
+                num_errors += 1
+                continue
             for _ in range(count):
-                if changed is None:
-                    break
-                place = tensor.random.rand() if options.random else num_written
-                if (copied := selection.apply(changed, key)) is None:
-                    continue
-                copied = rename_output(copied, key, name) if name else copied
-                writers[place % len(writers)].write(key, copied)
-                num_written += 1
+                place = draws.rand() if options.random else num_written
+                copied = example if changes is None else changes.selected(key, example)
+                if copied is not None:
+                    writers[place % len(writers)].write(key, copied)
+                    num_written += 1
         log.log(
             f"Read {num_read} neural-network training examples, wrote {num_written}, "
-            f"{changer.num_errors} examples had errors."
+            f"{num_errors} examples had errors."
         )
         if num_written == 0:
             raise EmptyError(f"{args[0]}: there is nothing to write of its {num_read} examples")

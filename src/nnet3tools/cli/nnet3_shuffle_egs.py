@@ -36,13 +36,13 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Shuffle a table."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
-    from nnet3tools.training.example import EXAMPLE
-    from nnet3tools.training.selection import shuffle_in_buffer, shuffled
+    from nnet3tools.training.example_bytes import EXAMPLE_BYTES
+    from nnet3tools.training.orders import shuffle_in_buffer, shuffled
 
     num_done = 0
     with (
-        TableWriter(args[1], EXAMPLE) as writer,
-        SequentialTableReader(args[0], EXAMPLE) as examples,
+        TableWriter(args[1], EXAMPLE_BYTES) as writer,
+        SequentialTableReader(args[0], EXAMPLE_BYTES) as examples,
     ):
         if options.buffer_size:
             order = shuffle_in_buffer(examples, options.buffer_size)

@@ -31,16 +31,16 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Draw and write the subset."""
     from nnet3tools.io.table import SequentialTableReader, TableWriter
-    from nnet3tools.training.example import EXAMPLE
-    from nnet3tools.training.selection import random_subset
+    from nnet3tools.training.example_bytes import EXAMPLE_BYTES
+    from nnet3tools.training.orders import random_subset
 
-    with SequentialTableReader(args[0], EXAMPLE) as examples:
+    with SequentialTableReader(args[0], EXAMPLE_BYTES) as examples:
         chosen, num_read = random_subset(
             examples, options.n, options.srand, options.randomize_order
         )
     if num_read == 0:
         raise EmptyError(f"{args[0]}: no examples to choose from")
-    with TableWriter(args[1], EXAMPLE) as writer:
+    with TableWriter(args[1], EXAMPLE_BYTES) as writer:
         for key, example in chosen:
             writer.write(key, example)
     log.log(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from nnet3tools.io.general_matrix import (
     to_dense,
     write_general_matrix,
 )
+from nnet3tools.io.holder import Holder
 from nnet3tools.io.posterior import Posterior, read_posterior, write_posterior
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.text import parse_numbers
@@ -40,42 +40,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Holder(Generic[T]):
-    """How one kind of object stands in a table.
-
-    `read(reader)` and `write(writer, value)` deal with the object alone; the binary header, the key
-    and the file belong to the table. With `has_header` False (Kaldi's token holders) the object is
-    text in any mode. `extract_range(value, "0:9,3:5")` cuts a part for `file[0:9,3:5]`.
-    """
-
-    name: str
-    read: Callable[[Reader], T]
-    write: Callable[[Writer, T], None]
-    has_header: bool = True
-    extract_range: Callable[[T, str], T] | None = None
-
-    def read_object(self, reader: Reader) -> T:
-        """Read header and object."""
-        if self.has_header:
-            reader.read_header()
-        else:
-            reader.binary = False
-        return self.read(reader)
-
-    def write_object(self, writer: Writer, value: T) -> None:
-        """Write header and object."""
-        if self.has_header:
-            writer.write_header()
-        self.write(writer, value)
-
-    def cut(self, value: T, range_text: str) -> T:
-        """The part of `value` that a range such as "0:9" names; DataError if it has none."""
-        if self.extract_range is None:
-            raise DataError(f"[{range_text}]: {self.name} has no ranges")
-        return self.extract_range(value, range_text)
 
 
 # -- ranges

@@ -9,17 +9,20 @@ from __future__ import annotations
 import os
 import re
 import stat
-from typing import Any, BinaryIO
-
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.numpy_later import np
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["LOOK_AHEAD", "InputBuffer", "shorten"]
 
 _PIECE = 1 << 16
 _BIG_PIECE = 1 << 24
+_LARGEST_TAKEN = 1 << 26
 LOOK_AHEAD = 1 << 16
 _WORD = re.compile(rb"[ \t\n\r\f\v]*[^ \t\n\r\f\v]+")
 _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
@@ -104,6 +107,26 @@ class InputBuffer:
     def advance(self, size: int) -> None:
         """Consume bytes that `buffered` showed."""
         self._at += size
+
+    def take(self, end_of: Callable[[bytearray, int], int | None]) -> bytes | None:
+        """Consume an object, and give its bytes; None, with nothing consumed, if that cannot be.
+
+        `end_of(data, start)` gives the place in the data where the object that starts there ends,
+        None if it cannot say, or raises IndexError if it needs more data.
+        """
+        while True:
+            try:
+                end = end_of(self._buffer, self._at)
+            except IndexError:
+                if len(self._buffer) - self._at > _LARGEST_TAKEN or not self._fill():
+                    return None
+                continue
+            if end is None:
+                return None
+            with memoryview(self._buffer) as view:
+                data = bytes(view[self._at : end])
+            self._at = end
+            return data
 
     def skip_space(self) -> None:
         """Consume white space."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import re
 import struct
-
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from typing import TYPE_CHECKING
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.compressed import read_compressed
 from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer, shorten
+from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import cast, parse_numbers, parse_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["Reader"]
 
@@ -143,7 +144,7 @@ class Reader(InputBuffer):
             raise self.error("expected pairs of integers such as 3,5")
         return values.reshape(-1, 2)
 
-    def read_vector(self, dtype: DTypeLike = np.float32) -> NDArray:
+    def read_vector(self, dtype: DTypeLike = "float32") -> NDArray:
         """A vector (FV, DV or text), converted to `dtype`, shape (N,)."""
         if not self.binary:
             body = self._open_bracket("a vector")
@@ -156,7 +157,7 @@ class Reader(InputBuffer):
             raise self.error(f"expected a vector, found one of {size} elements")
         return cast(self.read_array(size, stored, f"a vector of {size}"), dtype)
 
-    def read_matrix(self, dtype: DTypeLike = np.float32) -> NDArray:
+    def read_matrix(self, dtype: DTypeLike = "float32") -> NDArray:
         """A full or compressed matrix as a dense one, C-contiguous, shape (rows, columns)."""
         if not self.binary:
             body = self._open_bracket("a matrix")
@@ -165,6 +166,8 @@ class Reader(InputBuffer):
             except ValueError as error:
                 raise self.error(f"in a matrix: {error}") from None
         if self.peek_token() in ("CM", "CM2", "CM3"):
+            from nnet3tools.io.compressed import read_compressed
+
             return read_compressed(self).to_dense().astype(dtype, copy=False)
         stored = self._stored_dtype({"FM": "<f4", "DM": "<f8"}, "a matrix (FM, DM, CM, CM2, CM3)")
         rows, cols = self.read_int32(), self.read_int32()

@@ -9,7 +9,7 @@ from typing import Generic, Self, TypeVar
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 from nnet3tools.io.files import open_input
-from nnet3tools.io.holders import TOKEN, Holder
+from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 from nnet3tools.io.table_reader import ObjectLoader, iterate_archive, script_lines
 
@@ -179,6 +179,8 @@ class MappedTableReader(Generic[T]):
         self._lookup: Callable[[str], str | None] = lambda key: key
         with contextlib.ExitStack() as stack:
             if map_rspecifier:
+                from nnet3tools.io.holders import TOKEN  # here, as it loads NumPy
+
                 self._map = stack.enter_context(RandomAccessTableReader(map_rspecifier, TOKEN))
                 self._lookup = self._map.get
             self._table = stack.enter_context(RandomAccessTableReader(rspecifier, holder))

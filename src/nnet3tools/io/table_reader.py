@@ -10,7 +10,7 @@ from typing import Generic, Self, TypeVar
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
 from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
-from nnet3tools.io.holders import Holder
+from nnet3tools.io.holder import Holder
 from nnet3tools.io.read_ahead import read_ahead
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier

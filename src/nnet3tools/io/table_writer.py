@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.files import Kind, classify_output, open_output
-from nnet3tools.io.holders import Holder
+from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
 from nnet3tools.io.table_reader import script_lines
 from nnet3tools.io.writer import Writer

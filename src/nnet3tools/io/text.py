@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from typing import TYPE_CHECKING
+
+from nnet3tools.io.numpy_later import np
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 __all__ = [
     "format_float",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import TYPE_CHECKING, BinaryIO
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import format_float, format_floats, format_matrix
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Writer"]
 

@@ -1,33 +1,24 @@
-"""Choosing among examples and cutting them down: one frame, less context, subsets, orders."""
+"""Cutting examples down, and changing their outputs: one frame, less context, weights, names."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nnet3tools import tensor
+from nnet3tools import draws
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import filter_rows, scale
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.std_order import MersenneTwister, shuffle
 
 __all__ = [
     "FrameSelection",
-    "draw_count",
-    "random_subset",
     "rename_output",
     "scale_supervision",
     "shift_times",
-    "shuffle_in_buffer",
-    "shuffled",
 ]
-
-Keyed = tuple[str, NnetExample]
 
 _UNSHIFTED = ("ivector",)
 """Inputs whose times are not frames."""
@@ -66,14 +57,6 @@ def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExam
     outputs = [io for io in example.io if io.name == "output"]
     features = scale(outputs[0].features, weight) if outputs else None
     return _change_output(example, key, features=features)
-
-
-def draw_count(expected: float) -> int:
-    """Floor or ceiling of `expected` at random, so that it is the mean."""
-    if expected < 0.0:
-        raise OptionError(f"invalid --keep-proportion={expected:g}: must not be negative")
-    count = math.floor(expected)
-    return count + tensor.random.with_prob(expected - count)
 
 
 @dataclass
@@ -115,7 +98,7 @@ class FrameSelection:
         first_input, last_input = _time_range(example, "input", key)
         first, last = _time_range(example, "output", key)
         if self.frame == "random":
-            first = last = tensor.random.rand_int(first, last)
+            first = last = draws.rand_int(first, last)
         elif self.frame != "":
             if not first <= int(self.frame) <= last:
                 return None
@@ -163,49 +146,3 @@ def _keep_times(io: NnetIo, key: str, first: int, last: int) -> NnetIo:
     if not keep.any():
         raise DataError(f"frame selection leaves nothing of '{io.name}' in example '{key}'")
     return NnetIo(io.name, io.indexes[keep], filter_rows(io.features, keep))
-
-
-# -- orders and subsets
-
-
-def shuffled(examples: Iterable[Keyed], seed: int) -> list[Keyed]:
-    """All examples in random order."""
-    everything = list(examples)
-    shuffle(everything, MersenneTwister(seed))
-    return everything
-
-
-def shuffle_in_buffer(examples: Iterable[Keyed], buffer_size: int) -> Iterator[Keyed]:
-    """A partial shuffle: each example waits in a random place until another takes it."""
-    if buffer_size < 0:
-        raise OptionError(f"invalid --buffer-size={buffer_size}: must not be negative")
-    buffer: list[Keyed | None] = [None] * buffer_size
-    for example in examples:
-        place = tensor.random.rand_int(0, buffer_size - 1)
-        if (before := buffer[place]) is not None:
-            yield before
-        buffer[place] = example
-    yield from (example for example in buffer if example is not None)
-
-
-def random_subset(
-    examples: Iterable[Keyed], size: int, seed: int, randomize_order: bool
-) -> tuple[list[Keyed], int]:
-    """Up to `size` examples, drawn as Kaldi draws them, and how many there were.
-
-    The first `size` are taken; a later one, number k, replaces a random one with probability
-    size / k.
-    """
-    if size <= 0:
-        raise OptionError(f"invalid --n={size}: must be positive")
-    chosen: list[Keyed] = []
-    num_read = 0
-    for example in examples:
-        num_read += 1
-        if num_read <= size:
-            chosen.append(example)
-        elif tensor.random.with_prob(float(np.float32(size) / np.float32(num_read))):
-            chosen[tensor.random.rand_int(0, size - 1)] = example
-    if randomize_order:
-        shuffle(chosen, MersenneTwister(seed))
-    return chosen, num_read

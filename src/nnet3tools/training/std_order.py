@@ -8,32 +8,33 @@ the order of a std::unordered_map; both are fixed by libstdc++'s documented ABI.
 from __future__ import annotations
 
 import bisect
+import random
 from collections.abc import Iterator
 from typing import TypeVar
-
-import numpy as np
 
 __all__ = ["HashOrder", "MersenneTwister", "shuffle"]
 
 T = TypeVar("T")
 
 _WORD = 0xFFFFFFFF
+_STATE = 624
+"""Words of mt19937's state."""
 
 
 class MersenneTwister:
     """std::mt19937 with libstdc++'s uniform_int_distribution over it."""
 
     def __init__(self, seed: int) -> None:
-        self._state = np.random.RandomState(seed & _WORD)
-        self._words: Iterator[int] = iter(())
+        words = [seed & _WORD]
+        for i in range(1, _STATE):
+            words.append((1812433253 * (words[-1] ^ words[-1] >> 30) + i) & _WORD)
+        # Python's generator is the same one, but seeds it otherwise.
+        self._generator = random.Random()
+        self._generator.setstate((3, (*words, _STATE), None))
 
     def next_word(self) -> int:
         """The generator's next 32-bit output."""
-        word = next(self._words, None)
-        if word is None:
-            self._words = iter(self._state.randint(0, 1 << 32, 624, np.uint32).tolist())
-            word = next(self._words)
-        return word
+        return self._generator.getrandbits(32)
 
     def below(self, count: int) -> int:
         """Uniform in [0, count), count <= 2**32: Lemire's multiply-and-reject method."""

@@ -1,0 +1,122 @@
+"""Kaldi's random decisions: the C library's rand(), and what kaldi-math.cc makes of it.
+
+For an equal --srand, decisions that Kaldi draws come out the same here. Without NumPy, which
+programs that only draw do not load; arrays of random numbers are `tensor.random`'s.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import islice
+from typing import Any
+
+from nnet3tools.errors import ProgramError
+
+__all__ = [
+    "RAND_MAX",
+    "GlibcRand",
+    "as_float32",
+    "get_state",
+    "last_seeding",
+    "rand",
+    "rand_int",
+    "seed",
+    "set_state",
+    "with_prob",
+]
+
+RAND_MAX = 2**31 - 1
+
+
+class GlibcRand:
+    """glibc's additive-feedback generator (TYPE_3, x^31 + x^3 + 1), as srand(seed) starts it."""
+
+    def __init__(self, seed: int = 1) -> None:
+        word = (seed & 0xFFFFFFFF) or 1
+        word = word - (1 << 32) if word >= 1 << 31 else word
+        state = [word]
+        for _ in range(30):
+            # C's division truncates: hi and lo of a negative word are negative too
+            quotient = abs(word) // 127773 * (1 if word >= 0 else -1)
+            word = 16807 * (word - quotient * 127773) - 2836 * quotient
+            word = word + RAND_MAX if word < 0 else word
+            state.append(word)
+        self._state = [w & 0xFFFFFFFF for w in state]
+        self._at = 3
+        for _ in islice(iter(self._step, None), 310):
+            pass
+
+    def _step(self) -> int:
+        state, at = self._state, self._at
+        value = (state[at] + state[(at + 28) % 31]) & 0xFFFFFFFF
+        state[at] = value
+        self._at = (at + 1) % 31
+        return value
+
+    def rand(self) -> int:
+        """The next number in [0, RAND_MAX]."""
+        return self._step() >> 1
+
+    def state(self) -> tuple[int, ...]:
+        """All that the next numbers depend on, for `set_state`."""
+        return (self._at, *self._state)
+
+    def set_state(self, state: tuple[int, ...]) -> None:
+        """Go back to what `state` gave."""
+        self._at, self._state = state[0], list(state[1:])
+
+
+_glibc = GlibcRand(1)
+_seeding = (0, 1)
+
+
+def seed(value: int) -> None:
+    """Start again, like C's srand(value)."""
+    global _glibc, _seeding
+    _glibc = GlibcRand(value)
+    _seeding = _seeding[0] + 1, value
+
+
+def last_seeding() -> tuple[int, int]:
+    """(how often `seed` was called, with what the last time): generators of devices follow it."""
+    return _seeding
+
+
+def get_state() -> tuple[Any, ...]:
+    """The whole state, for `set_state`."""
+    return _glibc.state()
+
+
+def set_state(state: tuple[Any, ...]) -> None:
+    """Go back to a state that `get_state` gave."""
+    _glibc.set_state(state)
+
+
+def rand() -> int:
+    """C's rand()."""
+    return _glibc.rand()
+
+
+def rand_int(low: int, high: int) -> int:
+    """An integer in [low, high], Kaldi's RandInt."""
+    if high < low:
+        raise ProgramError(f"rand_int({low}, {high}) has nothing to choose from")
+    return low if low == high else low + _glibc.rand() % (high + 1 - low)
+
+
+def as_float32(value: float) -> float:
+    """The nearest number that a float32 holds."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def with_prob(probability: float) -> bool:
+    """True with this probability, Kaldi's WithProb."""
+    if not 0.0 <= probability <= 1.1:
+        raise ProgramError(f"with_prob({probability}) is not a probability")
+    # Kaldi computes with floats; multiplying them by a power of two is exact.
+    p = as_float32(probability)
+    if p in (0.0, 1.0):
+        return bool(p)
+    if p * 2.0**31 < 128.0:
+        return _glibc.rand() < RAND_MAX // 128 and with_prob(p * 128.0)
+    return as_float32(_glibc.rand()) < 2.0**31 * p

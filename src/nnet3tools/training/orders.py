@@ -1,0 +1,69 @@
+"""Orders and subsets of examples, drawn as Kaldi draws them.
+
+They deal with anything, without NumPy: programs that pass examples on as bytes load nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from nnet3tools import draws
+from nnet3tools.errors import OptionError
+from nnet3tools.training.std_order import MersenneTwister, shuffle
+
+__all__ = ["draw_count", "random_subset", "shuffle_in_buffer", "shuffled"]
+
+T = TypeVar("T")
+
+
+def draw_count(expected: float) -> int:
+    """Floor or ceiling of `expected` at random, so that it is the mean."""
+    if expected < 0.0:
+        raise OptionError(f"invalid --keep-proportion={expected:g}: must not be negative")
+    count = math.floor(expected)
+    return count + draws.with_prob(expected - count)
+
+
+def shuffled(examples: Iterable[T], seed: int) -> list[T]:
+    """All examples in random order."""
+    everything = list(examples)
+    shuffle(everything, MersenneTwister(seed))
+    return everything
+
+
+def shuffle_in_buffer(examples: Iterable[T], buffer_size: int) -> Iterator[T]:
+    """A partial shuffle: each example waits in a random place until another takes it."""
+    if buffer_size < 0:
+        raise OptionError(f"invalid --buffer-size={buffer_size}: must not be negative")
+    buffer: list[T | None] = [None] * buffer_size
+    for example in examples:
+        place = draws.rand_int(0, buffer_size - 1)
+        if (before := buffer[place]) is not None:
+            yield before
+        buffer[place] = example
+    yield from (example for example in buffer if example is not None)
+
+
+def random_subset(
+    examples: Iterable[T], size: int, seed: int, randomize_order: bool
+) -> tuple[list[T], int]:
+    """Up to `size` examples, drawn as Kaldi draws them, and how many there were.
+
+    The first `size` are taken; a later one, number k, replaces a random one with probability
+    size / k.
+    """
+    if size <= 0:
+        raise OptionError(f"invalid --n={size}: must be positive")
+    chosen: list[T] = []
+    num_read = 0
+    for example in examples:
+        num_read += 1
+        if num_read <= size:
+            chosen.append(example)
+        elif draws.with_prob(draws.as_float32(size) / draws.as_float32(num_read)):
+            chosen[draws.rand_int(0, size - 1)] = example
+    if randomize_order:
+        shuffle(chosen, MersenneTwister(seed))
+    return chosen, num_read
