@@ -88,9 +88,9 @@ class PaperDevice(emulated_cuda.EmulatedDevice):
 
 
 @contextmanager
-def paper_device(num_processors: int) -> Iterator[PaperDevice]:
+def paper_device(num_processors: int, device: PaperDevice | None = None) -> Iterator[PaperDevice]:
     """Let the CuPy backend use one in the `with` block."""
-    device = PaperDevice(num_processors)
+    device = device or PaperDevice(num_processors)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(sys.modules, "cupy", emulated_cuda._module())
         with use_device(device):

@@ -19,7 +19,7 @@ from functools import partial
 
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
-from nnet3tools.tensor.recorder import Memory, Recorder
+from nnet3tools.tensor.recorder import ACTION, Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
     Event,
@@ -154,8 +154,10 @@ class _Piece:
 class _Node:
     """A place in the course of a section's events: after some of them, with some outcomes."""
 
+    actions: tuple[Event, ...] = ()
+    """The next events, which have no outcome."""
     event: Event | None = None
-    """The next event; None: there is none, or nobody knows yet."""
+    """The event after them; None: there is none, or nobody knows yet."""
     after: dict[Hashable, _Node] = field(default_factory=dict)
     """Outcome of the event -> where it leads."""
     calls: list[Call] | None = None
@@ -177,16 +179,31 @@ class _Section:
 
     def run(self) -> None:
         """The host's part, as far as it is known; then the work, live where it is not recorded."""
-        node, done = self._root, list[Hashable]()
-        while node.event is not None:
-            done.append(node.event())
-            node = node.after.setdefault(done[-1], _Node())
+        node, outcomes = self._root, list[Hashable]()
+        while True:
+            for action in node.actions:
+                action()
+            if node.event is None:
+                break
+            outcomes.append(node.event())
+            known = node.after.get(outcomes[-1])
+            if known is None:
+                known = node.after[outcomes[-1]] = _Node()
+            node = known
         if node.work is not None:
             node.work()
         elif node.calls is not None:
             self._run_captured(node)
         else:
-            self._run_live(node, done)
+            self._run_live(node, self._done(outcomes))
+
+    def _done(self, outcomes: Sequence[Hashable]) -> list[Hashable]:
+        """The values of all events on the way that decisions with these outcomes led."""
+        node, done = self._root, [ACTION] * len(self._root.actions)
+        for outcome in outcomes:
+            node = node.after[outcome]
+            done += [outcome, *[ACTION] * len(node.actions)]
+        return done
 
     def flat(self, c: int) -> Steps:
         """The calls of the only variant there is, or the section as one."""
@@ -206,10 +223,7 @@ class _Section:
                     step()
         if node.is_live:
             return
-        node = self._root
-        for event, value in zip(recorder.events, recorder.values, strict=True):
-            node.event = node.event or event
-            node = node.after.setdefault(value, _Node())
+        node = self._note_events(recorder)
         node.is_live = recorder.excused
         if recorder.excused:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
@@ -217,6 +231,18 @@ class _Section:
         node.calls = recorder.calls
         if self._capture is None:
             node.work = _in_turn(node.calls)
+
+    def _note_events(self, recorder: Recorder) -> _Node:
+        """Put events on record; the place where they end."""
+        node, actions = self._root, list[Event]()
+        for event, value in zip(recorder.events, recorder.values, strict=True):
+            if value is ACTION:
+                actions.append(event)
+                continue
+            node.actions, node.event = node.actions or tuple(actions), node.event or event
+            node, actions = node.after.setdefault(value, _Node()), []
+        node.actions = tuple(actions)
+        return node
 
     def _run_captured(self, node: _Node) -> None:
         """Capture what was recorded, and launch it."""

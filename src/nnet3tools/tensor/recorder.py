@@ -21,7 +21,10 @@ from nnet3tools.tensor.random import get_state
 from nnet3tools.tensor.recording import Call, Event, unrecorded
 from nnet3tools.tensor.workspace import Workspace
 
-__all__ = ["Memory", "Recorder"]
+__all__ = ["ACTION", "Memory", "Recorder"]
+
+ACTION = object()
+"""Stands among the outcomes of events for one that has none."""
 
 Memory = dict[tuple[int, int], Any]
 """Objects that `persistent_object` gave to steps: (step, number) -> object."""
@@ -67,18 +70,25 @@ class Recorder:
         self.step, self._number = step, 0
 
     def perform(self, event: Event) -> Hashable:
-        """Call an event, unless that has been done, and note it."""
-        place = len(self.events)
-        if place < len(self._done):
+        """Call an event, unless that has been done, and note it and its outcome."""
+        if (place := len(self.events)) < len(self._done):
             value = self._done[place]
         else:
             before = get_state()
             with unrecorded():  # what an event calls is part of it
                 value = event()
-            self.num_random += value is not None and get_state() != before
+            self.num_random += get_state() != before
         self.events.append(event)
         self.values.append(value)
         return value
+
+    def act(self, action: Event) -> None:
+        """The same for an event without an outcome; among the values it is ACTION."""
+        if len(self.events) >= len(self._done):
+            with unrecorded():
+                action()
+        self.events.append(action)
+        self.values.append(ACTION)
 
     def count_scratch(self, num_bytes: int) -> None:
         """Note that scratch memory was taken, or given back where the number is negative."""

@@ -132,11 +132,7 @@ def act(action: Callable[[], object]) -> None:
     if _current is None:
         action()
     else:
-        _current.perform(lambda: _nothing(action()))
-
-
-def _nothing(_: object) -> None:
-    """Whatever an action returns is no decision."""
+        _current.act(action)
 
 
 def run(name: str, do: Callable[[], Any]) -> None:

@@ -1,0 +1,151 @@
+"""The host's time for a minibatch that is replayed on a GPU: Python and nothing else.
+
+    python benchmarks/gpu/host_time.py [--networks tdnn ...] [--profile]
+
+The device does nothing: launches of graphs, kernels and copies return at once and are counted.
+CPU time of the thread that trains; the one that prepares minibatches runs beside it, as in
+nnet3-train. The best of several rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "tests")]
+
+from ours import Ours  # noqa: E402
+
+from networks import NETWORKS, BenchNetwork  # noqa: E402
+from support import emulated_cuda, paper_device  # noqa: E402
+
+__all__ = ["HostTime", "host_time"]
+
+_WARM_UP = 60
+"""Minibatches after which every variant of a graph has come up."""
+_MINIBATCHES = 40
+_ROUNDS = 5
+
+
+class _Idle(paper_device.PaperDevice):
+    """Counts calls; does nothing but what the host must see done."""
+
+    def __init__(self) -> None:
+        super().__init__(132)
+        self.calls: Counter[str] = Counter()
+
+    def _do(self, work: Callable[[], None]) -> None:
+        """Kernels' work is nothing."""
+
+    def kernel(self, source: str, name: str) -> Any:
+        super().kernel(source, name)
+        calls = self.calls
+
+        def launch(grid: Any, block: Any, args: Any) -> None:
+            tuple(args)
+            calls["kernels"] += 1
+
+        return launch
+
+    def gemm(self, *args: Any) -> Callable[[], None]:
+        calls = self.calls
+
+        def run() -> None:
+            calls["products"] += 1
+
+        return run
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        super().capture(work)
+        calls = self.calls
+
+        def replay() -> None:
+            calls["graphs"] += 1
+
+        return replay
+
+    def record(self) -> Any:
+        self.calls["events"] += 1
+        return super().record()
+
+    def wait(self, event: Any) -> None:
+        self.calls["waits"] += 1
+
+    def copy_from_pinned(self, dest: Any, source: np.ndarray, after: Any) -> Any:
+        self.calls["copies"] += 1
+        return emulated_cuda._Event(None)
+
+
+class HostTime:
+    """Trains one network on a device that does nothing."""
+
+    def __init__(self, network: BenchNetwork, natural_gradient: bool = True) -> None:
+        like = emulated_cuda.to_device(np.zeros(0, np.float32))
+        self.variant = Ours(network, like, replay=True, natural_gradient=natural_gradient)
+        self.variant.run(_WARM_UP)
+
+    def milliseconds(self) -> float:
+        """Of one minibatch, the best of the rounds."""
+        best = float("inf")
+        for _ in range(_ROUNDS):
+            start = time.thread_time()
+            self.variant.run(_MINIBATCHES)
+            best = min(best, time.thread_time() - start)
+        return best / _MINIBATCHES * 1e3
+
+
+def host_time(network: BenchNetwork, profile: bool = False) -> tuple[float, dict[str, float]]:
+    """Milliseconds of one minibatch, and how often it calls the device."""
+    fill = emulated_cuda._nonsense
+    emulated_cuda._nonsense = _untouched
+    device = _Idle()
+    try:
+        with paper_device.paper_device(device.num_processors, device):
+            timed = HostTime(network)
+            device.calls.clear()
+            found = timed.milliseconds()
+            count = _ROUNDS * _MINIBATCHES
+            calls = {name: number / count for name, number in device.calls.items()}
+            if profile:
+                _profile(timed.variant)
+    finally:
+        emulated_cuda._nonsense = fill
+    return found, calls
+
+
+def _untouched(shape: Any, dtype: Any) -> Any:
+    """Memory that nobody writes to takes none: the large networks' arenas are gigabytes."""
+    return np.empty(shape, dtype).view(emulated_cuda.ndarray)
+
+
+def _profile(variant: Ours) -> None:
+    profiler = cProfile.Profile(time.thread_time)
+    profiler.runcall(variant.run, _MINIBATCHES)
+    pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+
+
+def main() -> int:
+    """Print a line for each network."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--profile", action="store_true")
+    options = parser.parse_args()
+    for name in options.networks:
+        found, calls = host_time(NETWORKS[name](), options.profile)
+        shown = ", ".join(f"{number:.1f} {kind}" for kind, number in sorted(calls.items()))
+        print(f"{name}: {found:.2f} ms a minibatch ({shown})", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
