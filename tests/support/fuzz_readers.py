@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
-from nnet3tools.expression.parameter_files import read_parameters
+from nnet3tools.expression.graph import Graph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import holders
 from nnet3tools.io.files import classify_input, classify_output, open_input, read_text_lines
@@ -30,7 +30,7 @@ from nnet3tools.nnet.edits import edit_network
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
-from nnet3tools.nnet.model_file import load_nnet, read_config_file, read_nnet
+from nnet3tools.nnet.model_file import load_nnet, obey_config_file, read_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -62,6 +62,8 @@ class FuzzReader:
     """How many inputs it gets, compared with others."""
     named: bool = True
     """Whether errors name the file (in script files they name the one that a line names)."""
+    may_grow: bool = False
+    """Whether such a file may ask for more memory than there is: the sizes of a new network."""
     may_run: bool = False
     """Whether such a file may name commands, which are refused here."""
 
@@ -140,7 +142,8 @@ def _mapped(name: str) -> None:
 
 
 def _config(name: str) -> None:
-    nnet = Nnet.from_config(read_config_file(name))
+    nnet = Nnet()
+    obey_config_file(nnet, name)
     file = io.BytesIO()
     nnet.write(Writer(file, True, "memory"))
     file.seek(0)
@@ -196,7 +199,7 @@ def _options(name: str) -> None:
 
 
 def _parameters(name: str) -> None:
-    read_parameters(name, {})
+    Graph().load(name)
 
 
 def _components(form: str) -> FuzzReader:
@@ -239,16 +242,16 @@ READERS: dict[str, FuzzReader] = {
     "table of posteriors": FuzzReader(_form("posts"), partial(_archive, holders.POSTERIOR), 4),
     "random access": FuzzReader(("mats.ark", "feats.txt"), _random_access, 2),
     "script file": FuzzReader(("mats.scp", "ranges.scp"), _script, 2, named=False, may_run=True),
-    "script file, random": FuzzReader(
+    "script file at random": FuzzReader(
         ("mats.scp", "ranges.scp"), _random_script, 2, named=False, may_run=True
     ),
     "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped),
-    "examples, binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
-    "examples, text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
-    "model, binary": FuzzReader(("final.raw", "trained.raw", "mono.raw"), _of_class(Nnet), 4),
-    "model, text": FuzzReader(("final.txt",), _of_class(Nnet), 4),
-    "components, binary": _components("raw"),
-    "components, text": _components("txt"),
+    "examples in binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
+    "examples in text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
+    "model in binary": FuzzReader(("final.raw", "trained.raw", "mono.raw"), _of_class(Nnet), 4),
+    "model in text": FuzzReader(("final.txt",), _of_class(Nnet), 4),
+    "components in binary": _components("raw"),
+    "components in text": _components("txt"),
     "network of .mdl": FuzzReader(("final.mdl", "mdl.txt"), partial(_read_only, load_nnet), 2),
     "acoustic model": FuzzReader(("final.mdl", "mdl.txt"), _of_class(AmNnet), 4),
     "transition model": FuzzReader(_form("transitions"), _of_class(TransitionModel), 3),
@@ -261,11 +264,15 @@ READERS: dict[str, FuzzReader] = {
         ("program", "program.txt"), _object(read_computation, write_computation), 4
     ),
     "cache": FuzzReader(("cache",), _cache, 2, named=False),
-    "config": FuzzReader(("net.config", "mono.config"), _config, 3, may_run=True),
-    "descriptors": FuzzReader(tuple(f"descriptor.{i}" for i in range(4)), _config, 4, may_run=True),
-    "formulas": FuzzReader(tuple(f"formula.{i}" for i in range(4)), _config, 4, may_run=True),
+    "config": FuzzReader(("net.config", "mono.config"), _config, 3, may_grow=True, may_run=True),
+    "descriptors": FuzzReader(
+        tuple(f"descriptor.{i}" for i in range(4)), _config, 4, may_grow=True, may_run=True
+    ),
+    "formulas": FuzzReader(
+        tuple(f"formula.{i}" for i in range(4)), _config, 4, may_grow=True, may_run=True
+    ),
     "edits": FuzzReader(("edits",), _edits, 2),
-    "xconfig": FuzzReader(("layers.xconfig",), _xconfig, 1.5, may_run=True),
+    "xconfig": FuzzReader(("layers.xconfig",), _xconfig, 1.5, may_grow=True, may_run=True),
     "options": FuzzReader(("options",), _options, 1),
     "lda statistics": FuzzReader(_form("lda"), _of_class(LdaStats), 2),
     "ranges of x-vectors": FuzzReader(
@@ -285,7 +292,8 @@ def _programs() -> Iterator[tuple[str, FuzzReader]]:
         shown = "a component" if name in zoo else name
         for number, command in enumerate(TARGETS[name], start=1):
             run = partial(must_end_well, command)
-            reader = FuzzReader(files, run, 0.2, named=False, may_run=True)
+            grows = command[0] in ("nnet3-init", "nnet3-xconfig-to-configs")
+            reader = FuzzReader(files, run, 0.2, named=False, may_grow=grows, may_run=True)
             yield f"{command[0]} of {shown} ({number})", reader
 
 

@@ -151,7 +151,8 @@ def attempt(reader: FuzzReader, data: bytes) -> Failure | None:
     except _TooLong as error:
         return _failure(f"more than {SECONDS:g} s", error)
     except MemoryError as error:
-        return _failure("out of memory", error)
+        if not reader.may_grow:
+            return _failure("out of memory", error)
     except _Forbidden as error:
         return _failure(str(error), error)
     except BadEnd as error:

@@ -50,10 +50,10 @@ class ChangeOptions:
 
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
     """Obey --nnet-config."""
-    from nnet3tools.nnet.model_file import read_config_file
+    from nnet3tools.nnet.model_file import obey_config_file
 
     if options.nnet_config:
-        nnet.read_config(read_config_file(options.nnet_config))
+        obey_config_file(nnet, options.nnet_config)
 
 
 def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:

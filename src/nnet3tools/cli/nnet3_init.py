@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import ConfigError
 from nnet3tools.io import log
 
 USAGE = """Initialize a nnet3 network from a config file. The output is a 'raw' network, without
@@ -32,7 +31,7 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Read the config and write the network."""
     from nnet3tools import tensor
-    from nnet3tools.nnet.model_file import read_config_file, read_nnet, write_nnet
+    from nnet3tools.nnet.model_file import obey_config_file, read_nnet, write_nnet
     from nnet3tools.nnet.nnet import Nnet
 
     tensor.random.seed(options.srand)
@@ -41,12 +40,6 @@ def main(options: Options, args: list[str]) -> None:
     if existing:
         nnet = read_nnet(existing[0])
         log.log(f"Read raw neural net from {existing[0]}")
-    lines = read_config_file(config)
-    try:
-        nnet.read_config(lines)
-    except ConfigError as error:
-        if error.file:
-            raise
-        raise ConfigError(error.message, config, text=error.text) from None
+    obey_config_file(nnet, config)
     write_nnet(nnet, nnet_out, options.binary)
     log.log(f"Initialized raw neural net and wrote it to {nnet_out}")

@@ -30,7 +30,7 @@ def cast(values: ArrayLike, dtype: DTypeLike) -> NDArray:
 def format_float(value: float) -> str:
     """One number as `std::ostream` prints it at precision 7; a negative NaN shows its sign."""
     if value != value:
-        return "-nan" if np.signbit(value) else "nan"
+        return "-nan" if np.signbit(float(value)) else "nan"
     return f"{value:.7g}"
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import ConfigError, DataError
 from nnet3tools.io.files import open_input, open_output, read_text_lines
 from nnet3tools.io.stream import Reader
-from nnet3tools.nnet.config import ConfigLine, parse_config_lines
+from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["load_nnet", "read_config_file", "read_nnet", "write_nnet"]
+__all__ = ["load_nnet", "obey_config_file", "read_nnet", "write_nnet"]
 
 
 def read_nnet(rxfilename: str) -> Nnet:
@@ -36,6 +36,12 @@ def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
         nnet.write(writer)
 
 
-def read_config_file(rxfilename: str) -> list[ConfigLine]:
-    """The lines of a config file, pipe or "-"."""
-    return parse_config_lines("\n".join(read_text_lines(rxfilename)), rxfilename)
+def obey_config_file(nnet: Nnet, rxfilename: str) -> None:
+    """Add the nodes and components of a config file, pipe or "-"; ConfigError with its name."""
+    lines = parse_config_lines("\n".join(read_text_lines(rxfilename)), rxfilename)
+    try:
+        nnet.read_config(lines)
+    except ConfigError as error:
+        if error.file:
+            raise
+        raise ConfigError(error.message, rxfilename, text=error.text) from None
