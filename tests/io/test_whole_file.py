@@ -105,6 +105,29 @@ def test_a_writable_file_in_a_read_only_folder_is_written(open_folder: Path) -> 
         os.chmod(".", 0o755)
 
 
+def test_a_file_that_cannot_be_replaced_is_overwritten(open_folder: Path) -> None:
+    """Somebody else's file that everybody may write, in a folder like /tmp."""
+    Path("x").write_text("old and longer")
+    os.chmod("x", 0o666)
+    os.chmod(".", 0o1777)
+    assert as_nobody(lambda: write("x")) == ""
+    assert Path("x").read_text() == "new"
+    assert os.listdir() == ["x"]
+
+
+def test_a_file_that_is_a_mount_is_overwritten() -> None:
+    Path("below").write_text("")
+    Path("x").write_text("old and longer")
+    if subprocess.run(["mount", "--bind", "x", "below"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("needs the right to mount")
+    try:
+        write("below")
+        assert Path("x").read_text() == Path("below").read_text() == "new"
+    finally:
+        subprocess.run(["umount", "below"], check=True)
+    assert sorted(os.listdir()) == ["below", "x"]
+
+
 def test_what_a_killed_process_left_goes_away_and_hinders_nobody() -> None:
     code = (
         "import sys, time; from nnet3tools.io import whole_file as w\n"

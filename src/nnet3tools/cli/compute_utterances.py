@@ -64,6 +64,7 @@ def compute_utterances(
     from nnet3tools.cli.gpu import choose_device
     from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
     from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.optimizer.cache_files import load_cache, save_cache
@@ -74,6 +75,8 @@ def compute_utterances(
     simple.check()
     if options.looped:
         options.check_looped()
+    if options.write_cache:
+        prove_output(options.write_cache)
     device = choose_device(use_gpu, gpu_math)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)

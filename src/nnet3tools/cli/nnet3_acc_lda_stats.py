@@ -32,6 +32,7 @@ class Options:
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Accumulate over all examples and write the statistics."""
+    from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.lda_accumulation import LdaAccumulator
@@ -39,6 +40,7 @@ def main(options: Options, args: list[str]) -> None:
     nnet_in, examples_in, stats_out = args
     if options.rand_prune < 0.0:
         raise OptionError(f"--rand-prune={options.rand_prune:g} is negative")
+    prove_output(stats_out)
     accumulator = LdaAccumulator(read_nnet(nnet_in), options.rand_prune)
     count = for_each_example(examples_in, lambda key, example: accumulator.accumulate(example))
     log.log(f"Processed {count} examples.")

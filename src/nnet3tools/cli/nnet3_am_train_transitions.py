@@ -45,11 +45,13 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Count transitions, set probabilities and priors, write the model."""
     from nnet3tools.cli.am_models import load_am_nnet
+    from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.hmm.transition_update import update_transitions
 
     model_in, alignments, model_out = args
     if not 0.0 < options.prior_floor < 1.0:
         raise OptionError(f"--prior-floor={options.prior_floor:g}: expected between 0 and 1")
+    prove_output(model_out)
     model = load_am_nnet(model_in)
     counts = _count(model, alignments)
     update = update_transitions(

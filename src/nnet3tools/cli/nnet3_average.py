@@ -40,10 +40,12 @@ class Options:
 @program("nnet3-average", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Average the models; the order of additions is Kaldi's, with as many threads."""
+    from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.arithmetic import add_nnet
     from nnet3tools.nnet.model_file import write_nnet
 
     *models, nnet_out = args
+    prove_output(nnet_out)
     weights = _weights(options.weights, len(models))
     num_threads = options.num_threads
     if num_threads <= 0:

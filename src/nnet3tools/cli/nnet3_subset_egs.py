@@ -34,13 +34,15 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.training.example_bytes import EXAMPLE_BYTES
     from nnet3tools.training.orders import random_subset
 
-    with SequentialTableReader(args[0], EXAMPLE_BYTES) as examples:
+    with (
+        TableWriter(args[1], EXAMPLE_BYTES) as writer,
+        SequentialTableReader(args[0], EXAMPLE_BYTES) as examples,
+    ):
         chosen, num_read = random_subset(
             examples, options.n, options.srand, options.randomize_order
         )
-    if num_read == 0:
-        raise EmptyError(f"{args[0]}: no examples to choose from")
-    with TableWriter(args[1], EXAMPLE_BYTES) as writer:
+        if num_read == 0:
+            raise EmptyError(f"{args[0]}: no examples to choose from")
         for key, example in chosen:
             writer.write(key, example)
     log.log(

@@ -50,7 +50,9 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.training.trainer import NnetTrainer
 
     model_in, examples, model_out = args
-    prove_output(model_out)
+    for name in (model_out, options.trainer.write_cache):
+        if name:
+            prove_output(name)
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu, options.gpu_math)
     options.memory.apply(device)

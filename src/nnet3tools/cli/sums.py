@@ -76,8 +76,10 @@ class Summing:
         import numpy as np
 
         from nnet3tools.cli.tables import write_object
+        from nnet3tools.io.files import prove_output
         from nnet3tools.io.table import SequentialTableReader
 
+        prove_output(target)
         total: np.ndarray | None = None
         num_done = num_failed = 0
         with SequentialTableReader(source, self.holder) as reader:

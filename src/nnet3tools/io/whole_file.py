@@ -2,7 +2,8 @@
 
 The bytes go to a file without a name (Linux's O_TMPFILE), which vanishes with its process, however
 that ends; where there is no such thing, to `.nnet3tools-<random>.tmp` beside the place, which the
-process holds locked. Later runs remove those that nobody holds.
+process holds locked. Later runs remove those that nobody holds. A file that cannot be replaced (a
+mount, or in a folder that is not writable) is overwritten at the end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
 _SECONDS_TO_LOCK = 60.0
 """A file younger than this may be one that its process is about to lock."""
+
+_CANNOT_REPLACE = (errno.EBUSY, errno.EPERM, errno.EACCES)
+"""What renaming says to a file that is a mount, or somebody else's in a folder like /tmp."""
 
 _swept: set[str] = set()
 
@@ -117,6 +121,15 @@ def _temporary(target: str, exists: bool) -> _Temporary:
         raise
 
 
+def _overwrite(target: str, file: BinaryIO) -> None:
+    """Put all that was written to a file into another that is there."""
+    import shutil
+
+    file.seek(0)
+    with open(target, "wb") as place:
+        shutil.copyfileobj(file, place, 1 << 20)
+
+
 class _Temporary:
     """`file` is written; then `finish` puts its bytes in their place, and `discard` tidies up."""
 
@@ -141,11 +154,7 @@ class _Elsewhere(_Temporary):
         self.file = cast(BinaryIO, tempfile.TemporaryFile())
 
     def finish(self, target: str, mode: int | None) -> None:
-        import shutil
-
-        self.file.seek(0)
-        with open(target, "wb") as file:
-            shutil.copyfileobj(self.file, file, 1 << 20)
+        _overwrite(target, self.file)
 
 
 class _Beside(_Temporary):
@@ -157,9 +166,9 @@ class _Beside(_Temporary):
         if descriptor is None:
             self._name = self._new_name()
             descriptor = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self.file = cast(BinaryIO, os.fdopen(descriptor, "wb"))
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.file = cast(BinaryIO, os.fdopen(descriptor, "w+b"))
 
     def _new_name(self) -> str:
         return os.path.join(self._folder, f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}")
@@ -175,8 +184,14 @@ class _Beside(_Temporary):
             if not self._linked(name):
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
             self._name = name
-        os.replace(self._name, target)
-        self._name = ""
+        try:
+            os.replace(self._name, target)
+        except OSError as error:
+            if mode is None or error.errno not in _CANNOT_REPLACE:
+                raise
+            _overwrite(target, self.file)
+        else:
+            self._name = ""
 
     def _linked(self, name: str) -> bool:
         """Give the file a name; False if there is something of this name."""

@@ -45,6 +45,7 @@ def main(options: Options, args: list[str]) -> int:
     import numpy as np
 
     from nnet3tools.cli.tables import is_table, write_object
+    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import DOUBLE_MATRIX, MATRIX, VECTOR
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
 
@@ -68,6 +69,7 @@ def main(options: Options, args: list[str]) -> int:
                 if (found := totals.add(key, features, None)) is not None:
                     writer.write(key, found)
         else:
+            prove_output(target)
             whole = None
             for key, features in stack.enter_context(SequentialTableReader(source, MATRIX)):
                 added = totals.add(key, features, whole)

@@ -50,9 +50,11 @@ def _mean_of_all(source: str, target: str, binary: bool) -> None:
     import numpy as np
 
     from nnet3tools.cli.tables import write_object
+    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import SequentialTableReader
 
+    prove_output(target)
     total, count = None, 0
     with SequentialTableReader(source, VECTOR) as reader:
         for key, vector in reader:

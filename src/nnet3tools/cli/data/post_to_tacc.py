@@ -34,12 +34,13 @@ def main(options: Options, args: list[str]) -> int:
     import numpy as np
 
     from nnet3tools.cli.tables import write_object
-    from nnet3tools.io.files import open_input
+    from nnet3tools.io.files import open_input, prove_output
     from nnet3tools.io.holders import POSTERIOR, VECTOR
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
     model_in, posteriors_in, counts_out = args
+    prove_output(counts_out)
     with open_input(model_in) as reader:
         model = TransitionModel.read(reader)
     counts = np.zeros(model.num_transition_ids + 1)
