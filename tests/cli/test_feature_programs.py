@@ -524,3 +524,54 @@ def test_a_transition_model_is_copied_alone(shell: Shell) -> None:
     words = Path("text").read_text().split()
     assert words[-1] == "</TransitionModel>"
     assert words == Path("1.mdl").read_text().removesuffix(" rest").split()
+
+
+# -- which frames are speech; changed statistics
+
+
+@pytest.mark.parametrize("context", [0, 2, 20])
+@pytest.mark.parametrize("scale", [0.0, 0.5])
+def test_voiced_frames_are_those_of_a_plain_loop(
+    shell: Shell, feats: str, context: int, scale: float
+) -> None:
+    shell(
+        "compute-vad", f"--vad-frames-context={context}", "--vad-energy-threshold=1",
+        f"--vad-energy-mean-scale={scale}", feats, "ark:vad",
+    )  # fmt: skip
+    found = shell.read("vad", VECTOR)
+    for key, features in FEATS.items():
+        energy = features[:, 0]
+        limit = 1 + scale * energy.mean()
+        expected = []
+        for t in range(len(energy)):
+            window = energy[max(t - context, 0) : t + context + 1]
+            expected.append(float((window > limit).sum() >= np.float32(0.6) * len(window)))
+        assert found[key].tolist() == expected
+
+
+def test_utterances_without_speech(shell: Shell) -> None:
+    table = shell.write("f", MATRIX, {"a": np.zeros((3, 2), np.float32), "b": FEATS["u1"] + 50})
+    log = shell("compute-vad", "--omit-unvoiced-utts=true", table, "ark:vad")
+    assert "No frames were judged voiced for utterance a" in log
+    assert "processed 1 utterances successfully; 0 had empty features, and 1 were" in log
+    assert list(shell.read("vad", VECTOR)) == ["b"]
+    assert "between 0 and 1" in shell.error(
+        "compute-vad", "--vad-proportion-threshold=1", table, "ark:x"
+    )
+
+
+def test_modify_cmvn_stats(shell: Shell, feats: str) -> None:
+    shell("compute-cmvn-stats", feats, "ark:stats")
+    assert "Modified 3 sets of stats." in shell("modify-cmvn-stats", "1:3", "ark:stats", "ark:fake")
+    shell("apply-cmvn", "--norm-vars=true", "ark:fake", feats, "ark:normal")
+    for key, found in shell.read("normal").items():
+        np.testing.assert_allclose(found[:, [1, 3]], FEATS[key][:, [1, 3]], atol=1e-5)
+        np.testing.assert_allclose(found[:, [0, 2]].mean(axis=0), 0, atol=1e-5)
+    shell("modify-cmvn-stats", "--convert-to-mean-and-var=true", "ark:stats", "ark:plain")
+    found = shell.read("plain", DOUBLE_MATRIX)["u2"]
+    expected = [FEATS["u2"].mean(axis=0), FEATS["u2"].var(axis=0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    assert "cannot skip the dimensions [4]" in shell.error(
+        "modify-cmvn-stats", "4", "ark:stats", "ark:x"
+    )
+    assert "colon-separated" in shell.error("modify-cmvn-stats", "1:x", "ark:stats", "ark:y")

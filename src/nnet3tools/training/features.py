@@ -11,12 +11,14 @@ from nnet3tools.io import log
 __all__ = [
     "accumulate_cmvn",
     "apply_cmvn",
+    "mean_and_variance",
     "paste",
     "select_columns",
     "skip_cmvn",
     "splice",
     "subsample",
     "transform",
+    "voiced_frames",
 ]
 
 Features = NDArray[np.float32]
@@ -77,6 +79,26 @@ def select_columns(selection: str, dim: int) -> list[int]:
     return columns
 
 
+def voiced_frames(
+    log_energy: Features, threshold: float, mean_scale: float, context: int, proportion: float
+) -> Features:
+    """1 where a frame is speech, else 0, shape (frames,), float32.
+
+    In the window of `context` frames to both sides at least this proportion of frames must have an
+    energy above `threshold` plus `mean_scale` times the mean.
+    """
+    limit = np.float32(threshold)
+    if mean_scale:
+        limit += np.float32(mean_scale) * log_energy.sum(dtype=np.float32) / len(log_energy)
+    size = len(log_energy)
+    counts = np.concatenate([[0], np.cumsum(log_energy > limit)])
+    frames = np.arange(size)
+    first, last = np.maximum(frames - context, 0), np.minimum(frames + context + 1, size)
+    loud = counts[last] - counts[first]
+    needed = (last - first) * np.float32(proportion)
+    return (loud >= needed.astype(np.float32)).astype(np.float32)
+
+
 def transform(features: Features, matrix: Features) -> Features | None:
     """A linear transform, or an affine one if it has a column more; None for any other size."""
     dim = features.shape[1]
@@ -111,11 +133,19 @@ def skip_cmvn(stats: NDArray[np.float64], columns: list[int]) -> NDArray[np.floa
     """Statistics that leave these columns as they are: their mean is 0 and their variance 1."""
     dim = stats.shape[1] - 1
     if len(stats) != 2 or any(not 0 <= column < dim for column in columns):
-        raise DataError(f"--skip-dims={columns}: the statistics are {len(stats)} x {dim + 1}")
+        raise DataError(
+            f"cannot skip the dimensions {columns}: the statistics are {len(stats)} x {dim + 1}"
+        )
     stats = stats.copy()
     stats[0, columns] = 0.0
     stats[1, columns] = stats[0, dim]
     return stats
+
+
+def mean_and_variance(stats: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean and centred variance, shape (2, D), of statistics whose count is positive."""
+    mean, squares = stats[:, :-1] / stats[0, -1]
+    return np.stack([mean, squares - mean * mean])
 
 
 def apply_cmvn(

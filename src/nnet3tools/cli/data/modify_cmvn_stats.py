@@ -1,0 +1,70 @@
+"""modify-cmvn-stats: statistics that leave some dimensions as they are, or means and variances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+
+USAGE = """Copy cepstral mean/variance stats so that some dimensions have 'fake' stats
+that will skip normalization
+Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
+e.g.: modify-cmvn-stats 13:14:15 ark:- ark:-
+or: modify-cmvn-stats --convert-to-mean-and-var=true ark:- ark:-
+See also: compute-cmvn-stats
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of modify-cmvn-stats."""
+
+    convert_to_mean_and_var: bool = option(
+        False,
+        "If true, convert the stats to a matrix containing the mean and the centered variance in "
+        "each dimension",
+    )
+
+
+@program("modify-cmvn-stats", USAGE, Options, num_args=(2, 3))
+def main(options: Options, args: list[str]) -> int:
+    """Change a table of statistics."""
+    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.io.holders import DOUBLE_MATRIX
+    from nnet3tools.training.features import mean_and_variance, skip_cmvn
+
+    *first, source, target = args
+    dims = _dims(first[0] if first else "")
+
+    def convert(key: str, stats: np.ndarray) -> np.ndarray | None:
+        if stats.shape[0] != 2 or stats.shape[1] < 2:
+            raise DataError("Expected input to be CMVN stats (should have two rows)")
+        stats = skip_cmvn(stats, dims)
+        if not options.convert_to_mean_and_var:
+            return stats
+        if stats[0, -1] <= 0.0:
+            log.warning(
+                f"Zero or negative count for speaker {key}, not outputting mean and variance stats."
+            )
+            return None
+        return mean_and_variance(stats)
+
+    num_done, _ = convert_table(source, target, (DOUBLE_MATRIX, DOUBLE_MATRIX), convert)
+    log.log(f"Modified {num_done} sets of stats.")
+    return 0 if num_done else 1
+
+
+def _dims(text: str) -> list[int]:
+    """The numbers of 13:14:15."""
+    words = [word for word in text.split(":") if word]
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        raise OptionError(
+            f"Bad first argument '{text}' (should be colon-separated list of integers)"
+        )
+    return [int(word) for word in words]
