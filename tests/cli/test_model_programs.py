@@ -130,6 +130,21 @@ def test_show_progress_logs_differences(folder: Path, capsys: pytest.CaptureFixt
     assert "Relative parameter differences per layer are [ a:0.5 b:0.5 ]" in err
 
 
+def test_show_progress_tells_the_contexts_if_asked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("nnet3-show-progress", "--verbose=2", folder / "0.raw", folder / "1.raw") == 0
+    assert "neural nets: left-context: 2\nright-context: 1\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scale", ["inf", "-inf"])
+def test_parameters_may_be_scaled_to_infinity(folder: Path, scale: str) -> None:
+    run("nnet3-copy", f"--scale={scale}", folder / "0.raw", folder / "2.raw")
+    # The biases are 0, and 0 times infinity is no number.
+    assert not np.isfinite(vectorize(read_nnet(str(folder / "2.raw")))).any()
+    assert run("nnet3-copy", "--learning-rate=inf", folder / "0.raw", folder / "3.raw") == 255
+
+
 def test_show_progress_of_different_networks_is_a_warning(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from nnet3tools.cli.progress import Progress
+from nnet3tools.io import log
 
 
 def test_lines_in_a_log(capsys: pytest.CaptureFixture) -> None:
@@ -28,3 +31,20 @@ def test_one_line_at_a_terminal(capsys: pytest.CaptureFixture, monkeypatch) -> N
     assert "\n" not in err
     assert err.endswith("\r\033[K")
     assert "egs: 2, 1 a second" in err
+
+
+def test_log_lines_take_the_place_of_the_progress_line(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("nnet3tools.cli.progress.time.monotonic", iter(range(9)).__next__)
+    with Progress("egs") as progress:
+        progress.step()
+        log.warning("odd")
+        progress.step()
+        sys.stderr.write("a line of another program\n")
+    shown = [line.split("\033[K")[-1] for line in capsys.readouterr().err.split("\n")]
+    assert shown[0].startswith("WARNING")
+    # The cursor stays in front of the progress line, so that it is overwritten.
+    assert shown[1].endswith("\ra line of another program")
+    assert shown[2] == ""

@@ -305,6 +305,12 @@ def test_bad_wspecifiers(specifier: str) -> None:
         TableWriter(specifier, holders.MATRIX)
 
 
+def test_an_archive_is_no_script() -> None:
+    write("ark:x", matrices())
+    with pytest.raises(DataError, match="line 1 of the script file holds a zero byte: an archive"):
+        check("scp:x", matrices())
+
+
 def test_missing_files() -> None:
     with pytest.raises(DataError, match="cannot open 'no/such' for reading: No such file"):
         check("ark:no/such", {})
@@ -319,10 +325,17 @@ def test_failing_commands() -> None:
     for command in ("cat x; exit 3", "cat x; false", "nosuchcommand-xyz"):
         with pytest.raises(DataError, match="ended with status"):
             check(f"ark:{command} |", matrices())
-    with pytest.raises(DataError, match="ended with status 5"):
-        write("ark:| cat > /dev/null; exit 5", matrices())
     with pytest.raises(DataError, match="before all was written"):
         write("ark:| exit 0", {str(i): np.zeros((300, 300), "f4") for i in range(20)})
+
+
+def test_a_command_that_takes_all_and_then_fails_is_a_warning(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for command, status in (("exit 5", 5 << 8), ("kill -9 $$", 9)):
+        write(f"ark:| cat > y; {command}", matrices())
+        assert f"{command} had nonzero return status {status}\n" in capfd.readouterr().err
+        check("ark:y", matrices())
 
 
 def test_stopping_early_is_no_failure_of_the_command() -> None:

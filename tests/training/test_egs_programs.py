@@ -159,6 +159,20 @@ def test_subset(run):
     assert keys("b") == keys("a")
 
 
+def test_a_subset_of_none_is_an_empty_archive(run):
+    """Kaldi's get_egs.sh asks for one if no examples are to be kept for combination."""
+    write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(3)])
+    assert "Selected a subset of 0 out of 3" in run("nnet3-subset-egs", "--n=0", "ark:a", "ark:b")
+    assert Path("b").read_bytes() == b""
+
+
+def test_deprecated_options_of_merging_are_warned_about_once(run):
+    write_table("ark:a", EXAMPLE, [("e", example())])
+    options = "--measure-output-frames=true", "--minibatch-size=1"
+    log = run("nnet3-merge-egs", *options, "ark:a", "ark:b")
+    assert log.count("--measure-output-frames option is deprecated") == 1
+
+
 def test_copying_is_exact(run):
     write_table("ark:a", EXAMPLE, [(f"e{i}", example(seed=i)) for i in range(3)])
     run("nnet3-copy-egs", "ark:a", "ark:b")
@@ -366,7 +380,7 @@ def test_options_that_make_no_sense(run):
         ("nnet3-get-egs", "--num-pdfs=5", "--num-frames=x", "ark:a", "ark:b", "ark:out"),
         ("nnet3-merge-egs", "--minibatch-size=x", "ark:a", "ark:out"),
         ("nnet3-copy-egs", "--frame=middle", "ark:a", "ark:out"),
-        ("nnet3-subset-egs", "--n=0", "ark:a", "ark:out"),
+        ("nnet3-subset-egs", "--n=-1", "ark:a", "ark:out"),
         ("nnet3-shuffle-egs", "--buffer-size=-1", "ark:a", "ark:out"),
     ):
         write_table("ark:a", EXAMPLE, [("e", example())])

@@ -15,6 +15,7 @@ __all__ = [
     "apply_edits",
     "prepare_for_test",
     "read_config",
+    "scale_parameters",
     "set_learning_rates",
 ]
 
@@ -40,7 +41,9 @@ class ChangeOptions:
         "Inline alternative to edits-config; semicolons separate commands. E.g. "
         "'--edits=remove-orphans'.",
     )
-    scale: float = option(1.0, "The parameter matrices are scaled by the specified value.")
+    scale: float = option(
+        1.0, "The parameter matrices are scaled by the specified value.", infinite=True
+    )
     prepare_for_test: bool = option(
         False,
         "If true, prepares the model for test time: sets test mode in dropout and batch-norm "
@@ -62,6 +65,16 @@ def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
 
     if options.learning_rate >= 0.0:
         set_learning_rate(nnet, options.learning_rate)
+
+
+def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
+    """Obey --scale; an infinite one makes parameters of zero no numbers, as in Kaldi."""
+    import numpy as np
+
+    from nnet3tools.nnet.arithmetic import scale_nnet
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        scale_nnet(nnet, options.scale)
 
 
 def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:

@@ -9,6 +9,7 @@ from nnet3tools.cli.model_changes import (
     apply_edits,
     prepare_for_test,
     read_config,
+    scale_parameters,
     set_learning_rates,
 )
 from nnet3tools.cli.options import option, option_group, program
@@ -48,7 +49,6 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Copy the model."""
     from nnet3tools.cli.am_models import load_am_nnet, set_context
-    from nnet3tools.nnet.arithmetic import scale_nnet
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
 
@@ -64,7 +64,7 @@ def main(options: Options, args: list[str]) -> None:
     set_learning_rates(model.nnet, changes)
     apply_edits(model.nnet, changes)
     set_context(model)
-    scale_nnet(model.nnet, changes.scale)
+    scale_parameters(model.nnet, changes)
     if changes.prepare_for_test:
         prepare_for_test(model.nnet)
     if options.raw:

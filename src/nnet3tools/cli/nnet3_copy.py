@@ -9,6 +9,7 @@ from nnet3tools.cli.model_changes import (
     apply_edits,
     prepare_for_test,
     read_config,
+    scale_parameters,
     set_learning_rates,
 )
 from nnet3tools.cli.options import option, option_group, program
@@ -38,7 +39,7 @@ class Options:
 @program("nnet3-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the network."""
-    from nnet3tools.nnet.arithmetic import scale_nnet, set_batchnorm_test_mode
+    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
 
     nnet_in, nnet_out = args
@@ -46,7 +47,7 @@ def main(options: Options, args: list[str]) -> None:
     nnet = read_nnet(nnet_in)
     read_config(nnet, changes)
     set_learning_rates(nnet, changes)
-    scale_nnet(nnet, changes.scale)
+    scale_parameters(nnet, changes)
     apply_edits(nnet, changes)
     if changes.prepare_for_test:
         prepare_for_test(nnet)

@@ -105,7 +105,13 @@ def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
 
     difference = old.copy()
     add_nnet(difference, new, -1.0)
-    log.vlog(1, f"Printing info for the difference between the neural nets: {difference.info()}")
+    if log.get_verbose() >= 1:
+        from nnet3tools.cli.network_info import network_info
+
+        log.vlog(
+            1,
+            f"Printing info for the difference between the neural nets: {network_info(difference)}",
+        )
     norms = np.sqrt(component_dot_products(difference, difference))
     old_norms = np.sqrt(component_dot_products(old, old))
     new_norms = np.sqrt(component_dot_products(new, new))

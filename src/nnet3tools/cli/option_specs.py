@@ -22,9 +22,14 @@ T = TypeVar("T")
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
-def option(default: T, text: str, name: str = "") -> T:
-    """A dataclass field that is an option; its name comes from the field's unless given."""
+def option(default: T, text: str, name: str = "", infinite: bool = False) -> T:
+    """A dataclass field that is an option; its name comes from the field's unless given.
+
+    A number may be infinite (or no number) only if `infinite` says so, as all of Kaldi's may.
+    """
     metadata = {"help": text, "name": name} if name else {"help": text}
+    if infinite:
+        metadata["kind"] = "any float"
     declared: Any = field(default=default, metadata=metadata)
     return declared
 
@@ -50,14 +55,18 @@ class OptionSpec:
 
     def help_line(self) -> str:
         """As Kaldi prints it, without a newline."""
-        return f"  --{self.name:<25} : {self.text} ({self.kind}, default = {self._default()})"
+        return f"  --{self.name:<25} : {self.text} ({self._kind}, default = {self._default()})"
+
+    @property
+    def _kind(self) -> str:
+        return self.kind.removeprefix("any ")
 
     def _default(self) -> str:
         if self.kind == "bool":
             return "true" if self.default else "false"
         if self.kind == "string":
             return f'"{self.default or ""}"'
-        return f"{self.default:g}" if self.kind in ("float", "double") else str(self.default)
+        return f"{self.default:g}" if self._kind in ("float", "double") else str(self.default)
 
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:

@@ -15,8 +15,8 @@ __all__ = ["check_value", "values_of"]
 def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
     """The options that `words`, all of the form --name=value, give a value, by name.
 
-    `kinds` says of every option of the program what its value is: "bool", "int", "float", "double"
-    or "string". OptionError for a value that is not.
+    `kinds` says of every option of the program what its value is: "bool", "int", "float", "double",
+    "any float" (infinite ones, too) or "string". OptionError for a value that is not.
     """
     parameters = [
         click.Option([f"o{number}", f"--{name}"], type=_TYPES[kind])
@@ -65,12 +65,15 @@ class _Int(click.ParamType):
 class _Float(click.ParamType):
     name = "float"
 
+    def __init__(self, is_finite: bool = True) -> None:
+        self._is_finite = is_finite
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         try:
             number = float(value)
-            if not math.isfinite(number):
+            if self._is_finite and not math.isfinite(number):
                 raise ValueError
         except ValueError:
             self.fail(f"expected a number, found '{value}'", param, ctx)
@@ -81,6 +84,7 @@ _TYPES: dict[str, click.ParamType] = {
     "bool": _Bool(),
     "int": _Int(),
     "float": _Float(),
+    "any float": _Float(is_finite=False),
     "double": _Float(),
     "string": click.STRING,
 }

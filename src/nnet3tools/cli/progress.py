@@ -28,9 +28,7 @@ class Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
+        log.clear_status()
 
     def step(self, count: int = 1) -> None:
         """Count `count` more as done."""
@@ -40,8 +38,7 @@ class Progress:
             return
         self._last = now
         if self._is_terminal:
-            sys.stderr.write("\r\033[K" + self._line(now))
-            sys.stderr.flush()
+            log.show_status(self._line(now))
         else:
             log.log(self._line(now))
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
@@ -217,9 +218,17 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         status = process.wait()
-    if broken or status != 0:
-        detail = f"ended with status {status}" + (" before all was written" if broken else "")
-        raise DataError(f"command '{command}' {detail}")
+    if broken:
+        raise DataError(f"command '{command}' ended with status {status} before all was written")
+    if status != 0:
+        _warn_of_status(wxfilename, status)
+
+
+def _warn_of_status(wxfilename: str, status: int) -> None:
+    """As in Kaldi a command that took all and then failed does not fail the program."""
+    # What wait() gives: an exit status in the second byte, or a signal's number.
+    found = -status if status < 0 else status << 8
+    log.warning(f"Pipe {wxfilename} had nonzero return status {found}")
 
 
 @contextlib.contextmanager

@@ -13,11 +13,13 @@ import sys
 from nnet3tools import __version__
 
 __all__ = [
+    "clear_status",
     "error_line",
     "get_verbose",
     "log",
     "set_program",
     "set_verbose",
+    "show_status",
     "skipped",
     "vlog",
     "warning",
@@ -28,6 +30,7 @@ _CONTROL = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f]")  # but for tab and ne
 _LONGEST_ERROR = 400
 _program = ""
 _verbose = 0
+_has_status = False
 
 
 def set_program(name: str) -> None:
@@ -79,8 +82,32 @@ def write(text: str) -> None:
     Control characters, which names and keys may hold, are spelt out.
     """
     line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text) + "\n"
+    clear_status()
+    _put(line)
+
+
+def show_status(text: str) -> None:
+    """Show a line at the terminal that the next line of the log, or status, takes the place of.
+
+    The cursor stays at its beginning, so that lines of programs in pipes start there, too.
+    """
+    global _has_status
+    clear_status()
+    _put(f"{text}\r")
+    _has_status = True
+
+
+def clear_status() -> None:
+    """Take the status line away, if there is one."""
+    global _has_status
+    if _has_status:
+        _put("\r\033[K")
+        _has_status = False
+
+
+def _put(text: str) -> None:
     with contextlib.suppress(OSError):
-        sys.stderr.write(line)
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 

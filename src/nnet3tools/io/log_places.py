@@ -45,6 +45,7 @@ _PLACES = {
     ): "CheckAndFixConfigs():nnet-am-decodable-simple.cc",
     ("executor/xvector.py", "compute"): "main():{program}.cc",
     ("executor/xvector_batches.py", "__init__"): "main():{program}.cc",
+    ("io/files.py", "_warn_of_status"): "Close():kaldi-io.cc",
     ("nnet/am_nnet.py", "set_nnet"): "SetNnet():am-nnet-simple.cc",
     ("nnet/collapse.py", "collapse_model"): "Collapse():nnet-utils.cc",
     (
@@ -96,7 +97,7 @@ _PLACES = {
     ("training/generation.py", "find"): "main():{program}.cc",
     ("training/generation.py", "examples_of_utterance"): "ProcessFile():{program}.cc",
     ("training/generation.py", "make_examples"): "main():{program}.cc",
-    ("training/merging.py", "rules"): "ComputeDerived():nnet-example-utils.cc",
+    ("training/merging.py", "_rules"): "ComputeDerived():nnet-example-utils.cc",
     ("training/merging.py", "_print_specific"): "PrintSpecificStats():nnet-example-utils.cc",
     ("training/merging.py", "_print_aggregate"): "PrintAggregateStats():nnet-example-utils.cc",
     ("training/reporting.py", "_print_phase"): "PrintStatsForThisPhase():nnet-training.cc",

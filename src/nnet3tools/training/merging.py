@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,11 @@ class ExampleMergingOptions:
     multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
 
     def rules(self) -> MinibatchRules:
-        """The rules, after a warning about deprecated options."""
+        """The rules; the first time, deprecated options are warned about."""
+        return self._rules
+
+    @functools.cached_property
+    def _rules(self) -> MinibatchRules:
         for name in ("measure_output_frames", "discard_partial_minibatches"):
             if getattr(self, name) != "deprecated":
                 log.warning(

@@ -54,15 +54,15 @@ def random_subset(
     The first `size` are taken; a later one, number k, replaces a random one with probability
     size / k.
     """
-    if size <= 0:
-        raise OptionError(f"invalid --n={size}: must be positive")
+    if size < 0:
+        raise OptionError(f"invalid --n={size}: must not be negative")
     chosen: list[T] = []
     num_read = 0
     for example in examples:
         num_read += 1
         if num_read <= size:
             chosen.append(example)
-        elif draws.with_prob(draws.as_float32(size) / draws.as_float32(num_read)):
+        elif size and draws.with_prob(draws.as_float32(size) / draws.as_float32(num_read)):
             chosen[draws.rand_int(0, size - 1)] = example
     if randomize_order:
         shuffle(chosen, MersenneTwister(seed))
