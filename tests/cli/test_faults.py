@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 CONFIG = """input-node name=input dim=4
@@ -114,11 +115,55 @@ def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: 
     assert not [name for name in os.listdir() if name.startswith((".", "1."))]
 
 
+IGNORING = "trap '' TERM INT HUP; echo $$ > pid; sleep 60; sleep 60; true"
+CHILD = f'sh -c "{IGNORING.replace("$", chr(92) + "$")}"; true'
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("nnet3-copy", f"{IGNORING} |", "1.raw"),
+        ("nnet3-copy", "0.raw", f"| {IGNORING}"),
+        ("nnet3-copy", f"{CHILD} |", "1.raw"),
+        ("nnet3-copy-egs", f"ark,bg:{CHILD} |", "ark:1.egs"),
+    ],
+)
+def test_commands_that_ignore_signals_are_killed(words: tuple[str, ...], number: int) -> None:
+    program = started(command(*words))
+    shell = _number_in("pid")
+    began = time.monotonic()
+    program.send_signal(number)
+    _, log = program.communicate()
+    assert program.returncode == 128 + number
+    assert time.monotonic() - began < 5
+    assert log.decode().count("\n") == 1
+    assert _ends(shell)
+    assert sorted(os.listdir()) == ["0.raw", "net.config", "pid"]
+
+
 def test_an_interrupt_during_the_start_is_quiet() -> None:
     for delay in (0.05, 0.1, 0.15, 0.2):
         words = command("nnet3-copy", "sleep 60 |", "1.raw")
         program = started(words)
         _started(program.pid, "nnet3tools")
+        time.sleep(delay)
+        program.send_signal(signal.SIGINT)
+        _, log = program.communicate()
+        assert program.returncode in (130, -signal.SIGINT)
+        assert "Traceback" not in log.decode()
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.skipif(
+    not (ROOT / ".venv/.nnet3tools-env-blocks-signals").exists(),
+    reason="bin/setup-env found no env that blocks signals",
+)
+def test_an_interrupt_while_python_itself_starts_is_quiet() -> None:
+    for delay in np.linspace(0.01, 0.12, 12):
+        program = started([str(ROOT / "bin/nnet3-copy"), "sleep 60 |", "1.raw"])
         time.sleep(delay)
         program.send_signal(signal.SIGINT)
         _, log = program.communicate()

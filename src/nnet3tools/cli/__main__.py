@@ -6,9 +6,10 @@ import importlib
 import signal
 import sys
 
-# Until a program's own handler is there, Ctrl-C ends it without a word.
+# Until a program's own handler is there, Ctrl-C ends it without a word. bin/_run lets it wait.
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.cli.standard_streams import take_standard_streams

@@ -9,10 +9,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 
 from nnet3tools.cli.standard_streams import forget_output, take_standard_streams
+from nnet3tools.cli.started_processes import StartedProcesses
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
 
@@ -79,6 +80,10 @@ def run_program(
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SECONDS_TO_UNWIND = 2.0
 """So long, others are passed over: timeout(1) sends its signal to the process and to its group."""
+_SECONDS_TO_END = 1.0
+"""So long the commands of pipes may take to end when they are asked to."""
+_SECONDS_TO_STOP = 5.0
+"""After so long a program ends as if killed."""
 
 
 @contextmanager
@@ -88,38 +93,36 @@ def _termination_raises() -> Iterator[None]:
         yield
         return
     began = -_SECONDS_TO_UNWIND
+    commands: StartedProcesses | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal began
+        nonlocal began, commands
         if time.monotonic() - began < _SECONDS_TO_UNWIND:
             return
         began = time.monotonic()
-        for process in _descendants():
-            with suppress(OSError):
-                os.kill(process, signal.SIGTERM)
+        commands = StartedProcesses()
+        commands.terminate()
+        signal.signal(signal.SIGALRM, lambda *_: insist(number))
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_END, _SECONDS_TO_END)
         raise SystemExit(128 + number)
+
+    def insist(number: int) -> None:
+        """Unwinding waits for commands that do not obey, or Python dropped the exception."""
+        StartedProcesses().kill()
+        if time.monotonic() - began > _SECONDS_TO_STOP:
+            os._exit(128 + number)
 
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in heeded}
+    before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
     try:
         yield
     finally:
+        if commands is not None:
+            commands.kill_after(_SECONDS_TO_END)
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _descendants() -> list[int]:
-    """The processes that this one started, and those that they did; none where /proc is not."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-                children.setdefault(parent, []).append(int(name))
-    found = [os.getpid()]
-    for process in found:  # which grows
-        found += children.get(process, ())
-    return found[1:]
 
 
 def _flush_or_forget() -> None:
