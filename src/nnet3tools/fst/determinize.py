@@ -1,0 +1,98 @@
+"""Determinisation of acceptors over the tropical semiring (the subset construction with residues)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+
+__all__ = ["determinize"]
+
+_DELTA = 1.0 / 1024.0
+"""Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
+
+Subset = tuple[tuple[int, float], ...]
+"""States with the weights still owed to them, by state."""
+
+
+def determinize(fst: Fst, max_states: int | None = None) -> Fst:
+    """An equivalent acceptor in which no state has two arcs of one label, sorted by label.
+
+    The FST is an acceptor; an epsilon counts as a label. States are numbered as they are met, from
+    the start on. DataError if there would be more than `max_states` states, as there may be without
+    end where the FST has cycles.
+    """
+    if not fst.num_states:
+        return fst
+    lists, finals = fst.arc_lists(), fst.finals.tolist()
+    subsets: list[Subset] = [((fst.start, 0.0),)]
+    numbers = {subsets[0]: 0}
+    arcs: list[list[ArcTuple]] = []
+    new_finals: list[float] = []
+    for subset in subsets:  # which grows
+        found: list[ArcTuple] = []
+        for label, weight, target in _arcs_of_subset(subset, lists):
+            if (number := numbers.get(target)) is None:
+                number = numbers[target] = len(subsets)
+                subsets.append(target)
+                if max_states is not None and number >= max_states:
+                    raise DataError(f"determinisation makes more than {max_states} states")
+            found.append((label, label, weight, number))
+        arcs.append(found)
+        new_finals.append(min(_single(weight + finals[state]) for state, weight in subset))
+    return Fst.from_lists(0, new_finals, arcs)
+
+
+def _arcs_of_subset(
+    subset: Subset, lists: list[list[ArcTuple]]
+) -> list[tuple[int, float, Subset]]:
+    """Label, weight and next subset of each arc, by label."""
+    if len(subset) == 1 and not subset[0][1]:
+        arcs = lists[subset[0][0]]
+        if len(arcs) == 1:
+            label, _, weight, target = arcs[0]
+            return [(label, weight, ((target, 0.0),))]
+        elements = [(label, target, weight) for label, _, weight, target in arcs]
+    else:
+        elements = [
+            (label, target, _single(owed + weight))
+            for state, owed in subset
+            for label, _, weight, target in lists[state]
+        ]
+    elements.sort()
+    found = []
+    at, size = 0, len(elements)
+    while at < size:
+        label, end = elements[at][0], at + 1
+        while end < size and elements[end][0] == label:
+            end += 1
+        if end == at + 1:
+            found.append((label, elements[at][2], ((elements[at][1], 0.0),)))
+        else:
+            found.append(_normalized(label, elements[at:end]))
+        at = end
+    return found
+
+
+def _normalized(label: int, elements: list[tuple[int, int, float]]) -> tuple[int, float, Subset]:
+    """The arc of one label: its weight is the least, the rest is owed; elements are sorted."""
+    least = min(weight for _, _, weight in elements)
+    owed: dict[int, float] = {}
+    for _, state, weight in elements:
+        owed.setdefault(state, weight)  # the first of a state has its least weight
+    if least == NOT_FINAL:
+        return label, least, tuple((state, NOT_FINAL) for state in owed)
+    subset = [(state, _quantized(_single(weight - least))) for state, weight in owed.items()]
+    return label, least, tuple(subset)
+
+
+def _quantized(weight: float) -> float:
+    return math.floor(weight / _DELTA + 0.5) * _DELTA if weight < NOT_FINAL else weight
+
+
+def _single(weight: float) -> float:
+    """Rounded to float32, in which OpenFst adds weights."""
+    return float(np.float32(weight))

@@ -1,0 +1,111 @@
+"""Minimisation of acyclic deterministic acceptors, and the pushing of weights that comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.connect import connect, keep_states
+from nnet3tools.fst.fst import ArcTuple, Fst
+
+__all__ = ["distances_to_end", "minimize_acyclic", "push_to_initial", "quantized", "top_order"]
+
+SHORTEST_DELTA = np.float32(1e-6)
+"""To this weights are rounded before states are compared (OpenFst's kShortestDelta)."""
+
+
+def top_order(fst: Fst) -> list[int] | None:
+    """The states so that arcs lead forward; None if there is a cycle."""
+    if (fst.nextstates > fst.sources).all():
+        return list(range(fst.num_states))
+    left = np.bincount(fst.nextstates, minlength=fst.num_states).tolist()
+    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
+    order = [state for state, count in enumerate(left) if not count]
+    for state in order:  # which grows
+        for target in targets[ends[state] : ends[state + 1]]:
+            left[target] -= 1
+            if not left[target]:
+                order.append(target)
+    return order if len(order) == fst.num_states else None
+
+
+def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
+    """The least weight of a path from each state to the end, its final weight included, (N,)."""
+    lists = fst.arc_lists()
+    distances = fst.finals.tolist()
+    for state in reversed(order):
+        for _, _, weight, target in lists[state]:
+            distance = float(np.float32(weight + distances[target]))
+            distances[state] = min(distances[state], distance)
+    return np.array(distances, np.float32)
+
+
+def push_to_initial(
+    fst: Fst, distances: NDArray[np.float32], remove_total_weight: bool = False
+) -> Fst:
+    """Weights as early on their paths as can be, for an acyclic connected FST.
+
+    `distances` are those to the end. The weight that all paths have then stands on the start's arcs,
+    unless it is removed.
+    """
+    sources, targets = distances[fst.sources], distances[fst.nextstates]
+    weights = (fst.weights + targets) - sources
+    finals = fst.finals.copy()
+    final = fst.is_final
+    finals[final] -= distances[final]
+    total = distances[fst.start]
+    if total != 0.0:
+        first = fst.sources == fst.start
+        weights[first] = total + weights[first]
+        finals[fst.start] = total + finals[fst.start]
+        if remove_total_weight:
+            weights[first] -= total
+            finals[fst.start] -= total
+    return replace(fst, weights=weights, finals=finals, properties=0)
+
+
+def quantized(fst: Fst, delta: np.float32) -> Fst:
+    """All weights rounded to multiples of `delta`, in float32 as OpenFst does."""
+
+    def rounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.floor(weights / delta + np.float32(0.5)) * delta
+
+    finals = fst.finals.copy()
+    finals[fst.is_final] = rounded(finals[fst.is_final])
+    return replace(fst, weights=rounded(fst.weights), finals=finals, properties=0)
+
+
+def minimize_acyclic(fst: Fst) -> Fst:
+    """The least deterministic acceptor equivalent to an acyclic deterministic one.
+
+    Weights, if there are any, are pushed to the start and rounded to 1e-6 first. Arcs come out
+    sorted by label. States keep their order; of like ones one remains.
+    """
+    fst = connect(fst)
+    if not fst.num_states:
+        return fst
+    order = top_order(fst)
+    assert order is not None, "only acyclic FSTs are minimised here"
+    if fst.weights.any() or fst.finals[fst.is_final].any():
+        fst = quantized(push_to_initial(fst, distances_to_end(fst, order)), SHORTEST_DELTA)
+    return _merged(fst, order)
+
+
+def _merged(fst: Fst, order: list[int]) -> Fst:
+    """States with the same final weight and the same arcs to the same states as one."""
+    lists, finals = fst.arc_lists(), fst.finals.tolist()
+    representative = [0] * fst.num_states
+    known: dict[tuple, int] = {}
+    kept: list[list[ArcTuple]] = [[] for _ in order]
+    for state in reversed(order):
+        arcs = [(i, o, weight, representative[target]) for i, o, weight, target in lists[state]]
+        arcs.sort()
+        representative[state] = first = known.setdefault((finals[state], *arcs), state)
+        if first == state:
+            kept[state] = arcs
+    merged = Fst.from_lists(representative[fst.start], finals, kept)
+    keep = np.zeros(fst.num_states, bool)
+    keep[list(known.values())] = True
+    return keep_states(merged, keep)
