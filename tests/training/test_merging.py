@@ -11,6 +11,7 @@ from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, frames_io, structure_key
 from nnet3tools.training.merging import (
+    MERGEABLE_FRAMES,
     ExampleMerger,
     ExampleMergingOptions,
     MinibatchRules,
@@ -22,7 +23,9 @@ from support.training_helpers import example
 def merge_all(examples, **options):
     written = []
     merger = ExampleMerger(
-        ExampleMergingOptions(**options), lambda key, value: written.append((key, value))
+        MERGEABLE_FRAMES,
+        ExampleMergingOptions(**options),
+        lambda key, value: written.append((key, value)),
     )
     for one in examples:
         merger.accept(one)

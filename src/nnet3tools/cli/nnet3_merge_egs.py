@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nnet3tools.cli.egs_tables import merge_table
 from nnet3tools.cli.options import program
-from nnet3tools.errors import EmptyError
 from nnet3tools.training.merging import ExampleMergingOptions
 
 USAGE = """This copies nnet training examples from input to output, but while doing so it
@@ -21,17 +21,7 @@ See also: nnet3-copy-egs
 @program("nnet3-merge-egs", USAGE, ExampleMergingOptions, num_args=2)
 def main(options: ExampleMergingOptions, args: list[str]) -> None:
     """Merge a table."""
-    from nnet3tools.io.table import TableWriter
-    from nnet3tools.training.example import EXAMPLE, for_each_example
-    from nnet3tools.training.merging import ExampleMerger
+    from nnet3tools.training.example import EXAMPLE
+    from nnet3tools.training.merging import MERGEABLE_FRAMES
 
-    options.rules()
-    with TableWriter(args[1], EXAMPLE) as writer:
-        merger = ExampleMerger(options, writer.write)
-        count = for_each_example(args[0], lambda key, example: merger.accept(example))
-        merger.finish()
-        if merger.num_written == 0:
-            raise EmptyError(
-                f"{args[0]}: no minibatch can be made of its {count} examples "
-                f"(--minibatch-size={options.minibatch_size})"
-            )
+    merge_table(args, options, EXAMPLE, MERGEABLE_FRAMES)

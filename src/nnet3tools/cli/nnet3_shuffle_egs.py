@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.options import option, program
-from nnet3tools.errors import EmptyError
-from nnet3tools.io import log
+from nnet3tools.cli.egs_tables import ShuffleOptions, shuffle_table
+from nnet3tools.cli.options import program
 
 USAGE = """Copy examples (typically single frames or small groups of frames) for
 neural network training, from the input to output, but randomly shuffle the order.
@@ -20,38 +17,9 @@ nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of nnet3-shuffle-egs."""
-
-    srand: int = option(0, "Seed for random number generator")
-    buffer_size: int = option(
-        0,
-        "If >0, size of a buffer we use to do limited-memory partial randomization.  Otherwise, do "
-        "full randomization.",
-    )
-
-
-@program("nnet3-shuffle-egs", USAGE, Options, num_args=2)
-def main(options: Options, args: list[str]) -> None:
+@program("nnet3-shuffle-egs", USAGE, ShuffleOptions, num_args=2)
+def main(options: ShuffleOptions, args: list[str]) -> None:
     """Shuffle a table."""
-    from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.training.example_bytes import EXAMPLE_BYTES
-    from nnet3tools.training.orders import shuffle_in_buffer, shuffled
 
-    num_done = 0
-    with (
-        TableWriter(args[1], EXAMPLE_BYTES) as writer,
-        SequentialTableReader(args[0], EXAMPLE_BYTES) as examples,
-    ):
-        if options.buffer_size:
-            order = shuffle_in_buffer(examples, options.buffer_size)
-        else:
-            order = iter(shuffled(examples, options.srand))
-        for key, example in order:
-            writer.write(key, example)
-            num_done += 1
-        if num_done == 0:
-            raise EmptyError(f"{args[0]}: no examples to shuffle")
-    how = "using a buffer (partial randomization)" if options.buffer_size else ""
-    log.log(f"Shuffled order of {num_done} neural-network training examples {how}")
+    shuffle_table(args, options, EXAMPLE_BYTES)

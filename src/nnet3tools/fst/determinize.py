@@ -1,4 +1,4 @@
-"""Determinisation of acceptors over the tropical semiring (the subset construction with residues)."""
+"""Determinisation of weighted acceptors: the subset construction with residual weights."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def determinize(fst: Fst, max_states: int | None = None) -> Fst:
     return Fst.from_lists(0, new_finals, arcs)
 
 
-def _arcs_of_subset(
-    subset: Subset, lists: list[list[ArcTuple]]
-) -> list[tuple[int, float, Subset]]:
+def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[int, float, Subset]]:
     """Label, weight and next subset of each arc, by label."""
     if len(subset) == 1 and not subset[0][1]:
         arcs = lists[subset[0][0]]
@@ -63,7 +61,7 @@ def _arcs_of_subset(
             for label, _, weight, target in lists[state]
         ]
     elements.sort()
-    found = []
+    found: list[tuple[int, float, Subset]] = []
     at, size = 0, len(elements)
     while at < size:
         label, end = elements[at][0], at + 1

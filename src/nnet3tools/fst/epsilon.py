@@ -51,9 +51,7 @@ def remove_epsilons(fst: Fst) -> Fst:
         np.concatenate([plain.ilabels, replaced.ilabels]),
         np.concatenate([plain.weights, replaced.weights]),
         np.concatenate([plain.nextstates, replaced.nextstates]),
-        None
-        if fst.olabels is fst.ilabels
-        else np.concatenate([plain.olabels, replaced.olabels]),
+        None if fst.olabels is fst.ilabels else np.concatenate([plain.olabels, replaced.olabels]),
     )
     return connect(joined)
 
@@ -138,7 +136,7 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
         np.zeros(len(involved), np.float32),
         sources,
         nothing,
-        nothing,
+        np.zeros(len(sources), np.float32),
         np.searchsorted(involved, targets),
     )
     components = component_numbers(small)
@@ -149,9 +147,7 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
 class _Closures:
     """What can be reached by epsilons; states that were expanded have none any more."""
 
-    def __init__(
-        self, fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> None:
         self._fst, self._kept = fst, kept
         self._arcs: dict[int, list[ArcTuple]] = {}
         self._finals: dict[int, float] = {}

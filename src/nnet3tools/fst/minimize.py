@@ -47,8 +47,8 @@ def push_to_initial(
 ) -> Fst:
     """Weights as early on their paths as can be, for an acyclic connected FST.
 
-    `distances` are those to the end. The weight that all paths have then stands on the start's arcs,
-    unless it is removed.
+    `distances` are those to the end. The weight that all paths have then stands on the start's
+    arcs, unless it is removed.
     """
     sources, targets = distances[fst.sources], distances[fst.nextstates]
     weights = (fst.weights + targets) - sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -30,11 +30,16 @@ __all__ = [
     "NnetExample",
     "NnetIo",
     "for_each_example",
+    "for_each_of_kind",
     "frames_io",
+    "hash_of_io",
+    "index_hash",
     "string_hash",
     "structure_hash",
     "structure_key",
 ]
+
+E = TypeVar("E")
 
 _MAX_NUM_IO = 1_000_000
 
@@ -123,24 +128,38 @@ EXAMPLE: Holder[NnetExample] = Holder(
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
 
 
-class Ahead(Protocol):
+class Ahead(Protocol[E]):
     """Work on an example before its turn (training/running.py)."""
 
-    def prepare(self, example: NnetExample) -> NnetExample:
+    def prepare(self, example: E) -> E:
         """Called by the reading thread; it may draw no random numbers, as their order matters."""
 
-    def send(self, example: NnetExample) -> None:
+    def send(self, example: E) -> None:
         """Called by the main thread if the example after the present one is prepared by then."""
 
 
-def _prepared(rspecifier: str, ahead: Ahead | None) -> Iterator[tuple[str, NnetExample]]:
-    with SequentialTableReader(rspecifier, EXAMPLE) as examples:
+def _prepared(
+    rspecifier: str, holder: Holder[E], ahead: Ahead[E] | None
+) -> Iterator[tuple[str, E]]:
+    with SequentialTableReader(rspecifier, holder) as examples:
         for key, example in examples:
             yield key, example if ahead is None else ahead.prepare(example)
 
 
 def for_each_example(
-    rspecifier: str, work: Callable[[str, NnetExample], None], ahead: Ahead | None = None
+    rspecifier: str,
+    work: Callable[[str, NnetExample], None],
+    ahead: Ahead[NnetExample] | None = None,
+) -> int:
+    """`for_each_of_kind` for frame-level examples."""
+    return for_each_of_kind(EXAMPLE, rspecifier, work, ahead)
+
+
+def for_each_of_kind(
+    holder: Holder[E],
+    rspecifier: str,
+    work: Callable[[str, E], None],
+    ahead: Ahead[E] | None = None,
 ) -> int:
     """Call `work` on the keys and examples of a table; how many there were.
 
@@ -149,7 +168,7 @@ def for_each_example(
     thread reads and prepares examples while others are worked on; all else is the same.
     """
     count = 0
-    items = _prepared(rspecifier, ahead)
+    items = _prepared(rspecifier, holder, ahead)
     if ahead is not None:
         items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
     with contextlib.closing(items) as examples:  # type: ignore[type-var]
@@ -187,7 +206,7 @@ def structure_hash(example: NnetExample) -> int:
     """Kaldi's NnetExampleStructureHasher; it decides the order of left-over minibatches."""
     value = len(example.io) * 35099
     for io in example.io:
-        value = value * 19157 + _io_hash(io)
+        value = value * 19157 + hash_of_io(io)
     return value & _WORD
 
 
@@ -199,9 +218,13 @@ def string_hash(text: str) -> int:
     return value
 
 
-def _io_hash(io: NnetIo) -> int:
-    """Hash of name, of indexes (the first 15, then every tenth) and dimensions."""
+def index_hash(indexes: IndexArray) -> int:
+    """Kaldi's IndexVectorHasher: of the number of indexes, the first 15, then every tenth."""
+    sampled = np.concatenate([indexes[:15], indexes[15::10]]).astype(np.int64)
+    return 1433 + 34949 * len(indexes) + int((sampled @ [1619, 15649, 89809]).sum())
+
+
+def hash_of_io(io: NnetIo) -> int:
+    """Kaldi's NnetIoStructureHasher: of name, indexes and dimensions."""
     num_rows = len(io.indexes)
-    sampled = np.concatenate([io.indexes[:15], io.indexes[15::10]]).astype(np.int64)
-    index_hash = 1433 + 34949 * num_rows + int((sampled @ [1619, 15649, 89809]).sum())
-    return string_hash(io.name) + index_hash + 19249 * num_rows + 14731 * io.dim
+    return string_hash(io.name) + index_hash(io.indexes) + 19249 * num_rows + 14731 * io.dim

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,17 @@ from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, str
 from nnet3tools.training.options import option
 from nnet3tools.training.std_order import HashOrder
 
-__all__ = ["ExampleMerger", "ExampleMergingOptions", "MinibatchRules", "merge_examples"]
+__all__ = [
+    "MERGEABLE_FRAMES",
+    "MINIBATCH_SIZE_HELP",
+    "ExampleMerger",
+    "ExampleMergingOptions",
+    "Mergeable",
+    "MinibatchRules",
+    "merge_examples",
+]
+
+E = TypeVar("E")
 
 
 def merge_examples(examples: Sequence[NnetExample], compress_features: bool) -> NnetExample:
@@ -58,6 +69,14 @@ def _merge_io(parts: list[tuple[int, NnetIo]], stride: int, compress_features: b
 # -- rules
 
 
+MINIBATCH_SIZE_HELP = (
+    "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
+    "which all but the largest serve only when the input has ended. May differ by example "
+    "size (largest number of frames): --minibatch-size=128=64:128,256/256=32:64,128; the "
+    "rule with the nearest size holds."
+)
+
+
 @dataclass(frozen=True)
 class ExampleMergingOptions:
     """Options of nnet3-merge-egs; `minibatch_size` is read by MinibatchRules."""
@@ -69,10 +88,7 @@ class ExampleMergingOptions:
     discard_partial_minibatches: str = option("deprecated", "Ignored (for back-compatibility)")
     minibatch_size: str = option(
         "256",
-        "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
-        "which all but the largest serve only when the input has ended. May differ by example "
-        "size (largest number of frames): --minibatch-size=128=64:128,256/256=32:64,128; the "
-        "rule with the nearest size holds.",
+        MINIBATCH_SIZE_HELP,
     )
     multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
 
@@ -133,31 +149,56 @@ class MinibatchRules:
 # -- merging a stream
 
 
-class ExampleMerger:
+@dataclass(frozen=True)
+class Mergeable(Generic[E]):
+    """What merging must know of a kind of examples.
+
+    `structure` is equal for examples that can be merged, `structure_hash` is Kaldi's hash of that,
+    `size` is what --minibatch-size rules go by, `merge(examples, compress)` makes one of many.
+    """
+
+    structure: Callable[[E], Hashable]
+    structure_hash: Callable[[E], int]
+    size: Callable[[E], int]
+    merge: Callable[[Sequence[E], bool], E]
+
+
+MERGEABLE_FRAMES: Mergeable[NnetExample] = Mergeable(
+    structure_key, structure_hash, lambda example: example.size, merge_examples
+)
+"""Frame-level examples."""
+
+
+class ExampleMerger(Generic[E]):
     """Collects examples by structure and hands each full minibatch to `write(key, example)`."""
 
     def __init__(
-        self, options: ExampleMergingOptions, write: Callable[[str, NnetExample], None]
+        self,
+        kind: Mergeable[E],
+        options: ExampleMergingOptions,
+        write: Callable[[str, E], None],
     ) -> None:
+        self._kind = kind
         self._rules = options.rules()
         self._compress = options.compress
         self._write = write
-        self._waiting: dict[tuple, list[NnetExample]] = {}
-        self._hashes: dict[tuple, int] = {}
+        self._waiting: dict[Hashable, list[E]] = {}
+        self._hashes: dict[Hashable, int] = {}
         self._order = HashOrder()
         self._stats = MergingStats()
         self.num_written = 0
 
-    def accept(self, example: NnetExample) -> None:
+    def accept(self, example: E) -> None:
         """Take one example, and write a minibatch if its kind is now complete."""
-        key = structure_key(example)
+        key = self._kind.structure(example)
         if (waiting := self._waiting.get(key)) is None:
             waiting = self._waiting[key] = []
             if key not in self._hashes:
-                self._hashes[key] = structure_hash(example)
+                self._hashes[key] = self._kind.structure_hash(example)
             self._order.insert(key, self._hashes[key])
         waiting.append(example)
-        if self._rules.minibatch_size(example.size, len(waiting), input_ended=False):
+        size = self._kind.size(example)
+        if self._rules.minibatch_size(size, len(waiting), input_ended=False):
             del self._waiting[key]
             self._order.erase(key)
             self._write_minibatch(waiting, self._hashes[key])
@@ -165,8 +206,8 @@ class ExampleMerger:
     def finish(self) -> None:
         """Write the rest as far as the rules allow, and log statistics."""
         for key in self._order:
-            waiting, hash_value = self._waiting[key], self._hashes[key]  # type: ignore[index]
-            size = waiting[0].size
+            waiting, hash_value = self._waiting[key], self._hashes[key]
+            size = self._kind.size(waiting[0])
             while waiting and (n := self._rules.minibatch_size(size, len(waiting), True)):
                 self._write_minibatch(waiting[:n], hash_value)
                 waiting = waiting[n:]
@@ -175,9 +216,9 @@ class ExampleMerger:
         self._order = HashOrder()
         self._stats.print()
 
-    def _write_minibatch(self, examples: list[NnetExample], hash_value: int) -> None:
-        self._stats.wrote(examples[0].size, hash_value, len(examples))
-        merged = merge_examples(examples, self._compress)
+    def _write_minibatch(self, examples: list[E], hash_value: int) -> None:
+        self._stats.wrote(self._kind.size(examples[0]), hash_value, len(examples))
+        merged = self._kind.merge(examples, self._compress)
         self._write(f"merged-{self.num_written}-{len(examples)}", merged)
         self.num_written += 1
 

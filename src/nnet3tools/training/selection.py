@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.training.example import NnetExample, NnetIo
 
 __all__ = [
+    "ContextCutter",
     "FrameSelection",
     "rename_output",
     "scale_supervision",
@@ -60,49 +61,25 @@ def scale_supervision(example: NnetExample, key: str, weight: float) -> NnetExam
 
 
 @dataclass
-class FrameSelection:
-    """One labelled frame of each example, and less context around it.
+class ContextCutter:
+    """Less context around the frames of the supervision; contexts of -1 stay whole."""
 
-    `frame` is "" (keep all), "random", or the t of the frame to keep; contexts of -1 stay whole.
-    """
-
-    frame: str = ""
     left_context: int = -1
     right_context: int = -1
-    frame_shift: int = 0
     _warned: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        """OptionError for a --frame that is neither empty, "random" nor a number."""
-        if self.frame not in ("", "random"):
-            try:
-                int(self.frame)
-            except ValueError:
-                raise OptionError(
-                    f"invalid --frame={self.frame}: expected a number or 'random'"
-                ) from None
 
     @property
     def does_nothing(self) -> bool:
-        """Whether examples pass through unchanged."""
-        contexts = (self.left_context, self.right_context)
-        return self.frame == "" and contexts == (-1, -1) and self.frame_shift == 0
+        """Whether all context stays."""
+        return (self.left_context, self.right_context) == (-1, -1)
 
-    def apply(self, example: NnetExample, key: str) -> NnetExample | None:
-        """The selected part of an example; None if it has no frame of that number.
+    def cut(self, ios: list[NnetIo], key: str, first: int, last: int) -> list[NnetIo]:
+        """The inputs, 'input' without what it has too much before `first` and after `last`.
 
-        DataError for a merged example, or one without 'input' or 'output'.
+        It warns, once for each side, where there is less than was asked for. DataError if there is
+        no 'input'.
         """
-        if self.does_nothing:
-            return example
-        first_input, last_input = _time_range(example, "input", key)
-        first, last = _time_range(example, "output", key)
-        if self.frame == "random":
-            first = last = draws.rand_int(first, last)
-        elif self.frame != "":
-            if not first <= int(self.frame) <= last:
-                return None
-            first = last = int(self.frame)
+        first_input, last_input = _time_range(ios, "input", key)
         if self.left_context != -1:
             if first_input > first - self.left_context:
                 self._warn("left", "initial", self.left_context, first - first_input)
@@ -111,9 +88,10 @@ class FrameSelection:
             if last_input < last + self.right_context:
                 self._warn("right", "final", self.right_context, last_input - last)
             last_input = min(last_input, last + self.right_context)
-        kept = {"input": (first_input, last_input), "output": (first, last)}
-        ios = [_keep_times(io, key, *kept[io.name]) if io.name in kept else io for io in example.io]
-        return shift_times(NnetExample(ios), self.frame_shift)
+        return [
+            _keep_times(io, key, first_input, last_input) if io.name == "input" else io
+            for io in ios
+        ]
 
     def _warn(self, side: str, end: str, wanted: int, found: int) -> None:
         if side not in self._warned:
@@ -125,13 +103,62 @@ class FrameSelection:
             )
 
 
-def _time_range(example: NnetExample, name: str, key: str) -> tuple[int, int]:
-    for io in example.io:
-        if (io.indexes[:, 0] != 0).any():
+@dataclass
+class FrameSelection:
+    """One labelled frame of each example, and less context around it.
+
+    `frame` is "" (keep all), "random", or the t of the frame to keep; contexts of -1 stay whole.
+    """
+
+    frame: str = ""
+    left_context: int = -1
+    right_context: int = -1
+    frame_shift: int = 0
+    _contexts: ContextCutter = field(init=False)
+
+    def __post_init__(self) -> None:
+        """OptionError for a --frame that is neither empty, "random" nor a number."""
+        self._contexts = ContextCutter(self.left_context, self.right_context)
+        if self.frame not in ("", "random"):
+            try:
+                int(self.frame)
+            except ValueError:
+                raise OptionError(
+                    f"invalid --frame={self.frame}: expected a number or 'random'"
+                ) from None
+
+    @property
+    def does_nothing(self) -> bool:
+        """Whether examples pass through unchanged."""
+        return self.frame == "" and self._contexts.does_nothing and self.frame_shift == 0
+
+    def apply(self, example: NnetExample, key: str) -> NnetExample | None:
+        """The selected part of an example; None if it has no frame of that number.
+
+        DataError for a merged example, or one without 'input' or 'output'.
+        """
+        if self.does_nothing:
+            return example
+        if any((io.indexes[:, 0] != 0).any() for io in example.io):
             raise DataError(
                 f"example '{key}' is a merged one: too late for frame selection or less context"
             )
-    for io in example.io:
+        first, last = _time_range(example.io, "output", key)
+        if self.frame == "random":
+            first = last = draws.rand_int(first, last)
+        elif self.frame != "":
+            if not first <= int(self.frame) <= last:
+                return None
+            first = last = int(self.frame)
+        ios = [
+            _keep_times(io, key, first, last) if io.name == "output" else io
+            for io in self._contexts.cut(example.io, key, first, last)
+        ]
+        return shift_times(NnetExample(ios), self.frame_shift)
+
+
+def _time_range(ios: list[NnetIo], name: str, key: str) -> tuple[int, int]:
+    for io in ios:
         if io.name == name and len(io.indexes):
             times = io.indexes[:, 1]
             return int(times.min()), int(times.max())

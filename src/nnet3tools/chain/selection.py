@@ -1,0 +1,86 @@
+"""What copying does to chain examples: shifts in time, less context, weights, new names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.errors import DataError
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.selection import ContextCutter, shift_times
+
+__all__ = ["ChainSelection", "rename_output", "scale_supervision"]
+
+
+def _change_output(
+    example: NnetChainExample,
+    key: str,
+    change: Callable[[NnetChainSupervision], NnetChainSupervision],
+) -> NnetChainExample:
+    if all(output.name != "output" for output in example.outputs):
+        raise DataError(f"example '{key}' has no 'output'")
+    outputs = [change(output) if output.name == "output" else output for output in example.outputs]
+    return NnetChainExample(example.inputs, outputs)
+
+
+def rename_output(example: NnetChainExample, key: str, name: str) -> NnetChainExample:
+    """Give 'output' another name, for multilingual training."""
+    return _change_output(example, key, lambda output: replace(output, name=name))
+
+
+def scale_supervision(example: NnetChainExample, key: str, weight: float) -> NnetChainExample:
+    """Multiply the weight of the supervision of 'output'."""
+    if weight == 1.0:
+        return example
+
+    def scaled(output: NnetChainSupervision) -> NnetChainSupervision:
+        product = float(np.float32(output.supervision.weight) * np.float32(weight))
+        return replace(output, supervision=replace(output.supervision, weight=product))
+
+    return _change_output(example, key, scaled)
+
+
+def shift_chain_times(example: NnetChainExample, offset: int) -> NnetChainExample:
+    """Add `offset` to every t of the inputs except the i-vectors'.
+
+    Outputs move by the nearest multiple of the frame subsampling factor.
+    """
+    if offset == 0:
+        return example
+    outputs = []
+    for output in example.outputs:
+        step = output.frame_skip * math.floor(0.5 + offset / output.frame_skip)
+        moved = output.indexes + np.array([0, step, 0], np.int32)
+        outputs.append(replace(output, indexes=moved))
+    return NnetChainExample(shift_times(NnetExample(example.inputs), offset).io, outputs)
+
+
+@dataclass
+class ChainSelection:
+    """A shift in time, and less context around the frames of the supervision."""
+
+    frame_shift: int
+    contexts: ContextCutter
+
+    def apply(self, example: NnetChainExample, key: str) -> NnetChainExample:
+        """The shifted example with its context cut down.
+
+        DataError for a merged example if context is to be cut, or one without 'input' or 'output'.
+        """
+        example = shift_chain_times(example, self.frame_shift)
+        if self.contexts.does_nothing:
+            return example
+        indexes = [io.indexes for io in example.inputs]
+        indexes += [output.indexes for output in example.outputs]
+        if any((rows[:, 0] != 0).any() for rows in indexes):
+            raise DataError(f"example '{key}' is a merged one: too late for less context")
+        output = next((o for o in example.outputs if o.name == "output"), None)
+        if output is None:
+            raise DataError(f"example '{key}' has no 'output', which less context needs")
+        times = output.indexes[:, 1]
+        inputs = self.contexts.cut(example.inputs, key, int(times.min()), int(times.max()))
+        return NnetChainExample(inputs, example.outputs)

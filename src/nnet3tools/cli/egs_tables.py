@@ -1,0 +1,262 @@
+"""The bodies of the programs that copy, merge, shuffle and choose examples, whatever their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from nnet3tools.cli.options import option
+from nnet3tools.errors import EmptyError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holder import Holder
+    from nnet3tools.training.merging import ExampleMergingOptions, Mergeable
+
+__all__ = [
+    "Changes",
+    "CopyOptions",
+    "ShuffleOptions",
+    "SubsetOptions",
+    "copy_examples",
+    "merge_table",
+    "shuffle_table",
+    "subset_table",
+]
+
+E = TypeVar("E")
+
+
+# -- copying
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """Options of the programs that copy examples."""
+
+    random: bool = option(
+        False, "If true, will write frames to output archives randomly, not round-robin."
+    )
+    keep_proportion: float = option(
+        1.0,
+        "If <1.0, randomly keep this proportion of the input samples.  If >1.0, in expectation "
+        "copy a sample this many times.",
+    )
+    srand: int = option(
+        0,
+        "Seed for random number generator (only relevant if --random=true or --keep-proportion != "
+        "1.0)",
+    )
+    left_context: int = option(-1, "Can be used to truncate the feature left-context we output.")
+    right_context: int = option(-1, "Can be used to truncate the feature right-context we output.")
+    weights: str = option(
+        "", "Rspecifier indexed by the key of egs, with weights to scale the supervision with"
+    )
+    outputs: str = option(
+        "", "Rspecifier indexed by the key of egs, with new names (e.g. 'output-0') for 'output'"
+    )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether these options leave the examples as they are."""
+        contexts = (self.left_context, self.right_context)
+        return contexts == (-1, -1) and not self.weights and not self.outputs
+
+
+@dataclass(frozen=True)
+class Changes(Generic[E]):
+    """What copying may do to a kind of examples, each with the example and its key first.
+
+    `scale` its supervision by a weight, `select` a part of it (None if there is none) for each
+    copy, `rename` its output.
+    """
+
+    scale: Callable[[E, str, float], E]
+    select: Callable[[E, str], E | None]
+    rename: Callable[[E, str, str], E]
+
+
+class _Changer(Generic[E]):
+    """Makes the changes that the options say, with weights and new names looked up by key."""
+
+    def __init__(self, options: CopyOptions, changes: Changes[E], stack: ExitStack) -> None:
+        # Here, as they load NumPy.
+        from nnet3tools.io.holders import FLOAT, TOKEN
+        from nnet3tools.io.table import RandomAccessTableReader
+
+        self._changes = changes
+        self._weights = self._names = None
+        if options.weights:
+            self._weights = stack.enter_context(RandomAccessTableReader(options.weights, FLOAT))
+        if options.outputs:
+            self._names = stack.enter_context(RandomAccessTableReader(options.outputs, TOKEN))
+        self._name = ""
+
+    def weighted(self, key: str, example: E) -> E | None:
+        """The weighted example; None, after a warning, if its weight or name is missing."""
+        if self._weights is not None:
+            if (weight := self._weights.get(key)) is None:
+                log.warning(f"No weight for example key {key}")
+                return None
+            example = self._changes.scale(example, key, weight)
+        if self._names is not None:
+            if (name := self._names.get(key)) is None:
+                log.warning(f"No new output-name for example key {key}")
+                return None
+            self._name = name
+        return example
+
+    def selected(self, key: str, example: E) -> E | None:
+        """One copy of the example that `weighted` gave last; None if its frame is not there."""
+        selected = self._changes.select(example, key)
+        if selected is None or not self._name:
+            return selected
+        return self._changes.rename(selected, key, self._name)
+
+
+def copy_examples(
+    args: list[str], options: CopyOptions, holder: Holder[E], changes: Changes[E] | None
+) -> None:
+    """Copy a table to one or more others in turn; the order of random draws is Kaldi's.
+
+    Without `changes` the examples may be any objects, and there may be no weights and names.
+    """
+    from nnet3tools import draws
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.orders import draw_count
+
+    draws.seed(options.srand)
+    num_read = num_written = num_errors = 0
+    with ExitStack() as stack:
+        changer = None if changes is None else _Changer(options, changes, stack)
+        writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
+        for key, example in stack.enter_context(SequentialTableReader(args[0], holder)):
+            num_read += 1
+            count = draw_count(options.keep_proportion)
+            weighted = example if changer is None else changer.weighted(key, example)
+            if weighted is None:
+                num_errors += 1
+                continue
+            for _ in range(count):
+                place = draws.rand() if options.random else num_written
+                copied = weighted if changer is None else changer.selected(key, weighted)
+                if copied is not None:
+                    writers[place % len(writers)].write(key, copied)
+                    num_written += 1
+        log.log(
+            f"Read {num_read} neural-network training examples, wrote {num_written}, "
+            f"{num_errors} examples had errors."
+        )
+        if num_written == 0:
+            raise EmptyError(f"{args[0]}: there is nothing to write of its {num_read} examples")
+
+
+# -- merging
+
+
+def merge_table(
+    args: list[str],
+    options: ExampleMergingOptions,
+    holder: Holder[E],
+    kind: Mergeable[E],
+    prepare: Callable[[str, E], E] | None = None,
+    suffix: Callable[[E], str] | None = None,
+) -> None:
+    """Merge the examples of a table into minibatches.
+
+    `prepare(key, example)` gives the example to merge, if given, and `suffix(minibatch)` what to
+    add to a minibatch's key.
+    """
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.training.example import for_each_of_kind
+    from nnet3tools.training.merging import ExampleMerger
+
+    options.rules()
+    with TableWriter(args[1], holder) as writer:
+
+        def write(key: str, example: E) -> None:
+            writer.write(key + suffix(example) if suffix else key, example)
+
+        merger = ExampleMerger(kind, options, write)
+
+        def accept(key: str, example: E) -> None:
+            merger.accept(prepare(key, example) if prepare else example)
+
+        count = for_each_of_kind(holder, args[0], accept)
+        merger.finish()
+        if merger.num_written == 0:
+            raise EmptyError(
+                f"{args[0]}: no minibatch can be made of its {count} examples "
+                f"(--minibatch-size={options.minibatch_size})"
+            )
+
+
+# -- shuffling
+
+
+@dataclass(frozen=True)
+class ShuffleOptions:
+    """Options of the programs that shuffle examples."""
+
+    srand: int = option(0, "Seed for random number generator")
+    buffer_size: int = option(
+        0,
+        "If >0, size of a buffer we use to do limited-memory partial randomization.  Otherwise, do "
+        "full randomization.",
+    )
+
+
+def shuffle_table(args: list[str], options: ShuffleOptions, holder: Holder[E]) -> None:
+    """Write a table's examples in random order."""
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.orders import shuffle_in_buffer, shuffled
+
+    num_done = 0
+    with (
+        TableWriter(args[1], holder) as writer,
+        SequentialTableReader(args[0], holder) as examples,
+    ):
+        if options.buffer_size:
+            order = shuffle_in_buffer(examples, options.buffer_size)
+        else:
+            order = iter(shuffled(examples, options.srand))
+        for key, example in order:
+            writer.write(key, example)
+            num_done += 1
+        if num_done == 0:
+            raise EmptyError(f"{args[0]}: no examples to shuffle")
+    how = "using a buffer (partial randomization)" if options.buffer_size else ""
+    log.log(f"Shuffled order of {num_done} neural-network training examples {how}")
+
+
+# -- choosing
+
+
+@dataclass(frozen=True)
+class SubsetOptions:
+    """Options of the programs that choose a subset of examples."""
+
+    srand: int = option(0, "Seed for random number generator")
+    n: int = option(1000, "Number of examples to output")
+    randomize_order: bool = option(True, "If true, randomize the order of the output")
+
+
+def subset_table(args: list[str], options: SubsetOptions, holder: Holder[E], what: str) -> None:
+    """Draw a subset of a table's examples and write it; `what` they are goes into the log."""
+    from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.training.orders import random_subset
+
+    with (
+        TableWriter(args[1], holder) as writer,
+        SequentialTableReader(args[0], holder) as examples,
+    ):
+        chosen, num_read = random_subset(
+            examples, options.n, options.srand, options.randomize_order
+        )
+        if num_read == 0:
+            raise EmptyError(f"{args[0]}: no examples to choose from")
+        for key, example in chosen:
+            writer.write(key, example)
+    log.log(f"Selected a subset of {len(chosen)} out of {num_read} {what} training examples ")

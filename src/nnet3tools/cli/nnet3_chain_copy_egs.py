@@ -1,0 +1,46 @@
+"""nnet3-chain-copy-egs: copy chain examples, cut them down, weight or rename them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
+from nnet3tools.cli.options import option, option_group, program
+
+USAGE = """Copy examples for nnet3+chain network training, possibly changing the binary mode.
+Supports multiple wspecifiers, in which case it will write the examples
+round-robin to the outputs.
+
+Usage:  nnet3-chain-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+
+e.g.:
+nnet3-chain-copy-egs ark:train.cegs ark,t:text.cegs
+or:
+nnet3-chain-copy-egs ark:train.cegs ark:1.cegs ark:2.cegs
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-chain-copy-egs."""
+
+    common: CopyOptions = option_group("", CopyOptions)
+    frame_shift: int = option(
+        0,
+        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
+        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
+        "frame subsampling factor",
+    )
+
+
+@program("nnet3-chain-copy-egs", USAGE, Options, num_args=(2, None))
+def main(options: Options, args: list[str]) -> None:
+    """Copy to one or more tables."""
+    from nnet3tools.chain.example import CHAIN_EXAMPLE
+    from nnet3tools.chain.selection import ChainSelection, rename_output, scale_supervision
+    from nnet3tools.training.selection import ContextCutter
+
+    contexts = ContextCutter(options.common.left_context, options.common.right_context)
+    selection = ChainSelection(options.frame_shift, contexts)
+    changes = Changes(scale_supervision, selection.apply, rename_output)
+    copy_examples(args, options.common, CHAIN_EXAMPLE, changes)

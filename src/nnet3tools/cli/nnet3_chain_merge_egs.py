@@ -1,0 +1,69 @@
+"""nnet3-chain-merge-egs: chain examples to minibatches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.egs_tables import merge_table
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import DataError
+from nnet3tools.training.merging import MINIBATCH_SIZE_HELP, ExampleMergingOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.chain.example import NnetChainExample
+
+USAGE = """This copies nnet3+chain training examples from input to output, merging them
+into composite examples.  The --minibatch-size option controls how many egs
+are merged into a single output eg.
+
+Usage:  nnet3-chain-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
+
+e.g.:
+nnet3-chain-merge-egs --minibatch-size=128 ark:1.cegs ark:- | nnet3-chain-train ...
+See also: nnet3-chain-copy-egs
+"""
+
+
+@dataclass(frozen=True)
+class Options(ExampleMergingOptions):
+    """Options of nnet3-chain-merge-egs."""
+
+    minibatch_size: str = option("64", MINIBATCH_SIZE_HELP)
+    multilingual_eg: bool = option(
+        False,
+        "Set to true if your egs have keys such as key?lang=NAME: outputs are then called "
+        "output-NAME, and minibatches get ?lang=NAME as well (chain2 recipes)",
+    )
+
+
+def _language(key: str) -> str:
+    """The value of lang in a key such as utt-0?lang=english; "" if there is none."""
+    query = key.rpartition("?")[2] if "?" in key else ""
+    pairs = [part.partition("=") for part in query.split("&")]
+    return next((value for name, _, value in pairs if name == "lang"), "")
+
+
+def _for_its_language(key: str, example: NnetChainExample) -> NnetChainExample:
+    """The example with its output named after the language in its key."""
+    if not example.outputs:
+        raise DataError("it has no output")
+    first = replace(example.outputs[0], name=f"output-{_language(key)}")
+    return replace(example, outputs=[first, *example.outputs[1:]])
+
+
+def _language_suffix(example: NnetChainExample) -> str:
+    name = example.outputs[0].name
+    return "?lang=" + (name.partition("-")[2] if "-" in name else name)
+
+
+@program("nnet3-chain-merge-egs", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> None:
+    """Merge a table."""
+    from nnet3tools.chain.example import CHAIN_EXAMPLE
+    from nnet3tools.chain.merging import MERGEABLE_CHAIN
+
+    prepare, suffix = None, None
+    if options.multilingual_eg:
+        prepare, suffix = _for_its_language, _language_suffix
+    merge_table(args, options, CHAIN_EXAMPLE, MERGEABLE_CHAIN, prepare, suffix)
