@@ -13,7 +13,7 @@ computer.reset()                                # and again, for the next miniba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -76,6 +76,7 @@ class NnetComputer:
         """Command -> time spent in it so far, if measured."""
         # What runs is chosen here, once: a plain run pays for neither debugging nor clocks.
         self._choose: Callable[[Segment], Sequence[tuple[int, Step]]]
+        self._replays = False
         if options.debug or get_verbose() >= 5:
             self._debugger = Debugger(self.program)
             self._choose = self._debugged_steps
@@ -86,6 +87,8 @@ class NnetComputer:
             self._on_gpu = device_of(arena.take(0)) != "numpy"
             if self._on_gpu and not options.cuda_graph:
                 self._choose = self._live_steps
+            self._replays = self._on_gpu and options.cuda_graph
+            self._recorded_steps = [self._with_pending(s.steps) for s in self.program.segments]
             self._replayer = Replayer(arena.workspace, device_capture() if self._on_gpu else None)
         self.reset()
 
@@ -126,13 +129,26 @@ class NnetComputer:
 
         DataError if the program does not wait for this node, or its size differs.
         """
+        buffer = self._fitting_buffer(node_name, matrix)
+        tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
+
+    def accept_inputs(self, matrices: Mapping[str, Array], place: Hashable = None) -> None:
+        """Copy in several, by node; `place` says where they lie, as for `replay`."""
+        buffers = [self._fitting_buffer(name, matrix) for name, matrix in matrices.items()]
+        pairs = [
+            (buffer, tensor.asarray(matrix, like=buffer))
+            for buffer, matrix in zip(buffers, matrices.values(), strict=True)
+        ]
+        self.replay(None if place is None else ("inputs", self._at, place), partial(_copy, pairs))
+
+    def _fitting_buffer(self, node_name: str, matrix: Array) -> Array:
         buffer = self.input_buffer(node_name)
         if matrix.shape != buffer.shape:
             raise DataError(
                 f"size mismatch for input '{node_name}': {buffer.shape[0]} x {buffer.shape[1]} "
                 f"in computation-request, {' x '.join(map(str, matrix.shape))} provided"
             )
-        tensor.copy(buffer, tensor.asarray(matrix, like=buffer))
+        return buffer
 
     def get_output(self, node_name: str) -> Array:
         """An output, or the derivative at an input, as a view of the program's memory.
@@ -191,12 +207,22 @@ class NnetComputer:
         self._at = segment.next
         self._wait()
 
+    def replay(self, key: Hashable, work: Step) -> None:
+        """Do work with inputs or outputs, on a GPU from a recording if the computer replays.
+
+        Of an equal key the work must be the same, its arrays in the same memory; None: it is not.
+        """
+        if key is None or not self._replays:
+            work()
+        else:
+            self._replayer.run(key, work)
+
     def _live_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
         return segment.steps
 
     def _replayed_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
         forget_pending()
-        return self._replayer.steps(self._at, self._with_pending(segment.steps))
+        return self._replayer.steps(self._at, self._recorded_steps[self._at])
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
         """The steps, and on a GPU one for natural gradient's updates that they defer."""
@@ -241,3 +267,8 @@ class NnetComputer:
             f"{name:24} {count:6d} commands {seconds:10.6f} s {100 * seconds / total:6.1f} %"
             for seconds, count, name in rows
         )
+
+
+def _copy(pairs: Sequence[tuple[Array, Array]]) -> None:
+    for buffer, matrix in pairs:
+        tensor.copy(buffer, matrix)

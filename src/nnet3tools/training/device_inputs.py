@@ -7,8 +7,9 @@ that the copy for the next minibatch runs while the device works on the present 
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,9 @@ _NUM_BUFFERS = 2
 """Pairs that are made before one is used again; more only if more minibatches wait at a time."""
 
 
+_numbers = itertools.count(1)
+
+
 class _Buffers:
     """A pair: pinned memory on the host, and its copy on the device."""
 
@@ -38,6 +42,8 @@ class _Buffers:
         self.on_device: Array = None
         self.copied: Event | None = None
         """The last copy between the two is done."""
+        self.number = 0
+        """Of the memory on the device; no two have the same."""
         self.used: Event | None = None
         """The device has finished with what was copied before."""
 
@@ -54,6 +60,11 @@ class Packed:
             self.places.append((end, array.dtype, array.shape))
             end += rounded_up(array.nbytes, _ALIGNMENT)
         self.num_bytes = max(end, 1)
+
+    @property
+    def place(self) -> Hashable:
+        """Equal for arrays that lie in the same memory of the device, with the same shapes."""
+        return self.buffers.number, tuple(self.places)
 
     def views(self, memory: Array) -> list[Array]:
         """The arrays in one of the two buffers."""
@@ -101,6 +112,7 @@ class DeviceInputs:
         if buffers.on_device is None or len(buffers.on_device) < packed.num_bytes:
             size = _rounded(packed.num_bytes)
             buffers.on_device = tensor.empty((size,), like=self._like, dtype=np.uint8)
+            buffers.number = next(_numbers)
             # the memory may have been something else's, which the device still works on
             buffers.used = self._device.record()
         assert buffers.used is not None

@@ -21,7 +21,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.sparse_targets import dot_elements, set_elements
 
-__all__ = ["SparseTargets", "Supervision", "compute_objective"]
+__all__ = ["SparseTargets", "Supervision", "compute_objective", "host_weight"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,15 @@ def compute_objective(
     if function is None:
         raise UserError(f"output '{name}' has objective={objective}, which is not implemented")
     return function(supervision, output, deriv)
+
+
+def host_weight(objective: str, supervision: Supervision, num_rows: int) -> float | None:
+    """The total weight as far as the host knows it; None for dense targets of a linear one."""
+    if objective != "linear":
+        return float(num_rows)
+    if isinstance(supervision, SparseMatrix):
+        supervision = SparseTargets.of(supervision)
+    return supervision.weight if isinstance(supervision, SparseTargets) else None
 
 
 def _dense(supervision: Supervision, like: Array) -> Array:

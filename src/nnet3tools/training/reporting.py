@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from nnet3tools import tensor
 from nnet3tools.io import log
+from nnet3tools.tensor.number import Number
 
 __all__ = ["ObjectiveTotals", "ratio"]
+
+_add_to_both = tensor.element("_1 += _3; _2 += _3")
 
 
 def ratio(numerator: float, denominator: float) -> float:
@@ -17,37 +22,65 @@ def ratio(numerator: float, denominator: float) -> float:
         return float(np.float64(numerator) / np.float64(denominator))
 
 
+def _zeroed(total: Any) -> Any:
+    if isinstance(total, Number):
+        tensor.fill(total.array, 0.0)
+        return total
+    return 0.0
+
+
+def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
+    """Both with a value added: in place if they are a device's."""
+    if isinstance(total, Number):
+        _add_to_both(total.array, this_phase.array, value)
+        return total, this_phase
+    return total + value, this_phase + value
+
+
 @dataclass
 class ObjectiveTotals:
     """Totals of one output: over everything, and over the current phase of minibatches."""
 
     current_phase: int = 0
     minibatches_this_phase: int = 0
-    weight: float = 0.0
-    objective: float = 0.0
-    weight_this_phase: float = 0.0
-    objective_this_phase: float = 0.0
+    weight: Any = 0.0
+    objective: Any = 0.0
+    weight_this_phase: Any = 0.0
+    objective_this_phase: Any = 0.0
 
-    def update(
-        self,
-        output_name: str,
-        minibatches_per_phase: int,
-        minibatch: int,
-        weight: float,
-        objective: float,
-    ) -> None:
-        """Add one minibatch; log the phase that has just ended, if one has."""
+    @classmethod
+    def on(cls, device: Any, dense: bool) -> ObjectiveTotals:
+        """For the objectives, and the weights if targets are `dense`, that a GPU holds.
+
+        They are added up in place there, which may be recorded. `device` is an array of it.
+        """
+
+        def number() -> Number:
+            return Number(tensor.zeros(1, like=device, dtype=np.float64))
+
+        weights = (number(), number()) if dense else (0.0, 0.0)
+        return cls(0, 0, weights[0], number(), weights[1], number())
+
+    def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
+        """Count one minibatch, to be added; log the phase that has just ended, if one has."""
         phase = minibatch // minibatches_per_phase
         if phase != self.current_phase:
             self._print_phase(output_name, minibatches_per_phase, phase)
             self.current_phase = phase
-            self.weight_this_phase = self.objective_this_phase = 0.0
+            self.weight_this_phase = _zeroed(self.weight_this_phase)
+            self.objective_this_phase = _zeroed(self.objective_this_phase)
             self.minibatches_this_phase = 0
         self.minibatches_this_phase += 1
-        self.weight_this_phase += weight
-        self.objective_this_phase += objective
-        self.weight += weight
-        self.objective += objective
+
+    def add_weight(self, weight: float) -> None:
+        """Of this minibatch, or of a part of it."""
+        self.weight, self.weight_this_phase = _sums(self.weight, self.weight_this_phase, weight)
+
+    def add_objective(self, objective: float) -> None:
+        """Of this minibatch, or of a part of it."""
+        self.objective, self.objective_this_phase = _sums(
+            self.objective, self.objective_this_phase, objective
+        )
 
     def _print_phase(self, output_name: str, minibatches_per_phase: int, phase: int) -> None:
         first = self.current_phase * minibatches_per_phase

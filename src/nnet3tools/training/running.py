@@ -7,7 +7,7 @@ to be decompressed, checked and sent to the device, may be done ahead by the thr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +75,9 @@ class PreparedExample(NnetExample):
 @dataclass
 class ReadyExample(NnetExample):
     """An example whose features are dense, or SparseTargets; checked, and where they are needed."""
+
+    place: Hashable = None
+    """Equal for examples whose features lie in the same memory of a GPU, and are alike."""
 
 
 class ExampleRunner:
@@ -172,7 +175,8 @@ class ExampleRunner:
             yield self._with_arrays(example, example.arrays)
             return
         try:
-            yield self._with_arrays(example, self._device_inputs.arrays(example.packed))
+            arrays = self._device_inputs.arrays(example.packed)
+            yield self._with_arrays(example, arrays, example.packed.place)
         except MemoryError as error:
             raise self._explained(error) from None
         self._device_inputs.release(example.packed)
@@ -192,7 +196,9 @@ class ExampleRunner:
         linear = isinstance(node, OutputNode) and node.criterion == "linear"
         return linear and isinstance(io.features, SparseMatrix)
 
-    def _with_arrays(self, example: PreparedExample, arrays: list[Array]) -> ReadyExample:
+    def _with_arrays(
+        self, example: PreparedExample, arrays: list[Array], place: Hashable = None
+    ) -> ReadyExample:
         left, found = iter(arrays), []
         for io in example.io:
             features = next(left)
@@ -202,7 +208,7 @@ class ExampleRunner:
                 rows, cols = next(left), next(left)
                 features = SparseTargets(rows, cols, features, io.features.shape, weight)
             found.append(replace(io, features=features))
-        return ReadyExample(found)
+        return ReadyExample(found, place)
 
     # -- running
 
@@ -215,7 +221,6 @@ class ExampleRunner:
 
         DataError for an example that does not fit the network, or whose inputs are not finite.
         """
-        is_ready = isinstance(example, ReadyExample)
         computation = self._latest = self.compile(example)
         computer = self._computers.get(id(computation))
         if computer is None:
@@ -230,9 +235,11 @@ class ExampleRunner:
             self._keep(computer)
         else:
             computer.reset()
-        for io in self.inputs(example):
-            matrix: Array = io.features if is_ready else self._input_matrix(io)
-            computer.accept_input(io.name, matrix)
+        if isinstance(example, ReadyExample):
+            matrices = {io.name: io.features for io in self.inputs(example)}
+            computer.accept_inputs(matrices, example.place)
+        else:
+            computer.accept_inputs({io.name: self._input_matrix(io) for io in self.inputs(example)})
         computer.run()
         return computer
 

@@ -26,9 +26,9 @@ from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.training.example import NnetExample
+from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.loss_scale import LossScale
-from nnet3tools.training.objective import compute_objective
+from nnet3tools.training.objective import compute_objective, host_weight
 from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
@@ -153,6 +153,7 @@ class NnetTrainer:
         self._totals: dict[str, ObjectiveTotals] = {}
         self._max_change = MaxChange(len(nnet.updatable_components()), like)
         on_gpu = like is not None and device_of(like) != "numpy"
+        self._gpu = like if on_gpu else None
         self._loss_scale = LossScale(like) if on_gpu and loss_scaling else None
         self._run: Callable[[Hashable, Callable[[], None]], None] = just_do
         if options.computation.cuda_graph or not on_gpu:
@@ -276,20 +277,40 @@ class NnetTrainer:
             computer.run()
 
     def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
+        place = getattr(example, "place", None)
         for io, objective in self._runner.outputs(example):
-            output = computer.get_output(io.name)
-            deriv = computer.input_buffer(io.name)
-            weight, total = compute_objective(objective, io.features, output, io.name, deriv)
-            if self._loss_scale is not None:
-                self._loss_scale.scale_derivative(deriv)
-            totals = self._totals.setdefault(io.name + suffix, ObjectiveTotals())
-            totals.update(
-                io.name + suffix,
-                self.options.print_interval,
-                self._num_minibatches,
-                weight,
-                total,
+            name = io.name + suffix
+            output, deriv = computer.get_output(io.name), computer.input_buffer(io.name)
+            weight = host_weight(objective, io.features, len(output))
+            if (totals := self._totals.get(name)) is None:
+                totals = self._totals[name] = self._new_totals(weight is None)
+            totals.begin(name, self.options.print_interval, self._num_minibatches)
+            computer.replay(
+                None if place is None else ("objective", name, place),
+                partial(self._evaluate, objective, io, output, deriv, totals, weight is None),
             )
+            if weight is not None:
+                totals.add_weight(weight)
+
+    def _evaluate(
+        self,
+        objective: str,
+        io: NnetIo,
+        output: Array,
+        deriv: Array,
+        totals: ObjectiveTotals,
+        add_weight: bool,
+    ) -> None:
+        """Objective and derivative of one output."""
+        weight, total = compute_objective(objective, io.features, output, io.name, deriv)
+        if add_weight:
+            totals.add_weight(weight)
+        totals.add_objective(total)
+        if self._loss_scale is not None:
+            self._loss_scale.scale_derivative(deriv)
+
+    def _new_totals(self, dense: bool) -> ObjectiveTotals:
+        return ObjectiveTotals() if self._gpu is None else ObjectiveTotals.on(self._gpu, dense)
 
     def require_data(self, examples: str) -> None:
         """EmptyError if nothing was trained on; `examples` is the rspecifier."""
