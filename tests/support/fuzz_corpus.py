@@ -17,6 +17,7 @@ from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 from support.component_zoo import ZOO, model_of
+from support.fuzz_chain_samples import make_chain_samples
 from support.fuzz_samples import make_samples
 
 __all__ = ["CONFIG", "Outcome", "in_corpus", "run"]
@@ -193,6 +194,7 @@ def _make_corpus() -> None:
         for binary in (False, True):
             write_nnet(model_of(kind), f"{kind}.{'raw' if binary else 'txt'}", binary)
     make_samples()
+    make_chain_samples()
 
 
 def _without_ivector(config: str) -> str:

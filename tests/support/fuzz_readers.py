@@ -13,17 +13,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from nnet3tools.chain.den_graph import load_denominator_graph
+from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
+from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
+from nnet3tools.fst.binary_reader import read_compact_acceptor
+from nnet3tools.fst.binary_writer import write_const_fst, write_vector_fst
+from nnet3tools.fst.files import FST, read_fst
+from nnet3tools.fst.text_form import write_fst_text
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import holders
 from nnet3tools.io.files import classify_input, classify_output, open_input, read_text_lines
+from nnet3tools.io.foreign_features import HTK, SPHINX
 from nnet3tools.io.general_matrix import read_general_matrix
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.packed import read_packed
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader, SequentialTableReader
+from nnet3tools.io.wave import WAVE, WAVE_INFO
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.edits import edit_network
@@ -36,8 +45,10 @@ from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.files import read_computation, write_computation
 from nnet3tools.training.example import EXAMPLE
+from nnet3tools.training.example_bytes import EXAMPLE_BYTES
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.merging import MinibatchRules
+from nnet3tools.training.segments import parse_segment
 from nnet3tools.training.xvector_egs import read_ranges
 from nnet3tools.xconfig.configs import Conversion, write_config_dir
 from support.component_zoo import ZOO
@@ -104,12 +115,48 @@ def _read_only(read: Callable[[Reader], Any], name: str) -> None:
         read(reader)
 
 
+def _bare(kinds: tuple[Holder, ...], name: str) -> None:
+    for holder in kinds:
+        with open_input(name, header=False) as reader:
+            holder.read_object(reader)
+
+
+def _fst(name: str) -> None:
+    with open_input(name, header=False) as reader:
+        fst = read_fst(reader)
+    for write in (write_vector_fst, write_const_fst, write_fst_text):
+        file = io.BytesIO()
+        write(Writer(file, True, "memory"), fst)
+        file.seek(0)
+        read_fst(Reader(file, f"{name} written again"))
+
+
 # -- tables
 
 
 def _archive(holder: Holder, name: str) -> None:
     for _ in SequentialTableReader(f"ark:{name}", holder):
         pass
+
+
+def _examples_both_ways(name: str) -> None:
+    """What passes examples on as bytes takes the tables that are read in full, and no others."""
+    found = []
+    for holder in (EXAMPLE_BYTES, EXAMPLE):
+        try:
+            found.append([key for key, _ in SequentialTableReader(f"ark:{name}", holder)])
+        except DataError as error:
+            found.append(error)
+    if isinstance(found[0], DataError) != isinstance(found[1], DataError):
+        raise AssertionError(f"as bytes {found[0]!s:.300}; in full {found[1]!s:.300}")
+    if isinstance(found[0], DataError):
+        raise found[0]
+
+
+def _segments(name: str) -> None:
+    for number, line in enumerate(read_text_lines(name), start=1):
+        with naming(f"{name}: line {number}"):
+            parse_segment(line)
 
 
 def _script(name: str) -> None:
@@ -248,6 +295,17 @@ READERS: dict[str, FuzzReader] = {
     "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped),
     "examples in binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
     "examples in text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
+    "examples as bytes": FuzzReader(("egs", "merged"), _examples_both_ways, 6),
+    "chain examples in binary": FuzzReader(("cegs.bin",), partial(_archive, CHAIN_EXAMPLE), 6),
+    "chain examples in text": FuzzReader(("cegs.txt",), partial(_archive, CHAIN_EXAMPLE), 4),
+    "fst": FuzzReader(("fst.vector", "fst.const", "fst.text"), _fst, 4),
+    "compact fst": FuzzReader(("fst.compact",), partial(_read_only, read_compact_acceptor), 2),
+    "denominator fst": FuzzReader(("fst.den",), partial(load_denominator_graph, num_pdfs=4), 3),
+    "table of fsts": FuzzReader(_form("fsts"), partial(_archive, FST), 3),
+    "wave": FuzzReader(("sound.wav",), partial(_bare, (WAVE, WAVE_INFO)), 2),
+    "features of htk": FuzzReader(("sound.htk",), partial(_bare, (HTK,))),
+    "features of sphinx": FuzzReader(("sound.sphinx",), partial(_bare, (SPHINX,))),
+    "segments": FuzzReader(("segments",), _segments),
     "model in binary": FuzzReader(("final.raw", "trained.raw", "mono.raw"), _of_class(Nnet), 4),
     "model in text": FuzzReader(("final.txt",), _of_class(Nnet), 4),
     "components in binary": _components("raw"),

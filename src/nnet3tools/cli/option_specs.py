@@ -25,7 +25,7 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
 def option(default: T, text: str, name: str = "", infinite: bool = False) -> T:
     """A dataclass field that is an option; its name comes from the field's unless given.
 
-    A number may be infinite (or no number) only if `infinite` says so, as all of Kaldi's may.
+    A number may be infinite only if `infinite` says so; all of Kaldi's may be, and NaN, too.
     """
     metadata = {"help": text, "name": name} if name else {"help": text}
     if infinite:

@@ -73,7 +73,7 @@ class _Float(click.ParamType):
     ) -> float:
         try:
             number = float(value)
-            if self._is_finite and not math.isfinite(number):
+            if math.isnan(number) or (self._is_finite and math.isinf(number)):
                 raise ValueError
         except ValueError:
             self.fail(f"expected a number, found '{value}'", param, ctx)

@@ -11,6 +11,7 @@ from nnet3tools.io.files import Kind, classify_output, open_output
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
 from nnet3tools.io.table_reader import script_lines
+from nnet3tools.io.text import is_word
 from nnet3tools.io.writer import Writer
 
 __all__ = ["TableWriter"]
@@ -66,7 +67,7 @@ class TableWriter(Generic[T]):
 
     def write(self, key: str, value: T) -> None:
         """Add one object."""
-        if not key or key.split() != [key]:
+        if not is_word(key):
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
         if self._archive is None:
             self._write_file(key, value)

@@ -13,6 +13,7 @@ __all__ = [
     "format_float",
     "format_floats",
     "format_matrix",
+    "is_word",
     "parse_lines",
     "parse_numbers",
     "parse_rows",
@@ -25,6 +26,12 @@ def cast(values: ArrayLike, dtype: DTypeLike) -> NDArray:
     """As this type; doubles too big for float32 become infinite, quietly."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values).astype(dtype, copy=False)
+
+
+def is_word(text: str) -> bool:
+    """Whether this is one word to `Reader`: in ASCII, and not in Unicode, white space ends one."""
+    raw = text.encode("utf-8", "surrogateescape")
+    return raw.split() == [raw]
 
 
 def format_float(value: float) -> str:
@@ -44,6 +51,8 @@ def format_matrix(matrix: NDArray[np.floating]) -> str:
     num_rows, num_cols = matrix.shape
     if num_cols == 0:
         return " [ ]\n"
+    if num_rows == 0:  # of any number of columns
+        return " []\n"
     row_format = "\n  " + "%.7g " * num_cols
     pieces = [" ["]
     for start in range(0, num_rows, _ROWS_AT_ONCE):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.io.numpy_later import np
-from nnet3tools.io.text import format_float, format_floats, format_matrix
+from nnet3tools.io.text import format_float, format_floats, format_matrix, is_word
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -44,7 +44,7 @@ class Writer:
 
     def write_token(self, token: str) -> None:
         """A word and a space, in either mode."""
-        if not token or token.split() != [token]:
+        if not is_word(token):
             raise ProgramError(f"not a token: '{token}'")
         self.write_text(token + " ")
 

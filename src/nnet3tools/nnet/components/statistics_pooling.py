@@ -43,6 +43,10 @@ _through_stddev = tensor.element("_1 = 0.5 * _1 / _2")
 _through_mean = tensor.element("_1 = _1 - 2 * _2 * _3")
 
 
+_MAX_CONTEXT = 100_000
+"""Ten times what recipes ask for; each output has a list of so many frames."""
+
+
 @register_precomputed
 class PoolingIndexes(PrecomputedIndexes):
     """Input rows that each output sums, and output rows that each input went to."""
@@ -96,6 +100,8 @@ class StatisticsPoolingComponent(Component):
             return "num-log-count-features must not be negative"
         if left < 0 or right < 0 or left + right == 0:
             return f"left-context and right-context must be >= 0, not both 0: found {left}, {right}"
+        if left + right > _MAX_CONTEXT * period:
+            return f"left-context and right-context may span {_MAX_CONTEXT} of the input's frames"
         if left % period or right % period:
             return f"left-context {left} and right-context {right} must be multiples of {period}"
         if not 0.0 < self.variance_floor < 1.0:

@@ -1,0 +1,86 @@
+"""Good files of chain training, FSTs and sound, for the corpus."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from nnet3tools.chain.example import (
+    CHAIN_EXAMPLE,
+    NnetChainExample,
+    NnetChainSupervision,
+    output_indexes,
+)
+from nnet3tools.chain.supervision import Supervision
+from nnet3tools.fst.binary_writer import (
+    write_compact_acceptor,
+    write_const_fst,
+    write_vector_fst,
+)
+from nnet3tools.fst.files import FST
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.text_form import write_fst_text
+from nnet3tools.io.files import open_output
+from nnet3tools.io.foreign_features import HTK, SPHINX, HtkFeatures
+from nnet3tools.io.table import TableWriter
+from nnet3tools.io.wave import WAVE, Wave
+from nnet3tools.training.example import frames_io
+
+__all__ = ["make_chain_samples"]
+
+_FRAMES = 3
+_LOOP = Fst.from_lists(0, [NOT_FINAL, 0.25], [[(1, 1, 0.5, 1)], [(2, 2, 0.7, 1)]])
+_SPLIT = Fst.from_lists(
+    0, [NOT_FINAL] * 3 + [0.0], [[(1, 1, 0, 1), (2, 2, 0, 2)], [(1, 1, 0, 3)], [(2, 2, 0, 3)], []]
+)
+_DEN = Fst.from_lists(
+    0, [0.0, 0.0], [[(1, 1, 0.9, 1), (2, 2, 1.2, 0)], [(3, 3, 0.7, 0), (4, 4, 0.8, 1)]]
+)
+_SEGMENTS = "seg-1 rec 0.0 0.5\nseg-2 rec 0.25 -1\nseg-3 rec2 1.5 2.75 A\n"
+
+
+def make_chain_samples() -> None:
+    """Write them into the working directory."""
+    _chain_examples()
+    kinds = {
+        "vector": (write_vector_fst, _SPLIT),
+        "const": (write_const_fst, _LOOP),
+        "text": (write_fst_text, _SPLIT),
+        "compact": (write_compact_acceptor, _SPLIT),
+        "den": (write_vector_fst, _DEN),
+    }
+    for name, (write, fst) in kinds.items():
+        with open_output(f"fst.{name}", header=False) as writer:
+            write(writer, fst)
+    for form, mode in (("bin", "ark"), ("txt", "ark,t")):
+        with TableWriter(f"{mode}:fsts.{form}", FST) as table:
+            table.write("a", _SPLIT)
+            table.write("b", _LOOP)
+    rng = np.random.default_rng(11)
+    features = rng.normal(size=(3, 13)).astype(np.float32)
+    wave = Wave(8000, rng.integers(-999, 999, (2, 100)).astype(np.int16))
+    for name, holder, value in (
+        ("htk", HTK, HtkFeatures(features, 9)),
+        ("sphinx", SPHINX, features),
+        ("wav", WAVE, wave),
+    ):
+        with open_output(f"sound.{name}", header=False) as writer:
+            holder.write(writer, value)  # type: ignore[attr-defined]
+    Path("segments").write_text(_SEGMENTS)
+
+
+def _chain_examples() -> None:
+    plain = Supervision(0.5, 1, _FRAMES, 4, Fst.linear([1, 4, 2]))
+    loops = (_LOOP, Fst.linear([3, 3, 3]))
+    e2e = Supervision(1.0, 2, _FRAMES, 4, Fst.empty(), loops)
+    aligned = replace(plain, alignment_pdfs=np.array([0, 3, 1], np.int32))
+    for form, mode in (("bin", "ark"), ("txt", "ark,t")):
+        with TableWriter(f"{mode}:cegs.{form}", CHAIN_EXAMPLE) as writer:
+            for number, supervision in enumerate((plain, e2e, aligned)):
+                indexes = output_indexes(supervision.num_sequences, _FRAMES, 0, 3)
+                weights = np.array([1, 0.5, 0], np.float32)[: 3 * (number == 0)]
+                output = NnetChainSupervision("output", indexes, supervision, weights)
+                features = frames_io("input", -1, np.ones((5, 2), np.float32))
+                writer.write(f"e{number}", NnetChainExample([features], [output]))
