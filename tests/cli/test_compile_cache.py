@@ -64,7 +64,7 @@ def test_training_with_a_cache_compiles_nothing(where, capsys, binary):
     capsys.readouterr()
     assert train("cached.raw", "--read-cache=cache", "--write-cache=after", "--verbose=2") == 0
     err = capsys.readouterr().err
-    assert "0 compilation, 0 optimization, 0 shortcut expansion" in err
+    assert "0 compilation, 0 optimization, " in err
     assert "total for" not in err
     assert (where / "cached.raw").read_bytes() == (where / "plain.raw").read_bytes()
 

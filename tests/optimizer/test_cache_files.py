@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.structure import structure_digest
+from nnet3tools.optimizer import cache_files
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -182,10 +185,67 @@ def test_damage_without_a_seal_never_raises(unsealed):
         loaded(unsealed)
 
 
-def test_program_that_does_not_fit_its_request_is_refused(tmp_path, capsys):
+def swapped(path: Path) -> list[ComputationRequest]:
+    """A file whose first two requests have each other's program."""
     compiler = filled()
     requests, programs = list(compiler.cache), list(compiler.cache.values())
     compiler.cache[requests[0]], compiler.cache[requests[1]] = programs[1], programs[0]
-    save_cache(str(tmp_path / "c"), compiler)
+    save_cache(str(path), compiler)
+    return requests
+
+
+def test_program_that_does_not_fit_its_request_is_refused(tmp_path, capsys):
+    requests = swapped(tmp_path / "c")
+    compiler = loaded(tmp_path / "c")
+    expected = CachingOptimizingCompiler(network()).compile(requests[0])
+    assert compiler.compile(requests[0]).commands == expected.commands
+    log = capsys.readouterr().err
+    assert "Not using a program of the computation cache" in log
+    assert "rows were asked for" in log
+
+
+def test_without_a_seal_it_is_refused_at_once(tmp_path, capsys):
+    swapped(tmp_path / "c")
+    data = (tmp_path / "c").read_bytes()
+    (tmp_path / "c").write_bytes(data[: data.index(b"<NetworkStructure>")])
     assert not loaded(tmp_path / "c").cache
     assert "rows were asked for" in capsys.readouterr().err
+
+
+def test_only_programs_that_are_asked_for_are_read(cache, monkeypatch):
+    read = []
+    plain = cache_files.read_computation
+    monkeypatch.setattr(
+        cache_files, "read_computation", lambda reader: read.append(1) or plain(reader)
+    )
+    compiler = loaded(cache)
+    assert not read
+    compiler.compile(request())
+    compiler.compile(request())
+    assert len(read) == 1
+
+
+def test_programs_that_were_not_read_change_their_form_with_the_file(cache):
+    binary = cache.read_bytes()[:1] == b"\0"
+    compiler = loaded(cache)
+    save_cache(str(cache.with_name("other")), compiler, not binary)
+    save_cache(str(cache.with_name("back")), loaded(cache.with_name("other")), binary)
+    assert cache.with_name("back").read_bytes() == cache.read_bytes()
+
+
+@pytest.mark.parametrize("sizes", [b"1:2", b"x", b"", b"-1:1", b"9" * 5000])
+def test_damaged_sizes_are_noticed(cache, capsys, sizes):
+    data = cache.read_bytes()
+    cache.write_bytes(data[: data.index(b"<Sizes> ") + 8] + sizes + b" ")
+    assert not loaded(cache).cache
+    assert "Not using the computation cache" in capsys.readouterr().err
+
+
+def test_a_seal_without_sizes_is_obeyed(cache):
+    """As files had it before programs were read when they are asked for."""
+    data = cache.read_bytes()
+    cache.write_bytes(data[: data.index(b"<Sizes> ")])
+    compiler = loaded(cache)
+    assert compiler.vouched
+    compiler.compile(request())
+    assert compiler.num_compiled == 0

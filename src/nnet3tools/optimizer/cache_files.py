@@ -2,8 +2,9 @@
 
 Kaldi's (CachingOptimizingCompiler::WriteCache in nnet-optimize.cc): the optimization options, then
 pairs of request and program. Behind them, where Kaldi no longer reads, ours has a seal: a digest of
-the network structure the programs were compiled for, and one of all that stands before it. Kaldi's
-own files lack it; then the checker alone decides whether a program fits.
+the network structure the programs were compiled for, one of all that stands before it, and the
+sizes of requests and programs, so that a program is read only when it is asked for. Kaldi's own
+files lack it: they are read whole, and the checker alone decides whether a program fits.
 """
 
 from __future__ import annotations
@@ -11,34 +12,61 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sys
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from nnet3tools.errors import DataError, ProgramError, UserError
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
 from nnet3tools.io.files import Kind, classify_input, open_input, open_output
-from nnet3tools.io.stream import Writer
+from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.structure import structure_digest
-from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler, Stored
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import Propagate
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.files import read_computation, write_computation
 
-if TYPE_CHECKING:
-    from nnet3tools.io.stream import Reader
-
 __all__ = ["load_cache", "save_cache"]
 
-_SEAL = "<NetworkStructure>"
-_CONTENT = "<Content>"
-Entry = tuple[ComputationRequest, Computation]
+_SEAL, _CONTENT, _SIZES = "<NetworkStructure>", "<Content>", "<Sizes>"
 
 # What garbled numbers that are well-formed can lead the readers and the checker into.
 _UNUSABLE = (UserError, ProgramError, LookupError, ValueError, ArithmeticError, TypeError)
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """A program as it stands in a cache file, not read yet."""
+
+    file: str
+    nnet: Nnet
+    request: ComputationRequest
+    content: bytes
+    binary: bool
+
+    def _read(self) -> Computation:
+        return read_computation(Reader(io.BytesIO(self.content), self.file, self.binary))
+
+    def load(self) -> Computation | None:
+        """The program; None, and a warning, if it is none for its request."""
+        try:
+            computation = self._read()
+            _check_entry(self.nnet, self.request, computation)
+        except _UNUSABLE as error:
+            _warn_unused(f"a program of the computation cache {self.file}", error)
+            return None
+        return computation
+
+    def written(self, binary: bool) -> bytes:
+        """As it came, unless the form is another."""
+        return self.content if binary == self.binary else _bytes_of(self._read(), binary)
+
+
+Entry = tuple[ComputationRequest, Computation | Stored]
 
 
 def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
@@ -55,22 +83,24 @@ def load_cache(rxfilename: str, compiler: CachingOptimizingCompiler) -> bool:
     began = time.perf_counter()
     try:
         with open_input(rxfilename) as reader:
-            entries, vouched = _read(reader, compiler)
+            entries, vouched = _read(rxfilename, reader, compiler)
     except _UNUSABLE as error:
-        log.warning(
-            f"Not using the computation cache {rxfilename}, compiling anew: "
-            f"{' '.join(str(error).split()) or type(error).__name__}"
-        )
+        _warn_unused(f"the computation cache {rxfilename}", error)
         return False
     finally:
         compiler.seconds["I/O"] += time.perf_counter() - began
-    for request, computation in entries:
-        compiler.insert(request, computation)
+    for request, program in entries:
+        compiler.insert(request, program)
     compiler.vouched = compiler.vouched and vouched
     log.log(f"Read computation cache from {rxfilename}")
     if not vouched:
         log.vlog(1, f"{rxfilename} does not say which network it was made for")
     return True
+
+
+def _warn_unused(what: str, error: Exception) -> None:
+    why = " ".join(str(error).split()) or type(error).__name__
+    log.warning(f"Not using {what}, compiling anew: {why}")
 
 
 def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: bool = True) -> None:
@@ -79,7 +109,10 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
     So that a reader with less room keeps those that were in use last.
     """
     began = time.perf_counter()
-    content = _content(compiler.optimize_options, list(compiler.cache.items()), binary)
+    pieces = [_options_piece(compiler.optimize_options, len(compiler.cache), binary)]
+    for request, program in compiler.cache.items():
+        pieces += _entry_pieces(request, program, binary)
+    content = b"".join(pieces)
     with open_output(wxfilename, binary) as writer:
         writer.write_bytes(content)
         if compiler.vouched:
@@ -87,39 +120,122 @@ def save_cache(wxfilename: str, compiler: CachingOptimizingCompiler, binary: boo
             writer.write_token(structure_digest(compiler.nnet))
             writer.write_token(_CONTENT)
             writer.write_token(hashlib.sha256(content).hexdigest())
+            writer.write_token(_SIZES)
+            writer.write_token(":".join(str(len(piece)) for piece in pieces))
             writer.write_newline()
     compiler.seconds["I/O"] += time.perf_counter() - began
     log.log(f"Wrote computation cache to {wxfilename}")
 
 
-def _read(reader: Reader, compiler: CachingOptimizingCompiler) -> tuple[list[Entry], bool]:
+def _options_piece(options: OptimizeOptions, size: int, binary: bool) -> bytes:
+    """What stands before the first request."""
+    out = io.BytesIO()
+    writer = Writer(out, binary)
+    options.write(writer)
+    writer.write_token("<ComputationCacheSize>")
+    writer.write_int32(size)
+    writer.write_token("<ComputationCache>")
+    return out.getvalue()
+
+
+def _entry_pieces(
+    request: ComputationRequest, program: Computation | Stored, binary: bool
+) -> list[bytes]:
+    """A request and its program; one that was not asked for goes on as it came."""
+    out = io.BytesIO()
+    request.write(Writer(out, binary))
+    if isinstance(program, Computation):
+        return [out.getvalue(), _bytes_of(program, binary)]
+    return [out.getvalue(), program.written(binary)]
+
+
+def _bytes_of(program: Computation, binary: bool) -> bytes:
+    out = io.BytesIO()
+    write_computation(Writer(out, binary), program)
+    return out.getvalue()
+
+
+# -- reading
+
+
+@dataclass(frozen=True)
+class _Seal:
+    """What stands behind the last program."""
+
+    content: bytes
+    """All before it."""
+    sizes: list[int]
+    """Of the content's pieces: options, then requests and programs by turns; empty if unknown."""
+
+
+def _read(
+    name: str, reader: Reader, compiler: CachingOptimizingCompiler
+) -> tuple[list[Entry], bool]:
     """The entries, and whether the file was made for this very network."""
-    options = OptimizeOptions.read(reader)
+    binary = reader.binary
+    data = _rest(reader)
+    seal = _read_seal(name, data, compiler.nnet)
+    source = Reader(io.BytesIO(data if seal is None else seal.content), name, binary)
+    options = OptimizeOptions.read(source)
     if options != compiler.optimize_options:
         raise DataError("it was made with other optimization options")
-    reader.expect_token("<ComputationCacheSize>")
-    size = reader.read_int32()
-    reader.expect_token("<ComputationCache>")
-    entries = [(ComputationRequest.read(reader), read_computation(reader)) for _ in range(size)]
-    vouched = _check_seal(reader, options, entries, compiler.nnet)
-    for request, computation in entries:
+    source.expect_token("<ComputationCacheSize>")
+    size = source.read_int32()
+    source.expect_token("<ComputationCache>")
+    if seal is not None and seal.sizes:
+        return _stored_entries(name, seal, size, binary, compiler.nnet), True
+    entries: list[Entry] = []
+    for _ in range(size):
+        request, computation = ComputationRequest.read(source), read_computation(source)
         _check_entry(compiler.nnet, request, computation)
-    return entries, vouched
+        entries.append((request, computation))
+    if source.peek_token():
+        raise DataError(f"expected the end of the file, found {source.peek_token()!r}")
+    return entries, seal is not None
 
 
-def _check_seal(reader: Reader, options: OptimizeOptions, entries: list[Entry], nnet: Nnet) -> bool:
-    """Whether there is a seal; DataError if it is not this network's, or the file was changed."""
-    if reader.peek_token() == "":
-        return False
+def _rest(reader: Reader) -> bytes:
+    """All that is left of a stream."""
+    while reader.more():
+        pass
+    return reader.buffered(sys.maxsize)
+
+
+def _read_seal(name: str, data: bytes, nnet: Nnet) -> _Seal | None:
+    """The seal, if there is one; DataError if it is not this network's, or the file was changed."""
+    place = data.rfind(f"{_SEAL} ".encode())
+    if place < 0:
+        return None
+    reader = Reader(io.BytesIO(data[place:]), name)
     reader.expect_token(_SEAL)
     if reader.read_token() != structure_digest(nnet):
         raise DataError("it was made for a network of another structure")
     reader.expect_token(_CONTENT)
-    # Reading and writing are inverse, byte for byte, so the digest of what was read will do.
-    content = _content(options, entries, reader.binary)
+    content = data[:place]
     if reader.read_token() != hashlib.sha256(content).hexdigest():
         raise DataError("its content was damaged since it was written")
-    return True
+    if not reader.peek_token():
+        return _Seal(content, [])
+    reader.expect_token(_SIZES)
+    sizes = [int(size) for size in reader.read_token().split(":")]
+    if min(sizes) < 0 or sum(sizes) != len(content):
+        raise DataError("the sizes of its programs were damaged since it was written")
+    return _Seal(content, sizes)
+
+
+def _stored_entries(name: str, seal: _Seal, size: int, binary: bool, nnet: Nnet) -> list[Entry]:
+    """The requests, and the programs as they are stored."""
+    if len(seal.sizes) != 2 * size + 1:
+        raise DataError(f"expected {size} requests and programs, found sizes of {seal.sizes}")
+    ends = [sum(seal.sizes[: i + 1]) for i in range(len(seal.sizes))]
+    entries: list[Entry] = []
+    for i in range(0, 2 * size, 2):
+        request_reader = Reader(io.BytesIO(seal.content[ends[i] : ends[i + 1]]), name, binary)
+        request = ComputationRequest.read(request_reader)
+        request.validate(nnet)
+        program = seal.content[ends[i + 1] : ends[i + 2]]
+        entries.append((request, StoredProgram(name, nnet, request, program, binary)))
+    return entries
 
 
 def _check_entry(nnet: Nnet, request: ComputationRequest, computation: Computation) -> None:
@@ -132,17 +248,3 @@ def _check_entry(nnet: Nnet, request: ComputationRequest, computation: Computati
         isinstance(command, Propagate) and command.store_stats for command in computation.commands
     ):
         raise ProgramError("a program that stores statistics for a request that wants none")
-
-
-def _content(options: OptimizeOptions, entries: list[Entry], binary: bool) -> bytes:
-    """Kaldi's part of the file, from the options to the last program."""
-    out = io.BytesIO()
-    writer = Writer(out, binary)
-    options.write(writer)
-    writer.write_token("<ComputationCacheSize>")
-    writer.write_int32(len(entries))
-    writer.write_token("<ComputationCache>")
-    for request, computation in entries:
-        request.write(writer)
-        write_computation(writer, computation)
-    return out.getvalue()
