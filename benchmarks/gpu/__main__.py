@@ -26,6 +26,7 @@ from ours import Ours, product_rate, products, seconds, synchronizer  # noqa: E4
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
 from nnet3tools.cli.gpu import choose_device  # noqa: E402
+from nnet3tools.errors import UserError  # noqa: E402
 from nnet3tools.io import log  # noqa: E402
 
 OURS = {
@@ -111,10 +112,17 @@ def main() -> int:
     parser.add_argument("--gpu-math", choices=("fp32", "tf32", "fp16", "bf16"), default="fp32")
     parser.add_argument("--scale", type=int, default=1, help="divide minibatches by this")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--check-device", action="store_true", help="only say whether it works")
     parser.add_argument("--memory-check", type=int, default=0, metavar="MINIBATCHES")
     options = parser.parse_args()
     log.set_program("benchmarks/gpu")
-    device = choose_device("yes" if options.device == "gpu" else "no", options.gpu_math)
+    try:
+        device = choose_device("yes" if options.device == "gpu" else "no", options.gpu_math)
+    except UserError as error:
+        log.error_line(str(error))
+        return 1
+    if options.check_device:
+        return 0
     chosen = [NETWORKS[name]() for name in options.networks]
     chosen = [replace(n, minibatch=max(1, n.minibatch // options.scale)) for n in chosen]
     if options.device == "gpu":

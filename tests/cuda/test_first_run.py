@@ -1,0 +1,79 @@
+"""benchmarks/gpu/first_run.sh without a GPU: it does what it can, and one report says all."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.emulated_cuda import REAL
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks/gpu/first_run.sh"
+
+pytestmark = pytest.mark.skipif(REAL, reason="is run by that script itself")
+
+
+@pytest.fixture
+def environment():
+    """No GPU, wherever this runs: CuPy cannot be found."""
+    return {**os.environ, "PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def results(report: Path) -> dict[str, str]:
+    """Step -> result."""
+    rows = [line.split("|") for line in report.read_text().splitlines() if line.startswith("| ")]
+    return {row[1].strip(): row[2].strip() for row in rows[1:]}
+
+
+def test_without_a_gpu_it_does_what_it_can_and_reports_what_it_could_not(tmp_path, environment):
+    report = tmp_path / "report.md"
+    words = ["bash", str(SCRIPT), "--try-out", str(report)]
+    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    found, text = results(report), report.read_text()
+    assert done.returncode == 2, text
+    assert list(tmp_path.iterdir()) == [report]
+    assert str(report) in done.stderr
+    for step in (
+        "the machine",
+        "tests on the emulated device",
+        "speed on the CPU (which tries the program out)",
+        "memory on the CPU",
+        "the cost model",
+    ):
+        assert found[step] == "done", text
+        assert f"## {step}\n" in text
+    assert found["a GPU"].startswith("none: --use-gpu=yes: no usable GPU (")
+    for step in ("tests on the device", "memcheck", "speed and memory on the device"):
+        assert found[step] == "could not be done: there is no usable GPU"
+    assert "passed" in text
+    assert "lstm: no growth" in text
+    assert "frames/s" in text
+
+
+def test_an_interrupt_leaves_a_report_of_what_was_done(tmp_path, environment):
+    report = tmp_path / "report.md"
+    words = ["bash", str(SCRIPT), "--try-out", str(report)]
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("== tests"):
+            break
+    time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 1
+    found = results(report)
+    assert found["the machine"] == "done"
+    assert "(interrupted here)" in found
+
+
+def test_a_report_that_cannot_be_written_is_told_at_once(tmp_path, environment):
+    words = ["bash", str(SCRIPT), "--try-out", str(tmp_path / "none/report.md")]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
