@@ -28,7 +28,8 @@ check_cases() {
   PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$goldens/$1" "${@:2}"
 }
 # Those of these prefixes; the rest needs programs that are not there yet.
-chain_cases="copy-egs merge-egs shuffle-subset"
+chain_cases="copy-egs merge-egs shuffle-subset get-egs normalize-egs e2e-get-egs make-num-fst-e2e
+  est-phone-lm an4-est-phone-lm an4-e2e-get-egs"
 if [ -x ../shared/tools/check_cases.py ]; then
   for folder in cases networks networks-extra random train-recipes general xconfigs; do
     check_cases "$folder"

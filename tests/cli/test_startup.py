@@ -9,6 +9,8 @@ from nnet3tools.cli.programs import PROGRAMS, module_of
 
 # Their options are declared beside what they belong to.
 _TRAINING = {
+    "nnet3-chain-e2e-get-egs",
+    "nnet3-chain-get-egs",
     "nnet3-chain-merge-egs",
     "nnet3-compute-prob",
     "nnet3-get-egs",

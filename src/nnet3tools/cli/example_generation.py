@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 from nnet3tools.cli.options import option_group
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-from nnet3tools.training.generation import GetEgsOptions
+from nnet3tools.training.generation import GetEgsOptions, InputOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
 if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
     from nnet3tools.training.generation import IvectorSource, Targets
 
-__all__ = ["ExampleOptions", "write_examples"]
+__all__ = ["ExampleOptions", "open_ivectors", "write_examples"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def write_examples(
         writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
         features = stack.enter_context(SequentialTableReader(args[0], GENERAL_MATRIX))
         table = stack.enter_context(RandomAccessTableReader(args[1], holder))
-        ivectors = _open_ivectors(options.common, stack)
+        ivectors = open_ivectors(options.common, stack)
 
         def find(utterance: str) -> Targets | None:
             if (targets := table.get(utterance)) is None:
@@ -66,7 +66,7 @@ def write_examples(
         splitter.check_any(args[0])
 
 
-def _open_ivectors(options: GetEgsOptions, stack: ExitStack) -> IvectorSource | None:
+def open_ivectors(options: InputOptions, stack: ExitStack) -> IvectorSource | None:
     """The table of online iVectors, if there is one."""
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader

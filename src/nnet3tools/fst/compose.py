@@ -7,7 +7,7 @@ from collections import defaultdict
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 
-__all__ = ["compose"]
+__all__ = ["ArcsByLabel", "compose"]
 
 
 class ArcsByLabel:

@@ -17,6 +17,7 @@ __all__ = [
     "connect",
     "keep_states",
     "reordered",
+    "steps_from_start",
 ]
 
 _Bools = NDArray[np.bool_]
@@ -124,6 +125,22 @@ def breadth_first_sorted(fst: Fst) -> Fst:
                 count += 1
                 queue.append(target)
     return reordered(fst, np.array(numbers, np.int32))
+
+
+def steps_from_start(fst: Fst) -> _Ints:
+    """How many arcs the shortest way to each state has, (N,); -1 where there is none."""
+    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
+    steps = [-1] * fst.num_states
+    queue: list[int] = []
+    if fst.num_states:
+        steps[fst.start] = 0
+        queue.append(fst.start)
+    for state in queue:  # which grows
+        for target in targets[ends[state] : ends[state + 1]]:
+            if steps[target] < 0:
+                steps[target] = steps[state] + 1
+                queue.append(target)
+    return np.array(steps, np.int32)
 
 
 def component_numbers(fst: Fst) -> _Ints:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.weights import single
 
 __all__ = ["determinize"]
 
@@ -42,7 +41,7 @@ def determinize(fst: Fst, max_states: int | None = None) -> Fst:
                     raise DataError(f"determinisation makes more than {max_states} states")
             found.append((label, label, weight, number))
         arcs.append(found)
-        new_finals.append(min(_single(weight + finals[state]) for state, weight in subset))
+        new_finals.append(min(single(weight + finals[state]) for state, weight in subset))
     return Fst.from_lists(0, new_finals, arcs)
 
 
@@ -56,7 +55,7 @@ def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[i
         elements = [(label, target, weight) for label, _, weight, target in arcs]
     else:
         elements = [
-            (label, target, _single(owed + weight))
+            (label, target, single(owed + weight))
             for state, owed in subset
             for label, _, weight, target in lists[state]
         ]
@@ -83,14 +82,9 @@ def _normalized(label: int, elements: list[tuple[int, int, float]]) -> tuple[int
         owed.setdefault(state, weight)  # the first of a state has its least weight
     if least == NOT_FINAL:
         return label, least, tuple((state, NOT_FINAL) for state in owed)
-    subset = [(state, _quantized(_single(weight - least))) for state, weight in owed.items()]
+    subset = [(state, _quantized(single(weight - least))) for state, weight in owed.items()]
     return label, least, tuple(subset)
 
 
 def _quantized(weight: float) -> float:
     return math.floor(weight / _DELTA + 0.5) * _DELTA if weight < NOT_FINAL else weight
-
-
-def _single(weight: float) -> float:
-    """Rounded to float32, in which OpenFst adds weights."""
-    return float(np.float32(weight))

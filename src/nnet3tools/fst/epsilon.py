@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.connect import component_numbers, connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.weights import single
 
 __all__ = ["concatenate", "epsilon_arcs", "remove_epsilons"]
 
@@ -177,7 +178,7 @@ class _Closures:
             for ilabel, olabel, weight, target in self._arcs_of(state):
                 if ilabel or olabel:
                     continue
-                distance = float(np.float32(here + weight))
+                distance = single(here + weight)
                 if distance < distances.get(target, NOT_FINAL) - _SHORTEST_DELTA:
                     distances[target] = distance
                     waiting.append(target)
@@ -199,9 +200,9 @@ class _Closures:
                     if target not in seen:
                         stack.append(target)
                     continue
-                key, weight = (ilabel, olabel, target), float(np.float32(distance + weight))
+                key, weight = (ilabel, olabel, target), single(distance + weight)
                 found[key] = min(found.get(key, NOT_FINAL), weight)
-            final = min(final, float(np.float32(distance + self._final_of(state))))
+            final = min(final, single(distance + self._final_of(state)))
         arcs = [(i, o, weight, target) for (i, o, target), weight in reversed(found.items())]
         self._arcs[source], self._finals[source] = arcs, final
         return arcs, final

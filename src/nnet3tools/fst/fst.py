@@ -171,6 +171,10 @@ class Fst:
         finals = np.where(self.is_final, self.finals * factor, self.finals).astype(_FLOAT)
         return replace(self, weights=self.weights * factor, finals=finals, properties=0)
 
+    def with_properties(self, properties: int) -> Fst:
+        """The same, with these of OpenFst's bits said of it in its file."""
+        return replace(self, properties=int(properties))
+
     # -- checks
 
     def check_labels(self, num_labels: int, what: str, allow_epsilon: bool = False) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.connect import connect, keep_states
 from nnet3tools.fst.fst import ArcTuple, Fst
+from nnet3tools.fst.weights import single
 
 __all__ = ["distances_to_end", "minimize_acyclic", "push_to_initial", "quantized", "top_order"]
 
@@ -37,7 +38,7 @@ def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
     distances = fst.finals.tolist()
     for state in reversed(order):
         for _, _, weight, target in lists[state]:
-            distance = float(np.float32(weight + distances[target]))
+            distance = single(weight + distances[target])
             distances[state] = min(distances[state], distance)
     return np.array(distances, np.float32)
 

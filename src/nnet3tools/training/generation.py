@@ -19,17 +19,19 @@ from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 __all__ = [
     "GetEgsOptions",
+    "InputOptions",
     "IvectorSource",
     "MatrixTargets",
     "PosteriorTargets",
     "examples_of_utterance",
+    "ivector_drawer",
     "make_examples",
 ]
 
 
 @dataclass(frozen=True)
-class GetEgsOptions:
-    """Options that both programs share beside the chunk options."""
+class InputOptions:
+    """Options on the inputs of examples, which all programs that make examples have."""
 
     compress: bool = option(
         True,
@@ -42,14 +44,20 @@ class GetEgsOptions:
     length_tolerance: int = option(
         100, "Tolerance for the difference in frames between features and iVectors"
     )
-    targets_length_tolerance: int = option(
-        2, "Tolerance for the difference in frames (after subsampling) of features and targets"
-    )
 
     @property
     def ivector_rspecifier(self) -> str:
         """Whichever of the two options is given."""
         return self.online_ivectors or self.ivectors
+
+
+@dataclass(frozen=True)
+class GetEgsOptions(InputOptions):
+    """Options that both frame-level programs share beside the chunk options."""
+
+    targets_length_tolerance: int = option(
+        2, "Tolerance for the difference in frames (after subsampling) of features and targets"
+    )
 
 
 class Targets(Protocol):
@@ -218,7 +226,7 @@ def make_examples(
         if not splitter.lengths_match(utterance, num_frames, len(targets), tolerance):
             num_errors += 1
             continue
-        draw = _ivector_drawer(ivectors, utterance_ivectors, num_frames)
+        draw = ivector_drawer(ivectors, utterance_ivectors, num_frames)
         for key, example in examples_of_utterance(
             utterance, matrix, targets, splitter, options.compress, draw
         ):
@@ -228,9 +236,10 @@ def make_examples(
     return num_errors
 
 
-def _ivector_drawer(
+def ivector_drawer(
     source: IvectorSource | None, ivectors: np.ndarray | None, num_frames: int
 ) -> Callable[[int], NnetIo] | None:
+    """A function that draws an iVector for a chunk starting at a frame; None without iVectors."""
     if source is None or ivectors is None:
         return None
     return lambda start_frame: source.draw(ivectors, start_frame, num_frames)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -57,6 +58,12 @@ class TransitionModel:
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
 
     # -- files
+
+    @classmethod
+    def load(cls, rxfilename: str) -> TransitionModel:
+        """Read that of a file or pipe, which may hold an acoustic model after it."""
+        with open_input(rxfilename) as reader:
+            return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> TransitionModel:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader
 
 __all__ = ["ContextDependency"]
@@ -114,6 +115,12 @@ class ContextDependency:
     width: int
     central: int
     to_pdf: EventMap
+
+    @classmethod
+    def load(cls, rxfilename: str) -> ContextDependency:
+        """Read that of a file or pipe."""
+        with open_input(rxfilename) as reader:
+            return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> ContextDependency:

@@ -1,0 +1,77 @@
+"""Weights of the normalization FST put on supervisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nnet3tools.chain.supervision import Supervision
+from nnet3tools.errors import DataError, naming
+from nnet3tools.fst.compose import ArcsByLabel, compose
+from nnet3tools.fst.connect import breadth_first_sorted
+from nnet3tools.fst.determinize import determinize
+from nnet3tools.fst.epsilon import remove_epsilons
+from nnet3tools.fst.files import load_fst
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.minimize import minimize_acyclic
+from nnet3tools.io import log
+
+__all__ = ["Normalizer", "load_normalizer"]
+
+_MAX_STATES = 200_000
+"""Kaldi does not determinise an acceptor with as many states, or into as many."""
+
+_ANY_LABEL = (1 << 31) - 1
+
+
+class Normalizer:
+    """Composes supervisions with one normalization FST."""
+
+    def __init__(self, fst: Fst, scale: float = 1.0) -> None:
+        """Of an epsilon-free acceptor, its weights scaled; DataError if it is none."""
+        fst.check_labels(_ANY_LABEL, "the normalization FST")
+        if not fst.num_states:
+            raise DataError("the normalization FST is empty")
+        fst = fst if scale == 1.0 else fst.scaled(scale)
+        self._normalization = (fst, ArcsByLabel(fst))
+
+    def composed(self, fst: Fst) -> Fst:
+        """The acceptor with the normalization FST's weights; empty if they share no path."""
+        return compose(fst, self._normalization)
+
+    def normalized(self, supervision: Supervision) -> Supervision | None:
+        """The supervision with weights; None if nothing is left, or (with a warning) it is too big.
+
+        Plain supervisions come out deterministic, minimal and in order of time, end-to-end ones as
+        composition makes them.
+        """
+        if supervision.is_e2e:
+            if len(supervision.e2e_fsts) != 1:
+                raise DataError("weights can be added to a supervision of one sequence only")
+            fst = self.composed(remove_epsilons(supervision.e2e_fsts[0]))
+            return replace(supervision, e2e_fsts=(fst,)) if fst.num_states else None
+        small = _small(remove_epsilons(supervision.fst), "supervision fst")
+        if small is None:
+            return None
+        composed = self.composed(small)
+        if not composed.num_states:
+            return None
+        small = _small(composed, "normalized supervision fst")
+        return None if small is None else replace(supervision, fst=breadth_first_sorted(small))
+
+
+def _small(fst: Fst, what: str) -> Fst | None:
+    """Determinised and minimised; None, after a warning, if it has too many states."""
+    if fst.num_states < _MAX_STATES:
+        try:
+            return minimize_acyclic(determinize(fst, _MAX_STATES - 1))
+        except DataError as error:
+            log.warning(str(error))
+    log.warning(f"Failed to determinize {what}")
+    return None
+
+
+def load_normalizer(rxfilename: str, scale: float = 1.0) -> Normalizer:
+    """That of an FST in a file; DataError, naming the file, if it is none."""
+    fst = load_fst(rxfilename)
+    with naming(rxfilename):
+        return Normalizer(fst, scale)

@@ -1,0 +1,291 @@
+"""The denominator graph's phone language model: an n-gram without smoothing (language-model.h).
+
+It never backs off to a lower order at run time. Instead, histories with little effect on the
+training data's likelihood are dropped, one after another, and their counts go to the history that
+is one phone shorter.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.phone_lm_options import LanguageModelOptions
+from nnet3tools.errors import DataError
+from nnet3tools.fst.connect import connect
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.properties import Property
+from nnet3tools.fst.weights import single
+from nnet3tools.io import log
+
+__all__ = ["estimate_phone_lm"]
+
+History = tuple[int, ...]
+
+END = 0
+"""The phone that ends a sentence, and begins the first histories."""
+
+_NOT_THERE = -1
+_NUM_STAGES = 4
+_SAME = 0.001
+_NO_LOSS_PER_COUNT = 1e-15
+"""Dropping into an empty history loses nothing; those with the least counts are dropped first."""
+
+
+# -- counts
+
+
+def _count_ngrams(
+    sentences: Iterable[tuple[str, NDArray[np.int32]]], order: int
+) -> dict[History, dict[int, int]]:
+    """How often each phone, and END, follows each history; histories in the order they come.
+
+    The history is the last order - 1 phones, END standing for the beginning. DataError for phones
+    that are not positive.
+    """
+    windows = []
+    for key, phones in sentences:
+        if len(phones) and phones.min() <= 0:
+            raise DataError(f"key '{key}': found phone {phones.min()}, expected positive ones")
+        padded = np.full(len(phones) + order, _NOT_THERE, np.int32)
+        padded[order - 2], padded[-1] = END, END
+        padded[order - 1 : -1] = phones
+        windows.append(np.lib.stride_tricks.sliding_window_view(padded, order))
+    if not windows:
+        raise DataError("found no phone sequences to estimate a language model of")
+    rows, counts = _unique_rows(np.concatenate(windows))
+    table: dict[History, dict[int, int]] = {}
+    for (*history, phone), count in zip(rows.tolist(), counts.tolist(), strict=True):
+        known = tuple(p for p in history if p != _NOT_THERE)
+        table.setdefault(known, {})[phone] = count
+    return table
+
+
+def _unique_rows(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The different rows in the order they come first, and how often each comes."""
+    order = np.lexsort(rows.T[::-1])
+    in_order = rows[order]
+    new = np.concatenate([[True], (in_order[1:] != in_order[:-1]).any(axis=1)])
+    starts = np.flatnonzero(new)
+    counts = np.diff(np.append(starts, len(rows)))
+    firsts = np.minimum.reduceat(order, starts)
+    by_first = np.argsort(firsts)
+    return rows[firsts[by_first]], counts[by_first]
+
+
+# -- states
+
+
+@dataclass
+class _State:
+    """A history, the counts of what follows it, and the state it is dropped into (-1: none)."""
+
+    history: History
+    shorter: int = -1
+    counts: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+    total_with_longer: int = 0
+    """With the counts of all histories that were ever to be dropped into this one."""
+    may_be_dropped: bool = False
+    _log_like: float | None = None
+
+    def add(self, counts: dict[int, int]) -> None:
+        for phone, count in counts.items():
+            self.counts[phone] = self.counts.get(phone, 0) + count
+            self.total += count
+        self._log_like = None
+
+    def clear(self) -> None:
+        self.counts, self.total, self.total_with_longer = {}, 0, 0
+        self.may_be_dropped, self._log_like = False, None
+
+    @property
+    def log_like(self) -> float:
+        """The log-likelihood of what was counted."""
+        if self._log_like is None:
+            self._log_like = _log_like(self.counts, self.total)
+        return self._log_like
+
+
+def _log_like(counts: dict[int, int], total: int) -> float:
+    return single(sum(math.log(n / total) * n for _, n in sorted(counts.items())))
+
+
+class _Estimator:
+    """The states, and the dropping of some."""
+
+    def __init__(
+        self, options: LanguageModelOptions, counts: dict[History, dict[int, int]]
+    ) -> None:
+        self._options = options
+        self.states: list[_State] = []
+        self._numbers: dict[History, int] = {}
+        for history, of_history in counts.items():
+            self.states[self._number_of(history)].add(of_history)
+        for state in self.states:
+            other = state
+            while True:
+                other.total_with_longer += state.total
+                if other.shorter < 0:
+                    break
+                other = self.states[other.shorter]
+        self.num_active = sum(state.total > 0 for state in self.states)
+        basic = options.no_prune_ngram_order - 1
+        self.num_basic = sum(len(state.history) == basic for state in self.states)
+        self._queue: list[tuple[float, int]] = []
+
+    def _number_of(self, history: History) -> int:
+        """The state of a history, made, with those it may be dropped into, if it is new."""
+        if (number := self._numbers.get(history)) is None:
+            number = self._numbers[history] = len(self.states)
+            self.states.append(_State(history))
+            if len(history) >= self._options.no_prune_ngram_order:
+                self.states[number].shorter = self._number_of(history[1:])
+        return number
+
+    def find_active(self, history: History) -> _State:
+        """The state with the most of a history's last phones that has counts."""
+        while True:
+            number = self._numbers.get(history)
+            if number is not None and self.states[number].total:
+                return self.states[number]
+            assert history, "every history that is needed ends in one with counts"
+            history = history[1:]
+
+    # -- dropping
+
+    def drop_states(self) -> None:
+        """Drop states until there are as many as wanted, or no more can be."""
+        initial = self.num_active
+        target = self.num_basic + self._options.num_extra_lm_states
+        for stage in range(_NUM_STAGES):
+            self._fill_queue()
+            wanted = initial + int((target - initial) * (stage + 1) / _NUM_STAGES)
+            while self.num_active > wanted and self._queue:
+                loss, negated = heapq.heappop(self._queue)
+                change, number = -loss, -negated
+                now = self._change_of_dropping(number)
+                if change == now or abs(change - now) <= _SAME * (abs(change) + abs(now)):
+                    self._drop(number)
+                else:  # other droppings have changed it since it was queued
+                    self._enqueue(number, now)
+        log.log(
+            f"In LM [hard] backoff, target num states was {self.num_basic} + "
+            f"--num-extra-lm-states={self._options.num_extra_lm_states} = {target}, pruned from "
+            f"{initial} to {self.num_active}"
+        )
+
+    def _enqueue(self, number: int, change: float) -> None:
+        """The next to be taken is the one with the least loss, and of equals the last one."""
+        heapq.heappush(self._queue, (-change, -number))
+
+    def _fill_queue(self) -> None:
+        self._queue.clear()
+        for number, state in enumerate(self.states):
+            state.may_be_dropped = self._may_be_dropped(state)
+            if state.may_be_dropped:
+                self._enqueue(number, self._change_of_dropping(number))
+
+    def _may_be_dropped(self, state: _State) -> bool:
+        """Whether no longer history leads to it and all its transitions lead to shorter ones."""
+        if len(state.history) < self._options.no_prune_ngram_order:
+            return False
+        if not state.total or state.total != state.total_with_longer:
+            return False
+        if len(state.history) == self._options.ngram_order - 1:
+            return True
+        followers = (self._numbers.get((*state.history, p)) for p in state.counts if p != END)
+        return not any(n is not None and self.states[n].total_with_longer for n in followers)
+
+    def _change_of_dropping(self, number: int) -> float:
+        """By how much the log-likelihood changes: 0 or less."""
+        state = self.states[number]
+        shorter = self.states[state.shorter]
+        if not shorter.total:
+            return single(-_NO_LOSS_PER_COUNT * state.total)
+        joined = dict(shorter.counts)
+        for phone, count in state.counts.items():
+            joined[phone] = joined.get(phone, 0) + count
+        both = _log_like(joined, shorter.total + state.total)
+        return min(single(single(both - state.log_like) - shorter.log_like), 0.0)
+
+    def _drop(self, number: int) -> None:
+        state = self.states[number]
+        shorter = self.states[state.shorter]
+        could_be_dropped = shorter.may_be_dropped
+        self.num_active -= shorter.total != 0
+        shorter.add(state.counts)
+        state.clear()
+        shorter.may_be_dropped = self._may_be_dropped(shorter)
+        if shorter.may_be_dropped and not could_be_dropped:
+            self._enqueue(state.shorter, self._change_of_dropping(state.shorter))
+
+
+# -- the result
+
+
+def estimate_phone_lm(
+    sentences: Iterable[tuple[str, NDArray[np.int32]]], options: LanguageModelOptions
+) -> Fst:
+    """A deterministic epsilon-free acceptor, estimated of keys and sequences of phones."""
+    options.check()
+    counts = _count_ngrams(sentences, options.ngram_order)
+    log.log("Estimating phone LM")
+    log.log(
+        f"Estimating language model with --no-prune-ngram-order={options.no_prune_ngram_order}, "
+        f"--ngram-order={options.ngram_order}, "
+        f"--num-extra-lm-states={options.num_extra_lm_states}"
+    )
+    estimator = _Estimator(options, counts)
+    estimator.drop_states()
+    return _acceptor(estimator)
+
+
+def _acceptor(estimator: _Estimator) -> Fst:
+    active = [state for state in estimator.states if state.total]
+    numbers = {state.history: number for number, state in enumerate(active)}
+    arcs: list[list[ArcTuple]] = []
+    finals: list[float] = []
+    total_count, total_log_prob = 0, 0.0
+    for state in active:
+        found: list[ArcTuple] = []
+        final = NOT_FINAL
+        for phone, count in sorted(state.counts.items()):
+            log_prob = single(math.log(count / state.total))
+            total_count += count
+            total_log_prob += single(log_prob * count)
+            if phone == END:
+                final = -log_prob
+                continue
+            target = estimator.find_active((*state.history, phone))
+            found.append((phone, phone, -log_prob, numbers[target.history]))
+        arcs.append(found)
+        finals.append(final)
+    log.log(f"Total number of phone instances seen was {total_count}")
+    perplexity = single(math.exp(-(total_log_prob / total_count)))
+    log.log(f"Perplexity on training data is: {perplexity:g}")
+    log.log(
+        "Note: perplexity on unseen data will be infinity as there is no smoothing.  This is by "
+        "design, to reduce the number of arcs."
+    )
+    start = estimator.find_active((END,))
+    fst = connect(Fst.from_lists(numbers[start.history], finals, arcs))
+    log.log(f"Created phone language model with {fst.num_states} states and {fst.num_arcs} arcs.")
+    return fst.with_properties(_PROPERTIES)
+
+
+_PROPERTIES = (
+    Property.ACCEPTOR
+    | Property.NO_EPSILONS
+    | Property.NO_I_EPSILONS
+    | Property.NO_O_EPSILONS
+    | Property.I_LABEL_SORTED
+    | Property.O_LABEL_SORTED
+    | Property.ACCESSIBLE
+    | Property.COACCESSIBLE
+)

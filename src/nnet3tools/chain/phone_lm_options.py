@@ -1,0 +1,40 @@
+"""Options of the phone language model's estimation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.errors import OptionError
+from nnet3tools.training.options import option
+
+__all__ = ["LanguageModelOptions"]
+
+
+@dataclass(frozen=True)
+class LanguageModelOptions:
+    """Options of the estimation."""
+
+    ngram_order: int = option(
+        4, "n-gram order for the phone language model used for the 'denominator model'"
+    )
+    num_extra_lm_states: int = option(
+        1000,
+        "Number of LM states desired on top of the number determined by the --no-prune-ngram-order "
+        "option.",
+    )
+    no_prune_ngram_order: int = option(
+        3,
+        "n-gram order below which the language model is not pruned (should probably be set the "
+        "same as your --context-width for phone context in tree building, to make the graph as "
+        "compact as possible)",
+    )
+
+    def check(self) -> None:
+        """OptionError for orders that make no sense."""
+        if self.ngram_order < 2:
+            raise OptionError(f"invalid --ngram-order={self.ngram_order}: must be >= 2")
+        if not 1 <= self.no_prune_ngram_order <= self.ngram_order:
+            raise OptionError(
+                f"invalid --no-prune-ngram-order={self.no_prune_ngram_order}: expected 1 to "
+                f"--ngram-order={self.ngram_order}"
+            )

@@ -1,0 +1,71 @@
+"""nnet3-chain-normalize-egs: the normalization FST's weights added to chain examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import DataError, EmptyError, OptionError
+from nnet3tools.io import log
+
+USAGE = """Add weights from 'normalization' FST to nnet3+chain examples.
+Should be done if and only if the <normalization-fst> argument of
+nnet3-chain-get-egs was not supplied when the original egs were
+created.
+
+Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier> <egs-wspecifier>
+
+e.g.:
+nnet3-chain-normalize-egs dir/normalization.fst ark:train_in.cegs ark:train_out.cegs
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-chain-normalize-egs."""
+
+    normalization_fst_scale: float = option(
+        1.0,
+        "Scale the weights from the 'normalization' FST before applying them to the examples. "
+        "(Useful for semi-supervised training)",
+    )
+
+
+@program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> None:
+    """Add the weights to every example that can take them."""
+    from dataclasses import replace
+
+    from nnet3tools.chain.example import CHAIN_EXAMPLE, NnetChainExample
+    from nnet3tools.chain.normalization import load_normalizer
+    from nnet3tools.io.table import TableWriter
+    from nnet3tools.training.example import for_each_of_kind
+
+    scale = options.normalization_fst_scale
+    if scale < 0.0:
+        raise OptionError(f"invalid --normalization-fst-scale={scale:g}: must be >= 0")
+    normalizer = load_normalizer(args[0], scale)
+    num_written = num_errors = 0
+    with TableWriter(args[2], CHAIN_EXAMPLE) as writer:
+
+        def normalize(key: str, example: NnetChainExample) -> None:
+            nonlocal num_written, num_errors
+            if len(example.outputs) != 1:
+                raise DataError(f"expected exactly one output, found {len(example.outputs)}")
+            (output,) = example.outputs
+            supervision = normalizer.normalized(output.supervision)
+            if supervision is None:
+                num_errors += 1
+                log.warning(
+                    f"For example {key}, FST was empty after composing with normalization FST. "
+                    "This should be extremely rare (a few per corpus, at most)"
+                )
+                return
+            outputs = [replace(output, supervision=supervision)]
+            writer.write(key, NnetChainExample(example.inputs, outputs))
+            num_written += 1
+
+        for_each_of_kind(CHAIN_EXAMPLE, args[1], normalize)
+        log.log(f"Added normalization to {num_written} egs; had errors on {num_errors}")
+        if not num_written:
+            raise EmptyError(f"{args[1]}: no example could be normalized")

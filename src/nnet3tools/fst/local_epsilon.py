@@ -1,0 +1,151 @@
+"""Removing epsilons where that makes an FST no larger (Kaldi's RemoveEpsLocal)."""
+
+from __future__ import annotations
+
+from nnet3tools.fst.connect import connect
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.weights import single
+
+__all__ = ["remove_epsilons_locally"]
+
+_DELETED = -1
+"""The next state of an arc that is no more; the others of its state keep their places."""
+
+
+def remove_epsilons_locally(fst: Fst) -> Fst:
+    """An equivalent connected FST with fewer epsilons, or as many.
+
+    An arc is joined with those after it if not both read and not both write something, and the
+    state between has one arc in or one out, a final weight counting as an arc out.
+    """
+    if not fst.num_states:
+        return fst
+    work = _Work(fst)
+    for state in range(fst.num_states):
+        position = 0
+        while position < len(work.arcs[state]):  # which grows
+            work.join(state, position)
+            position += 1
+    arcs = [[arc for arc in of_state if arc[3] != _DELETED] for of_state in work.arcs]
+    return connect(Fst.from_lists(fst.start, work.finals, arcs))
+
+
+def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
+    """The one arc that both make; None if both read or both write."""
+    if (first[0] and second[0]) or (first[1] and second[1]):
+        return None
+    return (
+        first[0] or second[0],
+        first[1] or second[1],
+        single(first[2] + second[2]),
+        second[3],
+    )
+
+
+class _Work:
+    """Arcs and final weights as they change, and how many arcs enter and leave each state."""
+
+    def __init__(self, fst: Fst) -> None:
+        self.arcs = fst.arc_lists()
+        self.finals = fst.finals.tolist()
+        self.num_in = [0] * fst.num_states
+        self.num_in[fst.start] = 1
+        for target in fst.nextstates.tolist():
+            self.num_in[target] += 1
+        self.num_out = [
+            len(arcs) + (final != NOT_FINAL)
+            for arcs, final in zip(self.arcs, self.finals, strict=True)
+        ]
+
+    def join(self, state: int, position: int) -> None:
+        """Join an arc with those after it if that can be done."""
+        arc = self.arcs[state][position]
+        between = arc[3]
+        if between in (_DELETED, state):
+            return
+        if self.num_in[between] == 1 and self.num_out[between] > 1:
+            self._join_with_many(state, position, arc)
+        elif self.num_out[between] == 1:
+            self._join_with_one(state, position, arc)
+
+    def _add(self, state: int, arc: ArcTuple) -> None:
+        self.num_out[state] += 1
+        self.num_in[arc[3]] += 1
+        self.arcs[state].append(arc)
+
+    def _delete(self, state: int, position: int) -> None:
+        arc = self.arcs[state][position]
+        self.num_out[state] -= 1
+        self.num_in[arc[3]] -= 1
+        self.arcs[state][position] = (*arc[:3], _DELETED)
+
+    def _join_final(self, state: int, arc: ArcTuple) -> bool:
+        """Give the state the final weight behind an epsilon arc; False if the arc is none."""
+        if arc[0] or arc[1]:
+            return False
+        if self.finals[state] == NOT_FINAL:
+            self.num_out[state] += 1
+        final = single(arc[2] + self.finals[arc[3]])
+        self.finals[state] = min(self.finals[state], final)
+        return True
+
+    def _take_final(self, state: int) -> None:
+        self.num_out[state] -= 1
+        self.finals[state] = NOT_FINAL
+
+    def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
+        """Between has one arc in: those arcs out of it move that can be joined with that one."""
+        between = arc[3]
+        removed = kept = NOT_FINAL
+        added: list[ArcTuple] = []
+        for place, after in enumerate(self.arcs[between]):
+            if after[3] == _DELETED:
+                continue
+            if (joined := _combined(arc, after)) is None:
+                kept = min(kept, after[2])
+                continue
+            removed = min(removed, after[2])
+            self._delete(between, place)
+            added.append(joined)
+        if (final := self.finals[between]) != NOT_FINAL:
+            if self._join_final(state, arc):
+                removed = min(removed, final)
+                self._take_final(between)
+            else:
+                kept = min(kept, final)
+        if removed != NOT_FINAL:
+            if kept == NOT_FINAL:
+                self._delete(state, position)
+            else:
+                self._reweight(state, position, single(kept - min(removed, kept)))
+        for joined in added:
+            self._add(state, joined)
+
+    def _reweight(self, state: int, position: int, weight: float) -> None:
+        """Move a weight from the arcs after an arc onto it."""
+        ilabel, olabel, before, between = self.arcs[state][position]
+        self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
+        self.arcs[between] = [
+            (i, o, single(w - weight) if target != _DELETED else w, target)
+            for i, o, w, target in self.arcs[between]
+        ]
+        if self.finals[between] != NOT_FINAL:
+            self.finals[between] = single(self.finals[between] - weight)
+
+    def _join_with_one(self, state: int, position: int, arc: ArcTuple) -> None:
+        """Between has one arc out, or only a final weight, and any number of arcs in."""
+        between = arc[3]
+        last_way_in = self.num_in[between] == 1
+        if self.finals[between] != NOT_FINAL:
+            if not self._join_final(state, arc):
+                return
+            if last_way_in:
+                self._take_final(between)
+        else:
+            place = next(i for i, a in enumerate(self.arcs[between]) if a[3] != _DELETED)
+            if (joined := _combined(arc, self.arcs[between][place])) is None:
+                return
+            if last_way_in:
+                self._delete(between, place)
+            self._add(state, joined)
+        self._delete(state, position)
