@@ -147,6 +147,13 @@ def program(line: str) -> list[str]:
     return ["-m", "nnet3tools.cli", *line.split()]
 
 
+def start(checkout: Path, line: str) -> float:
+    """User seconds of a line of COMMANDS; NaN if the checkout has no such program."""
+    if not (checkout / "bin" / line.split()[0]).exists():
+        return float("nan")
+    return run(checkout, program(line))[0]
+
+
 def loaded(checkout: Path, line: str) -> str:
     """Which of the three large packages a program loads."""
     log = run(checkout, program(line), "-X", "importtime")[1]
@@ -173,7 +180,7 @@ def main() -> None:
             name = line.split()[0]
             if options.programs and name not in options.programs:
                 continue
-            times = [[run(c, program(line))[0] for c in checkouts] for _ in range(options.rounds)]
+            times = [[start(c, line) for c in checkouts] for _ in range(options.rounds)]
             best = " ".join(f"{min(column):.3f}" for column in zip(*times, strict=True))
             print(f"{name:30} {best}   {loaded(checkouts[-1], line)}", flush=True)
 
