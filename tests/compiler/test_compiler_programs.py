@@ -12,7 +12,7 @@ import pytest
 from nnet3tools.errors import RequestError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.components.base import Component, Properties
-from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
+from nnet3tools.nnet.descriptor import Const, IfDefined, Joined, Leaf, SumDescriptor
 from nnet3tools.nnet.indexes import IndexArray, IntArray, make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
@@ -82,10 +82,10 @@ class PlainEvaluation:
                 if self._can(source, index):
                     return self._part(source, index)
                 return np.zeros(part.dim(self.nnet))
-            case Binary("Sum", first, second):
-                return self._part(first, index) + self._part(second, index)
-            case Binary(_, first, second):
-                return self._part(first if self._can(first, index) else second, index)
+            case Joined("Sum", terms):
+                return sum(self._part(term, index) for term in terms)
+            case Joined(_, terms):
+                return self._part(next(t for t in terms if self._can(t, index)), index)
         raise AssertionError(part)
 
     def _can(self, part: SumDescriptor, index: Index) -> bool:
@@ -94,10 +94,9 @@ class PlainEvaluation:
                 return leaf_cindex(source, index) in self.graph.computable
             case Const() | IfDefined():
                 return True
-            case Binary("Sum", first, second):
-                return self._can(first, index) and self._can(second, index)
-            case Binary(_, first, second):
-                return self._can(first, index) or self._can(second, index)
+            case Joined(operator, terms):
+                can = [self._can(term, index) for term in terms]
+                return all(can) if operator == "Sum" else any(can)
         raise AssertionError(part)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from nnet3tools.errors import UserError
@@ -52,3 +54,38 @@ def test_other_inputs_make_a_network_not_simple() -> None:
     nnet = parse("input-node name=speaker dim=3\n" + network("Append(input, speaker)", 4))
     with pytest.raises(UserError, match="not a simple one"):
         compute_simple_nnet_context(nnet)
+
+
+@pytest.mark.parametrize(
+    ("descriptor", "what"),
+    [
+        ("Round(input, 10000)", "computable from 640 frames"),
+        ("Append(input, Round(ivector, 30000))", "repeats every 30000 frames"),
+        ("Round(input, 2147483647)", "repeats every 2147483647 frames"),
+        ("Sum(Round(input, 46337), Round(input, 46327))", "repeats every 2146654199 frames"),
+    ],
+)
+def test_long_periods_are_refused_at_once(descriptor: str, what: str) -> None:
+    dim = 4 if "ivector" in descriptor else 1
+    text = ("input-node name=ivector dim=3\n" if dim == 4 else "") + network(descriptor, dim)
+    start = time.process_time()
+    with pytest.raises(UserError, match=what):
+        compute_simple_nnet_context(parse(text))
+    assert time.process_time() - start < 2
+
+
+def seconds_of_chain(count: int) -> float:
+    """Time to read a chain written from its end, so that every search goes to the end."""
+    lines = ["input-node name=input dim=1", "component name=a type=NoOpComponent dim=1"]
+    for i in reversed(range(count)):
+        source = f"n{i - 1}" if i else "input"
+        lines.append(f"component-node name=n{i} component=a input={source}")
+    lines.append(f"output-node name=output input=n{count - 1}")
+    start = time.process_time()
+    assert compute_simple_nnet_context(parse("\n".join(lines))) == (0, 0, 1)
+    return time.process_time() - start
+
+
+def test_a_chain_of_many_nodes_takes_linear_time() -> None:
+    few = min(seconds_of_chain(1000) for _ in range(3))
+    assert seconds_of_chain(8000) < 20 * few, "8 times is linear, 64 times is quadratic"

@@ -10,7 +10,7 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet import forwarding
 from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.descriptor import Binary, Const, IfDefined, Leaf, SumDescriptor
+from nnet3tools.nnet.descriptor import Const, IfDefined, Joined, Leaf, SumDescriptor
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
@@ -152,12 +152,12 @@ def uses(part: SumDescriptor, index: Index, available: set[Cindex]) -> list[Cind
             return []
         case IfDefined(source):
             return uses(source, index, available) or []
-        case Binary("Sum", first, second):
-            a, b = uses(first, index, available), uses(second, index, available)
-            return None if a is None or b is None else a + b
-        case Binary("Failover", first, second):
-            a = uses(first, index, available)
-            return a if a is not None else uses(second, index, available)
+        case Joined("Sum", terms):
+            found = [uses(term, index, available) for term in terms]
+            return None if None in found else [use for of_term in found for use in of_term or []]
+        case Joined("Failover", terms):
+            found = [uses(term, index, available) for term in terms]
+            return next((of_term for of_term in found if of_term is not None), None)
     raise AssertionError(part)
 
 

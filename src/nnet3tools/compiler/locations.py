@@ -62,9 +62,25 @@ def push_left(submatrices: IntArray, rows: IntArray) -> tuple[IntArray, IntArray
 
 def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
     """Split a sum of rows, (rows, terms), into columns; the padding must be at the end of rows."""
-    num_rows, width = submatrices.shape
-    if num_rows == 0 or width == 0:
-        return []
+    columns = list[Column]()
+    while len(submatrices) and submatrices.shape[1]:
+        if (last := _columns_as_they_are(submatrices, rows)) is not None:
+            return columns + last
+        frequent = _frequent_submatrices(submatrices, len(submatrices) // 2)
+        if not frequent:
+            return columns + [_column(s, r) for s, r in zip(submatrices.T, rows.T, strict=True)]
+        taken, left = _take_frequent(submatrices, rows, frequent)
+        columns += taken
+        submatrices, rows = push_left(left, rows)
+    return columns
+
+
+def _columns_as_they_are(submatrices: IntArray, rows: IntArray) -> list[Column] | None:
+    """The columns of a sum of one term, or where every submatrix has a column of its own already.
+
+    (Why in reverse: see DescriptorCompiler._simple_columns, which finds most such sums before.)
+    """
+    width = submatrices.shape[1]
     constant = (submatrices == submatrices[:1]).all(axis=0).tolist()
     first = submatrices[0].tolist()
     if width == 1:
@@ -72,12 +88,14 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
             return [Column(first[0], submatrices[:, 0], rows[:, 0])]
         return [_column(submatrices[:, 0], rows[:, 0])]
     if all(constant) and len(set(first)) == width and -1 not in first:
-        # Every submatrix has a column of its own already. (Why in reverse: see
-        # DescriptorCompiler._simple_columns, which finds most such sums before they come here.)
         return [Column(first[i], submatrices[:, i], rows[:, i]) for i in range(width - 1, -1, -1)]
-    frequent = _frequent_submatrices(submatrices, num_rows // 2)
-    if not frequent:
-        return [_column(submatrices[:, i], rows[:, i]) for i in range(width)]
+    return None
+
+
+def _take_frequent(
+    submatrices: IntArray, rows: IntArray, frequent: list[int]
+) -> tuple[list[Column], IntArray]:
+    """A column for each of these submatrices, and the submatrices without what these took."""
     columns = []
     left = submatrices.copy()
     for submatrix in frequent:
@@ -90,7 +108,7 @@ def split_locations(submatrices: IntArray, rows: IntArray) -> list[Column]:
             Column(submatrix, np.where(has, np.int32(submatrix), np.int32(-1)), of_column)
         )
         left[np.flatnonzero(has), column_of_row[has]] = -1
-    return columns + split_locations(*push_left(left, rows))
+    return columns, left
 
 
 def _frequent_submatrices(submatrices: IntArray, cutoff: int) -> list[int]:

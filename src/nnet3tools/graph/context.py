@@ -34,8 +34,12 @@ class NnetContext(NamedTuple):
 
 
 _FIRST_WINDOW, _WINDOW_LIMIT = 40, 800
-_MAX_SHIFTS = 4096
-"""Shifts tried in one request."""
+_FIRST_SHIFTS = 16
+"""Shifts tried first: a window that is too small is mostly too small for these."""
+_CHUNK_ROWS = 1 << 19
+"""Rows of one request (some 150 bytes each)."""
+_MAX_ROWS = 1 << 27
+"""Rows that may be tried: some 10 s, as Round(ivector, 10000) takes."""
 
 
 def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
@@ -51,6 +55,7 @@ def compute_simple_nnet_context(nnet: Nnet) -> NnetContext:
     plan = NetworkPlan(nnet)
     modulus = nnet.modulus()
     window = _FIRST_WINDOW
+    _check_period(plan)
     while window < _WINDOW_LIMIT:
         if (context := _context_in_window(plan, modulus, window)) is not None:
             left, right = context
@@ -69,9 +74,11 @@ def _context_in_window(
     plan: NetworkPlan, modulus: int, window: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Left and right context at each shift 0 ... modulus; None if the window is too small."""
-    parts = []
-    for first in range(0, modulus + 1, _MAX_SHIFTS):
-        shifts = np.arange(first, min(first + _MAX_SHIFTS, modulus + 1))
+    parts, first, step = [], 0, _FIRST_SHIFTS
+    most = max(1, _CHUNK_ROWS // _rows_of_shift(plan, window))
+    while first <= modulus:
+        shifts = np.arange(first, min(first + min(step, most), modulus + 1))
+        first, step = first + len(shifts), 4 * step
         computable = _computable(plan, shifts, window)
         left = computable.argmax(axis=1)
         positions = np.arange(window)
@@ -81,6 +88,21 @@ def _context_in_window(
             return None
         parts.append((left, window - end))
     return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+def _rows_of_shift(plan: NetworkPlan, window: int) -> int:
+    has_ivector = plan.nnet.node_index("ivector") >= 0
+    return window * 2 + (plan.nnet.modulus() + window if has_ivector else 0)
+
+
+def _check_period(plan: NetworkPlan) -> None:
+    """UserError if trying all shifts would take too long."""
+    modulus = plan.nnet.modulus()
+    if modulus * _rows_of_shift(plan, 16 * _FIRST_WINDOW) > _MAX_ROWS:
+        raise UserError(
+            f"cannot find the network's context: by its Round() and Switch() it repeats every "
+            f"{modulus} frames only, too many to try all"
+        )
 
 
 def _request(plan: NetworkPlan, shifts: np.ndarray, window: int) -> ComputationRequest:
@@ -111,6 +133,7 @@ def draw_context_checks(nnet: Nnet) -> None:
     it draws next, for statistics that it makes up for batch norm without any, depend on it.
     """
     plan = NetworkPlan(nnet)
+    _check_period(plan)
     window, shift = _FIRST_WINDOW, 0
     while window < _WINDOW_LIMIT and shift <= nnet.modulus():
         tensor.random.rand()  # Kaldi picks an n

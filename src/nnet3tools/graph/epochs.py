@@ -67,6 +67,8 @@ def find_sccs(graph: Graph) -> list[list[int]]:
     low: list[int] = [0] * len(graph)
     on_stack = [False] * len(graph)
     stack: list[int] = []
+    place: list[int] = [0] * len(graph)
+    """Where on the stack each node is."""
     sccs: list[list[int]] = []
     count = 0
     for start in range(len(graph)):
@@ -78,6 +80,7 @@ def find_sccs(graph: Graph) -> list[list[int]]:
             if index[node] < 0:
                 index[node] = low[node] = count
                 count += 1
+                place[node] = len(stack)
                 stack.append(node)
                 on_stack[node] = True
             for target in edges:
@@ -92,11 +95,10 @@ def find_sccs(graph: Graph) -> list[list[int]]:
                     parent = path[-1][0]
                     low[parent] = min(low[parent], low[node])
                 if low[node] == index[node]:
-                    start_of_scc = stack.index(node)
-                    sccs.append(stack[start_of_scc:])
-                    for member in stack[start_of_scc:]:
+                    sccs.append(stack[place[node] :])
+                    for member in sccs[-1]:
                         on_stack[member] = False
-                    del stack[start_of_scc:]
+                    del stack[place[node] :]
     return sccs
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
-from nnet3tools.nnet.descriptor import Binary, Descriptor, Leaf, SumDescriptor
+from nnet3tools.nnet.descriptor import Descriptor, Joined, Leaf, SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, shift_time, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
@@ -179,8 +179,8 @@ class DescriptorRule(NodeRule):
 def _needs_all(part: SumDescriptor) -> bool:
     """Whether a part has neither IfDefined nor Failover (Const needs nothing)."""
     match part:
-        case Binary(operator, first, second):
-            return operator == "Sum" and _needs_all(first) and _needs_all(second)
+        case Joined(operator, terms):
+            return operator == "Sum" and all(map(_needs_all, terms))
         case Leaf():
             return True
     return len(part.leaves) == 0

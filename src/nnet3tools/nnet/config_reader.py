@@ -36,9 +36,10 @@ def read_config(nnet: Network, lines: Sequence[ConfigLine]) -> None:
     result = Network()
     result.components, result.component_names = list(nnet.components), list(nnet.component_names)
     line_of_node = _collect_lines(existing, lines)
+    component_numbers = {name: i for i, name in enumerate(result.component_names)}
     for line in lines:
         if line.first_token == "component":
-            _add_component(result, line)
+            _add_component(result, line, component_numbers)
     _number_nodes(result, line_of_node)
     _build_nodes(result, line_of_node)
     _check_network(result, line_of_node)
@@ -77,14 +78,15 @@ def _collect_lines(
     return line_of_node
 
 
-def _add_component(nnet: Network, line: ConfigLine) -> None:
-    """Make the component of a line; it replaces one of the same name."""
+def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> None:
+    """Make the component of a line; it replaces one of the same name, and has its number."""
     name = line.get_string("name")
     component = make_component(line)
     line.check_all_used()
-    if (index := nnet.component_index(name)) >= 0:
-        nnet.components[index] = component
+    if name in numbers:
+        nnet.components[numbers[name]] = component
     else:
+        numbers[name] = len(nnet.components)
         nnet.components.append(component)
         nnet.component_names.append(name)
 
@@ -101,6 +103,7 @@ def make_component(line: ConfigLine) -> Component:
 
 def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
     """First pass: names and kinds of all nodes."""
+    taken = set(nnet.node_names)
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]
         if line.first_token == "component-node":
@@ -117,8 +120,9 @@ def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
         else:
             nodes = [(name, DimRangeNode(-1, 0, 0))]
         for node_name, node in nodes:
-            if node_name in nnet.node_names:
+            if node_name in taken:
                 raise line.error(f"node name '{node_name}' is taken already")
+            taken.add(node_name)
             nnet.node_names.append(node_name)
             nnet.nodes.append(node)
 

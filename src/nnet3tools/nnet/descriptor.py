@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,10 @@ from nnet3tools.nnet.forwarding import (
 from nnet3tools.nnet.indexes import BoolArray
 
 __all__ = [
-    "Binary",
     "Const",
     "Descriptor",
     "IfDefined",
+    "Joined",
     "Leaf",
     "SumDescriptor",
 ]
@@ -191,72 +192,88 @@ class IfDefined(SumDescriptor):
 
 
 @dataclass(frozen=True)
-class Binary(SumDescriptor):
-    """Sum(first, second), or Failover(first, second): second only where first is missing."""
+class Joined(SumDescriptor):
+    """Sum(a, Sum(b, ...)), or Failover(a, Failover(b, ...)): the first that is not missing."""
 
     operator: str
-    first: SumDescriptor
-    second: SumDescriptor
+    terms: tuple[SumDescriptor, ...]
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Leaves of both arguments."""
-        return self.first.leaves + self.second.leaves
+        """Leaves of all terms."""
+        return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property
     def constant(self) -> float | None:
-        """The sum of constants; of a Failover the one that both arguments agree on."""
-        first, second = self.first.constant, self.second.constant
-        if first is None or second is None:
-            return None
-        if self.operator == "Sum":
-            return float(np.float32(first) + np.float32(second))
-        return first if first == second else None
+        """The sum of constants; of a Failover the one that all terms agree on."""
+        constants = [term.constant for term in self.terms]
+        total = constants[-1]
+        for constant in reversed(constants[:-1]):
+            if total is None or constant is None:
+                return None
+            if self.operator == "Sum":
+                total = float(np.float32(constant) + np.float32(total))
+            elif constant != total:
+                return None
+        return total
 
     def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
-        split = len(self.first.leaves)
-        first = self.first.row_constants(num_rows, used[:split])
-        second = self.second.row_constants(num_rows, used[split:])
-        if self.operator == "Sum":
-            return first + second
-        return np.where(self.first.combine(num_rows, used[:split])[0], first, second)
+        *first, (last, of_last) = self._with(used)
+        total = last.row_constants(num_rows, of_last)
+        for term, of_term in reversed(first):
+            constants = term.row_constants(num_rows, of_term)
+            if self.operator == "Sum":
+                total = constants + total
+            else:
+                total = np.where(term.combine(num_rows, of_term)[0], constants, total)
+        return total
+
+    def _with(self, of_leaves: list[BoolArray]) -> list[tuple[SumDescriptor, list[BoolArray]]]:
+        """Each term and its share of something by leaf."""
+        shares, start = [], 0
+        for term in self.terms:
+            end = start + len(term.leaves)
+            shares.append((term, of_leaves[start:end]))
+            start = end
+        return shares
 
     def dim(self, nnet: NodeDims) -> int:
-        first, second = self.first.dim(nnet), self.second.dim(nnet)
-        if first != second:
-            raise ConfigError(
-                f"the arguments of {self.operator}() have different dimensions: "
-                f"{first} and {second}"
-            )
-        return first
+        dims = [term.dim(nnet) for term in self.terms]
+        for dim in reversed(dims[:-1]):
+            if dim != dims[-1]:
+                raise ConfigError(
+                    f"the arguments of {self.operator}() have different dimensions: "
+                    f"{dim} and {dims[-1]}"
+                )
+        return dims[-1]
 
     def modulus(self) -> int:
-        return math.lcm(self.first.modulus(), self.second.modulus())
+        return math.lcm(*(term.modulus() for term in self.terms))
 
     def text(self, node_names: Sequence[str]) -> str:
-        return f"{self.operator}({self.first.text(node_names)}, {self.second.text(node_names)})"
+        *first, last = (term.text(node_names) for term in self.terms)
+        opened = "".join(f"{self.operator}({text}, " for text in first)
+        return f"{opened}{last}{')' * len(first)}"
 
-    def renumber(self, old_to_new: Sequence[int]) -> Binary:
-        return replace(
-            self,
-            first=self.first.renumber(old_to_new),
-            second=self.second.renumber(old_to_new),
-        )
+    def renumber(self, old_to_new: Sequence[int]) -> Joined:
+        return Joined(self.operator, tuple(term.renumber(old_to_new) for term in self.terms))
 
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        split = len(self.first.leaves)
-        first, used_first = self.first.combine(num_rows, available[:split])
-        second, used_second = self.second.combine(num_rows, available[split:])
+        combined = [term.combine(num_rows, share) for term, share in self._with(available)]
         if self.operator == "Sum":
-            both = first & second
-            return both, [used & both for used in used_first + used_second]
-        return first | second, used_first + [used & ~first for used in used_second]
+            every = np.logical_and.reduce([computable for computable, _ in combined])
+            return every, [used & every for _, of_term in combined for used in of_term]
+        found, chosen = np.zeros(num_rows, bool), list[BoolArray]()
+        for computable, of_term in combined:
+            chosen += [used & ~found for used in of_term]
+            found = found | computable
+        return found, chosen
 
     def required_nodes(self) -> set[int]:
-        first, second = self.first.required_nodes(), self.second.required_nodes()
-        return first | second if self.operator == "Sum" else first & second
+        required = [term.required_nodes() for term in self.terms]
+        return set.union(*required) if self.operator == "Sum" else set.intersection(*required)
 
 
 @dataclass(frozen=True)
@@ -306,8 +323,8 @@ class Descriptor:
 def _to_sum(expression: Expression, node_numbers: dict[str, int]) -> SumDescriptor:
     """Build the Sum level from an expression in normal form."""
     if expression.operator in ("Sum", "Failover"):
-        first, second = (_to_sum(child, node_numbers) for child in expression.children)
-        return Binary(expression.operator, first, second)
+        terms = tuple(_to_sum(child, node_numbers) for child in expression.children)
+        return Joined(expression.operator, terms)
     if expression.operator == "IfDefined":
         return IfDefined(_to_sum(expression.children[0], node_numbers))
     if expression.operator == "Const":

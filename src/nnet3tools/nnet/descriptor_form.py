@@ -8,11 +8,13 @@ nnet-descriptor.cc (GeneralDescriptor).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.descriptor_parser import MAX_DEPTH
 from nnet3tools.nnet.descriptor_text import Expression
 
 __all__ = ["normalize"]
@@ -48,12 +50,13 @@ def _around(outer: Expression, inner: Expression) -> Expression:
     return replace(inner, children=pushed)
 
 
-def _simplify_sum(expression: Expression) -> Expression:
-    """Sum(x) is x; Sum(a, b, c) is Sum(a, Sum(b, c))."""
-    *first, last = expression.children
-    for child in reversed(first):
-        last = replace(expression, children=(child, last))
-    return last
+def _joined(operator: str, terms: Iterable[Expression], position: int) -> Expression:
+    """Sum or Failover of terms: of one it is that; (a, (b, c)) is (a, b, c)."""
+    *first, last = terms
+    ends = last.children if last.operator == operator else (last,)
+    if not first:
+        return last
+    return Expression(operator, (*first, *ends), position=position)
 
 
 def _simplify_scale(expression: Expression) -> Expression:
@@ -92,19 +95,11 @@ def _simplify_switch(expression: Expression) -> Expression:
     the same number (to float32's precision in sums of many terms) and computable for the same rows;
     where one is Failover, x is Failover(x, x).
     """
-    operators = [child.operator for child in expression.children]
+    operators = {child.operator for child in expression.children}
     for operator in ("Sum", "Failover"):
         if operator in operators:
-            columns = zip(*(_as_two(operator, c) for c in expression.children), strict=True)
-            pair = tuple(_simplify_switch(replace(expression, children=c)) for c in columns)
-            whole = Expression(operator, pair, position=expression.position)
-            if _num_leaves(whole) > _MAX_SWITCHED:
-                raise ConfigError(
-                    f"column {expression.position + 1}: the arguments of Switch() combine into "
-                    f"more than {_MAX_SWITCHED} terms"
-                )
-            return whole
-    if set(operators) == {"IfDefined"}:
+            return _switch_of_joined(operator, expression)
+    if operators == {"IfDefined"}:
         inner = replace(expression, children=tuple(c.children[0] for c in expression.children))
         return Expression("IfDefined", (_simplify_switch(inner),), position=expression.position)
     for other in expression.children:
@@ -121,10 +116,38 @@ def _num_leaves(expression: Expression) -> int:
     return sum(map(_num_leaves, expression.children)) if expression.children else 1
 
 
-def _as_two(operator: str, expression: Expression) -> tuple[Expression, ...]:
-    """The arguments of a Sum or Failover that equals the expression."""
+def _switch_of_joined(operator: str, expression: Expression) -> Expression:
+    """Switch of arguments some of which are a Sum, or a Failover: one of Switches, term by term."""
+    terms, rest, size = list[Expression](), expression.children, 0
+    while any(child.operator == operator for child in rest):
+        pairs = [_as_two(operator, child) for child in rest]
+        terms.append(_simplify_switch(replace(expression, children=tuple(p[0] for p in pairs))))
+        rest = tuple(p[1] for p in pairs)
+        size += _num_leaves(terms[-1])
+        if size > _MAX_SWITCHED:
+            raise _too_many(expression)
+    whole = _joined(
+        operator,
+        [*terms, _simplify_switch(replace(expression, children=rest))],
+        expression.position,
+    )
+    if _num_leaves(whole) > _MAX_SWITCHED:
+        raise _too_many(expression)
+    return whole
+
+
+def _too_many(expression: Expression) -> ConfigError:
+    return ConfigError(
+        f"column {expression.position + 1}: the arguments of Switch() combine into more than "
+        f"{_MAX_SWITCHED} terms"
+    )
+
+
+def _as_two(operator: str, expression: Expression) -> tuple[Expression, Expression]:
+    """The first argument, and the rest, of a Sum or Failover that equals the expression."""
     if expression.operator == operator:
-        return expression.children
+        first, *rest = expression.children
+        return first, _joined(operator, rest, expression.position)
     if operator == "Sum":
         expression = _simplify_scale(
             Expression("Scale", (expression,), alpha=0.5, position=expression.position)
@@ -134,8 +157,8 @@ def _as_two(operator: str, expression: Expression) -> tuple[Expression, ...]:
 
 def _simplify_top(expression: Expression) -> Expression:
     """Bring an expression into normal form whose arguments are in normal form already."""
-    if expression.operator == "Sum":
-        return _simplify_sum(expression)
+    if expression.operator in ("Sum", "Failover"):
+        return _joined(expression.operator, expression.children, expression.position)
     if expression.operator == "Scale":
         return _simplify_scale(expression)
     if expression.operator in ("Offset", "Switch", "Round", "ReplaceIndex"):
@@ -149,6 +172,13 @@ def _simplify(expression: Expression) -> Expression:
     )
 
 
+def _depth(expression: Expression) -> int:
+    return 1 + max(map(_depth, expression.children), default=0)
+
+
 def normalize(expression: Expression) -> list[Expression]:
     """The parts of the top-level Append, each in normal form; ConfigError if there is none."""
-    return [_simplify(term) for term in _append_terms(expression)]
+    parts = [_simplify(term) for term in _append_terms(expression)]
+    if max(map(_depth, parts)) >= MAX_DEPTH:  # one level is left for Append
+        raise ConfigError(f"its normal form is nested more than {MAX_DEPTH} levels deep")
+    return parts

@@ -1,16 +1,9 @@
-"""The text of descriptors to expressions: their operators, and a reader of plain text.
-
-Plain is what Kaldi writes, and nearly everybody else: names, numbers, parentheses, commas and
-blanks, with nothing wrong. It is read here, as loading pyparsing for the grammar takes a third of
-the time of a program that copies a model. Whatever else there is, errors above all, is left to the
-grammar (descriptor_grammar), which is made of the same `OPERATORS`.
-"""
+"""What the text of descriptors is made of: expressions, their operators, dialects."""
 
 from __future__ import annotations
 
 import enum
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +16,6 @@ __all__ = [
     "Expression",
     "Signature",
     "operation",
-    "read_plain",
 ]
 
 
@@ -63,9 +55,11 @@ class Dialect:
     is_leaf: Callable[[str], bool]
     number: Callable[[str], float | None]
     """The float of Scale and Const that a text is, or None."""
+    flat: bool
+    """Whether Append, Sum and Failover as the last argument of their like become part of it."""
 
 
-NODES = Dialect("a node name", is_valid_name, _finite)
+NODES = Dialect("a node name", is_valid_name, _finite, flat=True)
 """Descriptors of config files."""
 
 
@@ -99,15 +93,28 @@ class Signature:
     arguments: tuple[Argument, ...]
     num_optional: int = 0
     repeated: bool = False
+    nests: bool = False
+    """Whether (a, (b, c)) is the same as (a, b, c)."""
+
+    def at(self, place: int) -> Argument | None:
+        """What may stand at this place, from 0."""
+        if self.repeated:
+            return self.arguments[0]
+        return self.arguments[place] if place < len(self.arguments) else None
+
+    @property
+    def num_needed(self) -> int:
+        """Arguments that must be there."""
+        return len(self.arguments) - self.num_optional
 
 
 _EXPRESSION, _INTEGER = Argument.EXPRESSION, Argument.INTEGER
 
 OPERATORS = {
-    "Append": Signature((_EXPRESSION,), repeated=True),
-    "Sum": Signature((_EXPRESSION,), repeated=True),
+    "Append": Signature((_EXPRESSION,), repeated=True, nests=True),
+    "Sum": Signature((_EXPRESSION,), repeated=True, nests=True),
     "Switch": Signature((_EXPRESSION,), repeated=True),
-    "Failover": Signature((_EXPRESSION, _EXPRESSION)),
+    "Failover": Signature((_EXPRESSION, _EXPRESSION), nests=True),
     "IfDefined": Signature((_EXPRESSION,)),
     "Offset": Signature((_EXPRESSION, _INTEGER, _INTEGER), num_optional=1),
     "Round": Signature((_EXPRESSION, Argument.POSITIVE)),
@@ -129,80 +136,3 @@ def operation(
         alpha=next((value for value in values if isinstance(value, float)), 1.0),
         position=position,
     )
-
-
-# -- plain text
-
-_OTHER_SPACE = re.compile(r"[^\S ]")
-_WORDS = re.compile(r"[^\s(),]+|[(),]")
-_DEEPEST = 50
-"""Levels of parentheses; the grammar decides about more, and what uses the expression recurses."""
-
-
-def read_plain(text: str, dialect: Dialect = NODES) -> Expression | None:
-    """The expression; None if the text is not plain or not right."""
-    if _OTHER_SPACE.search(text):
-        return None
-    words = _Words([(found.group(), found.start()) for found in _WORDS.finditer(text)], dialect)
-    try:
-        expression = words.expression(_DEEPEST)
-        words.expect("")
-    except _NotPlainError:
-        return None
-    return expression
-
-
-class _NotPlainError(Exception):
-    """The grammar shall decide."""
-
-
-class _Words:
-    """The words of a text, taken from left to right."""
-
-    def __init__(self, words: list[tuple[str, int]], dialect: Dialect) -> None:
-        self._left, self._dialect = [*reversed(words)], dialect
-
-    def _next(self) -> str:
-        return self._left[-1][0] if self._left else ""
-
-    def expect(self, word: str) -> None:
-        """Take this word; "" is the end."""
-        if self._next() != word:
-            raise _NotPlainError
-        if word:
-            self._left.pop()
-
-    def expression(self, levels: int) -> Expression:
-        """Take a whole expression."""
-        word = self._next()
-        if not word or levels == 0:
-            raise _NotPlainError
-        position = self._left.pop()[1]
-        if (signature := OPERATORS.get(word)) is not None:
-            return operation(word, self._arguments(signature, levels - 1), position)
-        if not self._dialect.is_leaf(word):
-            raise _NotPlainError
-        return Expression("", name=word, position=position)
-
-    def _arguments(self, signature: Signature, levels: int) -> list[Expression | int | float | str]:
-        self.expect("(")
-        values = [self._argument(signature.arguments[0], levels)]
-        while self._next() == ",":
-            self._left.pop()
-            place = 0 if signature.repeated else len(values)
-            if place == len(signature.arguments):
-                raise _NotPlainError
-            values.append(self._argument(signature.arguments[place], levels))
-        self.expect(")")
-        if len(values) < len(signature.arguments) - signature.num_optional:
-            raise _NotPlainError
-        return values
-
-    def _argument(self, kind: Argument, levels: int) -> Expression | int | float | str:
-        if kind is Argument.EXPRESSION:
-            return self.expression(levels)
-        value = kind.parse(self._next(), self._dialect)
-        if value is None:
-            raise _NotPlainError
-        self._left.pop()
-        return value

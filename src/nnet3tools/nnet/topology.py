@@ -69,18 +69,18 @@ def find_cycle_without_delay(nnet: Network) -> list[int]:
     inputs = [_same_index_inputs(nnet, n) for n in range(nnet.num_nodes)]
     finished: set[int] = set()
     for start in range(nnet.num_nodes):
-        path: list[int] = []
+        path: dict[int, None] = {}
         stack = [iter([start])]
         while stack:
             node = next(stack[-1], None)
             if node is None:
                 stack.pop()
                 if path:
-                    finished.add(path.pop())
+                    finished.add(path.popitem()[0])
             elif node in path:
-                return path[path.index(node) :]
+                return list(path)[list(path).index(node) :]
             elif node not in finished:
-                path.append(node)
+                path[node] = None
                 stack.append(iter(sorted(inputs[node])))
     return []
 

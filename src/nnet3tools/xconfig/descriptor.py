@@ -35,7 +35,7 @@ def _double(text: str) -> float | None:
     return float(text) if parse_float(text) is not None and abs(float(text)) < 1e38 else None
 
 
-LAYERS = Dialect("a layer name", _is_leaf, _double)
+LAYERS = Dialect("a layer name", _is_leaf, _double, flat=False)
 
 
 def parse_descriptor(text: str, previous: list[str]) -> Expression:
