@@ -108,7 +108,7 @@ relu-renorm-layer name=tdnn1 dim=64
 relu-renorm-layer name=tdnn2 dim=64 input=Append(-3,0,3)
 output-layer name=output dim=30
 X
-  steps/nnet3/train_dnn.py "${common[@]}" --trainer.num-epochs 2 --egs.frames-per-eg 4 \
+  steps/nnet3/train_dnn.py --stage -10 "${common[@]}" --trainer.num-epochs 2 --egs.frames-per-eg 4 \
     --trainer.samples-per-iter 400000 --trainer.optimization.minibatch-size 256,128 \
     --trainer.optimization.initial-effective-lrate 0.003 --trainer.optimization.final-effective-lrate 0.0003 \
     --feat.cmvn-opts "--norm-means=true --norm-vars=true" --egs.opts "--num-utts-subset 200 --nj 2" \
@@ -122,7 +122,7 @@ relu-batchnorm-layer name=tdnn1 dim=48 input=Append(-1,0,1)
 norm-opgru-layer name=opgru1 cell-dim=48 recurrent-projection-dim=16 non-recurrent-projection-dim=16 delay=-3 decay-time=20
 output-layer name=output dim=30 output-delay=3
 X
-  steps/nnet3/train_rnn.py "${common[@]}" --trainer.num-epochs 6 --egs.chunk-width 20 \
+  steps/nnet3/train_rnn.py --stage -10 "${common[@]}" --trainer.num-epochs 6 --egs.chunk-width 20 \
     --egs.chunk-left-context 10 --egs.chunk-left-context-initial 0 --egs.chunk-right-context-final 0 \
     --trainer.samples-per-iter 2000 --trainer.optimization.momentum 0.5 --trainer.rnn.num-chunk-per-minibatch 64 \
     --trainer.optimization.initial-effective-lrate 0.003 --trainer.optimization.final-effective-lrate 0.0003 \
