@@ -1,6 +1,6 @@
 """summarize.py WORK: what Kaldi's scripts made of our programs' logs; status 1 if something lacks.
 
-Prints accuracies, the tables behind Kaldi's plots (their sizes), the slowest commands, and warnings.
+Prints accuracies, sizes of the tables behind Kaldi's plots, the slowest command, and warnings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main(work: Path) -> int:
 
 
 def accuracies(work: Path) -> list[str]:
-    """The last line of each accuracy report: iteration, seconds, training, validation, difference."""
+    """The last line of each accuracy report."""
     problems = []
     reports = sorted(work.glob("exp/**/accuracy*.report"))
     if len(reports) < 4:
@@ -39,18 +39,19 @@ def accuracies(work: Path) -> list[str]:
 
 
 def tables(work: Path) -> list[str]:
-    """The .csv files that generate_plots.py draws: none may be empty."""
+    """The tables that generate_plots.py draws: rows of each, and those that are empty."""
     problems = []
     for folder in sorted(work.glob("exp/*/report")):
-        files = sorted(folder.glob("*.csv"))
-        rows = {file.name: len(file.read_text().splitlines()) for file in files}
-        print(f"{folder.parent.name}/report: " + ", ".join(f"{k} {v}" for k, v in rows.items()))
-        wanted = ("accuracy", "loglikelihood", "parameter.diff")
-        problems += [
-            f"{folder} has no table of {kind}"
-            for kind in wanted
-            if not any(kind in name and count > 1 for name, count in rows.items())
-        ]
+        rows = {
+            file.name: len(file.read_text().splitlines()) - 1
+            for file in sorted(folder.iterdir())
+            if file.suffix in (".log", ".diff")
+        }
+        print(f"{folder.parent.name}: " + ", ".join(f"{k} {v}" for k, v in rows.items()))
+        wanted = ("accuracy.log", "loglikelihood.log", "parameter.diff", "relative_parameter.diff")
+        problems += [f"{folder} has no {name}" for name in wanted if rows.get(name, 0) < 1]
+        if not any(name.startswith("nonlinstats_") and rows[name] > 0 for name in rows):
+            problems.append(f"{folder} has no statistics of nonlinearities")
     return problems
 
 
