@@ -9,7 +9,9 @@ from __future__ import annotations
 
 __all__ = ["place"]
 
-_OWN_PROGRAMS = frozenset({"nnet3-computation-info", "nnet3-xconfig-to-configs"})
+_OWN_PROGRAMS = frozenset(
+    {"chain-objf", "nnet3-compile", "nnet3-computation-info", "nnet3-xconfig-to-configs"}
+)
 _OWN_PLACES = frozenset(
     {
         ("cli/gpu.py", "_open_best"),
@@ -20,8 +22,6 @@ _OWN_PLACES = frozenset(
         ("cli/gpu_survey.py", "_asked"),
         ("cli/gpu_survey.py", "_tell"),
         ("cli/progress.py", "step"),
-        ("cli/nnet3_compile.py", "compile_request"),
-        ("cli/nnet3_compile.py", "compile_cache"),
         ("cli/nnet3_compute.py", "run_program_once"),
     }
 )
