@@ -89,6 +89,18 @@ def test_actions_are_done_once_a_run_also_where_a_variant_is_new(machine):
         assert count[0] == 2 * (i + 1)
 
 
+def test_actions_without_any_decision_are_done_at_each_run(machine):
+    counted = []
+
+    def step():
+        recording.act(lambda: counted.append(len(counted)))
+        machine.do("a")
+
+    for _ in range(8):
+        assert machine.run(step, lambda: machine.do("b")) == "ab"
+    assert counted == list(range(8))
+
+
 def test_what_cannot_be_recorded_runs_by_itself_and_only_then(machine, capsys):
     room = [None]
 

@@ -206,8 +206,8 @@ class _Section:
         return done
 
     def flat(self, c: int) -> Steps:
-        """The calls of the only variant there is, or the section as one."""
-        if self._root.calls is None:
+        """The calls of the only variant there is, without events, or the section as one."""
+        if self._root.calls is None or self._root.actions:
             return [(c, self.run)]
         return [(c, call.run) for call in self._root.calls]
 

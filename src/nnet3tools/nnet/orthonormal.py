@@ -11,7 +11,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.io import log
-from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.components.base import Array, Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, store
@@ -45,11 +45,13 @@ def constrain_orthonormal(
     Each is chosen one time in four (by Kaldi's rand), since none strays far in between. `run` does
     the work on one, given a key of it.
     """
-    for name, component in nnet.updatable_components():
-        constraint, params = component.orthonormal_constraint, component.input_matrix
-        if constraint == 0.0 or tensor.random.rand_int(0, 3) != 0:
+    for name, component in zip(nnet.component_names, nnet.components, strict=True):
+        constraint = getattr(component, "orthonormal_constraint", 0.0)
+        if constraint == 0.0 or not component.properties & Properties.UPDATABLE:
             continue
-        run(("orthonormal constraint", name), partial(_constrain, params, constraint, name))
+        if tensor.random.rand_int(0, 3) == 0:
+            work = partial(_constrain, component.input_matrix, constraint, name)
+            run(("orthonormal constraint", name), work)
 
 
 def _constrain(params: Array, constraint: float, name: str) -> None:

@@ -36,6 +36,7 @@ from nnet3tools.training.update import (
     MaxChange,
     apply_l2_regularization,
     num_sequences,
+    scale_change,
 )
 
 __all__ = ["NnetTrainer", "NnetTrainerOptions"]
@@ -218,7 +219,7 @@ class NnetTrainer:
         scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
         if o.momentum != 0.0:
             self._max_change.drop_if_not_applied(self._delta)
-        scale_nnet(self._delta, o.momentum)
+        scale_change(self._delta, o.momentum)
 
     def _update(self, max_change_scale: float, scale: float) -> None:
         """From the change to the model."""
@@ -264,7 +265,7 @@ class NnetTrainer:
             self._constrain_orthonormal()
         else:
             scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
-        scale_nnet(self._delta, 0.0)
+        scale_change(self._delta, 0.0)
 
     def _accumulate_change(self, example: NnetExample, suffix: str) -> None:
         """Forward, objective and backward; the change lands in the delta network."""

@@ -26,7 +26,7 @@ from nnet3tools.tensor.order import cumulative_sum
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetIo
 
-__all__ = ["MaxChange", "apply_l2_regularization", "num_sequences"]
+__all__ = ["MaxChange", "apply_l2_regularization", "num_sequences", "scale_change"]
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -65,7 +65,7 @@ class MaxChange:
         self._num_limited, self._num_infinite = (
             tensor.zeros(1, like, np.float64) for _ in range(2)
         )
-        self._scales = tensor.zeros((num_components + 1,), like, np.float64)
+        self._scales = tensor.zeros(shape, like, np.float64)
         self._limits: tuple[list[float], Array] | None = None
         self._on_host = device_of(self._squares) == "numpy"
 
@@ -118,12 +118,10 @@ class MaxChange:
         return self._limits[1]
 
     def _add(self, delta: Nnet, nnet: Nnet) -> None:
-        """Components without parameters, whose statistics count, are scaled as the whole."""
-        _products(self._scales[:-1], self._factors, self._whole)
-        tensor.copy(self._scales[-1:], self._whole)
-        places = {id(c): i for i, (_, c) in enumerate(delta.updatable_components())}
-        for source, dest in zip(delta.components, nnet.components, strict=True):
-            place = places.get(id(source), len(places))
+        """Components without parameters have nothing in a change (`scale_change`)."""
+        _products(self._scales, self._factors, self._whole)
+        pairs = zip(delta.updatable_components(), nnet.updatable_components(), strict=True)
+        for place, ((_, source), (_, dest)) in enumerate(pairs):
             dest.add(Number(self._scales[place : place + 1]), source)  # type: ignore[arg-type]
 
     def drop_if_not_applied(self, delta: Nnet) -> None:
@@ -184,6 +182,16 @@ class MaxChange:
             )
         if parts:
             log.log("".join(parts))
+
+
+def scale_change(delta: Nnet, scale: float) -> None:
+    """Multiply a change of the parameters, and the statistics of components that have some.
+
+    Those of others go into the model as they come, never into a change: there they are zero.
+    """
+    if scale != 1.0:
+        for _, component in delta.updatable_components():
+            component.scale(scale)
 
 
 def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:
