@@ -25,17 +25,18 @@ from nnet3tools.fst.layout import (
 )
 from nnet3tools.io.stream import Reader
 
-__all__ = ["check_fst", "read_binary_fst", "read_compact_acceptor"]
+__all__ = ["Header", "check_fst", "read_binary_fst", "read_compact_acceptor", "read_header"]
 
 _LONGEST_NAME = 64
 _LOOK_AHEAD = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Header:
+class Header:
     """What an OpenFst file begins with."""
 
     kind: str
+    arc_type: str
     version: int
     flags: int
     properties: int
@@ -51,7 +52,7 @@ class _Header:
 
 def read_binary_fst(reader: Reader) -> Fst:
     """An FST in any of the three kinds of files; DataError for anything else."""
-    header = _read_header(reader)
+    header = read_header(reader)
     read = _READERS.get(header.kind)
     if read is None:
         raise reader.error(f"expected an FST of kind {', '.join(_READERS)}, found '{header.kind}'")
@@ -60,20 +61,22 @@ def read_binary_fst(reader: Reader) -> Fst:
 
 def read_compact_acceptor(reader: Reader) -> Fst:
     """The compact form in which binary examples hold their acceptors."""
-    header = _read_header(reader)
+    header = read_header(reader)
     if header.kind != "compact_acceptor":
         raise reader.error(f"expected a compact_acceptor FST, found '{header.kind}'")
     return check_fst(reader, _read_compact(reader, header))
 
 
-def _read_header(reader: Reader) -> _Header:
+def read_header(reader: Reader, arc_types: tuple[str, ...] = ("standard",)) -> Header:
+    """What a file of one of these arc types begins with; its symbol tables are passed over."""
     if reader.read_array(1, "<i4", "an FST's header")[0] != MAGIC:
         raise reader.error("expected an OpenFst file, found something else (wrong magic number)")
     kind, arcs = _read_name(reader), _read_name(reader)
-    if arcs != "standard":
-        raise reader.error(f"expected an FST with standard arcs, found '{arcs}'")
+    if arcs not in arc_types:
+        expected = " or ".join(arc_types)
+        raise reader.error(f"expected an FST with {expected} arcs, found '{arcs}'")
     raw = reader.read_array(HEADER.size, np.uint8, "an FST's header").tobytes()
-    header = _Header(kind, *HEADER.unpack(raw))
+    header = Header(kind, arcs, *HEADER.unpack(raw))
     if header.flags & HAS_INPUT_SYMBOLS:
         _skip_symbols(reader)
     if header.flags & HAS_OUTPUT_SYMBOLS:
@@ -99,18 +102,18 @@ def _skip_symbols(reader: Reader) -> None:
         reader.read_array(1, "<i8", "a symbol's key")
 
 
-def _align(reader: Reader, header: _Header) -> None:
+def _align(reader: Reader, header: Header) -> None:
     if header.is_aligned and (past := reader.offset % ALIGNMENT):
         reader.read_array(ALIGNMENT - past, np.uint8, "an FST's padding")
 
 
-def _num_states(reader: Reader, header: _Header) -> int:
+def _num_states(reader: Reader, header: Header) -> int:
     if header.num_states < 0:
         raise reader.error(f"expected an FST, found one of {header.num_states} states")
     return header.num_states
 
 
-def _read_vector(reader: Reader, header: _Header) -> Fst:
+def _read_vector(reader: Reader, header: Header) -> Fst:
     """State after state: final weight, number of arcs, arcs."""
     finals: list[float] = []
     counts: list[int] = []
@@ -152,7 +155,7 @@ def _refill(reader: Reader, used: int, size: int) -> bytes:
     return buffer
 
 
-def _read_const(reader: Reader, header: _Header) -> Fst:
+def _read_const(reader: Reader, header: Header) -> Fst:
     """All states, then all arcs."""
     num_states = _num_states(reader, header)
     _align(reader, header)
@@ -166,7 +169,7 @@ def _read_const(reader: Reader, header: _Header) -> Fst:
     return _of_arcs(header, states["final"].astype(np.float32), counts, arcs)
 
 
-def _of_arcs(header: _Header, finals: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
+def _of_arcs(header: Header, finals: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
     return Fst(
         header.start,
         finals,
@@ -179,7 +182,7 @@ def _of_arcs(header: _Header, finals: np.ndarray, counts: np.ndarray, arcs: np.n
     )
 
 
-def _read_compact(reader: Reader, header: _Header) -> Fst:
+def _read_compact(reader: Reader, header: Header) -> Fst:
     """Offsets of the states, then elements; one with label and next state -1 is a final weight."""
     num_states = _num_states(reader, header)
     _align(reader, header)
@@ -212,7 +215,7 @@ def _read_compact(reader: Reader, header: _Header) -> Fst:
     )
 
 
-_READERS: dict[str, Callable[[Reader, _Header], Fst]] = {
+_READERS: dict[str, Callable[[Reader, Header], Fst]] = {
     "vector": _read_vector,
     "const": _read_const,
     "compact_acceptor": _read_compact,

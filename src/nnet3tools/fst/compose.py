@@ -5,26 +5,31 @@ from __future__ import annotations
 from collections import defaultdict
 
 from nnet3tools.fst.connect import connect
-from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 
-__all__ = ["ArcsByLabel", "compose"]
+__all__ = ["ArcsByLabel", "compose", "compose_with_loops"]
 
 
 class ArcsByLabel:
-    """The arcs of an FST by state and input label, in their order, made as they are asked for."""
+    """The arcs of an FST by state and label (the input's, or the output's), in their order."""
 
-    def __init__(self, fst: Fst) -> None:
-        self._lists = fst.arc_lists()
+    def __init__(self, fst: Fst, output: bool = False) -> None:
+        self._lists, self._output = fst.arc_lists(), output
+        self._is_final = fst.is_final.tolist()
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
     def of(self, state: int) -> dict[int, list[ArcTuple]]:
-        """Input label -> arcs."""
+        """Label -> arcs; made when it is first asked for."""
         if (table := self._tables.get(state)) is None:
             table = defaultdict(list)
             for arc in self._lists[state]:
-                table[arc[0]].append(arc)
+                table[arc[1] if self._output else arc[0]].append(arc)
             self._tables[state] = table = dict(table)
         return table
+
+    def only_epsilons(self, state: int) -> bool:
+        """Whether a state is not final and all its arcs, if any, have epsilons for labels."""
+        return not self._is_final[state] and self.of(state).keys() <= {EPSILON}
 
 
 def compose(first: Fst, second: Fst | tuple[Fst, ArcsByLabel]) -> Fst:
@@ -52,6 +57,50 @@ def compose(first: Fst, second: Fst | tuple[Fst, ArcsByLabel]) -> Fst:
                     number = numbers[pair] = len(pairs)
                     pairs.append(pair)
                 found.append((ilabel, output, weight1 + weight2, number))
+        arcs.append(found)
+        both = finals1[state1] + finals2[state2]
+        finals.append(both if both < NOT_FINAL else NOT_FINAL)
+    return connect(Fst.from_lists(0, finals, arcs))
+
+
+def compose_with_loops(first: Fst, second: Fst) -> Fst:
+    """The connected composition of a transducer that writes epsilons with an acceptor that may too.
+
+    Where both may move alone, `first` moves before `second` (OpenFst's sequence filter). States are
+    numbered as OpenFst does where it looks the labels of `second` up in `first`.
+    """
+    if not first.num_states or not second.num_states:
+        return Fst.empty()
+    writing = ArcsByLabel(first, output=True)
+    lists2, finals1, finals2 = second.arc_lists(), first.finals.tolist(), second.finals.tolist()
+    triples = [(first.start, second.start, 0)]
+    numbers = {triples[0]: 0}
+    arcs: list[list[ArcTuple]] = []
+    finals: list[float] = []
+
+    def number_of(state1: int, state2: int, alone: int) -> int:
+        triple = (state1, state2, alone)
+        if (number := numbers.get(triple)) is None:
+            number = numbers[triple] = len(triples)
+            triples.append(triple)
+        return number
+
+    for state1, state2, alone in triples:  # which grows
+        matches = writing.of(state1)
+        silent = matches.get(EPSILON, [])
+        found: list[ArcTuple] = []
+        if not alone:
+            for ilabel, _, weight, target in silent:
+                found.append((ilabel, EPSILON, weight, number_of(target, state2, 0)))
+        for label, olabel, weight2, target2 in lists2[state2]:
+            if label == EPSILON:
+                if not writing.only_epsilons(state1):
+                    moved = number_of(state1, target2, int(bool(silent)))
+                    found.append((EPSILON, olabel, weight2, moved))
+                continue
+            for ilabel, _, weight1, target1 in matches.get(label, ()):
+                moved = number_of(target1, target2, 0)
+                found.append((ilabel, olabel, weight1 + weight2, moved))
         arcs.append(found)
         both = finals1[state1] + finals2[state2]
         finals.append(both if both < NOT_FINAL else NOT_FINAL)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from nnet3tools.errors import DataError
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader
 
@@ -141,6 +143,17 @@ class ContextDependency:
     def num_pdfs(self) -> int:
         """How many pdfs the tree's leaves number."""
         return self.to_pdf.largest() + 1
+
+    def pdf_of(self, window: Sequence[int], pdf_class: int) -> int:
+        """The pdf of a pdf class in a whole window of phones; DataError if there is none."""
+        pdfs = self.to_pdf.answers({**dict(enumerate(window)), PDF_CLASS_KEY: pdf_class})
+        if len(pdfs) != 1:
+            raise DataError(
+                f"the tree has no pdf for class {pdf_class} of the phones "
+                f"{' '.join(map(str, window))}: it does not belong to the topology"
+            )
+        (pdf,) = pdfs
+        return pdf
 
     def pdf_pairs(
         self, phones: np.ndarray, phone: int, forward_class: int, self_loop_class: int

@@ -1,0 +1,103 @@
+"""From sequences of phones to sequences of phones in context (Kaldi's InverseContextFst)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.nnet.hmm.topology import HmmTopology
+from nnet3tools.nnet.hmm.tree import ContextDependency
+
+__all__ = ["ContextGraph", "in_context"]
+
+Window = tuple[int, ...]
+"""Phones around the central one; 0 stands for those before the first and after the last."""
+
+_WIDEST = 100
+
+
+@dataclass(frozen=True)
+class ContextGraph:
+    """An acceptor whose label j stands for the phones `windows[j]`; 0 is epsilon."""
+
+    fst: Fst
+    windows: list[Window]
+
+
+def in_context(phones: Fst, tree: ContextDependency, topology: HmmTopology) -> ContextGraph:
+    """The graph of a phone acceptor with each phone in its context, the tree's.
+
+    States and windows are numbered as they are met. DataError for phones that the topology lacks.
+    """
+    if tree.width > _WIDEST:
+        raise DataError(f"the tree's context of {tree.width} phones is too wide")
+    known = set(topology.phones.tolist())
+    for phone in set(phones.ilabels.tolist()) - {0}:
+        if phone not in known:
+            raise DataError(f"phone {phone} is none of the topology's")
+    return _Expansion(phones, tree, max(known) + 1).graph()
+
+
+def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
+    """Arcs and final weights with any number of `symbol` after the last phone."""
+    arcs, finals = phones.arc_lists(), phones.finals.tolist()
+    end = len(arcs)
+    for state, final in enumerate(finals):
+        if final != NOT_FINAL:
+            arcs[state].append((symbol, symbol, final, end))
+    return [*arcs, [(symbol, symbol, 0.0, end)]], [*finals, 0.0]
+
+
+class _Expansion:
+    """Composes with the context FST, whose states are the last phones that were read."""
+
+    def __init__(self, phones: Fst, tree: ContextDependency, end_symbol: int) -> None:
+        self._width, self._central, self._end = tree.width, tree.central, end_symbol
+        self._arcs, self._finals = phones.arc_lists(), phones.finals.tolist()
+        if self._looks_ahead:
+            self._arcs, self._finals = _with_end_symbol(phones, end_symbol)
+        self._start = phones.start
+        self._labels: dict[Window, int] = {(): 0}
+
+    @property
+    def _looks_ahead(self) -> bool:
+        """Whether phones after the central one matter."""
+        return self._central < self._width - 1
+
+    def graph(self) -> ContextGraph:
+        """States are pairs of phones that were read and a state of the phone acceptor."""
+        pairs: list[tuple[Window, int]] = [((0,) * (self._width - 1), self._start)]
+        numbers = {pairs[0]: 0}
+        arcs: list[list[ArcTuple]] = []
+        finals: list[float] = []
+        for read, state in pairs:  # which grows
+            found: list[ArcTuple] = []
+            for phone, _, weight, target in self._arcs[state]:
+                step = (read, 0) if phone == 0 else self._step(read, phone)
+                if step is None:
+                    continue
+                pair = (step[0], target)
+                if (number := numbers.get(pair)) is None:
+                    number = numbers[pair] = len(pairs)
+                    pairs.append(pair)
+                found.append((step[1], step[1], weight, number))
+            arcs.append(found)
+            complete = not self._looks_ahead or read[self._central] == self._end
+            finals.append(self._finals[state] if complete else NOT_FINAL)
+        return ContextGraph(Fst.from_lists(0, finals, arcs), list(self._labels))
+
+    def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
+        """The phones read after another one, and its window's label; None if it cannot come."""
+        if phone == self._end:
+            if not self._looks_ahead or read[self._central] == self._end:
+                return None
+        elif read and read[-1] == self._end:
+            return None
+        whole = (*read, phone)
+        window = tuple(
+            0 if i > self._central and p == self._end else p for i, p in enumerate(whole)
+        )
+        if window[self._central] == 0:
+            return whole[1:], 0
+        return whole[1:], self._labels.setdefault(window, len(self._labels))

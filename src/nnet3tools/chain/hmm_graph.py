@@ -1,0 +1,234 @@
+"""From phones in context to transition ids: HMMs without, then with self-loops (hmm-utils.h).
+
+Self-loops come after the transition that enters their state, as always in chain models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.context import Window, in_context
+from nnet3tools.errors import DataError
+from nnet3tools.fst.compose import compose_with_loops
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.local_epsilon import remove_epsilons_locally
+from nnet3tools.fst.weights import single
+from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.hmm.tree import ContextDependency
+
+__all__ = ["HmmGraphs"]
+
+_LEAST_PROBABILITY = 1e-10
+
+
+@dataclass
+class HmmGraphs:
+    """Makes graphs over transition ids for one tree and transition model.
+
+    `scale` multiplies the logarithms of transition probabilities, those of self-loops included.
+    """
+
+    tree: ContextDependency
+    model: TransitionModel
+    scale: float
+    _hmms: dict[tuple[int, ...], Fst] = field(default_factory=dict)
+
+    def expand(self, phones: Fst) -> Fst:
+        """The graph of a phone acceptor; input labels are transition ids.
+
+        Self-loops are there, and epsilons may be. DataError for phones that tree or model lack.
+        """
+        context = in_context(phones, self.tree, self.model.topology)
+        hmms = [self._hmm(window) for window in context.windows[1:]]
+        return self.with_self_loops(compose_with_loops(_loop_of(hmms), context.fst).projected())
+
+    # -- HMMs
+
+    @cached_property
+    def _first_id(self) -> NDArray[np.int64]:
+        counts = self.model.transitions_per_state()
+        return np.cumsum(counts) - counts + 1
+
+    @cached_property
+    def _state_of_tuple(self) -> dict[tuple[int, ...], int]:
+        return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
+
+    @cached_property
+    def _self_loop_ids(self) -> list[int]:
+        """The transition id of each transition state's self-loop, 0 if there is none."""
+        transitions = self.model.transitions()
+        loops = np.zeros(len(self.model.tuples), np.int64)
+        ids = np.flatnonzero(transitions.is_self_loop)
+        loops[transitions.states[ids]] = ids
+        return loops.tolist()
+
+    @cached_property
+    def _leaving_log_probs(self) -> list[float]:
+        """The logarithm of the probability of leaving each transition state, in float32."""
+        loops = np.array(self._self_loop_ids)
+        probs = np.where(loops > 0, np.exp(self.model.log_probs[loops]), np.float32(0))
+        left = np.maximum(np.float32(1.0) - probs, np.float32(_LEAST_PROBABILITY))
+        return np.where(loops > 0, np.log(left), np.float32(0)).tolist()
+
+    @cached_property
+    def _states_of_ids(self) -> list[int]:
+        return self.model.transitions().states.tolist()
+
+    def _hmm(self, window: Window) -> Fst:
+        """The HMM of the central phone, without self-loops; DataError if tree and model differ."""
+        phone = window[self.tree.central]
+        entry = self.model.topology.states(phone)
+        num_classes = 1 + max(
+            max(state.forward_pdf_class, state.self_loop_pdf_class) for state in entry
+        )
+        pdfs = tuple(self.tree.pdf_of(window, pdf_class) for pdf_class in range(num_classes))
+        if (hmm := self._hmms.get((phone, *pdfs))) is None:
+            arcs = [self._arcs_of(phone, number, state, pdfs) for number, state in enumerate(entry)]
+            finals = [NOT_FINAL] * (len(entry) - 1) + [0.0]
+            hmm = remove_epsilons_locally(Fst.from_lists(0, finals, arcs)).scaled(self.scale)
+            self._hmms[phone, *pdfs] = hmm
+        return hmm
+
+    def _arcs_of(
+        self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
+    ) -> list[ArcTuple]:
+        """The arcs out of a state to others."""
+        arcs: list[ArcTuple] = []
+        emitting = state.forward_pdf_class != NO_PDF
+        for position, (target, probability) in enumerate(state.transitions):
+            if target == number:
+                continue
+            if emitting:
+                pair = pdfs[state.forward_pdf_class], pdfs[state.self_loop_pdf_class]
+                label, log_prob = self._transition(phone, number, pair, position)
+            else:
+                label, log_prob = 0, single(np.log(np.float32(probability)))
+            arcs.append((label, label, -log_prob, target))
+        return arcs
+
+    def _transition(
+        self, phone: int, number: int, pdfs: tuple[int, int], position: int
+    ) -> tuple[int, float]:
+        """A transition id and its log-probability, self-loops not counted."""
+        state = self._state_of_tuple.get((phone, number, *pdfs))
+        if state is None:
+            raise DataError(
+                f"the tree gives state {number} of phone {phone} the pdfs {pdfs[0]} and {pdfs[1]}, "
+                "which the transition model lacks: they do not belong together"
+            )
+        label = int(self._first_id[state]) + position
+        log_prob = single(float(self.model.log_probs[label]) - self._leaving_log_probs[state])
+        return label, log_prob
+
+    # -- self-loops
+
+    def with_self_loops(self, fst: Fst) -> Fst:
+        """Each state entered by a transition gets the self-loop of that transition's state.
+
+        States that transitions of several transition states enter are told apart first. What leaves
+        a state is scaled by the probability of doing so.
+        """
+        arcs, finals = fst.arc_lists(), fst.finals.tolist()
+        self._separate(arcs, finals, fst.start)
+        entered = [-1] * len(arcs)
+        for of_state in arcs:
+            for label, _, _, target in of_state:
+                entered[target] = self._states_of_ids[label]
+        for number, state in enumerate(entered):
+            if state >= 0:
+                self._add_self_loop(number, state, arcs, finals)
+        return Fst.from_lists(fst.start, finals, arcs)
+
+    def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
+        """Let only transitions of one transition state, or only epsilons, enter each state.
+
+        Others enter a new state, from which an epsilon leads to where they led.
+        """
+        nothing, epsilon = -2, -1
+        classes = [nothing] * len(arcs)
+        classes[start] = epsilon
+        several = set()
+        for of_state in arcs:
+            for label, _, _, target in of_state:
+                state = self._states_of_ids[label]
+                if classes[target] == nothing:
+                    classes[target] = state
+                elif classes[target] != state:
+                    several.add(target)
+        if not several:
+            return
+        new: dict[tuple[int, int], int] = {}
+        for number in range(len(arcs)):
+            for place, (label, olabel, weight, target) in enumerate(arcs[number]):
+                if not label or target not in several:
+                    continue
+                key = target, self._states_of_ids[label]
+                if (between := new.get(key)) is None:
+                    between = new[key] = len(arcs)
+                    arcs.append([(0, 0, 0.0, target)])
+                    finals.append(NOT_FINAL)
+                arcs[number][place] = (label, olabel, weight, between)
+
+    def _add_self_loop(
+        self, number: int, state: int, arcs: list[list[ArcTuple]], finals: list[float]
+    ) -> None:
+        cost = single(-self._leaving_log_probs[state] * self.scale)
+        if cost:
+            arcs[number] = [(i, o, single(w + cost), t) for i, o, w, t in arcs[number]]
+            finals[number] = single(finals[number] + cost)
+        if label := self._self_loop_ids[state]:
+            weight = single(-float(self.model.log_probs[label]) * self.scale)
+            arcs[number].append((label, label, weight, number))
+
+
+def _loop_of(hmms: list[Fst]) -> Fst:
+    """A transducer from any sequence of the HMMs' paths to their numbers, from 1 (MakeLoopFst).
+
+    HMMs that are one object are there once. One with a single arc from its start begins in the
+    loop's state, others behind an epsilon.
+    """
+    arcs: list[list[ArcTuple]] = [[]]
+    entries: dict[int, tuple[int, float, int]] = {}
+    for number, hmm in enumerate(hmms, start=1):
+        if (entry := entries.get(id(hmm))) is not None:
+            label, weight, target = entry
+            arcs[0].append((label, number, weight, target))
+        elif hmm.num_states:
+            entries[id(hmm)] = _add_to_loop(arcs, hmm, number)
+    finals = [0.0] + [NOT_FINAL] * (len(arcs) - 1)
+    return Fst.from_lists(0, finals, arcs)
+
+
+def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
+    """Add an HMM; label, weight and target of the arc that enters it."""
+    of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
+    shared = (
+        len(of_hmm[start]) == 1
+        and finals[start] == NOT_FINAL
+        and not (hmm.nextstates == start).any()
+    )
+    places: list[int] = []
+    for state in range(hmm.num_states):
+        if shared and state == start:
+            places.append(0)
+        else:
+            places.append(len(arcs))
+            arcs.append([])
+    entry = (0, 0.0, places[start])
+    if not shared:
+        arcs[0].append((0, number, 0.0, places[start]))
+    for state, of_state in enumerate(of_hmm):
+        for label, _, weight, target in of_state:
+            if shared and state == start:
+                entry = (label, weight, places[target])
+                arcs[0].append((label, number, weight, places[target]))
+            else:
+                arcs[places[state]].append((label, 0, weight, places[target]))
+        if finals[state] != NOT_FINAL:
+            arcs[places[state]].append((0, 0, finals[state], 0))
+    return entry

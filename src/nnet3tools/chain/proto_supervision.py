@@ -1,0 +1,75 @@
+"""Which phones an utterance may have, and when: from alignments and phone lattices.
+
+The times are those of the alignment or lattice, widened by the tolerances and then subsampled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.phone_lattice import PhoneLattice
+from nnet3tools.chain.supervision_options import SupervisionOptions
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
+
+__all__ = ["ProtoSupervision", "of_alignment", "of_lattice"]
+
+
+@dataclass(frozen=True)
+class ProtoSupervision:
+    """An epsilon-free acceptor of phones, and the phones that each (subsampled) frame may have."""
+
+    fst: Fst
+    allowed_phones: list[set[int]]
+
+
+def _allowed(
+    phones: list[int], begins: list[int], ends: list[int], num_frames: int, o: SupervisionOptions
+) -> list[set[int]]:
+    """The phones of each frame, given the frames before subsampling of each."""
+    factor = o.frame_subsampling_factor
+    allowed: list[set[int]] = [set() for _ in range(-(-num_frames // factor))]
+    for phone, begin, end in zip(phones, begins, ends, strict=True):
+        first = -(-max(0, begin - o.left_tolerance) // factor)
+        last = -(-min(num_frames, end + o.right_tolerance) // factor)
+        for frame in range(first, last):
+            allowed[frame].add(phone)
+    if not all(allowed):
+        raise DataError(f"no phone may be on frame {allowed.index(set())}: is there a gap in time?")
+    return allowed
+
+
+def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> ProtoSupervision:
+    """Of phones and their durations in frames, (N, 2); DataError if one is not positive."""
+    if not len(pairs):
+        raise DataError("expected phones with durations, found none")
+    if pairs.min() <= 0:
+        row = pairs[np.flatnonzero((pairs <= 0).any(axis=1))[0]]
+        raise DataError(f"expected positive phones and durations, found {row[0]} {row[1]}")
+    ends = np.cumsum(pairs[:, 1])
+    begins, num_frames = ends - pairs[:, 1], int(ends[-1])
+    phones = pairs[:, 0].tolist()
+    allowed = _allowed(phones, begins.tolist(), ends.tolist(), num_frames, options)
+    return ProtoSupervision(Fst.linear(phones), allowed)
+
+
+def of_lattice(lattice: PhoneLattice, options: SupervisionOptions) -> ProtoSupervision:
+    """Of a lattice of phones; its graph costs are kept, scaled by --lm-scale.
+
+    DataError if it is not in order of time, or its paths differ in length.
+    """
+    times, num_frames = lattice.times()
+    fst = lattice.fst
+    begins = times[fst.sources]
+    ends = begins + lattice.lengths
+    allowed = _allowed(fst.ilabels.tolist(), begins.tolist(), ends.tolist(), num_frames, options)
+    fst = fst.scaled(options.lm_scale)
+    if options.lm_scale:
+        order = top_order(fst)
+        assert order is not None, "a lattice in order of time has no cycles"
+        fst = push_to_initial(fst, distances_to_end(fst, order), remove_total_weight=True)
+    return ProtoSupervision(fst, allowed)
