@@ -82,7 +82,7 @@ def _arcs_of_lists(fst: Fst, lists: list[tuple[int, list[ArcTuple]]]) -> Fst:
 def _reversed_arcs(fst: Fst) -> Fst:
     """Each state's arcs the other way round; of like ones the first, with the least weight."""
     order = np.lexsort((np.arange(fst.num_arcs)[::-1], fst.sources))
-    fst = _with_arcs(fst, order)
+    fst = fst.with_arcs_in(order)
     like = np.lexsort((fst.nextstates, fst.olabels, fst.ilabels, fst.sources))
     same = np.ones(len(like), bool)
     for column in (fst.sources, fst.ilabels, fst.olabels, fst.nextstates):
@@ -108,20 +108,6 @@ def _reversed_arcs(fst: Fst) -> Fst:
         best[chosen],
         fst.nextstates[chosen],
         outputs,
-    )
-
-
-def _with_arcs(fst: Fst, order: NDArray[np.intp]) -> Fst:
-    """Arcs in another order, within states."""
-    inputs = fst.ilabels[order]
-    return Fst(
-        fst.start,
-        fst.finals,
-        fst.offsets,
-        inputs,
-        inputs if fst.olabels is fst.ilabels else fst.olabels[order],
-        fst.weights[order],
-        fst.nextstates[order],
     )
 
 

@@ -11,7 +11,14 @@ from nnet3tools.fst.connect import connect, keep_states
 from nnet3tools.fst.fst import ArcTuple, Fst
 from nnet3tools.fst.weights import single
 
-__all__ = ["distances_to_end", "minimize_acyclic", "push_to_initial", "quantized", "top_order"]
+__all__ = [
+    "distances_to_end",
+    "merged_acyclic",
+    "minimize_acyclic",
+    "push_to_initial",
+    "quantized",
+    "top_order",
+]
 
 SHORTEST_DELTA = np.float32(1e-6)
 """To this weights are rounded before states are compared (OpenFst's kShortestDelta)."""
@@ -91,10 +98,10 @@ def minimize_acyclic(fst: Fst) -> Fst:
     assert order is not None, "only acyclic FSTs are minimised here"
     if fst.weights.any() or fst.finals[fst.is_final].any():
         fst = quantized(push_to_initial(fst, distances_to_end(fst, order)), SHORTEST_DELTA)
-    return _merged(fst, order)
+    return merged_acyclic(fst, order)
 
 
-def _merged(fst: Fst, order: list[int]) -> Fst:
+def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
     """States with the same final weight and the same arcs to the same states as one."""
     lists, finals = fst.arc_lists(), fst.finals.tolist()
     representative = [0] * fst.num_states

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nnet3tools.fst.connect import accessible, coaccessible, component_numbers
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 
-__all__ = ["TRINARY", "Property", "all_properties", "all_settled"]
+__all__ = ["TRINARY", "Property", "all_properties", "all_settled", "is_deterministic"]
 
 
 class Property(IntFlag):
@@ -76,6 +76,11 @@ def all_settled(bits: int) -> bool:
 def all_properties(fst: Fst) -> int:
     """Every pair of bits, settled."""
     return _label_bits(fst) | _weight_and_path_bits(fst)
+
+
+def is_deterministic(fst: Fst) -> bool:
+    """Whether no state has two arcs with one input label."""
+    return bool(_label_bits(fst) & Property.I_DETERMINISTIC)
 
 
 def _label_bits(fst: Fst) -> int:

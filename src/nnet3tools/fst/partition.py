@@ -1,0 +1,154 @@
+"""Minimisation of acceptors with cycles by refining a partition of states (Hopcroft's algorithm).
+
+Which of like states remains, and so the numbers of the result's states, depend on the order in
+which classes and their members are dealt with; it is OpenFst's (fst/minimize.h, fst/partition.h).
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.connect import connect
+from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst, sort_order
+from nnet3tools.fst.minimize import merged_acyclic, top_order
+from nnet3tools.fst.properties import is_deterministic
+
+__all__ = ["minimize_encoded"]
+
+Members = dict[int, None]
+"""States of a class, in the order they were added; they are gone through from the last one on."""
+
+
+def minimize_encoded(fst: Fst) -> Fst:
+    """The acceptor with states merged that have the same futures, weights being all zero.
+
+    It need not be deterministic; then some states that could be merged may not be. Arcs come out
+    sorted by label and next state.
+    """
+    fst = connect(fst)
+    if not fst.num_states:
+        return fst
+    if (order := top_order(fst)) is not None and is_deterministic(fst):
+        return merged_acyclic(fst, order)
+    return _merged(fst, _Refinement(fst).classes())
+
+
+def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
+    """Of each class the first state, with the arcs of all."""
+    representative = [0] * fst.num_states
+    for members in classes:
+        for state in members:
+            representative[state] = members[0]
+    lists = fst.arc_lists()
+    arcs: list[list[ArcTuple]] = [[] for _ in lists]
+    for members in classes:
+        found = {
+            (i, o, representative[target]): weight
+            for state in members
+            for i, o, weight, target in lists[state]
+        }
+        arcs[members[0]] = [
+            (i, o, weight, target) for (i, o, target), weight in sorted(found.items())
+        ]
+    return connect(Fst.from_lists(representative[fst.start], fst.finals.tolist(), arcs))
+
+
+class _Arcs:
+    """The arcs into one state from a place on; of two, the one with the least label comes first."""
+
+    __slots__ = ("at", "end", "label")
+
+    def __init__(self, at: int, end: int, label: int) -> None:
+        self.at, self.end, self.label = at, end, label
+
+    def __lt__(self, other: _Arcs) -> bool:
+        return self.label < other.label
+
+
+class _Refinement:
+    """Classes that are split until states of one cannot be told apart."""
+
+    def __init__(self, fst: Fst) -> None:
+        self._class_of = _first_classes(fst)
+        self._members: list[Members] = [{} for _ in range(max(self._class_of) + 1)]
+        for state, number in enumerate(self._class_of):
+            self._members[number][state] = None
+        self._marked: dict[int, Members] = {}
+        order = sort_order(fst.nextstates, fst.ilabels)
+        self._sources: list[int] = fst.sources[order].tolist()
+        self._labels: list[int] = fst.ilabels[order].tolist()
+        counts = np.bincount(fst.nextstates, minlength=fst.num_states)
+        self._ends: list[int] = [0, *np.cumsum(counts).tolist()]
+
+    def classes(self) -> list[list[int]]:
+        """The members of each class in the end."""
+        self._waiting = list(range(len(self._members)))
+        while self._waiting:
+            self._split_by(self._waiting.pop())
+        return [list(reversed(members)) for members in self._members]
+
+    def _split_by(self, number: int) -> None:
+        """Tell apart states that reach a class by a label from those that do not."""
+        heap: list[_Arcs] = []
+        for state in reversed(self._members[number]):
+            begin, end = self._ends[state], self._ends[state + 1]
+            if begin < end:
+                heapq.heappush(heap, _Arcs(begin, end, self._labels[begin]))
+        label = -1
+        while heap:
+            arcs = heapq.heappop(heap)
+            if arcs.label != label:
+                self._finish_split()
+            label = arcs.label
+            self._mark(self._sources[arcs.at])
+            arcs.at += 1
+            if arcs.at < arcs.end:
+                arcs.label = self._labels[arcs.at]
+                heapq.heappush(heap, arcs)
+        self._finish_split()
+
+    def _mark(self, state: int) -> None:
+        number = self._class_of[state]
+        members = self._members[number]
+        if state not in members:
+            return  # marked already
+        if (marked := self._marked.get(number)) is None:
+            if len(members) == 1:
+                return
+            marked = self._marked[number] = {}
+        del members[state]
+        marked[state] = None
+
+    def _finish_split(self) -> None:
+        """Make the smaller part of each class with marked states a class of its own."""
+        for number, marked in self._marked.items():
+            others = self._members[number]
+            if not others:
+                self._members[number] = marked
+                continue
+            new, old = (others, marked) if len(others) < len(marked) else (marked, others)
+            self._members[number] = old
+            for state in new:
+                self._class_of[state] = len(self._members)
+            self._waiting.append(len(self._members))
+            self._members.append(new)
+        self._marked.clear()
+
+
+def _first_classes(fst: Fst) -> list[int]:
+    """Classes by whether a state is final and by its labels in order, repeats apart."""
+    numbers: dict[tuple[bool, tuple[int, ...]], int] = {}
+    classes = []
+    labels, ends = fst.ilabels, fst.offsets
+    new = np.ones(fst.num_arcs, bool)
+    new[1:] = (labels[1:] != labels[:-1]) | (fst.sources[1:] != fst.sources[:-1])
+    kept: NDArray[np.int32] = labels[new]
+    places = np.concatenate([[0], np.cumsum(new)])[ends].tolist()
+    sequence = kept.tolist()
+    for state, final in enumerate(fst.finals.tolist()):
+        key = final != NOT_FINAL, tuple(sequence[places[state] : places[state + 1]])
+        classes.append(numbers.setdefault(key, len(numbers)))
+    return classes

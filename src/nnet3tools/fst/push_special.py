@@ -1,0 +1,55 @@
+"""Pushing weights so that all states have the same total probability (Kaldi's push-special.cc).
+
+Unlike ordinary pushing in the log semiring this works where the total over all paths is infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from nnet3tools.fst.fst import Fst
+from nnet3tools.io import log
+
+__all__ = ["push_special"]
+
+_MAX_STEPS = 200
+_CHECK_EVERY = 5
+_SELF = 0.1
+"""Part of the identity added to the matrix, whose eigenvalues may else have the same size."""
+
+
+def push_special(fst: Fst, delta: float) -> Fst:
+    """The acceptor with weights w(i, j) + v(j) - v(i); a final weight leads to the start.
+
+    exp(-v) is the dominant eigenvector of the matrix of transition probabilities, by the power
+    method: Hannemann and Povey, "Combining forward and backward search in decoding", 2013. It stops
+    when the logarithms of the states' totals differ by at most `delta`.
+    """
+    size = fst.num_states
+    if not size:
+        return fst
+    final = np.flatnonzero(fst.is_final)
+    sources = np.concatenate([fst.sources, final])
+    targets = np.concatenate([fst.nextstates, np.full(len(final), fst.start)])
+    costs = np.concatenate([fst.weights, fst.finals[final]])
+    probs = np.exp(-costs.astype(np.float64))
+    vector = np.full(size, 1.0 / np.sqrt(size))
+    for step in range(_MAX_STEPS):
+        moved = np.bincount(sources, probs * vector[targets], size) + _SELF * vector
+        vector = moved / np.sqrt(moved @ moved)
+        if step and step % _CHECK_EVERY == 0:
+            totals = np.bincount(sources, probs * vector[targets], size) / vector
+            if np.log(totals.max() / totals.min()) <= delta:
+                break
+    else:
+        log.warning(
+            f"push-special: finished {_MAX_STEPS} iterations without converging.  Output will be "
+            "inaccurate."
+        )
+    potential = -np.log(vector)
+    finals = fst.finals.copy()
+    finals[final] += (potential[fst.start] - potential[final]).astype(np.float32)
+    weights = fst.weights.astype(np.float64) + potential[fst.nextstates] - potential[fst.sources]
+    return replace(fst, weights=weights.astype(np.float32), finals=finals, properties=0)
