@@ -8,6 +8,7 @@ from contextlib import contextmanager
 __all__ = [
     "ConfigError",
     "DataError",
+    "DivergedError",
     "EmptyError",
     "Nnet3Error",
     "NotFiniteError",
@@ -38,6 +39,10 @@ class DataError(UserError):
 
 class NotFiniteError(DataError):
     """Data with NaN or infinity: one utterance or example, which programs skip and report."""
+
+
+class DivergedError(UserError):
+    """NaN or infinity came up while a model was trained."""
 
 
 class EmptyError(DataError):

@@ -65,7 +65,12 @@ def main(options: Options, args: list[str]) -> None:
     prove_output(nnet_out)
     device = choose_device(options.use_gpu, options.gpu_math)
     examples: list[NnetExample] = []
-    for_each_example(examples_in, lambda key, example: examples.append(example))
+
+    def keep(key: str, example: NnetExample) -> None:
+        example.check_finite()
+        examples.append(example)
+
+    for_each_example(examples_in, keep)
     log.log(f"Read {len(examples)} examples.")
     if not examples:
         raise EmptyError(f"{examples_in}: no examples")

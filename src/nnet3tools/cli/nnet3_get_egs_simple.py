@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from nnet3tools.cli.options import NoOptions, program
-from nnet3tools.errors import EmptyError, OptionError
+from nnet3tools.errors import EmptyError, NotFiniteError, OptionError, naming
 from nnet3tools.io import log
 
 USAGE = """Get frame-by-frame examples of data for nnet3 neural network training.
@@ -50,6 +50,13 @@ def main(options: NoOptions, args: list[str]) -> int:
                     break
                 example.io.append(frames_io(name, 0, matrix))
             else:
+                try:
+                    with naming(f"key '{key}'"):
+                        example.check_finite()
+                except NotFiniteError as error:
+                    log.skipped(error)
+                    num_failed += 1
+                    continue
                 writer.write(key, example)
                 num_done += 1
         if num_failed:

@@ -45,6 +45,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools import tensor
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.device import move_nnet
+    from nnet3tools.nnet.finite import check_nnet_finite
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.trainer import NnetTrainer
@@ -57,6 +58,7 @@ def main(options: Options, args: list[str]) -> int:
     device = choose_device(options.use_gpu, options.gpu_math)
     options.memory.apply(device)
     nnet = read_nnet(model_in)
+    check_nnet_finite(nnet, model_in)
     trainer = NnetTrainer(options.trainer, nnet, device, options.gpu_math == "fp16")
     with Progress("minibatches") as progress:
 
@@ -68,6 +70,7 @@ def main(options: Options, args: list[str]) -> int:
     trainer.require_data(examples)
     ok = trainer.print_total_stats()
     move_nnet(nnet)  # back from the GPU
+    trainer.require_finite()
     write_nnet(nnet, model_out, options.binary)
     log.log(f"Wrote model to {model_out}")
     try:

@@ -68,6 +68,7 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Read features, write vectors."""
     from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
+    from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import TableWriter
     from nnet3tools.optimizer.cache_files import load_cache, save_cache
@@ -81,6 +82,8 @@ def main(options: Options, args: list[str]) -> int:
     simple = replace(options.simple, compiler=options.compiler)
     with naming(nnet_in):
         computer = XvectorComputer(nnet, simple, xvector, like=device)
+    if options.cached_compiler_out:
+        prove_output(options.cached_compiler_out)
     if options.cached_compiler_in:
         load_cache(options.cached_compiler_in, computer.compiler)
     try:

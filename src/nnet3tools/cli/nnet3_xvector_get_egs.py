@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.cli.utterance_inputs import NothingDoneError
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import NotFiniteError, OptionError
 from nnet3tools.io import log
 
 USAGE = """Get examples for training an nnet3 neural network for the xvector system. Each output
@@ -63,10 +63,15 @@ def main(options: Options, args: list[str]) -> int:
                 num_failed += 1
                 continue
             examples = examples_of_utterance(key, features, ranges[key], options.num_pdfs)
-            for chunk, example in examples:
-                output = example.compressed() if options.compress else example
-                writers[chunk.archive].write(chunk.key, output)
-                num_examples += 1
+            try:
+                for chunk, example in examples:
+                    output = example.compressed() if options.compress else example
+                    writers[chunk.archive].write(chunk.key, output)
+                    num_examples += 1
+            except NotFiniteError as error:
+                log.skipped(error)
+                num_failed += 1
+                continue
             num_done += 1
         if num_examples == 0:
             raise NothingDoneError

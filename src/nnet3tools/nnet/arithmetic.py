@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, DivergedError
 from nnet3tools.nnet.components.base import (
     BatchStatisticsComponent,
     Component,
@@ -180,10 +180,13 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
 
 
 def check_natural_gradient(nnet: Nnet) -> None:
-    """UserError if natural gradient met infinity or NaN: on a GPU nobody noticed so far."""
-    for component in _updatable(nnet):
+    """DivergedError, with the component, if natural gradient met infinity or NaN."""
+    for name, component in nnet.updatable_components():
         for preconditioner, _ in component.preconditioners():
-            preconditioner.check_finite()
+            try:
+                preconditioner.check_finite()
+            except DivergedError as error:
+                raise DivergedError(f"component '{name}': {error}") from None
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:

@@ -145,7 +145,7 @@ class OnlineNaturalGradient(HasSettings):
         self.num_calls += 1
 
     def check_finite(self) -> None:
-        """UserError if there was infinity or NaN in what was preconditioned; waits for the device.
+        """DivergedError if infinity or NaN was preconditioned; waits for the device.
 
         On the host every update calls this.
         """

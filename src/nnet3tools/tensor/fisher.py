@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nnet3tools.errors import UserError
+from nnet3tools.errors import DivergedError
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.basics import copy, prod
@@ -182,9 +182,9 @@ def _orthonormalize(w: Array, d: Array, numbers: Array, alpha: float) -> None:
 
 @operator(writes=(), types=("float64",))
 def check_finite(numbers: Array) -> None:
-    """UserError on the host if an estimate met infinity or NaN; a GPU does not wait to look."""
+    """DivergedError on the host if an estimate met infinity or NaN; a GPU does not wait to look."""
     if numbers[DIVERGED]:
-        raise UserError(
+        raise DivergedError(
             "natural gradient met infinity or NaN in the derivatives or activations: the "
             "training has diverged (lower the learning rate or max-change) or the data is bad"
         )

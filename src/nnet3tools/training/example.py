@@ -13,6 +13,7 @@ from nnet3tools.errors import DataError, NotFiniteError, RequestError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
+    check_finite,
     compress,
     read_general_matrix,
     write_general_matrix,
@@ -112,6 +113,11 @@ class NnetExample:
         reader.expect_token("</Nnet3Eg>")
         return example
 
+    def check_finite(self) -> None:
+        """NotFiniteError if something in it is NaN or infinite."""
+        for io in self.io:
+            check_finite(f"'{io.name}'", io.features)
+
     def compressed(self) -> NnetExample:
         """A copy whose full matrices are compressed."""
         return NnetExample([replace(io, features=compress(io.features)) for io in self.io])
@@ -163,11 +169,12 @@ def for_each_of_kind(
 ) -> int:
     """Call `work` on the keys and examples of a table; how many there were.
 
-    An example for which `work` raises NotFiniteError is reported and does not count. Other
+    An example for which `work` raises NotFiniteError is reported and does not count; at the end a
+    warning says how many there were. Other
     DataErrors and RequestErrors of `work` get the table's and the example's name. With `ahead`, a
     thread reads and prepares examples while others are worked on; all else is the same.
     """
-    count = 0
+    count = num_skipped = 0
     items = _prepared(rspecifier, holder, ahead)
     if ahead is not None:
         items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
@@ -177,10 +184,16 @@ def for_each_of_kind(
                 work(key, example)
             except NotFiniteError as error:
                 log.skipped(NotFiniteError(f"{rspecifier}: example '{key}': {error}"))
+                num_skipped += 1
                 continue
             except (DataError, RequestError) as error:
                 raise type(error)(f"{rspecifier}: example '{key}': {error}") from None
             count += 1
+    if num_skipped:
+        log.warning(
+            f"{rspecifier}: left out {num_skipped} of {count + num_skipped} examples, which hold "
+            "NaN or infinity"
+        )
     return count
 
 

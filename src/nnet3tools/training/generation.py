@@ -202,22 +202,24 @@ def make_examples(
 ) -> int:
     """Write the examples of all utterances; how many utterances had to be left out.
 
-    `find_targets` gives an utterance's targets, or None, after a warning. Utterances whose features
-    or targets are not finite are left out.
+    `find_targets` gives an utterance's targets, or None, after a warning. Utterances with features,
+    targets or i-vectors that are not finite are left out.
     """
     num_errors = 0
     for utterance, matrix in features:
+        num_frames = matrix.shape[0]
+        utterance_ivectors = None
         try:
             targets = find_targets(utterance)
             check_finite(f"features of utterance '{utterance}'", matrix)
+            if targets is not None and ivectors is not None:
+                utterance_ivectors = ivectors.find(utterance, num_frames)
+            if utterance_ivectors is not None:
+                check_finite(f"i-vectors of utterance '{utterance}'", utterance_ivectors)
         except NotFiniteError as error:
             log.skipped(error)
             num_errors += 1
             continue
-        num_frames = matrix.shape[0]
-        utterance_ivectors = None
-        if targets is not None and ivectors is not None:
-            utterance_ivectors = ivectors.find(utterance, num_frames)
         usable = targets is not None and (ivectors is None or utterance_ivectors is not None)
         if targets is None or not usable:
             num_errors += 1

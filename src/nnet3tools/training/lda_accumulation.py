@@ -34,7 +34,11 @@ class LdaAccumulator:
         self.stats: LdaStats | None = None
 
     def accumulate(self, example: NnetExample) -> None:
-        """Add an example; DataError for one that fits neither the network nor those before it."""
+        """Add an example; DataError for one that fits neither the network nor those before it.
+
+        NotFiniteError for one with NaN or infinity.
+        """
+        example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)
         if supervision is None:
             raise DataError("example has no output named 'output'")

@@ -164,8 +164,7 @@ class ExampleRunner:
 
         NotFiniteError, before anything is changed, for one with NaN or infinity.
         """
-        for io in example.io:
-            check_finite(f"'{io.name}'", io.features)
+        example.check_finite()
         if self._device_inputs is not None and not isinstance(example, PreparedExample):
             example = self.prepare(example)
         if not isinstance(example, PreparedExample):
@@ -273,10 +272,5 @@ class ExampleRunner:
                 f"example's '{io.name}' has dimension {io.dim}: the network expects {expected}"
             )
         matrix = to_dense(io.features)
-        # The sum is finite unless an element is not, or the values are absurd.
-        if not np.isfinite(matrix.sum(dtype=np.float64)):
-            row, col = (int(i[0]) for i in np.nonzero(~np.isfinite(matrix)))
-            raise DataError(
-                f"example's '{io.name}' holds {matrix[row, col]} in row {row}, column {col}"
-            )
+        check_finite(f"'{io.name}'", matrix)
         return matrix

@@ -8,7 +8,7 @@ from functools import partial
 
 from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import EmptyError, OptionError
+from nnet3tools.errors import DataError, DivergedError, EmptyError, OptionError
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.replay import Replayer, device_capture
 from nnet3tools.graph.spot_checks import draw_graph_checks
@@ -20,6 +20,7 @@ from nnet3tools.nnet.arithmetic import (
     zero_stats,
 )
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.finite import components_not_finite, quoted
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.orthonormal import constrain_orthonormal, just_do
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
@@ -166,10 +167,15 @@ class NnetTrainer:
         interval = self.options.backstitch_training_interval
         due = self._num_minibatches % interval == self._seed % interval
         with self._runner.ready(example) as ready:
-            if self.options.backstitch_training_scale > 0.0 and due:
-                self._train_backstitch(ready)
-            else:
-                self._train_once(ready)
+            try:
+                if self.options.backstitch_training_scale > 0.0 and due:
+                    self._train_backstitch(ready)
+                else:
+                    self._train_once(ready)
+            except DivergedError:  # which names no component
+                self._num_minibatches += 1
+                self._check_natural_gradient()
+                raise
         self._num_minibatches += 1
         if self._num_minibatches % self.options.print_interval == 0:
             self._check_natural_gradient()
@@ -189,8 +195,15 @@ class NnetTrainer:
         return any(results)
 
     def _check_natural_gradient(self) -> None:
-        if self._loss_scale is None:  # overflows are part of its working
+        if self._loss_scale is not None:  # overflows are part of its working
+            return
+        try:
             check_natural_gradient(self._delta)
+        except DivergedError as error:
+            number = self._num_minibatches
+            if self._gpu is not None:  # where it is noticed late
+                number = self._max_change.first_infinite(self.nnet)[0] or number
+            raise DivergedError(f"in minibatch {number}, {error}") from None
 
     def finish(self) -> None:
         """Write the computation cache, if asked to; log how long compiling took."""
@@ -221,12 +234,12 @@ class NnetTrainer:
             self._max_change.drop_if_not_applied(self._delta)
         scale_change(self._delta, o.momentum)
 
-    def _update(self, max_change_scale: float, scale: float) -> None:
+    def _update(self, max_change_scale: float, scale: float, is_second: bool = False) -> None:
         """From the change to the model."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
-        self._max_change.apply(self._delta, self.nnet, limit, max_change_scale, scale)
+        self._max_change.apply(self._delta, self.nnet, limit, max_change_scale, scale, is_second)
         if self._loss_scale is not None:
             self._loss_scale.adjust(self._max_change.factor)
 
@@ -260,7 +273,7 @@ class NnetTrainer:
             max_change_scale = scale = 1.0 + o.backstitch_training_scale
             l2_scale = 1.0 / scale * num_sequences(example.io) * o.l2_regularize_factor
             apply_l2_regularization(self.nnet, l2_scale, self._delta)
-        self._update(max_change_scale, scale)
+        self._update(max_change_scale, scale, is_second=not is_first)
         if is_first:
             self._constrain_orthonormal()
         else:
@@ -312,6 +325,20 @@ class NnetTrainer:
 
     def _new_totals(self, dense: bool) -> ObjectiveTotals:
         return ObjectiveTotals() if self._gpu is None else ObjectiveTotals.on(self._gpu, dense)
+
+    def require_finite(self) -> None:
+        """DataError if the model, which is on the host again, holds NaN or infinity."""
+        if not (bad := components_not_finite(self.nnet)):
+            return
+        number, names = self._max_change.first_infinite(self.nnet)
+        began = (
+            f"it began at minibatch {number} with the change of {quoted(names)}"
+            if number
+            else "all changes of parameters were finite"
+        )
+        raise DataError(
+            f"the trained model holds NaN or infinity in {quoted(bad)} and is not written; {began}"
+        )
 
     def require_data(self, examples: str) -> None:
         """EmptyError if nothing was trained on; `examples` is the rspecifier."""

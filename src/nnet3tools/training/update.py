@@ -43,6 +43,9 @@ _limit_all = tensor.element(
     "_1 = where(over, where(finite, _3 * (_4 / _2), 0.0), _3); "
     "_5 += where(over && finite, 1.0, 0.0); _6 += where(over && !finite, 1.0, 0.0)"
 )
+# the number (_3) of the first minibatch whose squared norm (_2) was not finite, once and for all
+_note_first = tensor.element(f"_1 = where(_1 == 0 && !(_2 <= {_LARGEST}), _3, _1)")
+_next = tensor.element("_1 += _2")
 _products = tensor.element("_1 = _2 * _3")
 _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 
@@ -65,6 +68,8 @@ class MaxChange:
         self._num_limited, self._num_infinite = (
             tensor.zeros(1, like, np.float64) for _ in range(2)
         )
+        self._first_infinite = tensor.zeros(shape, like, np.float64)
+        self._minibatch = tensor.zeros(1, like, np.float64)
         self._scales = tensor.zeros(shape, like, np.float64)
         self._limits: tuple[list[float], Array] | None = None
         self._on_host = device_of(self._squares) == "numpy"
@@ -75,18 +80,27 @@ class MaxChange:
         return self._whole
 
     def apply(
-        self, delta: Nnet, nnet: Nnet, max_param_change: float, limit_scale: float, scale: float
+        self,
+        delta: Nnet,
+        nnet: Nnet,
+        max_param_change: float,
+        limit_scale: float,
+        scale: float,
+        is_second: bool = False,
     ) -> None:
         """Add `scale` times `delta` to `nnet`, each change limited to its component's max_change.
 
         The whole is limited to `max_param_change`; both limits are multiplied by `limit_scale`.
-        Nothing is changed if the whole change is infinite or NaN.
+        Nothing is changed if the whole change is infinite or NaN. `is_second` says that this is the
+        minibatch of the call before.
         """
         recording.act(self._count_minibatch)
         components = delta.updatable_components()
         factor = np.float32(limit_scale)
         for i, (_, component) in enumerate(components):
             store(self._squares[i : i + 1], component.dot_product(component))
+        _next(self._minibatch, 0.0 if is_second else 1.0)
+        _note_first(self._first_infinite, self._squares, self._minibatch)
         limits = [float(np.float32(c.max_change) * factor) for _, c in components]
         limit = float(np.float32(max_param_change) * factor)
         if components:
@@ -129,6 +143,18 @@ class MaxChange:
         for _, component in delta.updatable_components():
             for array in component.parameters().values():
                 _kept_if(array, self._whole)
+
+    def first_infinite(self, nnet: Nnet) -> tuple[int, list[str]]:
+        """The first minibatch (from 1) with a change that was not finite, and of which components.
+
+        0 and none if all were finite.
+        """
+        firsts = tensor.to_host(self._first_infinite)
+        if not firsts.any():
+            return 0, []
+        first = int(firsts[firsts > 0].min())
+        names = [name for name, _ in nnet.updatable_components()]
+        return first, [names[i] for i in np.flatnonzero(firsts == first)]
 
     # -- what is logged
 

@@ -14,6 +14,7 @@ import numpy as np
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
+from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, frames_io
 
@@ -66,8 +67,9 @@ def examples_of_utterance(
     """The example of each chunk.
 
     Chunks that reach beyond the utterance are shifted back; those longer than it are left out, with
-    a warning.
+    a warning. NotFiniteError, before the first one, for features with NaN or infinity.
     """
+    check_finite(f"features of utterance '{utterance}'", features)
     for chunk in chunks:
         if len(features) < chunk.num_frames:
             log.warning(

@@ -1,0 +1,45 @@
+"""Whether a network's numbers are numbers: parameters and statistics without NaN and infinity."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError
+from nnet3tools.nnet.components.base import Array, Component
+from nnet3tools.nnet.network import Network
+
+__all__ = ["check_nnet_finite", "components_not_finite", "quoted"]
+
+
+def components_not_finite(nnet: Network) -> list[str]:
+    """The names of the components that hold NaN or infinity."""
+    return [
+        name
+        for name, component in zip(nnet.component_names, nnet.components, strict=True)
+        if not _is_finite(component)
+    ]
+
+
+def check_nnet_finite(nnet: Network, name: str) -> None:
+    """DataError, with the model's name, if it holds NaN or infinity."""
+    if bad := components_not_finite(nnet):
+        raise DataError(f"{name}: {quoted(bad)} of the model: NaN or infinity among its numbers")
+
+
+def quoted(names: list[str]) -> str:
+    """At most three names of components."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    noun = "component" if len(names) == 1 else "components"
+    return f"{noun} {', '.join(map(repr, names[:3]))}{more}"
+
+
+def _is_finite(component: Component) -> bool:
+    results = []
+
+    def look(array: Array) -> Array:
+        results.append(bool(np.isfinite(tensor.to_host(array)).all()))
+        return array
+
+    component.map_arrays(look)
+    return all(results)
