@@ -234,12 +234,12 @@ class NnetTrainer:
             self._max_change.drop_if_not_applied(self._delta)
         scale_change(self._delta, o.momentum)
 
-    def _update(self, max_change_scale: float, scale: float, is_second: bool = False) -> None:
+    def _update(self, max_change_scale: float, scale: float, is_last: bool = True) -> None:
         """From the change to the model."""
         limit = self.options.max_param_change
         if self._loss_scale is not None and limit == 0.0:
             limit = _NO_LIMIT  # changes that are not finite are left out all the same
-        self._max_change.apply(self._delta, self.nnet, limit, max_change_scale, scale, is_second)
+        self._max_change.apply(self._delta, self.nnet, limit, max_change_scale, scale, is_last)
         if self._loss_scale is not None:
             self._loss_scale.adjust(self._max_change.factor)
 
@@ -273,7 +273,7 @@ class NnetTrainer:
             max_change_scale = scale = 1.0 + o.backstitch_training_scale
             l2_scale = 1.0 / scale * num_sequences(example.io) * o.l2_regularize_factor
             apply_l2_regularization(self.nnet, l2_scale, self._delta)
-        self._update(max_change_scale, scale, is_second=not is_first)
+        self._update(max_change_scale, scale, is_last=not is_first)
         if is_first:
             self._constrain_orthonormal()
         else:

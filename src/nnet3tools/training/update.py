@@ -34,18 +34,19 @@ _LARGEST = float(np.finfo(np.float32).max)
 _limit_each = tensor.element(
     "norm = sqrt(_3) * _5; f = where(_4 != 0 && norm > _4, _4 / norm, 1.0); _1 = f; _2 = f * f * _3"
 )
-_count = tensor.element("_1 += where(_2 != 1.0, 1.0, 0.0)")
+# counts (_1) of the factors (_2) that are not 1; and once and for all the number (_3), which is one
+# more than that of the minibatches before (_5), of the first whose squared norm (_4) is not finite
+_count = tensor.element(
+    f"_1 += where(_2 != 1.0, 1.0, 0.0); _3 = where(_3 == 0 && !(_4 <= {_LARGEST}), _5 + 1, _3)"
+)
 _norm = tensor.element("_1 = sqrt(_2) * _3")
 # the whole change's factor (_1; 0 where it is not finite) of its norm (_2), scale (_3), limit (_4,
-# 0 for none); _5 counts what was limited, _6 what was not finite
+# 0 for none); _5 counts what was limited, _6 what was not finite, _7 by _8
 _limit_all = tensor.element(
     f"finite = _2 <= {_LARGEST}; over = _4 != 0 && !(_2 <= _4); "
     "_1 = where(over, where(finite, _3 * (_4 / _2), 0.0), _3); "
-    "_5 += where(over && finite, 1.0, 0.0); _6 += where(over && !finite, 1.0, 0.0)"
+    "_5 += where(over && finite, 1.0, 0.0); _6 += where(over && !finite, 1.0, 0.0); _7 += _8"
 )
-# the number (_3) of the first minibatch whose squared norm (_2) was not finite, once and for all
-_note_first = tensor.element(f"_1 = where(_1 == 0 && !(_2 <= {_LARGEST}), _3, _1)")
-_next = tensor.element("_1 += _2")
 _products = tensor.element("_1 = _2 * _3")
 _kept_if = tensor.element("_1 = where(_2 != 0, _1, 0)")
 
@@ -69,7 +70,7 @@ class MaxChange:
             tensor.zeros(1, like, np.float64) for _ in range(2)
         )
         self._first_infinite = tensor.zeros(shape, like, np.float64)
-        self._minibatch = tensor.zeros(1, like, np.float64)
+        self._num_before = tensor.zeros(1, like, np.float64)
         self._scales = tensor.zeros(shape, like, np.float64)
         self._limits: tuple[list[float], Array] | None = None
         self._on_host = device_of(self._squares) == "numpy"
@@ -86,25 +87,23 @@ class MaxChange:
         max_param_change: float,
         limit_scale: float,
         scale: float,
-        is_second: bool = False,
+        is_last: bool = True,
     ) -> None:
         """Add `scale` times `delta` to `nnet`, each change limited to its component's max_change.
 
         The whole is limited to `max_param_change`; both limits are multiplied by `limit_scale`.
-        Nothing is changed if the whole change is infinite or NaN. `is_second` says that this is the
-        minibatch of the call before.
+        Nothing is changed if the whole change is infinite or NaN. `is_last` says that the next call
+        is about another minibatch.
         """
         recording.act(self._count_minibatch)
         components = delta.updatable_components()
         factor = np.float32(limit_scale)
         for i, (_, component) in enumerate(components):
             store(self._squares[i : i + 1], component.dot_product(component))
-        _next(self._minibatch, 0.0 if is_second else 1.0)
-        _note_first(self._first_infinite, self._squares, self._minibatch)
         limits = [float(np.float32(c.max_change) * factor) for _, c in components]
         limit = float(np.float32(max_param_change) * factor)
         if components:
-            self._limit(limits, limit, float(np.float32(scale)))
+            self._limit(limits, limit, float(np.float32(scale)), is_last)
         else:
             tensor.fill(self._whole, scale)
         if self._on_host:
@@ -115,14 +114,15 @@ class MaxChange:
     def _count_minibatch(self) -> None:
         self.num_minibatches += 1
 
-    def _limit(self, limits: list[float], limit: float, scale: float) -> None:
+    def _limit(self, limits: list[float], limit: float, scale: float, is_last: bool) -> None:
         _limit_each(
             self._factors, self._limited, self._squares, self._on_device(limits), abs(scale)
         )
-        _count(self._counts, self._factors)
+        _count(self._counts, self._factors, self._first_infinite, self._squares, self._num_before)
         cumulative_sum(self._sums, self._limited, 0, False, False)
         _norm(self._norm, self._sums[-1:], abs(scale))
-        _limit_all(self._whole, self._norm, scale, limit, self._num_limited, self._num_infinite)
+        counts = (self._num_limited, self._num_infinite, self._num_before, float(is_last))
+        _limit_all(self._whole, self._norm, scale, limit, *counts)
 
     def _on_device(self, limits: list[float]) -> Array:
         """Limits on the device, uploaded when they change."""
