@@ -4,7 +4,7 @@
 # usage: tests/run.sh [pytest arguments]     with arguments only pytest runs, e.g. tests/run.sh --slow tests/graph
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-bin/setup-env
+bin/setup-env test
 export PATH="$PWD/.venv/bin:$PATH"
 cores=$(env -u OMP_NUM_THREADS nproc)  # nproc obeys that variable
 # Small matrices on few cores: BLAS threads only get in each other's way, and results stay the same.

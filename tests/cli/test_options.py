@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from nnet3tools import __version__
 from nnet3tools.cli.gpu import choose_device, use_gpu_option
 from nnet3tools.cli.gpu_faults import NoGpuError
 from nnet3tools.cli.options import NoOptions, option, option_group, program, quote
+from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.errors import ConfigError, DataError, OptionError, ProgramError, UserError
 from nnet3tools.io import log
 
@@ -188,6 +191,25 @@ def test_wrong_number_of_arguments_says_what_was_expected_first(num_args, expect
     assert shown[1] == f"nnet3-toy: expected {expected}, found 1"
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_program_tells_its_version(name, capsys) -> None:
+    assert importlib.import_module(module_of(name)).main(["--version"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == f"{name} (nnet3tools {__version__})\n"
+    assert captured.err == ""
+
+
+def test_programs_run_by_the_packages_name() -> None:
+    command = [sys.executable, "-m", "nnet3tools", "nnet3-copy", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == f"nnet3-copy (nnet3tools {__version__})\n"
+    listed = subprocess.run([*command[:3], "--help"], capture_output=True, text=True, check=True)
+    assert listed.stdout.split()[-len(PROGRAMS) :] == list(PROGRAMS)
+    unknown = subprocess.run([*command[:3], "nnet3-copi"], capture_output=True, text=True)
+    assert unknown.returncode == 1
+    assert "did you mean nnet3-copy?" in unknown.stderr
+
+
 def test_help_has_kaldis_layout(capsys: pytest.CaptureFixture) -> None:
     assert run("x", "--help")[0] == 0
     captured = capsys.readouterr()
@@ -208,6 +230,7 @@ def test_help_has_kaldis_layout(capsys: pytest.CaptureFixture) -> None:
         "  --print-args                : Print the command line arguments (to stderr)"
         " (bool, default = true)\n"
         "  --verbose                   : Verbose level (higher->more logging) (int, default = 0)\n"
+        "  --version                   : Print the version of nnet3tools (bool, default = false)\n"
         "\n"
     )
 

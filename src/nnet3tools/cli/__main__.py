@@ -1,4 +1,7 @@
-"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ run."""
+"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ run.
+
+`python -m nnet3tools <program> ...` is the same.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,13 @@ from nnet3tools.cli.standard_streams import take_standard_streams
 def main() -> int:
     """Run the program named by the first argument; only its module is imported."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name in ("--help", "--version"):
+        from nnet3tools import __version__
+
+        take_standard_streams()
+        programs = f"usage: python -m nnet3tools <program> ...\nprograms: {' '.join(PROGRAMS)}"
+        print(programs if name == "--help" else f"nnet3tools {__version__}", flush=True)
+        return 0
     if name not in PROGRAMS:
         import difflib
 

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from nnet3tools import __version__
 from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group, specs_of
-from nnet3tools.cli.running import Usage, run_program
+from nnet3tools.cli.running import Usage, Version, run_program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 
@@ -41,6 +42,7 @@ class _StandardOptions:
     print_args: bool = option(True, "Print the command line arguments (to stderr)")
     help: bool = option(False, "Print out usage message")
     verbose: int = option(0, "Verbose level (higher->more logging)")
+    version: bool = option(False, "Print the version of nnet3tools")
 
 
 class Main(Protocol):
@@ -122,6 +124,8 @@ class CommandLine(Generic[O]):
                 break
             if word.startswith("--") and _normal(word).split("=")[0] == "--help":
                 raise Usage(self.help(), 0)
+        if any(_normal(word) in ("--version", "--version=true") for word in options):
+            raise Version(f"{self.name} (nnet3tools {__version__})")
         try:
             values = self._convert(options)
         except OptionError as error:

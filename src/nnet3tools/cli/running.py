@@ -17,7 +17,7 @@ from nnet3tools.cli.started_processes import StartedProcesses
 from nnet3tools.errors import EmptyError, Nnet3Error, ProgramError, UserError
 from nnet3tools.io import log
 
-__all__ = ["Usage", "run_program"]
+__all__ = ["Usage", "Version", "run_program"]
 
 ERROR = 255  # Kaldi's mains return -1
 NOTHING_DONE = 1
@@ -31,6 +31,10 @@ class Usage(Nnet3Error):
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.text, self.status = text, status
+
+
+class Version(Nnet3Error):
+    """The version was asked for: show it on standard output."""
 
 
 def run_program(
@@ -53,6 +57,9 @@ def run_program(
     except Usage as usage:
         log.write(usage.text)
         return usage.status
+    except Version as version:
+        print(version, flush=True)
+        return 0
     except BrokenPipeError:
         forget_output()
         return BROKEN_PIPE
