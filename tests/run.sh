@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lint, types, layering, tests, and Kaldi's reference cases where ../shared holds them.
+# Lint, types, layering, tests, and Kaldi's reference cases where they stand beside the checkout.
 #
 # usage: tests/run.sh [pytest arguments]     with arguments only pytest runs, e.g. tests/run.sh --slow tests/graph
 set -euo pipefail
@@ -37,6 +37,6 @@ if [ -x ../shared/tools/check_cases.py ]; then
   # shellcheck disable=SC2086
   check_cases chain $chain_cases
 else
-  echo "== ../shared is not here: Kaldi's reference cases were not run"
+  echo "== reference cases made by Kaldi are not beside this checkout: not run"
 fi
 echo "== all passed"

@@ -38,3 +38,13 @@ def test_the_table_has_every_program() -> None:
         assert any(fnmatch(program, pattern) for pattern in patterns), program
     for pattern in patterns:
         assert any(fnmatch(program, pattern) for program in PROGRAMS), pattern
+
+
+def test_nothing_points_to_folders_that_a_clone_lacks() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]
+    assert len(pages) >= 8
+    for page in pages:
+        text = page.read_text()
+        assert "../shared" not in text, page
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / target).exists(), f"{page}: {target}"

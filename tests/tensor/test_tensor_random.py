@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.draws import GlibcRand
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import random
-from nnet3tools.tensor.glibc import GlibcRand
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with glibc")
 
