@@ -575,3 +575,89 @@ def test_modify_cmvn_stats(shell: Shell, feats: str) -> None:
         "modify-cmvn-stats", "4", "ark:stats", "ark:x"
     )
     assert "colon-separated" in shell.error("modify-cmvn-stats", "1:x", "ark:stats", "ark:y")
+
+
+# -- looking back only
+
+
+def online_by_hand(
+    features: np.ndarray, before: np.ndarray | None, everything: np.ndarray, **kept: object
+) -> np.ndarray:
+    """Frame by frame: window, then what the speaker said before, then all data."""
+    window, speaker_frames, global_frames = 6, 4, 3
+    rows = []
+    for t in range(len(features)):
+        mine = features[max(0, t - window + 1) : t + 1].astype(np.float64)
+        weights, parts = [len(mine)], [mine]
+        for other, most in ((before, speaker_frames), (everything, global_frames)):
+            if other is not None:
+                missing = min(window - sum(weights), most)
+                if other is before:
+                    missing = min(missing, len(other))
+                weights.append(missing)
+                parts.append(other.astype(np.float64))
+        total = sum(weights)
+        mean = sum(w * p.mean(axis=0) for w, p in zip(weights, parts, strict=True)) / total
+        square = sum(w * (p**2).mean(axis=0) for w, p in zip(weights, parts, strict=True)) / total
+        row = features[t] - mean
+        rows.append(row / np.sqrt(square - mean**2) if kept.get("norm_vars") else row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("norm_vars", [False, True])
+@pytest.mark.parametrize("by_speaker", [False, True])
+def test_online_normalisation(shell: Shell, feats: str, by_speaker: bool, norm_vars: bool) -> None:
+    shell("compute-cmvn-stats", feats, "all.stats")
+    words = [
+        "--cmn-window=6", "--speaker-frames=4", "--global-frames=3", f"--norm-vars={norm_vars}"
+    ]  # fmt: skip
+    if by_speaker:
+        Path("spk2utt").write_text("s u1 u3\nr u2\n")
+        words.append("--spk2utt=ark:spk2utt")
+    log = shell("apply-cmvn-online", *words, "all.stats", feats, "ark:o")
+    assert "Applied online CMVN to 3 files, or 28 frames." in log
+    everything = np.concatenate(list(FEATS.values()))
+    found = shell.read("o")
+    assert list(found) == (["u1", "u3", "u2"] if by_speaker else ["u1", "u2", "u3"])
+    for key, features in FEATS.items():
+        before = FEATS["u1"] if by_speaker and key == "u3" else None
+        expected = online_by_hand(features, before, everything, norm_vars=norm_vars)
+        np.testing.assert_allclose(found[key], expected, rtol=2e-4, atol=2e-4)
+
+
+def test_online_normalisation_refusals(shell: Shell, feats: str) -> None:
+    shell("compute-cmvn-stats", feats, "all.stats")
+    name = "apply-cmvn-online"
+    assert "--global-frames" in shell.error(
+        name, "--global-frames=700", "all.stats", feats, "ark:o"
+    )
+    assert "but not the mean" in shell.error(
+        name, "--norm-means=false", "--norm-vars=true", "all.stats", feats, "ark:o"
+    )
+    assert "[4]" in shell.error(name, "--skip-dims=4", "all.stats", feats, "ark:o")
+    other = shell.write("other", MATRIX, {"a": np.ones((2, 3), np.float32)})
+    assert "features of dimension 3" in shell.error(name, "all.stats", other, "ark:o")
+    assert not Path("o").exists()
+
+
+@pytest.mark.parametrize("frames", [0, 2, -3, 100])
+def test_shift_feats(shell: Shell, feats: str, frames: int) -> None:
+    log = shell("shift-feats", f"--shift={frames}", feats, "ark:o")
+    assert f"Shifted 3 features by {frames} frames; 0 with errors." in log
+    for key, found in shell.read("o").items():
+        size = len(FEATS[key])
+        expected = [FEATS[key][min(max(t - frames, 0), size - 1)] for t in range(size)]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_concat_feats(shell: Shell, feats: str) -> None:
+    shell("copy-feats", feats, "ark,scp:f.ark,f.scp")
+    first, second = (line.split()[1] for line in Path("f.scp").read_text().splitlines()[:2])
+    shell("concat-feats", first, second, "out")
+    shell("copy-matrix", "--binary=false", "out", "text")
+    found = np.array([row.split()[:4] for row in Path("text").read_text().splitlines()[1:]], float)
+    np.testing.assert_allclose(found, np.concatenate([FEATS["u1"], FEATS["u2"]]), rtol=1e-5)
+    shell("select-feats", "0-2", feats, "ark,scp:g.ark,g.scp")
+    other = Path("g.scp").read_text().split()[1]
+    assert "has dimension 3" in shell.error("concat-feats", first, other, "out2")
+    assert not Path("out2").exists()

@@ -93,7 +93,7 @@ _PLACES = {
     ("training/feature_transform.py", "_cholesky"): "EstimateInternal():get-feature-transform.cc",
     ("training/feature_transform.py", "_limited"): "EstimateInternal():get-feature-transform.cc",
     ("training/features.py", "paste"): "AppendFeats():paste-feats.cc",
-    ("training/features.py", "_floored"): "ApplyCmvn():cmvn.cc",
+    ("training/features.py", "floor_variance"): "ApplyCmvn():cmvn.cc",
     ("training/generation.py", "find"): "main():{program}.cc",
     ("training/generation.py", "examples_of_utterance"): "ProcessFile():{program}.cc",
     ("training/generation.py", "make_examples"): "main():{program}.cc",

@@ -11,9 +11,11 @@ from nnet3tools.io import log
 __all__ = [
     "accumulate_cmvn",
     "apply_cmvn",
+    "floor_variance",
     "mean_and_variance",
     "paste",
     "select_columns",
+    "shift",
     "skip_cmvn",
     "splice",
     "subsample",
@@ -58,6 +60,12 @@ def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Feature
     if longest > shortest:
         log.vlog(2, f"Length mismatch {longest} vs. {shortest}{which} within tolerance {tolerance}")
     return np.hstack([part[:shortest] for part in parts])
+
+
+def shift(features: Features, num_frames: int) -> Features:
+    """Frame t is frame t - num_frames; the first or last one stands where there is none."""
+    size = len(features)
+    return features[np.clip(np.arange(size) - num_frames, 0, size - 1)]
 
 
 def select_columns(selection: str, dim: int) -> list[int]:
@@ -170,14 +178,15 @@ def apply_cmvn(
     mean = stats[0, :dim] / count
     if not norm_vars:
         return features + (mean if reverse else -mean).astype(np.float32)
-    deviation = np.sqrt(_floored(stats[1, :dim] / count - mean * mean))
+    deviation = np.sqrt(floor_variance(stats[1, :dim] / count - mean * mean))
     if not np.isfinite(deviation).all():
         raise DataError("NaN or infinity in cepstral mean/variance computation")
     scale, offset = (deviation, mean) if reverse else (1.0 / deviation, -mean / deviation)
     return features * scale.astype(np.float32) + offset.astype(np.float32)
 
 
-def _floored(variance: NDArray[np.float64]) -> NDArray[np.float64]:
+def floor_variance(variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variances not below 1e-20; those below are warned about."""
     for value in variance[variance < _VARIANCE_FLOOR].tolist():
         log.warning(f"Flooring cepstral variance from {value:g} to {_VARIANCE_FLOOR:g}")
     return np.maximum(variance, _VARIANCE_FLOOR)

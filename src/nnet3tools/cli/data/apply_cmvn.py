@@ -49,7 +49,7 @@ class Options:
 @program("apply-cmvn", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Normalise a table."""
-    from nnet3tools.cli.tables import convert_table, lookup_by_speaker
+    from nnet3tools.cli.tables import colon_list, convert_table, lookup_by_speaker
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX
     from nnet3tools.training.features import apply_cmvn, skip_cmvn
 
@@ -62,7 +62,7 @@ def main(options: Options, args: list[str]) -> int:
         )
         log.log(f"Copied {num_done} utterances.")
         return 0 if num_done else 1
-    skipped = _columns(options.skip_dims)
+    skipped = colon_list(options.skip_dims, "--skip-dims option")
     with ExitStack() as stack:
         refusal = "--utt2spk option not compatible with rxfilename as input (did you forget ark:?)"
         find = lookup_by_speaker(stats_in, DOUBLE_MATRIX, options.utt2spk, stack, refusal)
@@ -83,12 +83,3 @@ def main(options: Options, args: list[str]) -> int:
         f"Applied cepstral {kind} normalization to {num_done} utterances, errors on {num_failed}"
     )
     return 0 if num_done else 1
-
-
-def _columns(text: str) -> list[int]:
-    try:
-        return [int(word) for word in text.split(":")] if text else []
-    except ValueError:
-        raise OptionError(
-            f"Bad --skip-dims option (should be colon-separated list of integers): {text}"
-        ) from None

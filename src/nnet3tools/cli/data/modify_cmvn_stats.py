@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class Options:
 @program("modify-cmvn-stats", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> int:
     """Change a table of statistics."""
-    from nnet3tools.cli.tables import convert_table
+    from nnet3tools.cli.tables import colon_list, convert_table
     from nnet3tools.io.holders import DOUBLE_MATRIX
     from nnet3tools.training.features import mean_and_variance, skip_cmvn
 
     *first, source, target = args
-    dims = _dims(first[0] if first else "")
+    dims = colon_list(first[0] if first else "", "first argument")
 
     def convert(key: str, stats: np.ndarray) -> np.ndarray | None:
         if stats.shape[0] != 2 or stats.shape[1] < 2:
@@ -58,13 +58,3 @@ def main(options: Options, args: list[str]) -> int:
     num_done, _ = convert_table(source, target, (DOUBLE_MATRIX, DOUBLE_MATRIX), convert)
     log.log(f"Modified {num_done} sets of stats.")
     return 0 if num_done else 1
-
-
-def _dims(text: str) -> list[int]:
-    """The numbers of 13:14:15."""
-    words = [word for word in text.split(":") if word]
-    if not all(word.isdecimal() and len(word) < 10 for word in words):
-        raise OptionError(
-            f"Bad first argument '{text}' (should be colon-separated list of integers)"
-        )
-    return [int(word) for word in words]

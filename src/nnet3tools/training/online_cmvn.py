@@ -1,0 +1,69 @@
+"""Mean and variance normalisation that looks back only (Kaldi's OnlineCmvn)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.training.features import Features, floor_variance, skip_cmvn
+from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
+
+__all__ = ["online_cmvn"]
+
+Stats = NDArray[np.float64]
+
+
+def online_cmvn(
+    features: Features,
+    overall: Stats,
+    speaker: Stats | None,
+    options: OnlineCmvnOptions,
+    skipped: list[int],
+) -> Features:
+    """Each frame with the mean of the window that it ends taken out, shape (frames, D).
+
+    While the window is not full, statistics of the speaker's utterances before (None at the first)
+    and of all data, (2, D + 1) each, stand for the frames it lacks. DataError if they do not fit.
+    """
+    if overall.shape != (2, features.shape[1] + 1):
+        raise DataError(
+            f"features of dimension {features.shape[1]} and global statistics of "
+            f"{overall.shape[0]} x {overall.shape[1]}"
+        )
+    if not overall[0, -1] > 0.0:
+        raise DataError(f"global statistics over {overall[0, -1]:g} frames")
+    if not options.norm_means:
+        return features
+    stats = _window_sums(features, options.cmn_window)
+    if speaker is not None:
+        _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
+    _fill(stats, overall, options.cmn_window, options.global_frames)
+    if skipped:
+        skip_cmvn(overall, skipped)  # DataError for dimensions that there are not
+        stats[:, 0, skipped] = 0.0
+        stats[:, 1, skipped] = stats[:, 0, -1:]
+    mean = stats[:, 0, :-1] / stats[:, 0, -1:]
+    if not options.norm_vars:
+        return features - mean.astype(np.float32)
+    variance = floor_variance(stats[:, 1, :-1] / stats[:, 0, -1:] - mean * mean)
+    scale = 1.0 / np.sqrt(variance)
+    return features * scale.astype(np.float32) - (mean * scale).astype(np.float32)
+
+
+def _window_sums(features: Features, window: int) -> Stats:
+    """Sums and counts, sums of squares, over each frame's window, shape (frames, 2, D + 1)."""
+    size, dim = features.shape
+    wide = features.astype(np.float64)
+    sums = np.zeros((size + 1, 2, dim + 1))
+    np.cumsum(wide, axis=0, out=sums[1:, 0, :-1])
+    np.cumsum(wide * wide, axis=0, out=sums[1:, 1, :-1])
+    sums[:, 0, -1] = np.arange(size + 1)
+    return sums[1:] - sums[np.maximum(np.arange(1, size + 1) - window, 0)]
+
+
+def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
+    """Add the part of `other` that stands for up to `most` frames which windows lack."""
+    if other[0, -1] > 0.0:
+        lacking = np.clip(window - stats[:, 0, -1], 0.0, most)
+        stats += (lacking / other[0, -1])[:, None, None] * other
