@@ -8,7 +8,7 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import UserError
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
-from nnet3tools.nnet.natural_gradient_updates import apply_pending
+from nnet3tools.nnet.natural_gradient_updates import apply_all_pending
 from nnet3tools.tensor.fisher import DIVERGED, DOUBTFUL, RHO, fisher_step, orthonormalize
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recorder import Recorder
@@ -186,11 +186,11 @@ def test_updates_that_are_put_off_come_before_the_estimate_is_needed_again(devic
         with Recorder():
             second = later.precondition(b)
             if i % 3 == 0:
-                apply_pending()
+                apply_all_pending()
         np.testing.assert_array_equal(fetch(a), fetch(b))
         assert float(first) == float(second)
         if i % 3 == 0:
             assert later.rho == now.rho
     assert later.rho != now.rho  # the last one is still to come
-    apply_pending()
+    apply_all_pending()
     assert later.rho == now.rho

@@ -26,7 +26,7 @@ from nnet3tools.executor.replay import Replayer, Step, device_capture
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
-from nnet3tools.nnet.natural_gradient_updates import apply_pending, forget_pending
+from nnet3tools.nnet.natural_gradient_updates import apply_all_pending, forget_pending
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.printing import command_text
 from nnet3tools.tensor.arrays import POISON, poison
@@ -228,7 +228,7 @@ class NnetComputer:
         """The steps, and on a GPU one for natural gradient's updates that they defer."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
-            return [*steps, (steps[-1][0], apply_pending)]
+            return [*steps, (steps[-1][0], apply_all_pending)]
         return steps
 
     def _timed_steps(self, segment: Segment) -> list[tuple[int, Step]]:

@@ -150,7 +150,7 @@ class _Piece:
         return _Section(steps, self._workspace, self._memory, self._capture)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Node:
     """A place in the course of a section's events: after some of them, with some outcomes."""
 

@@ -38,6 +38,7 @@ from nnet3tools.nnet.natural_gradient_updates import (
     buffers_of,
     defer,
     make_buffers,
+    take_pending,
     update_estimates,
 )
 from nnet3tools.tensor import recording
@@ -132,17 +133,14 @@ class OnlineNaturalGradient(HasSettings):
         if x.shape[1] == 1:  # a scalar space has nothing to precondition
             return 1.0
         with tensor.precise_products():  # the estimate's are beyond half precision
-            if recording.decide(lambda: self.num_calls == 0):
+            # one event, as there are dozens of these in a minibatch
+            is_first, updating, pending_rows = recording.decide(self._plan)
+            if is_first:
                 self._initialize(x)
-            if self.buffers is not None and recording.is_noted():
-                apply_pending(self)
+            apply_pending(self, pending_rows)
             product = tensor.dot(x, x)
-            self._step(x, product, updating=recording.decide(self._updating))
-        recording.act(self._count_call)
+            self._step(x, product, updating)
         return norm_ratio(product, tensor.dot(x, x))
-
-    def _count_call(self) -> None:
-        self.num_calls += 1
 
     def check_finite(self) -> None:
         """DivergedError if infinity or NaN was preconditioned; waits for the device.
@@ -153,9 +151,16 @@ class OnlineNaturalGradient(HasSettings):
 
     # -- when
 
-    def _updating(self) -> bool:
-        later = self.num_calls - _INITIAL_UPDATES
-        return not self.frozen and (later <= 0 or later % self.update_period == 0)
+    def _plan(self) -> tuple[bool, bool, int]:
+        """Of this call, which is counted: whether it is the first, whether it updates.
+
+        And what `take_pending` gives.
+        """
+        before = self.num_calls
+        self.num_calls = before + 1
+        later = before - _INITIAL_UPDATES
+        updating = not self.frozen and (later <= 0 or later % self.update_period == 0)
+        return before == 0, updating, take_pending(self)
 
     def eta(self, num_rows: int) -> float:
         """How much of the new scatter goes into the estimate, 0 < eta <= 0.9."""

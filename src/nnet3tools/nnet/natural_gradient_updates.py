@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Update",
     "UpdateBuffers",
+    "apply_all_pending",
     "apply_pending",
     "buffers_of",
     "defer",
     "forget_pending",
     "make_buffers",
+    "take_pending",
     "update_estimates",
 ]
 
@@ -136,24 +138,37 @@ _pending: dict[OnlineNaturalGradient, int] = {}
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Let an estimate learn from what is in its buffers at the next `apply_pending`."""
+    """Let an estimate learn from what is in its buffers at the next `apply_all_pending`."""
     _pending[estimate] = num_rows
 
 
-def apply_pending(only: OnlineNaturalGradient | None = None) -> None:
-    """Do what was put off, or what was for one estimate."""
+def take_pending(estimate: OnlineNaturalGradient) -> int:
+    """The number of rows of what was put off for an estimate, which is not any more; 0: nothing."""
+    return _pending.pop(estimate, 0)
 
-    def take() -> tuple[tuple[OnlineNaturalGradient, int], ...]:
-        found = [e for e in _pending if only is None or e is only]
-        return tuple((e, _pending.pop(e)) for e in found)
 
-    updates = []
-    for estimate, num_rows in recording.decide(take):
-        buffers = estimate.buffers
-        assert buffers is not None
-        updates.append(Update(estimate, buffers, buffers.trace, num_rows))
+def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
+    """Do what was put off for one estimate, as `take_pending` told; the products are precise."""
+    if num_rows:
+        update_estimates([_update(estimate, num_rows)])
+
+
+def apply_all_pending() -> None:
+    """Do what was put off."""
     with tensor.precise_products():
-        update_estimates(updates)
+        update_estimates([_update(*each) for each in recording.decide(_take_all)])
+
+
+def _take_all() -> tuple[tuple[OnlineNaturalGradient, int], ...]:
+    found = tuple(_pending.items())
+    _pending.clear()
+    return found
+
+
+def _update(estimate: OnlineNaturalGradient, num_rows: int) -> Update:
+    buffers = estimate.buffers
+    assert buffers is not None
+    return Update(estimate, buffers, buffers.trace, num_rows)
 
 
 def forget_pending() -> None:

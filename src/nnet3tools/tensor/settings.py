@@ -18,9 +18,12 @@ class HasSettings:
     if not TYPE_CHECKING:  # for mypy would take any attribute then
 
         def __setattr__(self, name: str, value: object) -> None:
+            if name in self.NO_SETTINGS:
+                object.__setattr__(self, name, value)
+                return
             before = getattr(self, name, _unset)
             object.__setattr__(self, name, value)
-            if before is not _unset and name not in self.NO_SETTINGS:
+            if before is not _unset:
                 note_setting(before, value)
 
 
