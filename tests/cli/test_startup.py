@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 _TRAINING = {
     "nnet3-chain-e2e-get-egs",
     "nnet3-chain-get-egs",
+    "nnet3-chain-compute-prob",
     "nnet3-chain-merge-egs",
+    "nnet3-chain-train",
     "nnet3-compute-prob",
     "nnet3-get-egs",
     "nnet3-get-egs-dense-targets",

@@ -8,6 +8,7 @@ import pytest
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.training.combination import FrameDiagnostics
 from nnet3tools.training.diagnostics import (
     ComputeProbOptions,
     NnetComputeProb,
@@ -84,5 +85,5 @@ def test_diagnostics_leave_the_network_alone():
 
 def test_recomputed_statistics():
     nnet = network()
-    recompute_stats([minibatch(seed=0), minibatch(seed=1)], nnet)
+    recompute_stats([minibatch(seed=0), minibatch(seed=1)], nnet, FrameDiagnostics().storing_stats)
     assert nnet.component(nnet.component_index("b1")).count == 32

@@ -155,7 +155,7 @@ def test_backstitch_interval():
     for i in range(6):
         trainer.train(minibatch(seed=i))
     totals = trainer._totals
-    assert totals["output_backstitch"].weight * 3 == totals["output"].weight
+    assert totals["output_backstitch"].all.weight * 3 == totals["output"].all.weight
 
 
 def test_statistics_go_to_the_model_and_fade():
@@ -204,7 +204,7 @@ def test_minibatches_of_different_structure():
     for size in (2, 4, 2, 3, 2):
         trainer.train(minibatch(size=size))
     assert np.isfinite(vectorize(nnet)).all()
-    assert trainer._totals["output"].weight == 4 * (2 + 4 + 2 + 3 + 2)
+    assert trainer._totals["output"].all.weight == 4 * (2 + 4 + 2 + 3 + 2)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")

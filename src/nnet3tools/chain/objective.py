@@ -9,68 +9,20 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
 from nnet3tools.tensor.numerator import numerator
 from nnet3tools.tensor.random import rand_int
-from nnet3tools.training.options import option
 
-__all__ = ["ChainObjective", "ChainTrainingOptions", "compute_chain_objective"]
+__all__ = ["ChainObjective", "are_near_sums", "compute_chain_objective"]
 
 _FAILED_PER_FRAME = -10.0
 """What a minibatch's objective is taken to be if it could not be computed."""
-
-
-@dataclass(frozen=True)
-class ChainTrainingOptions:
-    """Options of the objective (Kaldi's struct of the same name)."""
-
-    l2_regularize: float = option(
-        0.0,
-        "l2 regularization constant for 'chain' training, applied to the output of the neural net.",
-    )
-    lwf_scale: float = option(
-        0.0,
-        "Scale for the Learning Without Forgetting (LWF) term. See https://arxiv.org/abs/"
-        "2110.07055. Currently only works with unconstrained egs.",
-    )
-    lwf_den_scale: float = option(
-        0.0,
-        "Scale for the DenLWF term. See --lwf-scale and the paper. DenLWF is a variant of LWF.",
-    )
-    out_of_range_regularize: float = option(
-        0.01,
-        "Constant that controls how much we penalize the nnet output being outside the range "
-        "[-30,30].  This is needed because we limit it to that range in the denominator "
-        "computation (which is to avoid NaNs because it is not done in log space.",
-    )
-    leaky_hmm_coefficient: float = option(
-        1.0e-05,
-        "Coefficient that allows transitions from each HMM state to each other HMM state, to "
-        "ensure gradual forgetting of context (can improve generalization).  For numerical "
-        "reasons, may not be exactly zero.",
-    )
-    xent_regularize: float = option(
-        0.0,
-        "Cross-entropy regularization constant for 'chain' training.  If nonzero, the network is "
-        "expected to have an output named 'output-xent', which should have a softmax as its final "
-        "nonlinearity.",
-    )
-    numerator_graph_threads: int = option(
-        1, "Accepted for compatibility; has no effect: all sequences are done together"
-    )
-
-    def check(self) -> None:
-        """OptionError for values that make no sense."""
-        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
-            raise OptionError(
-                f"invalid --leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected more "
-                "than 0 and less than 1"
-            )
 
 
 @dataclass(frozen=True)
@@ -186,15 +138,15 @@ def _denominator(
     found = tensor.to_host(results)
     if deriv is None:
         return float(found[LOG_PROB]), True
-    return float(found[LOG_PROB]), all(
-        [
-            _is_near(f"alpha-beta product {found[ALPHA_BETA]:g}", found[ALPHA_BETA], num_sequences),
-            _is_near(
-                f"log-prob-deriv sum {found[POSTERIOR_SUM]:g}",
-                *(found[POSTERIOR_SUM], num_sequences, 0.01),
-            ),
-        ]
-    )
+    return float(found[LOG_PROB]), are_near_sums(found, num_sequences)
+
+
+def are_near_sums(results: np.ndarray, num_sequences: int) -> bool:
+    """Whether `leaky_hmm` checked out; a warning says what did not."""
+    product, posteriors = results[ALPHA_BETA], results[POSTERIOR_SUM]
+    product_is = _is_near(f"alpha-beta product {product:g}", product, num_sequences)
+    what = f"log-prob-deriv sum {posteriors:g}"
+    return _is_near(what, posteriors, num_sequences, 0.01) and product_is
 
 
 def _is_near(what: str, found: float, expected: int, tolerance: float = 0.001) -> bool:

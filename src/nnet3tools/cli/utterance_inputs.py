@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InputOptions",
+    "IvectorOptions",
     "NothingDoneError",
     "UtteranceCounts",
     "naming",
@@ -29,8 +30,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class InputOptions:
-    """Options of nnet3-compute and nnet3-compute-batch about model, i-vectors and outputs."""
+class IvectorOptions:
+    """Options about i-vectors."""
 
     ivectors: str = option(
         "",
@@ -46,12 +47,6 @@ class InputOptions:
     online_ivector_period: int = option(
         0, "Number of frames between iVectors in matrices supplied to the --online-ivectors option"
     )
-    apply_exp: bool = option(False, "If true, apply exp function to output")
-    use_priors: bool = option(
-        False,
-        "If true, subtract the logs of the priors stored with the model (in this case, a .mdl "
-        "file is expected as input).",
-    )
 
     def check(self) -> None:
         """OptionError for options that do not go together."""
@@ -59,6 +54,18 @@ class InputOptions:
             raise OptionError("--ivectors and --online-ivectors cannot both be given")
         if self.online_ivectors and self.online_ivector_period <= 0:
             raise OptionError("--online-ivectors needs --online-ivector-period, greater than 0")
+
+
+@dataclass(frozen=True)
+class InputOptions(IvectorOptions):
+    """Options of nnet3-compute and nnet3-compute-batch about model, i-vectors and outputs."""
+
+    apply_exp: bool = option(False, "If true, apply exp function to output")
+    use_priors: bool = option(
+        False,
+        "If true, subtract the logs of the priors stored with the model (in this case, a .mdl "
+        "file is expected as input).",
+    )
 
 
 class NothingDoneError(Exception):
@@ -111,7 +118,7 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
 
 
 def utterances(
-    rspecifier: str, options: InputOptions, counts: UtteranceCounts
+    rspecifier: str, options: IvectorOptions, counts: UtteranceCounts
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
     """(key, features, i-vectors) of each utterance whose inputs are complete.
 
@@ -154,7 +161,7 @@ def utterances(
 
 
 def _ivector_source(
-    options: InputOptions, stack: contextlib.ExitStack
+    options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], tuple[bool, Ivectors | None]]:
     """A function from an utterance's name to (whether all is there, its i-vectors or None)."""
     from nnet3tools.executor.decodable_simple import Ivectors

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
 from nnet3tools.errors import DataError, naming
 from nnet3tools.io import log
@@ -14,7 +16,33 @@ from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb, recompute_stats
 from nnet3tools.training.example import NnetExample
 
-__all__ = ["combine_models"]
+__all__ = ["Diagnostics", "FrameDiagnostics", "combine_models"]
+
+
+class Diagnostics(Protocol):
+    """Makes what computes objectives, of whatever kind the examples are for."""
+
+    def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
+        """For a network's objective; `compiler` has programs of networks of its structure."""
+
+    def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
+        """The same, and the statistics of its components go into the network."""
+
+
+@dataclass(frozen=True)
+class FrameDiagnostics:
+    """Of frames' targets; `like` is any array of the device to compute on."""
+
+    like: Array | None = None
+
+    def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> NnetComputeProb:
+        """Without accuracies."""
+        options = ComputeProbOptions(compute_accuracy=False)
+        return NnetComputeProb(options, nnet, like=self.like, compiler=compiler)
+
+    def storing_stats(self, nnet: Nnet) -> NnetComputeProb:
+        """Accuracies are logged with the rest."""
+        return NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True, like=self.like)
 
 
 def combine_models(
@@ -23,18 +51,18 @@ def combine_models(
     examples: list[NnetExample],
     max_evaluations: int,
     prepare: Callable[[Nnet], None],
-    like: Array | None = None,
+    diagnostics: Diagnostics,
 ) -> Nnet:
     """The best of the averages of the first n of `num_models` models; the last comes first.
 
     `models` are (name, network), of which one at a time is held; at most `max_evaluations` averages
     are judged, by the objective of a copy that `prepare` has changed. Statistics of batch
-    normalisation are computed afresh on the examples. `like` is any array of the device to compute
-    on. DataError for a model of another structure than the first, or examples without supervision.
+    normalisation are computed afresh on the examples. DataError for a model of another structure
+    than the first, or examples without supervision.
     """
     source = iter(models)
     _, average = next(source)
-    judge = _Judge(average, examples, prepare, like)
+    judge = _Judge(average, examples, prepare, diagnostics)
     best, best_number = average.copy(), 1
     first_objective = best_objective = judge.objective(average)
     log.log(f"objective function using the last model is {first_objective:g}")
@@ -54,7 +82,7 @@ def combine_models(
         f"{best_objective:g}"
     )
     if any(isinstance(component, BatchStatisticsComponent) for component in best.components):
-        recompute_stats(examples, best, like)
+        recompute_stats(examples, best, diagnostics.storing_stats)
     return best
 
 
@@ -66,25 +94,21 @@ class _Judge:
         nnet: Nnet,
         examples: list[NnetExample],
         prepare: Callable[[Nnet], None],
-        like: Array | None,
+        diagnostics: Diagnostics,
     ) -> None:
-        self._examples, self._prepare, self._like = examples, prepare, like
+        self._examples, self._prepare, self._diagnostics = examples, prepare, diagnostics
         self._compiler = CachingOptimizingCompiler(nnet.copy())
 
     def objective(self, nnet: Nnet) -> float:
         """The mean over the examples and all outputs; -inf if it is not finite."""
         nnet = nnet.copy()
         self._prepare(nnet)
-        prob = NnetComputeProb(
-            ComputeProbOptions(compute_accuracy=False),
-            nnet,
-            like=self._like,
-            compiler=self._compiler,
-        )
+        prob = self._diagnostics.judging(nnet, self._compiler)
         for example in self._examples:
             prob.compute(example)
         weight = sum(float(totals.weight) for totals in prob.totals.values())
         if not weight > 0.0:
             raise DataError("the examples have no supervision: their total weight is not positive")
-        mean = sum(float(totals.objective) for totals in prob.totals.values()) / weight
+        total = sum(float(t.objective) + float(t.auxiliary) for t in prob.totals.values())
+        mean = total / weight
         return mean if math.isfinite(mean) else -math.inf

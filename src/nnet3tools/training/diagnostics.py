@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,9 +21,9 @@ from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.training.example import NnetExample, string_hash
-from nnet3tools.training.objective import compute_objective
+from nnet3tools.training.objective import FrameObjective, Objective
 from nnet3tools.training.options import option
-from nnet3tools.training.reporting import ratio
+from nnet3tools.training.reporting import Sums, ratio
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.std_order import HashOrder
 
@@ -82,11 +82,9 @@ def _row_labels(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass
-class OutputTotals:
+class OutputTotals(Sums):
     """The sums for one output so far."""
 
-    weight: float = 0.0
-    objective: float = 0.0
     accuracy: Accuracy | None = None
 
 
@@ -105,10 +103,12 @@ class NnetComputeProb:
         store_stats_in_nnet: bool = False,
         like: Array | None = None,
         compiler: CachingOptimizingCompiler | None = None,
+        objective: Objective | None = None,
     ) -> None:
         """`like` is any array of the device to compute on (default: the host).
 
-        `compiler` may hold programs already, of a network of the same structure.
+        `compiler` may hold programs already, of a network of the same structure. `objective` is
+        that of frames' targets, unless given.
         """
         self.options = options
         self.nnet = nnet
@@ -125,6 +125,7 @@ class NnetComputeProb:
             need_model_derivative=compute_deriv,
             store_component_stats=store_stats_in_nnet,
             like=like,
+            objective=objective or FrameObjective(),
         )
         self.totals: dict[str, OutputTotals] = {}
 
@@ -143,15 +144,13 @@ class NnetComputeProb:
         computer = self._runner.forward(ready)
         need_deriv = self.deriv_nnet is not None
         read = {io.name: io.features for io in example.io}
-        for io, objective in self._runner.outputs(ready):
-            output = computer.get_output(io.name)
-            totals = self.totals.setdefault(io.name, OutputTotals())
-            deriv = computer.input_buffer(io.name) if need_deriv else None
-            weight, total = compute_objective(objective, io.features, output, io.name, deriv)
-            totals.weight += weight
-            totals.objective += total
+        evaluations = self._runner.evaluations(ready, computer)
+        for measured in (m for evaluation in evaluations for m in evaluation.run()):
+            totals = self.totals.setdefault(measured.name, OutputTotals())
+            totals.add(measured)
             if self.options.compute_accuracy:
-                new, old = compute_accuracy(read[io.name], output), totals.accuracy
+                output = computer.get_output(measured.name)
+                new, old = compute_accuracy(read[measured.name], output), totals.accuracy
                 totals.accuracy = (
                     new
                     if old is None
@@ -167,13 +166,14 @@ class NnetComputeProb:
             order.insert(name, string_hash(name))
         names = [str(name) for name in order]
         for name in names:
-            self._print_objective(name)
+            self.print_objective(name)
         for name in names:
             self._print_accuracy(name)
         self._runner.log_time()
         return any(totals.weight > 0 for totals in self.totals.values())
 
-    def _print_objective(self, name: str) -> None:
+    def print_objective(self, name: str) -> None:
+        """Log one output's average."""
         totals = self.totals[name]
         node = self.nnet.nodes[self.nnet.node_index(name)]
         linear = isinstance(node, OutputNode) and node.objective == "linear"
@@ -201,14 +201,16 @@ class NnetComputeProb:
             )
 
 
-def recompute_stats(examples: Iterable[NnetExample], nnet: Nnet, like: Array | None = None) -> None:
+def recompute_stats(
+    examples: Iterable[NnetExample], nnet: Nnet, make: Callable[[Nnet], NnetComputeProb]
+) -> None:
     """Compute component statistics (those of batch normalisation) afresh on these examples.
 
-    `like` is any array of the device to compute on, where the network is left.
+    `make` gives what computes the network's outputs, leaving the statistics in it.
     """
     log.log("Recomputing stats on nnet (affects batch-norm)")
     zero_stats(nnet)
-    computer = NnetComputeProb(ComputeProbOptions(), nnet, store_stats_in_nnet=True, like=like)
+    computer = make(nnet)
     for example in examples:
         computer.compute(example)
     computer.print_total_stats()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -88,9 +88,14 @@ class NnetIo:
 
 @dataclass
 class NnetExample:
-    """Inputs and outputs that belong together: a chunk of an utterance, or a merged minibatch."""
+    """Inputs and outputs that belong together: a chunk of an utterance, or a merged minibatch.
+
+    `supervisions` is for objectives whose supervision is no matrix (chain/): then `io` has the
+    inputs alone.
+    """
 
     io: list[NnetIo] = field(default_factory=list)
+    supervisions: tuple[Any, ...] = field(default=(), kw_only=True)
 
     def write(self, writer: Writer) -> None:
         """Write as Kaldi's `<Nnet3Eg>`."""

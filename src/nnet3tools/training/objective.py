@@ -1,5 +1,7 @@
 """Objective functions of a network's output and their derivatives (Kaldi's nnet-training.cc).
 
+`Objective` is what a trainer asks of any kind of them, chain's included; here are those of frames:
+
 linear: sum of output * supervision, which for log-softmax outputs and posteriors is the
 log-likelihood; quadratic: -0.5 * |supervision - output|^2. Beyond Kaldi, expression: the sum of a
 formula's elements, weighted by rows.
@@ -7,21 +9,123 @@ formula's elements, weighted by rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError, UserError
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.graph.request import IoSpecification
 from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.sparse_targets import dot_elements, set_elements
+from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = ["SparseTargets", "Supervision", "compute_objective", "host_weight"]
+__all__ = [
+    "Evaluation",
+    "FrameObjective",
+    "Measured",
+    "Objective",
+    "SparseTargets",
+    "Supervision",
+    "compute_objective",
+    "host_weight",
+]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one output on one minibatch: total weight, total objective, and a regularizer's part.
+
+    On a device the first two may be Numbers.
+    """
+
+    name: str
+    weight: float
+    objective: float
+    auxiliary: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Work on one output, or on a few that belong together.
+
+    `run` measures the outputs of these `names` and writes `derivs`. `weight` is that of each, as
+    far as the host knows it before. `is_alike` says that `run` does the same for all examples that
+    lie in the same memory, so that it can be replayed.
+    """
+
+    names: tuple[str, ...]
+    derivs: tuple[Array, ...]
+    weight: float | None
+    run: Callable[[], list[Measured]]
+    is_alike: bool
+
+
+class Objective(ABC):
+    """What training and diagnostics ask of an objective function."""
+
+    @abstractmethod
+    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
+        """The outputs to compute for an example; DataError if the network lacks one.
+
+        `need_deriv` says whether a derivative of the model will be asked for.
+        """
+
+    @abstractmethod
+    def evaluations(
+        self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
+    ) -> list[Evaluation]:
+        """The work to do with the outputs in `computer`, which has run forward.
+
+        With `need_deriv` the derivatives are written to its `input_buffer` of each output that was
+        asked for with one.
+        """
+
+
+class FrameObjective(Objective):
+    """The objectives of output nodes, given targets by row: linear, quadratic or a formula."""
+
+    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
+        """Those that the example has targets for."""
+        return [
+            IoSpecification(io.name, io.indexes, need_deriv)
+            for io, _ in self.targets(nnet, example)
+        ]
+
+    def evaluations(
+        self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
+    ) -> list[Evaluation]:
+        """One for each output."""
+        found = []
+        for io, node in self.targets(nnet, example):
+            output = computer.get_output(io.name)
+            deriv = computer.input_buffer(io.name) if need_deriv else None
+            weight = host_weight(node.criterion, io.features, len(output))
+            run = partial(_measure, node.criterion, io, output, deriv)
+            derivs = () if deriv is None else (deriv,)
+            found.append(Evaluation((io.name,), derivs, weight, run, is_alike=True))
+        return found
+
+    @staticmethod
+    def targets(nnet: Nnet, example: NnetExample) -> list[tuple[NnetIo, OutputNode]]:
+        """Targets and output nodes."""
+        nodes = [(io, nnet.nodes[nnet.node_index(io.name)]) for io in example.io]
+        return [(io, node) for io, node in nodes if isinstance(node, OutputNode)]
+
+
+def _measure(criterion: str, io: NnetIo, output: Array, deriv: Array | None) -> list[Measured]:
+    weight, total = compute_objective(criterion, io.features, output, io.name, deriv)
+    return [Measured(io.name, weight, total)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.io import log
 from nnet3tools.tensor.number import Number
+from nnet3tools.training.objective import Measured
 
-__all__ = ["ObjectiveTotals", "ratio"]
+__all__ = ["ObjectiveTotals", "Sums", "ratio"]
 
 _add_to_both = tensor.element("_1 += _3; _2 += _3")
 
@@ -38,15 +39,39 @@ def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
 
 
 @dataclass
+class Sums:
+    """Weights, objectives and regularizers' parts of an output, summed over minibatches.
+
+    On a device the first two may be Numbers.
+    """
+
+    weight: Any = 0.0
+    objective: Any = 0.0
+    auxiliary: float = 0.0
+
+    def add(self, measured: Measured) -> None:
+        """Add one minibatch."""
+        self.weight += measured.weight
+        self.objective += measured.objective
+        self.auxiliary += measured.auxiliary
+
+    def average(self) -> str:
+        """`objective`, or `objective + auxiliary = sum` if there is such a part, by weight."""
+        objective = ratio(self.objective, self.weight)
+        if self.auxiliary == 0.0:
+            return f"{objective:g}"
+        auxiliary = ratio(self.auxiliary, self.weight)
+        return f"{objective:g} + {auxiliary:g} = {objective + auxiliary:g}"
+
+
+@dataclass
 class ObjectiveTotals:
     """Totals of one output: over everything, and over the current phase of minibatches."""
 
     current_phase: int = 0
     minibatches_this_phase: int = 0
-    weight: Any = 0.0
-    objective: Any = 0.0
-    weight_this_phase: Any = 0.0
-    objective_this_phase: Any = 0.0
+    all: Sums = field(default_factory=Sums)
+    this_phase: Sums = field(default_factory=Sums)
 
     @classmethod
     def on(cls, device: Any, dense: bool) -> ObjectiveTotals:
@@ -58,8 +83,8 @@ class ObjectiveTotals:
         def number() -> Number:
             return Number(tensor.zeros(1, like=device, dtype=np.float64))
 
-        weights = (number(), number()) if dense else (0.0, 0.0)
-        return cls(0, 0, weights[0], number(), weights[1], number())
+        sums = (Sums(number() if dense else 0.0, number()) for _ in range(2))
+        return cls(0, 0, *sums)
 
     def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
         """Count one minibatch, to be added; log the phase that has just ended, if one has."""
@@ -67,20 +92,22 @@ class ObjectiveTotals:
         if phase != self.current_phase:
             self._print_phase(output_name, minibatches_per_phase, phase)
             self.current_phase = phase
-            self.weight_this_phase = _zeroed(self.weight_this_phase)
-            self.objective_this_phase = _zeroed(self.objective_this_phase)
+            sums = self.this_phase
+            self.this_phase = Sums(_zeroed(sums.weight), _zeroed(sums.objective))
             self.minibatches_this_phase = 0
         self.minibatches_this_phase += 1
 
     def add_weight(self, weight: float) -> None:
         """Of this minibatch, or of a part of it."""
-        self.weight, self.weight_this_phase = _sums(self.weight, self.weight_this_phase, weight)
+        whole, phase = self.all, self.this_phase
+        whole.weight, phase.weight = _sums(whole.weight, phase.weight, weight)
 
-    def add_objective(self, objective: float) -> None:
-        """Of this minibatch, or of a part of it."""
-        self.objective, self.objective_this_phase = _sums(
-            self.objective, self.objective_this_phase, objective
-        )
+    def add_objective(self, objective: float, auxiliary: float = 0.0) -> None:
+        """Of this minibatch, or of a part of it; `auxiliary` is a regularizer's part of it."""
+        whole, phase = self.all, self.this_phase
+        whole.objective, phase.objective = _sums(whole.objective, phase.objective, objective)
+        whole.auxiliary += auxiliary
+        phase.auxiliary += auxiliary
 
     def _print_phase(self, output_name: str, minibatches_per_phase: int, phase: int) -> None:
         first = self.current_phase * minibatches_per_phase
@@ -88,26 +115,25 @@ class ObjectiveTotals:
         if self.minibatches_this_phase == minibatches_per_phase:
             which = f"' for minibatches {first}-{last}"
         else:
-            # The quote is missing in Kaldi's line too, and scripts have learnt to live with it.
+            # As in Kaldi: no quote without a second term, one space too many with one.
+            quote, space = ("'", " ") if self.this_phase.auxiliary != 0.0 else ("", "")
             which = (
-                f" using {self.minibatches_this_phase} minibatches in minibatch range "
-                f"{first}-{last}"
+                f"{quote} using {self.minibatches_this_phase} minibatches in {space}minibatch "
+                f"range {first}-{last}"
             )
         log.log(
-            f"Average objective function for '{output_name}{which} is "
-            f"{ratio(self.objective_this_phase, self.weight_this_phase):g} over "
-            f"{self.weight_this_phase:g} frames."
+            f"Average objective function for '{output_name}{which} is {self.this_phase.average()} "
+            f"over {self.this_phase.weight:g} frames."
         )
 
     def print_total(self, output_name: str) -> bool:
         """Log the overall average; whether there was any weight."""
-        average = ratio(self.objective, self.weight)
         log.log(
-            f"Overall average objective function for '{output_name}' is {average:g} over "
-            f"{self.weight:g} frames."
+            f"Overall average objective function for '{output_name}' is {self.all.average()} over "
+            f"{self.all.weight:g} frames."
         )
         log.log(
             "[this line is to be parsed by a script:] log-prob-per-frame="
-            f"{float(np.float32(average)):g}"
+            f"{float(np.float32(ratio(self.all.objective, self.all.weight))):g}"
         )
-        return self.weight != 0.0
+        return self.all.weight != 0.0

@@ -30,13 +30,20 @@ from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import Workspace
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.objective import SparseTargets
+from nnet3tools.training.objective import Evaluation, FrameObjective, Objective, SparseTargets
 
 __all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_request"]
 
 
+_OF_FRAMES = FrameObjective()
+
+
 def computation_request(
-    nnet: Nnet, example: NnetExample, need_model_derivative: bool, store_component_stats: bool
+    nnet: Nnet,
+    example: NnetExample,
+    need_model_derivative: bool,
+    store_component_stats: bool,
+    objective: Objective = _OF_FRAMES,
 ) -> ComputationRequest:
     """The request to compute an example's outputs from its inputs.
 
@@ -54,8 +61,7 @@ def computation_request(
             )
         if nnet.is_input(node):
             request.inputs.append(IoSpecification(io.name, io.indexes))
-        else:
-            request.outputs.append(IoSpecification(io.name, io.indexes, need_model_derivative))
+    request.outputs += objective.outputs(nnet, example, need_model_derivative)
     for kind, specs in (("input", request.inputs), ("output", request.outputs)):
         if not specs:
             raise DataError(f"example has no {kind}")
@@ -96,8 +102,10 @@ class ExampleRunner:
         need_model_derivative: bool = False,
         store_component_stats: bool = False,
         like: Array | None = None,
+        objective: Objective = _OF_FRAMES,
     ) -> None:
         self.nnet = nnet
+        self._objective = objective
         self._compiler = compiler or CachingOptimizingCompiler(nnet)
         self._options = options or ComputeOptions()
         self._nnet_to_update = nnet_to_update
@@ -150,7 +158,9 @@ class ExampleRunner:
         except DataError:
             return example
         packed = None if self._device_inputs is None else self._device_inputs.pack(arrays)
-        return PreparedExample(example.io, arrays if packed is None else [], packed)
+        return PreparedExample(
+            example.io, arrays if packed is None else [], packed, supervisions=example.supervisions
+        )
 
     def send(self, example: NnetExample) -> None:
         """Begin to copy a prepared example to the GPU, ahead of its turn."""
@@ -207,13 +217,14 @@ class ExampleRunner:
                 rows, cols = next(left), next(left)
                 features = SparseTargets(rows, cols, features, io.features.shape, weight)
             found.append(replace(io, features=features))
-        return ReadyExample(found, place)
+        return ReadyExample(found, place, supervisions=example.supervisions)
 
     # -- running
 
     def compile(self, example: NnetExample) -> Computation:
         """The program for an example; new ones are compiled, which draws random numbers."""
-        return self._compiler.compile(computation_request(self.nnet, example, *self._flags))
+        request = computation_request(self.nnet, example, *self._flags, self._objective)
+        return self._compiler.compile(request)
 
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.
@@ -256,14 +267,13 @@ class ExampleRunner:
         """The inputs of an example."""
         return [io for io in example.io if self.nnet.is_input(self.nnet.node_index(io.name))]
 
-    def outputs(self, example: NnetExample) -> list[tuple[NnetIo, str]]:
-        """The outputs of an example, each with its node's objective (OutputNode.criterion)."""
-        found = []
-        for io in example.io:
-            node = self.nnet.nodes[self.nnet.node_index(io.name)]
-            if isinstance(node, OutputNode):
-                found.append((io, node.criterion))
-        return found
+    def evaluations(self, example: NnetExample, computer: NnetComputer) -> list[Evaluation]:
+        """The objectives on an example that `computer` has run forward on.
+
+        Where the model's derivative is wanted, those of the outputs are given to the computer.
+        """
+        need_deriv, _ = self._flags
+        return self._objective.evaluations(self.nnet, example, computer, need_deriv)
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:
         expected = self.nnet.input_dim(io.name)

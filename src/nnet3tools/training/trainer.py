@@ -27,9 +27,9 @@ from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.training.example import NnetExample, NnetIo
+from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
-from nnet3tools.training.objective import compute_objective, host_weight
+from nnet3tools.training.objective import Evaluation, FrameObjective, Objective
 from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
@@ -122,10 +122,12 @@ class NnetTrainer:
         nnet: Nnet,
         like: Array | None = None,
         loss_scaling: bool = False,
+        objective: Objective | None = None,
     ) -> None:
         """Zero the statistics if asked to; `like` is any array of the device to train on.
 
         With `loss_scaling`, on a GPU, derivatives are scaled for products in half precision.
+        `objective` is that of frames' targets, unless given.
         """
         options.check()
         self.options = options
@@ -150,6 +152,7 @@ class NnetTrainer:
             need_model_derivative=True,
             store_component_stats=options.store_component_stats,
             like=like,
+            objective=objective or FrameObjective(),
         )
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
@@ -292,36 +295,32 @@ class NnetTrainer:
 
     def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
         place = getattr(example, "place", None)
-        for io, objective in self._runner.outputs(example):
-            name = io.name + suffix
-            output, deriv = computer.get_output(io.name), computer.input_buffer(io.name)
-            weight = host_weight(objective, io.features, len(output))
-            if (totals := self._totals.get(name)) is None:
-                totals = self._totals[name] = self._new_totals(weight is None)
-            totals.begin(name, self.options.print_interval, self._num_minibatches)
+        for evaluation in self._runner.evaluations(example, computer):
+            names = [name + suffix for name in evaluation.names]
+            weight = evaluation.weight
+            for name in names:
+                if name not in self._totals:
+                    self._totals[name] = self._new_totals(weight is None)
+                self._totals[name].begin(name, self.options.print_interval, self._num_minibatches)
+            is_alike = place is not None and evaluation.is_alike
             computer.replay(
-                None if place is None else ("objective", name, place),
-                partial(self._evaluate, objective, io, output, deriv, totals, weight is None),
+                ("objective", *names, place) if is_alike else None,
+                partial(self._evaluate, evaluation, suffix),
             )
             if weight is not None:
-                totals.add_weight(weight)
+                for name in names:
+                    self._totals[name].add_weight(weight)
 
-    def _evaluate(
-        self,
-        objective: str,
-        io: NnetIo,
-        output: Array,
-        deriv: Array,
-        totals: ObjectiveTotals,
-        add_weight: bool,
-    ) -> None:
-        """Objective and derivative of one output."""
-        weight, total = compute_objective(objective, io.features, output, io.name, deriv)
-        if add_weight:
-            totals.add_weight(weight)
-        totals.add_objective(total)
+    def _evaluate(self, evaluation: Evaluation, suffix: str) -> None:
+        """Objectives and derivatives."""
+        for measured in evaluation.run():
+            totals = self._totals[measured.name + suffix]
+            if evaluation.weight is None:
+                totals.add_weight(measured.weight)
+            totals.add_objective(measured.objective, measured.auxiliary)
         if self._loss_scale is not None:
-            self._loss_scale.scale_derivative(deriv)
+            for deriv in evaluation.derivs:
+                self._loss_scale.scale_derivative(deriv)
 
     def _new_totals(self, dense: bool) -> ObjectiveTotals:
         return ObjectiveTotals() if self._gpu is None else ObjectiveTotals.on(self._gpu, dense)

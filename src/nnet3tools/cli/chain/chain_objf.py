@@ -59,7 +59,8 @@ def main(options: Options, args: list[str]) -> int:
 
     from nnet3tools import tensor
     from nnet3tools.chain.den_graph import load_denominator_graph
-    from nnet3tools.chain.objective import ChainTrainingOptions, compute_chain_objective
+    from nnet3tools.chain.objective import compute_chain_objective
+    from nnet3tools.chain.options import ChainTrainingOptions
     from nnet3tools.chain.supervision import SUPERVISION
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader

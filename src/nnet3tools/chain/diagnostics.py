@@ -1,0 +1,95 @@
+"""The LF-MMI objective of a network over examples (Kaldi's nnet-chain-diagnostics.cc)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.chain.output_objective import ChainOutputObjective
+from nnet3tools.io import log
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+
+__all__ = ["ChainComputeProb", "ChainDiagnostics"]
+
+_XENT_FOR_STATS = 0.1
+"""Any constant but 0 makes the -xent outputs be computed, and statistics of what leads to them."""
+
+
+class ChainComputeProb(NnetComputeProb):
+    """Accumulates the objective, and if asked its derivative, over examples.
+
+    The cross-entropy of -xent outputs is computed if --xent-regularize is not 0, but has no part in
+    the derivative.
+    """
+
+    def __init__(
+        self,
+        options: ComputeProbOptions,
+        chain: ChainTrainingOptions,
+        graph: DenominatorGraph,
+        nnet: Nnet,
+        compute_deriv: bool = False,
+        store_stats_in_nnet: bool = False,
+        like: Array | None = None,
+        compiler: CachingOptimizingCompiler | None = None,
+    ) -> None:
+        """`like` is any array of the device to compute on; `compiler` may hold programs already."""
+        super().__init__(
+            replace(options, compute_accuracy=False),
+            nnet,
+            compute_deriv,
+            store_stats_in_nnet,
+            like,
+            compiler,
+            ChainOutputObjective(chain, graph, apply_deriv_weights=False, xent_deriv=False),
+        )
+
+    def print_objective(self, name: str) -> None:
+        """In Kaldi's words for chain models."""
+        totals = self.totals[name]
+        log.log(
+            f"Overall log-probability for '{name}' is {totals.average()} per frame, over "
+            f"{totals.weight:g} frames."
+        )
+
+
+@dataclass(frozen=True)
+class ChainDiagnostics:
+    """What training/combination.py needs; `like` is any array of the device to compute on."""
+
+    options: ChainTrainingOptions
+    graph: DenominatorGraph
+    like: Array | None = None
+
+    def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:
+        """For the objective, with that of -xent outputs if there is --xent-regularize."""
+        return ChainComputeProb(
+            ComputeProbOptions(),
+            self.options,
+            self.graph,
+            nnet,
+            like=self.like,
+            compiler=compiler,
+        )
+
+    def storing_stats(self, nnet: Nnet) -> ChainComputeProb:
+        """All outputs are computed, so that all components see data."""
+        options = self.options
+        if options.xent_regularize == 0.0 and any("-xent" in name for name in _outputs(nnet)):
+            options = replace(options, xent_regularize=_XENT_FOR_STATS)
+        return ChainComputeProb(
+            ComputeProbOptions(),
+            options,
+            self.graph,
+            nnet,
+            store_stats_in_nnet=True,
+            like=self.like,
+        )
+
+
+def _outputs(nnet: Nnet) -> list[str]:
+    return [name for i, name in enumerate(nnet.node_names) if nnet.is_output(i)]

@@ -1,0 +1,60 @@
+"""Chain examples in the form that trainers and diagnostics take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.errors import ProgramError
+from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.holders import Holder
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.training.example import NnetExample, NnetIo
+
+__all__ = ["CHAIN_MINIBATCH", "OutputSupervision", "minibatch"]
+
+_LWF = "__LWF-posteriors"
+"""The input whose rows are not features, but targets for learning without forgetting."""
+
+
+@dataclass(frozen=True)
+class OutputSupervision:
+    """What the objective of one output goes by; `posteriors` (rows, pdfs), if there are any."""
+
+    chain: NnetChainSupervision
+    posteriors: NDArray[np.float32] | None = None
+
+
+def minibatch(example: NnetChainExample) -> NnetExample:
+    """The inputs as `io`, the outputs as `supervisions`; inputs named __... are not computed on."""
+    inputs = [io for io in example.inputs if not io.name.startswith("__")]
+    targets = next((io for io in example.inputs if io.name == _LWF), None)
+    outputs = []
+    for number, chain in enumerate(example.outputs):
+        posteriors = _by_frame(targets, chain) if targets and number == 0 else None
+        outputs.append(OutputSupervision(chain, posteriors))
+    return NnetExample(inputs, supervisions=tuple(outputs))
+
+
+def _by_frame(targets: NnetIo, chain: NnetChainSupervision) -> NDArray[np.float32]:
+    """Rows in the order of the output's: given sequence by sequence, used frame by frame."""
+    dense = to_dense(targets.features)
+    shape = (chain.supervision.num_sequences, chain.supervision.frames_per_sequence, -1)
+    if len(dense) != chain.supervision.num_frames:
+        return dense  # the objective complains
+    return np.ascontiguousarray(dense.reshape(shape).swapaxes(0, 1)).reshape(dense.shape)
+
+
+def _write(writer: Writer, example: NnetExample) -> None:
+    raise ProgramError("chain examples are written as NnetChainExample")
+
+
+def _read(reader: Reader) -> NnetExample:
+    return minibatch(NnetChainExample.read(reader))
+
+
+CHAIN_MINIBATCH: Holder[NnetExample] = Holder("a chain example", _read, _write)
+"""Tables of chain examples, to be read only."""

@@ -1,0 +1,132 @@
+"""The LF-MMI objective as trainers and diagnostics use it (Kaldi's nnet-chain-training.cc)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from nnet3tools import tensor
+from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
+from nnet3tools.chain.minibatch import OutputSupervision
+from nnet3tools.chain.objective import compute_chain_objective
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.errors import DataError
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.graph.request import IoSpecification
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.objective import Evaluation, Measured, Objective
+
+__all__ = ["ChainOutputObjective", "den_graph_of"]
+
+_weight_rows = tensor.element("_1 *= _2")
+
+
+def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
+    """The graph in a den.fst for a network; `model` is its name.
+
+    DataError if the network has no output named 'output', or the graph other pdfs.
+    """
+    dim = nnet.output_dim("output")
+    if dim <= 0:
+        raise DataError(f"{model}: the network has no output named 'output'")
+    return load_denominator_graph(rxfilename, dim)
+
+
+class ChainOutputObjective(Objective):
+    """LF-MMI for the outputs that examples name.
+
+    With --xent-regularize, cross-entropy with the numerator's posteriors for those named
+    NAME-xent, too. Training wants its derivative (`xent_deriv`); combination of models, which
+    searches for a maximum of the LF-MMI objective, does not, nor the weights of frames.
+    """
+
+    def __init__(
+        self,
+        options: ChainTrainingOptions,
+        graph: DenominatorGraph,
+        apply_deriv_weights: bool = True,
+        xent_deriv: bool = True,
+    ) -> None:
+        self._options, self._graph = options, graph
+        self._apply_deriv_weights, self._xent_deriv = apply_deriv_weights, xent_deriv
+
+    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
+        """Each output, followed by its -xent."""
+        found = []
+        for supervision in example.supervisions:
+            chain = supervision.chain
+            found.append(IoSpecification(chain.name, chain.indexes, need_deriv))
+            if self._options.xent_regularize != 0.0:
+                deriv = need_deriv and self._xent_deriv
+                found.append(IoSpecification(f"{chain.name}-xent", chain.indexes, deriv))
+        for spec in found:
+            node = nnet.node_index(spec.name)
+            if node < 0 or not nnet.is_output(node):
+                raise DataError(
+                    f"example has output named '{spec.name}', but no such output node is in the "
+                    "network"
+                )
+        return found
+
+    def evaluations(
+        self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
+    ) -> list[Evaluation]:
+        """One for each output, together with its -xent."""
+        found = []
+        for supervision in example.supervisions:
+            name, paths = supervision.chain.name, supervision.chain.supervision
+            names = (name, f"{name}-xent") if self._options.xent_regularize != 0.0 else (name,)
+            derivs = [computer.input_buffer(name)] if need_deriv else []
+            if need_deriv and len(names) == 2 and self._xent_deriv:
+                derivs.append(computer.input_buffer(names[1]))
+            run = partial(self._evaluate_output, supervision, computer, need_deriv)
+            weight = paths.weight * paths.num_frames
+            found.append(Evaluation(names, tuple(derivs), weight, run, is_alike=False))
+        return found
+
+    def _evaluate_output(
+        self, supervision: OutputSupervision, computer: NnetComputer, need_deriv: bool
+    ) -> list[Measured]:
+        name, scale = supervision.chain.name, self._options.xent_regularize
+        output = computer.get_output(name)
+        deriv = computer.input_buffer(name) if need_deriv else None
+        gives_xent_deriv = need_deriv and self._xent_deriv
+        xent_deriv = None
+        if scale != 0.0:
+            xent_deriv = (
+                computer.input_buffer(f"{name}-xent")
+                if gives_xent_deriv
+                else tensor.empty(output.shape, like=output)
+            )
+        objective = compute_chain_objective(
+            self._options, self._graph, supervision.chain.supervision, output, deriv, xent_deriv
+        )
+        found = [Measured(name, objective.weight, objective.objective, objective.l2_term)]
+        if xent_deriv is not None:
+            xent = tensor.dot(computer.get_output(f"{name}-xent"), xent_deriv)
+            found.append(Measured(f"{name}-xent", objective.weight, xent))
+        if deriv is not None:
+            self._add_posteriors(supervision, deriv)
+            self._weight_frames(supervision, deriv)
+        if xent_deriv is not None and gives_xent_deriv:
+            self._weight_frames(supervision, xent_deriv)
+            tensor.scale(xent_deriv, scale)
+        return found
+
+    def _weight_frames(self, supervision: OutputSupervision, deriv: Array) -> None:
+        weights = supervision.chain.deriv_weights
+        if self._apply_deriv_weights and len(weights):
+            _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
+
+    def _add_posteriors(self, supervision: OutputSupervision, deriv: Array) -> None:
+        """Learning without forgetting: https://arxiv.org/abs/2110.07055."""
+        scales = self._options.lwf_den_scale + self._options.lwf_scale
+        if supervision.posteriors is None or scales == 0.0:
+            return
+        if supervision.posteriors.shape != deriv.shape:
+            raise DataError(
+                f"the example has LWF posteriors of {supervision.posteriors.shape[0]} x "
+                f"{supervision.posteriors.shape[1]}, expected {deriv.shape[0]} x {deriv.shape[1]}"
+            )
+        tensor.add(deriv, tensor.asarray(supervision.posteriors, like=deriv), alpha=scales)

@@ -1,0 +1,31 @@
+"""Posteriors of pdfs under the denominator graph alone."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.objective import are_near_sums
+from nnet3tools.tensor.leaky_hmm import LOG_PROB, leaky_hmm
+from nnet3tools.tensor.random import rand_int
+
+__all__ = ["denominator_posteriors"]
+
+
+def denominator_posteriors(
+    graph: DenominatorGraph, output: NDArray[np.float32], leak: float
+) -> tuple[float, NDArray[np.float32] | None]:
+    """Log-probability and posteriors (frames, pdfs) of one utterance's output, on the host.
+
+    The posteriors are None if the sums are not what they should be.
+    """
+    rand_int(0, 99)  # whether Kaldi looks at the range of outputs
+    results, posteriors = np.zeros(3), np.zeros_like(output)
+    leaky_hmm(results, output, graph.hmm, 1, leak, posteriors)
+    log_prob = float(results[LOG_PROB])
+    if not (are_near_sums(results, 1) and math.isfinite(log_prob)):
+        return log_prob, None
+    return log_prob, posteriors

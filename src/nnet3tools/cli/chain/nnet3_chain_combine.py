@@ -1,0 +1,53 @@
+"""nnet3-chain-combine: the average of the last models that is best by LF-MMI on some examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.cli.combine_models import CombineOptions, combine_on_examples
+from nnet3tools.cli.options import option_group, program
+
+if TYPE_CHECKING:
+    from nnet3tools.chain.diagnostics import ChainDiagnostics
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.tensor.arrays import Array
+
+USAGE = """Using a subset of training or held-out nnet3+chain examples, compute
+the average over the first n nnet models where we maximize the
+'chain' objective function for n. Note that the order of models has
+been reversed before feeding into this binary. So we are actually
+combining last n models.
+Inputs and outputs are nnet3 raw nnets.
+
+Usage:  nnet3-chain-combine [options] <den-fst> <raw-nnet-in1> <raw-nnet-in2> ... <raw-nnet-inN> <chain-examples-in> <raw-nnet-out>
+
+e.g.:
+ nnet3-chain-combine den.fst 35.raw 36.raw 37.raw 38.raw ark:valid.cegs final.raw
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-chain-combine."""
+
+    combine: CombineOptions = option_group("", CombineOptions)
+    chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
+
+
+@program("nnet3-chain-combine", USAGE, Options, num_args=(4, None))
+def main(options: Options, args: list[str]) -> None:
+    """Combine by the LF-MMI objective."""
+    from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
+
+    den_fst, *rest = args
+    options.chain.check()
+
+    def make_diagnostics(nnet: Nnet, device: Array | None) -> ChainDiagnostics:
+        from nnet3tools.chain.diagnostics import ChainDiagnostics
+        from nnet3tools.chain.output_objective import den_graph_of
+
+        return ChainDiagnostics(options.chain, den_graph_of(den_fst, nnet, rest[0]), device)
+
+    combine_on_examples(options.combine, rest, make_diagnostics, CHAIN_MINIBATCH)

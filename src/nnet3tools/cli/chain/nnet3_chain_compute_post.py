@@ -1,0 +1,130 @@
+"""nnet3-chain-compute-post: posteriors of the denominator graph for whole utterances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.utterance_inputs import (
+    IvectorOptions,
+    NothingDoneError,
+    UtteranceCounts,
+    read_model,
+    utterances,
+)
+from nnet3tools.errors import DataError, naming
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+USAGE = """Compute posteriors from 'denominator FST' of chain model and optionally map them to
+phones.
+
+Usage: nnet3-chain-compute-post [options] <nnet-in> <den-fst> <features-rspecifier> <matrix-wspecifier>
+ e.g.: nnet3-chain-compute-post --transform-mat=transform.mat final.raw den.fst scp:feats.scp ark:nnet_prediction.ark
+See also: nnet3-compute
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-chain-compute-post."""
+
+    simple: SimpleComputationOptions = option_group("", SimpleComputationOptions)
+    inputs: IvectorOptions = option_group("", IvectorOptions)
+    use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
+    leaky_hmm_coefficient: float = option(
+        0.1,
+        "'Leaky HMM' coefficient: smaller values will tend to lead to more confident posteriors.  "
+        "0.1 is what we normally use in training.",
+    )
+    transform_mat: str = option(
+        "",
+        "Location to read the matrix to transform posteriors to phones.  Matrix is of dimension "
+        "num-phones by num-pdfs.",
+    )
+
+
+@dataclass
+class _LogProbs:
+    """The denominator's log-probability, summed over utterances."""
+
+    total: float = 0.0
+    frames: int = field(default=0)
+
+
+@program("nnet3-chain-compute-post", USAGE, Options, num_args=4)
+def main(options: Options, args: list[str]) -> int:
+    """Compute each utterance's outputs, then their posteriors."""
+    from nnet3tools.chain.output_objective import den_graph_of
+    from nnet3tools.chain.posteriors import denominator_posteriors
+    from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+
+    nnet_in, den_fst, features_in, posteriors_out = args
+    ChainTrainingOptions(leaky_hmm_coefficient=options.leaky_hmm_coefficient).check()
+    options.inputs.check()
+    options.simple.check()
+    device = choose_device(options.use_gpu, options.gpu_math)
+    counts, log_probs = UtteranceCounts(), _LogProbs()
+    nnet, _ = read_model(nnet_in, use_priors=False)
+    graph = den_graph_of(den_fst, nnet, nnet_in)
+    with naming(nnet_in):
+        computer = UtteranceComputer(nnet, options.simple, None, like=device)
+    transform = _transform(options.transform_mat, graph.num_pdfs)
+    try:
+        with TableWriter(posteriors_out, MATRIX) as writer:
+            for key, features, ivectors in utterances(features_in, options.inputs, counts):
+                with naming(f"utterance {key}"):
+                    output = computer.compute(features, ivectors)
+                leak = options.leaky_hmm_coefficient
+                log_prob, posteriors = denominator_posteriors(graph, output, leak)
+                log.vlog(
+                    1,
+                    f"For utterance {key}, log-prob per frame was {log_prob / len(output):g} over "
+                    f"{len(output)} frames.",
+                )
+                if posteriors is None:
+                    log.warning(
+                        f"Something went wrong for utterance {key}; forward-prob = {log_prob:g}, "
+                        f"num-frames = {len(output)}"
+                    )
+                    counts.failed += 1
+                    continue
+                writer.write(key, posteriors if transform is None else posteriors @ transform.T)
+                log_probs.total += log_prob
+                log_probs.frames += len(output)
+                counts.done += 1
+            counts.check()
+    except NothingDoneError:
+        pass
+    status = counts.report()
+    if log_probs.frames:
+        log.log(
+            f"Overall log-prob per (output) frame was {log_probs.total / log_probs.frames:g} over "
+            f"{log_probs.frames} frames."
+        )
+    return status
+
+
+def _transform(rxfilename: str, num_pdfs: int) -> NDArray[np.float32] | None:
+    """The matrix from pdfs to phones, (phones, pdfs), if there is one."""
+    from nnet3tools.cli.tables import read_object
+    from nnet3tools.io.holders import MATRIX
+
+    if not rxfilename:
+        return None
+    matrix = read_object(rxfilename, MATRIX)
+    if matrix.shape[1] != num_pdfs:
+        raise DataError(
+            f"transform-mat from {rxfilename} has {matrix.shape[1]} cols, expected {num_pdfs}"
+        )
+    return matrix

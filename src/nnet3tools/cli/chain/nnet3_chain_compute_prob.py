@@ -1,0 +1,62 @@
+"""nnet3-chain-compute-prob: the LF-MMI objective of a model on examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.errors import EmptyError
+from nnet3tools.training.diagnostics import ComputeProbOptions
+
+USAGE = """Computes and prints to in logging messages the average log-prob per frame of
+the given data with an nnet3+chain neural net.  The input of this is the output of
+e.g. nnet3-chain-get-egs | nnet3-chain-merge-egs.
+
+Usage:  nnet3-chain-compute-prob [options] <raw-nnet3-model-in> <denominator-fst> <training-examples-in>
+e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.egs
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-chain-compute-prob."""
+
+    batchnorm_test_mode: bool = option(
+        True, "If true, set test-mode to true on any BatchNormComponents."
+    )
+    dropout_test_mode: bool = option(
+        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
+    )
+    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
+    gpu_math: str = gpu_math_option()
+    prob: ComputeProbOptions = option_group("", ComputeProbOptions)
+    chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
+
+
+@program("nnet3-chain-compute-prob", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Compute and log."""
+    from nnet3tools.chain.diagnostics import ChainComputeProb
+    from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
+    from nnet3tools.chain.output_objective import den_graph_of
+    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3tools.nnet.model_file import read_nnet
+    from nnet3tools.training.example import for_each_of_kind
+
+    model_in, den_fst, examples = args
+    options.chain.check()
+    device = choose_device(options.use_gpu, options.gpu_math)
+    nnet = read_nnet(model_in)
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    graph = den_graph_of(den_fst, nnet, model_in)
+    prob = ChainComputeProb(options.prob, options.chain, graph, nnet, like=device)
+    if not for_each_of_kind(
+        CHAIN_MINIBATCH, examples, lambda key, example: prob.compute(example), prob.ahead
+    ):
+        raise EmptyError(f"{examples}: no examples")
+    return 0 if prob.print_total_stats() else 1

@@ -1,0 +1,93 @@
+"""What the training programs share, whatever objective the examples are for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.cuda_options import CudaAllocatorOptions
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.progress import Progress
+from nnet3tools.errors import DataError, UserError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holders import Holder
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.tensor.arrays import Array
+    from nnet3tools.training.example import NnetExample
+    from nnet3tools.training.trainer import NnetTrainer
+
+__all__ = ["TrainingRunOptions", "train_model"]
+
+
+@dataclass(frozen=True)
+class TrainingRunOptions:
+    """Options of a training program that are not the trainer's."""
+
+    srand: int = option(0, "Seed for random number generator")
+    binary: bool = option(True, "Write output in binary mode")
+    use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
+    memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
+
+    @property
+    def loss_scaling(self) -> bool:
+        """Whether products in half precision need derivatives to be scaled."""
+        return self.gpu_math == "fp16"
+
+
+def train_model(
+    options: TrainingRunOptions,
+    model_in: str,
+    examples: str,
+    model_out: str,
+    write_cache: str,
+    make_trainer: Callable[[Nnet, Array | None], NnetTrainer],
+    holder: Holder[NnetExample] | None = None,
+) -> int:
+    """Train a raw model on all examples and write it; the exit status.
+
+    `write_cache` is where the trainer will write its computation cache, "" for nowhere.
+
+    `make_trainer` is given the model and any array of the device to train on; `holder` reads
+    examples of another kind than frames'.
+    """
+    from nnet3tools import tensor
+    from nnet3tools.io.files import prove_output
+    from nnet3tools.nnet.device import move_nnet
+    from nnet3tools.nnet.finite import check_nnet_finite
+    from nnet3tools.nnet.model_file import read_nnet, write_nnet
+    from nnet3tools.training.example import EXAMPLE, for_each_of_kind
+
+    for name in (model_out, write_cache):
+        if name:
+            prove_output(name)
+    tensor.random.seed(options.srand)
+    device = choose_device(options.use_gpu, options.gpu_math)
+    options.memory.apply(device)
+    nnet = read_nnet(model_in)
+    check_nnet_finite(nnet, model_in)
+    trainer = make_trainer(nnet, device)
+    with Progress("minibatches") as progress:
+
+        def train(key: str, example: NnetExample) -> None:
+            trainer.train(example)
+            progress.step()
+
+        for_each_of_kind(holder or EXAMPLE, examples, train, trainer.ahead)
+    trainer.require_data(examples)
+    ok = trainer.print_total_stats()
+    move_nnet(nnet)  # back from the GPU
+    trainer.require_finite()
+    write_nnet(nnet, model_out, options.binary)
+    log.log(f"Wrote model to {model_out}")
+    try:
+        trainer.finish()
+    except UserError as error:
+        # As in Kaldi the model comes first and stays: it is what the time was spent on.
+        message = f"the model was written to {model_out}, its computation cache was not: {error}"
+        raise DataError(message) from None
+    return 0 if ok else 1
