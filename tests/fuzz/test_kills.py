@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +18,10 @@ import pytest
 
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX
 from support.programs import run, write_table
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCKS = (ROOT / ".venv/.nnet3tools-env-blocks-signals").exists()
+"""Whether Ctrl-C waits while Python itself starts, which else ends with status 1."""
 
 CONFIG = """input-node name=input dim=40
 component name=a type=NaturalGradientAffineComponent input-dim=40 output-dim=400
@@ -48,8 +51,7 @@ OUTPUTS = {"out", "out.cache", "out.scp"}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    bin_ = Path(__file__).resolve().parents[2] / "bin"
-    monkeypatch.setenv("PATH", f"{bin_}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}")
     Path("net.config").write_text(CONFIG)
     assert run("nnet3-init", "net.config", "0.raw") == 0
     rng = np.random.default_rng(2)
@@ -68,9 +70,11 @@ def started(words: tuple[str, ...]) -> subprocess.Popen[bytes]:
         for number in SIGNALS[1:]:
             signal.signal(number, signal.SIG_DFL)
 
-    program = [sys.executable, "-m", "nnet3tools.cli", *words]
     return subprocess.Popen(
-        program, stderr=subprocess.DEVNULL, preexec_fn=listen, start_new_session=True
+        [ROOT / "bin" / words[0], *words[1:]],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=listen,
+        start_new_session=True,
     )
 
 
@@ -122,7 +126,7 @@ def judge(whole: dict[str, bytes], before: dict[str, bytes], number: int, status
     left = set(os.listdir()) - INPUTS - OUTPUTS
     if left and number != signal.SIGKILL:
         return f"{left} left behind"
-    if status not in (0, -number, 128 + number):
+    if status not in (0, -number, 128 + number) and (BLOCKS or number != signal.SIGINT):
         return f"status {status}"
     return ""
 
