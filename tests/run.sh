@@ -29,7 +29,8 @@ check_cases() {
 }
 # Those of these prefixes; the rest needs programs that are not there yet.
 chain_cases="copy-egs merge-egs shuffle-subset get-egs normalize-egs e2e-get-egs make-num-fst-e2e
-  est-phone-lm an4-est-phone-lm an4-e2e-get-egs get-supervision make-den-fst an4-make-den-fst"
+  est-phone-lm an4-est-phone-lm an4-e2e-get-egs get-supervision make-den-fst an4-make-den-fst
+  chain-lda"
 if [ -x ../shared/tools/check_cases.py ]; then
   for folder in cases networks networks-extra random train-recipes general xconfigs; do
     check_cases "$folder"

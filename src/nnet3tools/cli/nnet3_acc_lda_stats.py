@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.training.lda_accumulation import LdaAccumulator
 
 USAGE = """Accumulate statistics in the same format as acc-lda (i.e. stats for estimation of LDA and
 similar types of transform), starting from nnet training examples.  This program puts the features
@@ -32,9 +37,23 @@ class Options:
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Accumulate over all examples and write the statistics."""
+    from nnet3tools.training.example import for_each_example
+
+    def accumulate_all(accumulator: LdaAccumulator) -> int:
+        return for_each_example(args[1], lambda key, example: accumulator.accumulate(example))
+
+    write_stats(options, args, accumulate_all)
+
+
+def write_stats(
+    options: Options, args: list[str], accumulate_all: Callable[[LdaAccumulator], int]
+) -> None:
+    """Write what `accumulate_all`, which tells the number of examples, accumulates.
+
+    `args` are the network, the examples and where to write the statistics.
+    """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.model_file import read_nnet
-    from nnet3tools.training.example import for_each_example
     from nnet3tools.training.lda_accumulation import LdaAccumulator
 
     nnet_in, examples_in, stats_out = args
@@ -42,8 +61,7 @@ def main(options: Options, args: list[str]) -> None:
         raise OptionError(f"--rand-prune={options.rand_prune:g} is negative")
     prove_output(stats_out)
     accumulator = LdaAccumulator(read_nnet(nnet_in), options.rand_prune)
-    count = for_each_example(examples_in, lambda key, example: accumulator.accumulate(example))
-    log.log(f"Processed {count} examples.")
+    log.log(f"Processed {accumulate_all(accumulator)} examples.")
     stats = accumulator.stats
     if stats is None or stats.total == 0.0:
         raise DataError(f"{examples_in}: accumulated no statistics")
