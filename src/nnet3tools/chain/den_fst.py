@@ -93,7 +93,7 @@ def _log_coverage(fst: Fst, num_pdfs: int) -> None:
     log.log(
         f"Number of states is {fst.num_states} and arcs {fst.num_arcs}; number of states with "
         f"in-degree <= {_FEW} is {int((num_in <= _FEW).sum())} and with out-degree <= {_FEW} is "
-        f"{int((np.diff(fst.offsets) <= _FEW).sum())}"
+        f"{int((fst.counts <= _FEW).sum())}"
     )
 
 

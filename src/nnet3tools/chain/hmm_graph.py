@@ -1,7 +1,4 @@
-"""From phones in context to transition ids: HMMs without, then with self-loops (hmm-utils.h).
-
-Self-loops come after the transition that enters their state, as always in chain models.
-"""
+"""From phones in context to transition ids: their HMMs (hmm-utils.h)."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.context import Window, in_context
+from nnet3tools.chain.self_loops import SelfLoops
 from nnet3tools.errors import DataError
 from nnet3tools.fst.compose import compose_with_loops
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
@@ -22,8 +20,6 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
 __all__ = ["HmmGraphs"]
-
-_LEAST_PROBABILITY = 1e-10
 
 
 @dataclass
@@ -38,6 +34,10 @@ class HmmGraphs:
     scale: float
     _hmms: dict[tuple[int, ...], Fst] = field(default_factory=dict)
 
+    @cached_property
+    def _loops(self) -> SelfLoops:
+        return SelfLoops(self.model, self.scale)
+
     def expand(self, phones: Fst) -> Fst:
         """The graph of a phone acceptor; input labels are transition ids.
 
@@ -45,7 +45,8 @@ class HmmGraphs:
         """
         context = in_context(phones, self.tree, self.model.topology)
         hmms = [self._hmm(window) for window in context.windows[1:]]
-        return self.with_self_loops(compose_with_loops(_loop_of(hmms), context.fst).projected())
+        graph = compose_with_loops(_loop_of(hmms), context.fst).projected()
+        return self._loops.added_to(graph)
 
     # -- HMMs
 
@@ -57,27 +58,6 @@ class HmmGraphs:
     @cached_property
     def _state_of_tuple(self) -> dict[tuple[int, ...], int]:
         return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
-
-    @cached_property
-    def _self_loop_ids(self) -> list[int]:
-        """The transition id of each transition state's self-loop, 0 if there is none."""
-        transitions = self.model.transitions()
-        loops = np.zeros(len(self.model.tuples), np.int64)
-        ids = np.flatnonzero(transitions.is_self_loop)
-        loops[transitions.states[ids]] = ids
-        return loops.tolist()
-
-    @cached_property
-    def _leaving_log_probs(self) -> list[float]:
-        """The logarithm of the probability of leaving each transition state, in float32."""
-        loops = np.array(self._self_loop_ids)
-        probs = np.where(loops > 0, np.exp(self.model.log_probs[loops]), np.float32(0))
-        left = np.maximum(np.float32(1.0) - probs, np.float32(_LEAST_PROBABILITY))
-        return np.where(loops > 0, np.log(left), np.float32(0)).tolist()
-
-    @cached_property
-    def _states_of_ids(self) -> list[int]:
-        return self.model.transitions().states.tolist()
 
     def _hmm(self, window: Window) -> Fst:
         """The HMM of the central phone, without self-loops; DataError if tree and model differ."""
@@ -122,68 +102,8 @@ class HmmGraphs:
                 "which the transition model lacks: they do not belong together"
             )
         label = int(self._first_id[state]) + position
-        log_prob = single(float(self.model.log_probs[label]) - self._leaving_log_probs[state])
+        log_prob = single(float(self.model.log_probs[label]) - self._loops.leaving_log_probs[state])
         return label, log_prob
-
-    # -- self-loops
-
-    def with_self_loops(self, fst: Fst) -> Fst:
-        """Each state entered by a transition gets the self-loop of that transition's state.
-
-        States that transitions of several transition states enter are told apart first. What leaves
-        a state is scaled by the probability of doing so.
-        """
-        arcs, finals = fst.arc_lists(), fst.finals.tolist()
-        self._separate(arcs, finals, fst.start)
-        entered = [-1] * len(arcs)
-        for of_state in arcs:
-            for label, _, _, target in of_state:
-                entered[target] = self._states_of_ids[label]
-        for number, state in enumerate(entered):
-            if state >= 0:
-                self._add_self_loop(number, state, arcs, finals)
-        return Fst.from_lists(fst.start, finals, arcs)
-
-    def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
-        """Let only transitions of one transition state, or only epsilons, enter each state.
-
-        Others enter a new state, from which an epsilon leads to where they led.
-        """
-        nothing, epsilon = -2, -1
-        classes = [nothing] * len(arcs)
-        classes[start] = epsilon
-        several = set()
-        for of_state in arcs:
-            for label, _, _, target in of_state:
-                state = self._states_of_ids[label]
-                if classes[target] == nothing:
-                    classes[target] = state
-                elif classes[target] != state:
-                    several.add(target)
-        if not several:
-            return
-        new: dict[tuple[int, int], int] = {}
-        for number in range(len(arcs)):
-            for place, (label, olabel, weight, target) in enumerate(arcs[number]):
-                if not label or target not in several:
-                    continue
-                key = target, self._states_of_ids[label]
-                if (between := new.get(key)) is None:
-                    between = new[key] = len(arcs)
-                    arcs.append([(0, 0, 0.0, target)])
-                    finals.append(NOT_FINAL)
-                arcs[number][place] = (label, olabel, weight, between)
-
-    def _add_self_loop(
-        self, number: int, state: int, arcs: list[list[ArcTuple]], finals: list[float]
-    ) -> None:
-        cost = single(-self._leaving_log_probs[state] * self.scale)
-        if cost:
-            arcs[number] = [(i, o, single(w + cost), t) for i, o, w, t in arcs[number]]
-            finals[number] = single(finals[number] + cost)
-        if label := self._self_loop_ids[state]:
-            weight = single(-float(self.model.log_probs[label]) * self.scale)
-            arcs[number].append((label, label, weight, number))
 
 
 def _loop_of(hmms: list[Fst]) -> Fst:

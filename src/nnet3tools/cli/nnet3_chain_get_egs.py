@@ -96,7 +96,13 @@ def _maker(options: Options, normalization: list[str], stack: ExitStack) -> Chai
     from nnet3tools.training.splitting import UtteranceSplitter
 
     splitter = UtteranceSplitter(options.chunks)
-    normalizer = None
+    normalizer = convert = None
+    if options.transition_model:
+        from nnet3tools.chain.unconstrained import UnconstrainedConverter
+        from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+        model = TransitionModel.load(options.transition_model)
+        convert = UnconstrainedConverter(model).convert
     if normalization:
         if options.normalization_fst_scale <= 0.0:
             raise OptionError(
@@ -109,7 +115,7 @@ def _maker(options: Options, normalization: list[str], stack: ExitStack) -> Chai
         options.inputs.compress,
         options.long_key,
         options.supervision_length_tolerance,
-        None,
+        convert,
         normalizer,
         open_ivectors(options.inputs, stack),
     )

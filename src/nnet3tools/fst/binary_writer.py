@@ -42,7 +42,7 @@ def write_vector_fst(writer: Writer, fst: Fst) -> None:
     _write_header(writer, "vector", properties, fst, 0)
     arcs = _arc_array(fst).tobytes()
     ends = (fst.offsets * ARC.itemsize).tolist()
-    counts = np.diff(fst.offsets).tolist()
+    counts = fst.counts.tolist()
     pieces = []
     for state, final in enumerate(fst.finals.tolist()):
         pieces.append(VECTOR_STATE.pack(final, counts[state]))
@@ -54,7 +54,7 @@ def write_const_fst(writer: Writer, fst: Fst) -> None:
     """OpenFst's const file."""
     states = np.empty(fst.num_states, CONST_STATE)
     states["final"], states["pos"] = fst.finals, fst.offsets[:-1]
-    states["narcs"] = np.diff(fst.offsets)
+    states["narcs"] = fst.counts
     for name, labels in (("niepsilons", fst.ilabels), ("noepsilons", fst.olabels)):
         states[name] = np.bincount(fst.sources[labels == 0], minlength=fst.num_states)
     properties = (fst.properties | Property.EXPANDED) & ~Property.MUTABLE
@@ -66,7 +66,7 @@ def write_compact_acceptor(writer: Writer, fst: Fst) -> None:
     """OpenFst's compact_acceptor file, with every property settled as Kaldi writes it."""
     is_final = fst.is_final
     ends = np.zeros(fst.num_states + 1, np.int64)
-    np.cumsum(np.diff(fst.offsets) + is_final, out=ends[1:])
+    np.cumsum(fst.counts + is_final, out=ends[1:])
     elements = np.empty(int(ends[-1]), COMPACT_ARC)
     is_arc = np.ones(len(elements), bool)
     is_arc[ends[:-1][is_final]] = False

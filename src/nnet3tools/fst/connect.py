@@ -38,7 +38,7 @@ def accessible(fst: Fst) -> _Bools:
 def coaccessible(fst: Fst) -> _Bools:
     """From which states a final one can be reached, (N,)."""
     size, final = fst.num_states, fst.is_final
-    if (fst.nextstates > fst.sources).all() and (final | (np.diff(fst.offsets) > 0)).all():
+    if (fst.nextstates > fst.sources).all() and (final | (fst.counts > 0)).all():
         return np.ones(size, bool)  # sorted, and all but final ones have an arc out of them
     order = np.argsort(fst.nextstates, kind="stable")
     counts = np.bincount(fst.nextstates, minlength=size)

@@ -60,7 +60,7 @@ def decoded(fst: Fst, codes: Codes) -> Fst:
     """
     labels, weights = codes.labels[fst.ilabels - 1], codes.weights[fst.ilabels - 1]
     labels = np.where(labels == _END, np.int32(EPSILON), labels)
-    last = fst.is_final & (np.diff(fst.offsets) == 0)
+    last = fst.is_final & (fst.counts == 0)
     to_end = (labels == EPSILON) & last[fst.nextstates]
     finals = fst.finals.copy()
     np.minimum.at(finals, fst.sources[to_end], weights[to_end])

@@ -115,6 +115,10 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
     """The states with epsilon arcs, each after those its epsilons lead to, cycles apart."""
     states = np.unique(fst.sources[epsilons])
     targets = fst.nextstates[epsilons]
+    has_epsilons = np.zeros(fst.num_states, bool)
+    has_epsilons[states] = True
+    if not has_epsilons[targets].any():
+        return states.tolist()
     involved = np.union1d(states, targets)
     sources = np.searchsorted(involved, fst.sources[epsilons])
     nothing = np.zeros(len(sources), np.int32)

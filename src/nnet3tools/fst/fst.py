@@ -132,9 +132,14 @@ class Fst:
         return len(self.nextstates)
 
     @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many arcs leave each state, shape (N,)."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+    @cached_property
     def sources(self) -> NDArray[np.int32]:
         """The state that each arc leaves, shape (A,)."""
-        return np.repeat(np.arange(self.num_states, dtype=_INT), np.diff(self.offsets))
+        return np.repeat(np.arange(self.num_states, dtype=_INT), self.counts)
 
     @property
     def is_final(self) -> NDArray[np.bool_]:
@@ -169,7 +174,8 @@ class Fst:
     def scaled(self, scale: float) -> Fst:
         """All weights times `scale` (Kaldi's ApplyProbabilityScale)."""
         factor = np.float32(scale)
-        finals = np.where(self.is_final, self.finals * factor, self.finals).astype(_FLOAT)
+        finals = self.finals.copy()
+        finals[self.is_final] *= factor
         return replace(self, weights=self.weights * factor, finals=finals, properties=0)
 
     def with_arcs_in(self, order: NDArray[np.intp]) -> Fst:

@@ -127,7 +127,7 @@ def _weight_and_path_bits(fst: Fst) -> int:
 
 def _is_string(fst: Fst) -> bool:
     """Whether it is a chain 0, 1, 2, ... of which only the last state may be final."""
-    counts = np.diff(fst.offsets)
+    counts = fst.counts
     final: _Bools = fst.is_final
     return bool(
         fst.start in (0, NO_STATE)
