@@ -41,9 +41,9 @@ class Nodes(NamedTuple):
 
 
 NODES = {
-    "tdnn": Nodes(plain=474, update=553, products=47, update_products=107, alone=1, graphs=10),
-    "tdnnf": Nodes(plain=1053, update=1335, products=159, update_products=327, alone=1, graphs=18),
-    "lstm": Nodes(plain=964, update=1066, products=115, update_products=175, alone=1, graphs=5),
+    "tdnn": Nodes(plain=155, update=195, products=47, update_products=107, alone=1, graphs=10),
+    "tdnnf": Nodes(plain=278, update=513, products=159, update_products=327, alone=1, graphs=18),
+    "lstm": Nodes(plain=332, update=410, products=115, update_products=175, alone=1, graphs=5),
 }
 """Full-size minibatches with everything on: statistics, self-repair, orthonormal constraint."""
 

@@ -184,6 +184,10 @@ class _Event:
             work()
 
 
+_BARRIERS = re.compile("__sync|__shfl|nn_warp|nn_block|nn_columns|nn_is_last")
+"""Names that occur in kernels whose threads wait for each other."""
+
+
 class EmulatedDevice:
     """Runs what the backend launches, on the host; counts launches and transfers."""
 
@@ -194,6 +198,8 @@ class EmulatedDevice:
         self.sources: dict[str, str] = {}
         self.downloads = self.uploads = 0
         self.captures = self.kernels_of_graphs = 0
+        self.uploads_for_graphs = 0
+        """Uploads during captures: tables that the graphs' kernels look at."""
         self._kept: list[np.ndarray] = []
         self.half_products = False
         """Whether factors of products are rounded to half precision, as --gpu-math=fp16 does."""
@@ -204,7 +210,9 @@ class EmulatedDevice:
             raise NotCapturable  # as for loading one
         self.sources[name] = source
         _, address, kinds = _compiled(source, name)
-        fibers = int(re.search("__sync|__shfl|nn_warp|nn_block", source) is not None)
+        fibers = int(
+            re.search("__sync|__shfl|nn_warp|nn_block|nn_columns|nn_is_last", source) is not None
+        )
 
         def launch(grid: Any, block: Any, args: Sequence[Any]) -> None:
             assert len(args) == len(kinds), (name, kinds, args)
@@ -283,6 +291,7 @@ class EmulatedDevice:
 
     def upload(self, host: np.ndarray) -> Any:
         self.uploads += 1
+        self.uploads_for_graphs += self._recording is not None
         made = np.array(host)
         self.keep_if_recording(made)
         return made.view(ndarray)

@@ -38,3 +38,6 @@ template <typename T> static inline T __shfl_down_sync(unsigned, T v, int d) { r
 template <typename T> static inline T __shfl_xor_sync(unsigned, T v, int d) { return (T)nn_exchange((double)v, nn_lane() ^ d); }
 template <typename T> static inline T __shfl_sync(unsigned, T v, int lane) { return (T)nn_exchange((double)v, lane); }
 template <typename T> static inline T __ldg(const T* p) { return *p; }
+static inline void __threadfence() {}
+static inline unsigned atomicAdd(unsigned* p, unsigned v) { unsigned old = *p; *p += v; return old; }
+static inline double __longlong_as_double(long long i) { double d; __builtin_memcpy(&d, &i, 8); return d; }

@@ -18,7 +18,7 @@ from nnet3tools.tensor.arrays import asarray, empty, to_host
 from nnet3tools.tensor.basics import add, copy, fill, scale
 from nnet3tools.tensor.element import Element, element
 
-__all__ = ["Number", "Tally", "store"]
+__all__ = ["Measured", "Number", "Tally", "store"]
 
 _FORMULAS = {
     operator.add: element("_1 = _2 + _3"),
@@ -131,6 +131,19 @@ class Number:
 
     def __repr__(self) -> str:
         return repr(float(self))
+
+
+class Measured:
+    """A bound operator whose result is a Number, the same one at each call."""
+
+    __slots__ = ("number", "run")
+
+    def __init__(self, run: Callable[[], object], number: Number) -> None:
+        self.run, self.number = run, number
+
+    def __call__(self) -> Number:
+        self.run()
+        return self.number
 
 
 def store(out: Any, number: Any) -> None:

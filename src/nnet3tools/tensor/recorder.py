@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.basics import copy
-from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.random import get_state
 from nnet3tools.tensor.recording import Call, Event, unrecorded
@@ -114,7 +114,7 @@ class Recorder:
             else:
                 do = operator.bind(*operands, **options)
             result = do()
-        if isinstance(result, (float, Number)):
+        if isinstance(result, (float, Number)) and not isinstance(do, Measured):
             do, result = _in_memory(do, result)
         self.calls.append(Call(operator.name, values, do))
         return result

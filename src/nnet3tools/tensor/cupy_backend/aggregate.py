@@ -1,9 +1,9 @@
-"""Aggregate on CUDA: a formula reduced along an axis by one kernel, or two.
+"""Aggregate on CUDA: a formula reduced along an axis by one kernel.
 
 Axes are parted into those kept and those reduced. If neighbours in memory are reduced together, a
 warp (or a block) works on one output; else the threads of a warp work on neighbouring outputs.
-Where there are too few outputs to keep the device busy, chunks are reduced first and then merged in
-order: results do not depend on timing.
+Where there are too few outputs to keep the device busy, chunks are reduced first; the last block
+merges them in order: results do not depend on timing.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
 from nnet3tools.tensor.cupy_backend.aggregate_source import (
     Parts,
     Reducer,
-    finish_source,
     fold_reducer,
     reduce_source,
 )
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
 from nnet3tools.tensor.cupy_backend.element import with_device_numbers
+from nnet3tools.tensor.cupy_backend.launches import Launch, zero_tickets
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
     broadcast_strides,
@@ -34,7 +34,7 @@ from nnet3tools.tensor.cupy_backend.operands import (
 )
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.functional import Expr, Type, type_of_dtype
-from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.number import Measured, Number
 
 __all__ = ["AggregateKernel"]
 
@@ -100,8 +100,8 @@ class _Reduction:
         self._strides = [[np.int64(s) for s in (*k, *r) if s] for k, r in both]
         self._out_strides = [np.int64(s) for s in kept[-1] if s]
         self._geometry()
-        self._kernel = device.kernel(*reduce_source(expr, self.parts))
-        self._finish = device.kernel(*finish_source(self.parts)) if self.chunks > 1 else None
+        self._found = reduce_source(expr, self.parts)
+        self._kernel = device.kernel(*self._found)
 
     def _geometry(self) -> None:
         """Blocks, and how many chunks keep the device busy."""
@@ -123,36 +123,34 @@ class _Reduction:
     ) -> Callable[[], None]:
         """The reduction bound to these operands."""
         size = 2 * (8 if self.parts.accumulator == "double" else 4) * self.chunks * self.kept
-        partial = self._device.empty((size if self.chunks > 1 else 1,), np.uint8)
-        head: list[Any] = [
-            np.int64(self.kept),
-            np.int64(self.reduced),
-            np.int64(self.chunk),
-            *self._sizes,
-        ]
-        tail: list[Any] = [
-            np.uint64(pointer(out)), *self._out_strides, np.float64(factor), np.float64(beta),
-            np.uint64(pointer(partial)),
+        chunked = self.chunks > 1
+        partial = self._device.empty((size if chunked else 1,), np.uint8)
+        tickets = zero_tickets(self.grid[0]) if chunked else None
+        args: list[Any] = [
+            np.int64(self.kept), np.int64(self.reduced), np.int64(self.chunk),
+            *self._sizes, *self._reduced_sizes,
         ]  # fmt: skip
-        args: list[Any] = [*head, *self._reduced_sizes]
         for operand, t, strides in zip(operands, self.parts.types, self._strides, strict=True):
             if t.is_weak:
                 args.append((np.float64 if t is Type.WEAK_FLOAT else np.int64)(operand))
             else:
                 args += [np.uint64(pointer(operand)), *strides]
-        args += tail
-        head[2] = np.int64(self.chunks)
-        finish, finish_args = self._finish, [*head, *tail]
-        kernel, grid, block, keep = self._kernel, self.grid, self.block, (operands, out, partial)
-        finish_grid = (math.ceil(self.kept / 128), 1, 1)
-
-        def run() -> None:
-            kernel(grid, block, args)
-            if finish is not None:
-                finish(finish_grid, (128, 1, 1), finish_args)
-            keep  # noqa: B018 (the arrays must live as long as what points into them)
-
-        return run
+        args += [
+            np.uint64(pointer(out)), *self._out_strides, np.float64(factor), np.float64(beta),
+            np.uint64(pointer(partial)), np.uint64(0 if tickets is None else pointer(tickets)),
+        ]  # fmt: skip
+        arrays = [o for o in operands if is_array(o)]
+        own = [out, *([partial, tickets] if chunked else [])]
+        return Launch(
+            self._kernel,
+            *self._found,
+            self.grid,
+            self.block,
+            args,
+            [*arrays, out],
+            own,
+            size=self.kept * self.reduced,
+        )
 
 
 class AggregateKernel:
@@ -184,7 +182,8 @@ class AggregateKernel:
             raise ProgramError(f"{called} of nothing: operands have shape {full}")
         factor = alpha / count if self._reduce == "mean" and count else alpha
         if self._axis is None:
-            return lambda: self._number(ins, full, axes, factor)
+            result = get_device().empty((1,), np.float64)
+            return Measured(self._into(result, ins, full, axes, factor, 0.0), Number(result))
         return self._into(out, ins, full, axes, factor, beta)
 
     def _scaled(
@@ -203,13 +202,6 @@ class AggregateKernel:
             add()
 
         return run
-
-    def _number(
-        self, ins: Sequence[Any], full: tuple[int, ...], axes: list[int], factor: float
-    ) -> Number:
-        result = get_device().empty((1,), np.float64)
-        self._into(result, ins, full, axes, factor, 0.0)()
-        return Number(result)
 
     def _into(
         self, out: Any, ins: Sequence[Any], full: tuple[int, ...], axes: list[int],

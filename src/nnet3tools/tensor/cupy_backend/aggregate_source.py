@@ -1,7 +1,8 @@
 """Sources of the kernels of reductions (aggregate.py binds them to operands).
 
 A warp or a block works on each output where neighbours in memory are reduced together, else the
-threads of a warp work on neighbouring outputs.
+threads of a warp work on neighbouring outputs. Where chunks are reduced first, the last block of an
+output to finish merges them, in an order that does not depend on which block that is.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from nnet3tools.tensor.aggregate import Fold
 from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, converted, load
 from nnet3tools.tensor.functional import Expr, Type
 
-__all__ = ["Parts", "Reducer", "finish_source", "fold_reducer", "reduce_source"]
+__all__ = ["Parts", "Reducer", "fold_reducer", "reduce_source"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def _size_parameters(parts: Parts) -> list[str]:
 def _out_parameters(parts: Parts) -> list[str]:
     names = [f"{STORED_TYPES[parts.out_type]}* out"]
     names += [f"long long so_k{a}" for a, c in enumerate(parts.out_letters) if c == "s"]
-    return [*names, "double factor", "double beta", f"{parts.state}* partial"]
+    names += ["double factor", "double beta", f"{parts.state}* partial", "unsigned* tickets"]
+    return names
 
 
 def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
@@ -164,86 +166,90 @@ def _kernel(prefix: str, parameters: list[str], lines: list[str], comment: str) 
     return f'// {comment}\nextern "C" __global__ void {name}{text}', name
 
 
-def _partial_or(store: list[str], setup: list[str]) -> list[str]:
-    return [
-        "if (gridDim.y > 1) {",
-        "  partial[blockIdx.y * kept + output] = acc;",
-        "} else {",
-        *(f"  {line}" for line in [*setup, *store]),
-        "}",
-    ]
-
-
-def _elements_of_thread(parts: Parts, axis: str) -> list[str]:
+def _shared_out(parts: Parts, axis: str) -> list[str]:
     """The head of a thread's loop from `begin` to `end`, beside the others along an axis."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     if not parts.reducer.in_order:
-        return [f"for (long long index = begin + {own}; index < end; index += {threads}) {{"]
+        return [f"for (long long index = begin + {own}; index < end; index += {threads})"]
     return [
         f"const long long share = (end - begin + {threads} - 1) / {threads};",
         f"const long long first = begin + share * {own};",
-        "for (long long index = first; index < end && index < first + share; ++index) {",
+        "for (long long index = first; index < end && index < first + share; ++index)",
     ]
 
 
-def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
-    own = [line for line in setup if not line.startswith("const") or "q" not in line]
+def _reduced(parts: Parts, setup: list[str], work: list[str], axis: str) -> list[str]:
+    """Lines that reduce a thread's part of a chunk to `acc`."""
     return [
-        f"__shared__ {parts.state} part[9];",
-        "const long long output = blockIdx.x * (long long)blockDim.y + threadIdx.y;",
-        "if (output >= kept) return;",
-        f"{parts.state} acc; acc.init();",
-        "{",
-        *(f"  {line}" for line in setup),
-        "  const long long begin = blockIdx.y * chunk;",
-        "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        *(f"  {line}" for line in _elements_of_thread(parts, "x")),
-        *(f"    {line}" for line in work),
-        "  }",
-        "}",
-        "acc = nn_warp_in_order(acc);"
-        if parts.reducer.in_order
-        else "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);",
-        "if (threadIdx.x == 0) {",
-        *(f"  {line}" for line in _partial_or(_store(parts), own)),
-        "}",
-    ]
-
-
-def _column_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
-    own = [line for line in setup if not line.startswith("const") or "q" not in line]
-    return [
-        f"__shared__ {parts.state} part[8][33];",
-        "const long long output = blockIdx.x * 32LL + threadIdx.x;",
         f"{parts.state} acc; acc.init();",
         "if (output < kept) {",
         *(f"  {line}" for line in setup),
         "  const long long begin = blockIdx.y * chunk;",
         "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
-        *(f"  {line}" for line in _elements_of_thread(parts, "y")),
+        *(f"  {line}" for line in _shared_out(parts, axis)),
+        "  {",
         *(f"    {line}" for line in work),
         "  }",
         "}",
-        "part[threadIdx.y][threadIdx.x] = acc;",
-        "__syncthreads();",
-        "if (threadIdx.y == 0 && output < kept) {",
-        "  for (int y = 1; y < blockDim.y; ++y) acc.merge(part[y][threadIdx.x]);",
-        *(f"  {line}" for line in _partial_or(_store(parts), own)),
+    ]
+
+
+def _merged(parts: Parts, axis: str, together: str) -> list[str]:
+    """Lines that merge an output's chunks to `acc` in the last block of the output's chunks.
+
+    `together` merges what the block's threads have.
+    """
+    return [
+        "if (gridDim.y > 1) {",
+        "  __shared__ bool is_last;",
+        "  if (leads && output < kept) partial[blockIdx.y * kept + output] = acc;",
+        "  if (!nn_is_last(tickets + blockIdx.x, gridDim.y, thread == 0, &is_last)) return;",
+        "  acc.init();",
+        "  if (output < kept) {",
+        "    const long long begin = 0, end = gridDim.y;",
+        *(f"    {line}" for line in _shared_out(parts, axis)),
+        "      acc.merge(partial[index * kept + output]);",
+        "  }",
+        f"  {together}",
         "}",
     ]
 
 
-def finish_source(parts: Parts) -> tuple[str, str]:
-    """Source and name of the kernel that merges chunks, in order."""
-    lines = [
-        "for (long long output = blockIdx.x * (long long)blockDim.x + threadIdx.x; output < kept;",
-        "     output += (long long)gridDim.x * blockDim.x) {",
-        f"  {parts.state} acc = partial[output];",
-        "  for (long long c = 1; c < chunk; ++c) acc.merge(partial[c * kept + output]);",
-        *(f"  {x}" for x in _coordinates("output", "k", len(parts.out_letters))),
-        *(f"  {x}" for x in _store(parts)),
+def _stored(parts: Parts, setup: list[str]) -> list[str]:
+    """Lines that write `acc` to the output."""
+    own = [line for line in setup if not line.startswith("const") or "q" not in line]
+    return [
+        "if (leads && output < kept) {",
+        *(f"  {line}" for line in [*own, *_store(parts)]),
         "}",
     ]
-    parameters = [*_size_parameters(parts), *_out_parameters(parts)]
-    source, name = _kernel("finish_", parameters, lines, f"{parts.state}, chunks merged")
-    return parts.reducer.source + source, name
+
+
+def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
+    together = "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"
+    if parts.reducer.in_order:
+        together = "acc = nn_warp_in_order(acc);"
+    return [
+        f"__shared__ {parts.state} part[9];",
+        "const long long output = blockIdx.x * (long long)blockDim.y + threadIdx.y;",
+        "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
+        "const bool leads = threadIdx.x == 0;",
+        *_reduced(parts, setup, work, "x"),
+        together,
+        *_merged(parts, "x", together),
+        *_stored(parts, setup),
+    ]
+
+
+def _column_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
+    together = "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
+    return [
+        f"__shared__ {parts.state} part[8][33];",
+        "const long long output = blockIdx.x * 32LL + threadIdx.x;",
+        "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
+        "const bool leads = threadIdx.y == 0;",
+        *_reduced(parts, setup, work, "y"),
+        together,
+        *_merged(parts, "y", together),
+        *_stored(parts, setup),
+    ]

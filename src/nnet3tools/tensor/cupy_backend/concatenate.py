@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -
         lines.append(f"if ({along} < end{i}) {line};")
     body = "\n      else ".join(lines).replace("whole", f"whole[[{', '.join(names)}]]")
     arrays = {"whole": whole, **{f"part{i}": p for i, p in enumerate(parts)}}
-    numbers = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
+    numbers: dict[str, Any] = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
     space = dict(zip(names, whole.shape, strict=True))
     return grid_step(what, space, arrays, f"      {body}", **numbers)
 

@@ -20,6 +20,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
 from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, load, stored
 from nnet3tools.tensor.cupy_backend.launch import grid_for
+from nnet3tools.tensor.cupy_backend.launches import Launch
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
     broadcast_strides,
@@ -220,18 +221,17 @@ class ElementKernel:
             plan = self._plans[key] = self._plan(operands)
         if plan is None:
             return _nothing
-        kernel, grid, block, numbers, places = plan
+        kernel, found, grid, block, numbers, places, space = plan
         args = list(numbers)
         for i, at, make in places:
             args[at] = make(pointer(operands[i])) if make is np.uint64 else make(operands[i])
-        keep = operands
-        arguments = tuple(args)
-
-        def run() -> None:
-            kernel(grid, block, arguments)
-            keep  # noqa: B018 (the arrays must live as long as what points into them)
-
-        return run
+        arrays = [o for o in operands if is_array(o)]
+        written = [operands[t] for t in self._targets]
+        full = written[0].shape
+        return Launch(
+            kernel, found[0], found[1], grid, block, args, arrays, written, loops=True, space=space,
+            size=math.prod(space), points=[a for a in arrays if a.shape == full],
+        )  # fmt: skip
 
     def _plan(self, operands: list[Any]) -> Any:
         full = operands[self._targets[0]].shape
@@ -242,7 +242,7 @@ class ElementKernel:
             return None
         device = get_device()
         walk, sizes, strides = walk_operands(operands, full)
-        kernel = device.kernel(*element_source(self._assignments, walk))
+        found = element_source(self._assignments, walk)
         rows = math.prod(sizes[:-1])
         args: list[Any] = [np.int64(n) for n in sizes]
         if walk.axes > 1:
@@ -260,7 +260,8 @@ class ElementKernel:
             args += [np.int64(s) for s, letter in zip(steps, letters, strict=True) if letter == "s"]
         items = sizes[-1] // 4 if walk.vector else sizes[-1]
         grid, block = grid_for(items, rows, device.num_processors)
-        return kernel, grid, block, args, places
+        space = items, rows, 4 if walk.vector else 1
+        return device.kernel(*found), found, grid, block, args, places, space
 
 
 def with_device_numbers(operands: Sequence[Any], before: list[Callable[[], None]]) -> list[Any]:

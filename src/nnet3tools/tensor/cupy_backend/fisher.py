@@ -19,6 +19,7 @@ from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import prod
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
+from nnet3tools.tensor.cupy_backend.launches import Launch
 from nnet3tools.tensor.fisher import DELTA, EPSILON, MAX_CONDITION, ORTHOGONALITY
 from nnet3tools.tensor.registry import implements
 
@@ -45,13 +46,22 @@ def _address(array: Array) -> int:
     return pointer(array)
 
 
-def _launch(name: str, rank: int, rows: list[list[int]], factors: list[list[float]]) -> None:
-    """One block for each row of a table of addresses, with its factors."""
-    table = uploaded(np.array(rows, np.int64), np.int64)
+def _launch(
+    name: str, rank: int, rows: list[list[Array]], factors: list[list[float]], num_read: int
+) -> None:
+    """One block for each row of a table of addresses, with its factors.
+
+    Of a row's arrays the last `num_read` are read only.
+    """
+    table = uploaded(np.array([[_address(a) for a in row] for row in rows], np.int64), np.int64)
     numbers = uploaded(np.array(factors, np.float64), np.float64)
-    kernel = get_device().kernel(_source(name, rank), f"{name}_{rank}")
+    source, kernel = _source(name, rank), f"{name}_{rank}"
     args = np.uint64(pointer(table)), np.uint64(pointer(numbers))
-    kernel((len(rows), 1, 1), (_THREADS, 1, 1), args)
+    Launch(
+        get_device().kernel(source, kernel), source, kernel, (len(rows), 1, 1), (_THREADS, 1, 1),
+        args, [table, numbers, *(a for row in rows for a in row)],
+        [a for row in rows for a in row[: len(row) - num_read]],
+    )()  # fmt: skip
 
 
 def _by_rank(arrays: Sequence[Array]) -> dict[int, list[int]]:
@@ -75,15 +85,13 @@ def fisher_step(
         size = rank + rank % 2
         shape = len(places), size * size + size * (size + 1) // 2
         with scratch(shape, like=d[0]) as work:
-            rows = [
-                [_address(a) for a in (*operands[i], work[k])] for k, i in enumerate(places)
-            ]  # fmt: skip
+            rows = [[*operands[i], work[k]] for k, i in enumerate(places)]
             factors = []
             for i in places:
                 eta, num_rows, alpha, dim = settings[i]
                 limits = MAX_CONDITION, EPSILON, DELTA, 0.0
                 factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
-            _launch("fisher_step", rank, rows, factors)
+            _launch("fisher_step", rank, rows, factors, num_read=0)
 
 
 @implements("check_finite", "cupy")
@@ -100,9 +108,6 @@ def orthonormalize(
         with scratch((len(places), rank, rank), like=w[0]) as grams:
             for gram, i in zip(grams, places, strict=True):
                 prod(gram, w[i], w[i], trans_b=True)
-            rows = [
-                [_address(a) for a in (w[i], d[i], numbers[i], gram)]
-                for gram, i in zip(grams, places, strict=True)
-            ]
+            rows = [[w[i], d[i], numbers[i], gram] for gram, i in zip(grams, places, strict=True)]
             factors = [[alpha[i], w[i].shape[1], ORTHOGONALITY] for i in places]
-            _launch("orthonormalize", rank, rows, factors)
+            _launch("orthonormalize", rank, rows, factors, num_read=3)

@@ -42,7 +42,9 @@ def _step(
     """A thread for every row and column; the body knows where the input's parts begin."""
     given = {name: array for name, array in arrays.items() if array is not None}
     rows = next(iter(given.values())).shape[0]
-    numbers = {name: np.int64(at) for name, at in gru_columns(weights)._asdict().items()}
+    numbers: dict[str, Any] = {
+        name: np.int64(at) for name, at in gru_columns(weights)._asdict().items()
+    }
     return grid_step(what, {"i": rows, "c": columns}, given, body, **numbers)
 
 

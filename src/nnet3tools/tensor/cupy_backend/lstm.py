@@ -1,7 +1,8 @@
 """The LSTM cell on CUDA: a thread computes a cell, forward and backward, in one kernel.
 
 Backward, a block of threads goes down 32 columns over a slice of the rows, 8 rows at a time, and
-keeps the columns' sums that parameters and statistics need; a second kernel adds up the slices.
+keeps the columns' sums that parameters and statistics need; the last block of those columns adds up
+the slices.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from nnet3tools.tensor.basics import fill
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
+from nnet3tools.tensor.cupy_backend.launches import zero_tickets
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
 
@@ -52,6 +54,7 @@ _ADD_SUMS = """
       sums[11] += o * (1 - o); sums[12] += 1 - h * h;"""
 _OVER_ROWS = """
     __shared__ double part[8][33];
+    __shared__ bool is_last;
     const int lane = threadIdx.x / 32, column = threadIdx.x % 32;
     const long long c = tile * 32 + column, end = nn_min(rows, (slice + 1) * span);
     double sums[13];
@@ -67,6 +70,13 @@ _OVER_ROWS = """
         partial[[slice, k, c]] = total;
       }}
       __syncthreads();
+    }}
+    if (nn_is_last(tickets + tile, n_slice, threadIdx.x == 0, &is_last) && c < dim) {{
+      for (int k = lane; k < 13; k += 8) {{
+        double total = 0;
+        for (long long s = 0; s < n_slice; ++s) total += partial[[s, k, c]];
+        {store}
+      }}
     }}
 """
 
@@ -93,7 +103,7 @@ def bind_lstm_nonlinearity_backprop(
     params_deriv: Array | None = None, value_sum: Array | None = None,
     deriv_sum: Array | None = None,
 ) -> Step:  # fmt: skip
-    """One kernel; with sums over the rows a second one adds up their parts."""
+    """One kernel."""
     rows, dim = x.shape[0], params.shape[1]
     arrays = {"x": x, "w": params, "e": out_deriv, "repair": repair}
     body, steps = _values(x, dim) + _DERIVS, list[Step]()
@@ -105,7 +115,7 @@ def bind_lstm_nonlinearity_backprop(
     totals = {"params_deriv": params_deriv, "value_sum": value_sum, "deriv_sum": deriv_sum}
     given = {name: array for name, array in totals.items() if array is not None}
     if given:
-        steps += _with_sums(rows, dim, arrays, body, given)
+        steps.append(_with_sums(rows, dim, arrays, body, given))
     elif in_deriv is not None:
         steps.append(
             grid_step("lstm_derivs", {"r": rows, "c": dim}, arrays, body, dim=np.int64(dim))
@@ -120,29 +130,22 @@ def bind_lstm_nonlinearity_backprop(
 
 def _with_sums(
     rows: int, dim: int, arrays: dict[str, Array], body: str, totals: dict[str, Array]
-) -> list[Step]:
+) -> Step:
     tiles = max(1, -(-dim // _COLUMNS))
     # enough blocks to keep the device busy, but no fewer rows to a block than it has lanes
     wanted = -(-8 * get_device().num_processors // tiles)
     slices = max(1, min(wanted, -(-rows // _LANES)))
     partial = get_device().empty((slices, _SUMS, dim), np.float64)
-    over_rows = block_step(
-        "lstm_derivs", {"slice": slices, "tile": tiles}, _COLUMNS * _LANES,
-        {**arrays, "partial": partial}, _OVER_ROWS.format(body=body + _ADD_SUMS),
-        dim=np.int64(dim), rows=np.int64(rows), span=np.int64(-(-rows // slices)),
-    )  # fmt: skip
+    tickets = zero_tickets(tiles)
     code = {
         "params_deriv": "if (k < 3) params_deriv[[k, c]] = total;",
         "value_sum": "if (k >= 3 && k < 8) value_sum[[k - 3, c]] += total;",
         "deriv_sum": "if (k >= 8) deriv_sum[[k - 8, c]] += total;",
     }
-    lines = "\n      ".join(code[name] for name in totals)
-    add_up = f"""
-      double total = 0;
-      for (long long s = 0; s < slices; ++s) total += partial[[s, k, c]];
-      {lines}"""
-    last = grid_step(
-        "lstm_sums", {"k": _SUMS, "c": dim}, {"partial": partial, **totals}, add_up,
-        slices=np.int64(slices),
+    store = "\n        ".join(code[name] for name in totals)
+    return block_step(
+        "lstm_derivs", {"slice": slices, "tile": tiles}, _COLUMNS * _LANES,
+        {**arrays, "partial": partial, **totals, "tickets": tickets},
+        _OVER_ROWS.format(body=body + _ADD_SUMS, store=store), writes=[tickets],
+        dim=np.int64(dim), rows=np.int64(rows), span=np.int64(-(-rows // slices)),
     )  # fmt: skip
-    return [over_rows, last]

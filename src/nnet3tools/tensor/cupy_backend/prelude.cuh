@@ -112,3 +112,31 @@ template <typename R> static __device__ __forceinline__ R nn_block(R acc, R* par
   __syncthreads();
   return part[8];
 }
+// The reduction over the 8 threads (x, .) of a block of (32, 8), for each x: y = 0 gets it.
+template <typename R> static __device__ __forceinline__ R nn_columns(R acc, R (*part)[33], int x, int y)
+{
+  __syncthreads();
+  part[y][x] = acc;
+  __syncthreads();
+  if (y == 0)
+    for (int other = 1; other < 8; ++other) acc.merge(part[other][x]);
+  return acc;
+}
+// Whether this is the last of `blocks` blocks to come here: it sees all that they have written so
+// far. `ticket` is 0 before and after; one thread is `first`; `answer` is shared.
+static __device__ __forceinline__ bool nn_is_last(unsigned* ticket, unsigned blocks, bool first, bool* answer)
+{
+  // Needed between blocks: what all threads of this one have written goes before its ticket.
+  __syncthreads();
+  if (first) {
+    __threadfence();
+    *answer = atomicAdd(ticket, 1u) == blocks - 1;
+    if (*answer) *ticket = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  return *answer;
+}
+// Where a kernel's function runs when it is part of a wave (wave_source.py).
+struct nn_Three { unsigned x, y, z; };
+struct nn_Place { nn_Three at, of, thread, threads; };

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.element import as_typed_number, copy_kernel
+from nnet3tools.tensor.cupy_backend.launches import Other
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
@@ -91,7 +92,7 @@ def bind_prod(
         target = _as_blas(buffer)
         assert target is not None
     steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]
-    return _keeping(steps[0] if len(steps) == 1 else _in_turn(steps), (a, b, out))
+    return steps[0] if len(steps) == 1 else _in_turn(steps)
 
 
 def _in_turn(steps: list[Callable[[], None]]) -> Callable[[], None]:
@@ -100,16 +101,6 @@ def _in_turn(steps: list[Callable[[], None]]) -> Callable[[], None]:
             step()
 
     return run
-
-
-def _keeping(run: Callable[[], Any], arrays: tuple[Array, ...]) -> Callable[[], None]:
-    """`run`, with the arrays it points into kept alive."""
-
-    def keep_and_run() -> None:
-        run()
-        arrays  # noqa: B018
-
-    return keep_and_run
 
 
 def _gemm(
@@ -134,4 +125,6 @@ def _gemm(
         pointer(b.array), b.pitch, b.transposed, b.step,
         pointer(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
-    return run if not steps else _in_turn([*steps, run])
+    read = [a.array, b.array, *([] if isinstance(factor, float) else [factor])]
+    product = Other("product", run, [*read, *([c.array] if beta else [])], [c.array])
+    return product if not steps else _in_turn([*steps, product])

@@ -48,7 +48,7 @@ def bind_row_formula(assignments: Assignments, operands: Sequence[Any]) -> Calla
     )
     columns = tuple(arrays[f"p{n}"].shape[-1] == full[-1] for n in assignments.targets)
     body = _source(assignments, types, repeated, columns)
-    numbers = {
+    numbers: dict[str, Any] = {
         f"x{i}": (np.float64 if types[i - 1] is Type.WEAK_FLOAT else np.int64)(o)
         for i, o in enumerate(operands, 1)
         if not is_array(o)

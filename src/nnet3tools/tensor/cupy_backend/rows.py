@@ -115,7 +115,7 @@ def bind_copy_rows_multi(out: Array, sources: Sequence[Array], which: Any, at: A
     """Each element finds its source matrix and row; addresses are on the device since binding."""
     arrays = _multi("out", out, sources, which, at)
     body = _FROM + "      out[[r, c]] = w < 0 ? T(0) : *from;"
-    return _keep(grid_step("copy_rows_multi", _space(out), arrays, body), sources)
+    return grid_step("copy_rows_multi", _space(out), arrays, body, reads=sources)
 
 
 @implements("add_rows_multi", "cupy", binder=True)
@@ -125,15 +125,16 @@ def bind_add_rows_multi(
     """Each element finds its source matrix and row."""
     arrays = _multi("out", out, sources, which, at)
     body = _FROM + "      if (w >= 0) out[[r, c]] += alpha * *from;"
-    step = grid_step("add_rows_multi", _space(out), arrays, body, alpha=_like(out, alpha))
-    return _keep(step, sources)
+    return grid_step(
+        "add_rows_multi", _space(out), arrays, body, reads=sources, alpha=_like(out, alpha)
+    )
 
 
 @implements("copy_to_rows_multi", "cupy", binder=True)
 def bind_copy_to_rows_multi(src: Array, dests: Sequence[Array], which: Any, at: Any) -> Step:
     """Each element finds its destination; no place is given twice."""
     arrays = _multi("src", src, dests, which, at)
-    return _keep(grid_step("copy_to_rows_multi", _space(src), arrays, _TO), dests)
+    return grid_step("copy_to_rows_multi", _space(src), arrays, _TO, writes=dests)
 
 
 @implements("add_to_rows_multi", "cupy", binder=True)
@@ -157,15 +158,6 @@ def bind_add_to_rows_multi(
         "order": uploaded(taken[order].astype(np.int32)),
     }  # fmt: skip
     space = {"r": len(distinct), "c": src.shape[1]}
-    step = grid_step("add_to_rows_multi", space, arrays, _ADD_TO, alpha=_like(src, alpha))
-    return _keep(step, dests)
-
-
-def _keep(step: Step, arrays: Sequence[Array]) -> Step:
-    """The step, holding on to arrays it knows by address only."""
-
-    def run() -> None:
-        step()
-        arrays  # noqa: B018
-
-    return run
+    return grid_step(
+        "add_to_rows_multi", space, arrays, _ADD_TO, writes=dests, alpha=_like(src, alpha)
+    )

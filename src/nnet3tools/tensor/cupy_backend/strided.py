@@ -7,16 +7,18 @@ space a block of threads, whose body loops over what else there is.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.launch import grid_for
+from nnet3tools.tensor.cupy_backend.launches import Launch
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 
 __all__ = ["block_step", "grid_step"]
@@ -85,9 +87,37 @@ def _source(
 _sources: dict[Any, tuple[str, str]] = {}
 
 
+_ASSIGNED = re.compile(r"\s*(?:[-+*]?=)(?!=)")
+
+
+def _accesses(body: str, name: str) -> list[tuple[str, bool]]:
+    """The index lists by which a body goes to an array, and whether it assigns there."""
+    found = []
+    for match in re.finditer(rf"\b{name}\[\[", body):
+        end, depth = match.end(), 1
+        while depth:
+            close, inner = body.index("]]", end), body.find("[[", end)
+            nested = 0 <= inner < close
+            depth, end = depth + (1 if nested else -1), (inner if nested else close) + 2
+        assigned = _ASSIGNED.match(body, end) is not None
+        found.append((body[match.end() : end - 2].replace(" ", ""), assigned))
+    return found
+
+
+@functools.cache
+def _uses(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """Names of the arrays that a body assigns to, and of those that it uses by `space` only."""
+    uses = {name: _accesses(body, name) for name in names}
+    own = ",".join(space)
+    return (
+        {name for name, found in uses.items() if any(assigned for _, assigned in found)},
+        {name for name, found in uses.items() if all(indexes == own for indexes, _ in found)},
+    )
+
+
 def _bind(
     what: str, space: Mapping[str, int], arrays: Mapping[str, Array], numbers: Mapping[str, Any],
-    body: str, threads: int,
+    body: str, threads: int, reads: Sequence[Array], writes: Sequence[Array],
 ) -> Callable[[], None]:  # fmt: skip
     if 0 in space.values():
         return lambda: None
@@ -99,42 +129,47 @@ def _bind(
     if (found := _sources.get(key)) is None:
         found = _sources[key] = _source(what, list(space), arrays, numbers, body, threads > 0)
     device = get_device()
-    kernel = device.kernel(*found)
     args: list[Any] = [np.int64(n) for n in space.values()]
     for array in arrays.values():
         args += [np.uint64(pointer(array)), *map(np.int64, element_strides(array))]
     args += numbers.values()
-    sizes = list(space.values())
+    sizes = tuple(space.values())
+    assigned, own = _uses(body, tuple(space), tuple(arrays))
+    options: dict[str, Any] = {}
     if threads:
         grid, block = (min(math.prod(sizes), 1 << 20), 1, 1), (threads, 1, 1)
     else:
-        grid, block = grid_for(sizes[-1], math.prod(sizes[:-1]), device.num_processors)
-    keep = list(arrays.values())
-
-    def run() -> None:
-        kernel(grid, block, args)
-        keep  # noqa: B018 (the arrays must live as long as what points into them)
-
-    return run
+        options |= {"loops": True, "size": math.prod(sizes)}
+        rows = math.prod(sizes[:-1])
+        grid, block = grid_for(sizes[-1], rows, device.num_processors)
+        options["space"] = sizes[-1], rows, 1
+        elsewhere = {id(a) for n, a in arrays.items() if n not in own or a.shape != sizes}
+        options["points"] = [a for a in arrays.values() if id(a) not in elsewhere]
+    return Launch(
+        device.kernel(*found), *found, grid, block, args, [*arrays.values(), *reads],
+        [*(arrays[name] for name in assigned), *writes], **options,
+    )  # fmt: skip
 
 
 def grid_step(
-    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str, **numbers: Any
-) -> Callable[[], None]:
+    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str, *,
+    reads: Sequence[Array] = (), writes: Sequence[Array] = (), **numbers: Any,
+) -> Callable[[], None]:  # fmt: skip
     """The bound kernel that runs the body for every point of `space`, index name -> size.
 
     The last index goes the fastest. `numbers` are NumPy scalars, known to the body by name.
+    `reads` and `writes` are arrays that the body knows by address only.
     """
-    return _bind(what, space, arrays, numbers, body, 0)
+    return _bind(what, space, arrays, numbers, body, 0, reads, writes)
 
 
 def block_step(
-    what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str,
-    **numbers: Any,
+    what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str, *,
+    writes: Sequence[Array] = (), **numbers: Any,
 ) -> Callable[[], None]:  # fmt: skip
     """The bound kernel that runs the body by a block of threads for every point.
 
-    `length` is the work of a block.
+    `length` is the work of a block. `writes` are arrays that the body knows by address only.
     """
     threads = min(256, max(32, 1 << (max(length, 1) - 1).bit_length()))
-    return _bind(what, space, arrays, numbers, body, threads)
+    return _bind(what, space, arrays, numbers, body, threads, (), writes)

@@ -1,0 +1,151 @@
+"""Kernels in which the kernels of several launches run side by side, or one after the other.
+
+Each kernel becomes a function, to which block and thread are told as parameters (nn_Place). The
+blocks of a wave are dealt out to its parts by a table, in which every number takes 8 bytes:
+
+    part:  its first block, grid (x, y), block (x, y), first step and their count, its group
+    group: how many blocks it has, first closing step and their count
+    step:  which function, where its arguments begin, block (x, y)
+
+A block does its part's steps one after the other; the last block of a group, which comes when all
+of the group's parts are done, also does the group's closing steps.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["GROUP", "PART", "STEP", "THREADS", "Function", "as_function", "as_word", "wave_source"]
+
+THREADS = 256
+"""Of a wave's blocks."""
+
+PART, GROUP, STEP = 8, 3, 4
+"""Numbers in a table's entries."""
+
+_KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\)\s*\{(.*)\}\s*$', re.S)
+_BUILT_IN = {
+    "blockIdx": "nn_place.at", "gridDim": "nn_place.of", "threadIdx": "nn_place.thread",
+    "blockDim": "nn_place.threads",
+}  # fmt: skip
+_BARRIER = re.compile(r"__sync|__shfl|nn_warp|nn_block|nn_columns|nn_is_last")
+_SHARED = re.compile(r"__shared__ ([^;]*);")
+_FROM_WORD = {
+    "long long": "{}", "double": "__longlong_as_double({})", "int": "(int){}",
+    "unsigned": "(unsigned){}", "float": "__int_as_float((int){})", "short": "(short){}",
+    "bool": "{} != 0", "unsigned long long": "(unsigned long long){}",
+}  # fmt: skip
+
+
+class Function(NamedTuple):
+    """A kernel as a function of a wave."""
+
+    name: str
+    text: str
+    has_barriers: bool
+    shared_bytes: int
+    """At least what it takes of shared memory."""
+
+
+@functools.lru_cache(maxsize=4096)
+def as_function(source: str) -> Function | None:
+    """A kernel's source as a function; None for what cannot be one."""
+    found = _KERNEL.search(source)
+    if found is None:
+        return None
+    name, parameters, body = found.groups()
+    before = source[: found.start()]
+    lines = []
+    for i, parameter in enumerate(parameters.split(",")):
+        kind, _, variable = parameter.strip().rpartition(" ")
+        value = f"({kind})nn_args[{i}]" if kind.endswith("*") else _FROM_WORD.get(kind, "")
+        if not value:
+            return None
+        lines.append(f"  {kind} {variable} = {value.format(f'nn_args[{i}]')};\n")
+    body = re.sub(rf"\b({'|'.join(_BUILT_IN)})\b", lambda m: _BUILT_IN[m.group()], body)
+    text = (
+        f"{before}static __device__ __forceinline__ void do_{name}"
+        "(const nn_Place nn_place, const long long* nn_args) "
+        f"{{\n{''.join(lines)}{body}}}\n"
+    )
+    shared = sum(map(_bytes_of, _SHARED.findall(body)))
+    return Function(f"do_{name}", text, _BARRIER.search(body) is not None, shared)
+
+
+def _bytes_of(declared: str) -> int:
+    """Bytes that variables of a declaration take at most; as if beyond limits if it is unclear."""
+    total = 0
+    for variable in declared.split(", "):
+        sizes = re.findall(r"\[([^\]]*)\]", variable)
+        if not all(size.isdigit() for size in sizes):
+            return 1 << 30
+        total += 16 * math.prod(map(int, sizes))
+    return total
+
+
+def as_word(value: Any) -> int:
+    """A kernel's argument as 8 bytes of a table."""
+    if value.dtype == np.float64:
+        return int(value.view(np.int64))
+    if value.dtype == np.float32:
+        return int(value.view(np.int32))
+    word = int(value)
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def wave_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
+    """Source and name of the kernel of waves of these functions; `closes`: with closing steps."""
+    cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
+    text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
+    body = _BODY.replace("CLOSING", _CLOSING if closes else "")
+    digest = hashlib.sha1((text + body).encode()).hexdigest()[:16]
+    name = f"wave_{digest}"
+    return (text + body).replace("WAVE", name).replace("nn_do", f"do_{digest}"), name
+
+
+_DO = """static __device__ __forceinline__
+void nn_do(const long long* table, const long long* step, nn_Place nn) {
+  nn.threads.x = (unsigned)step[2]; nn.threads.y = (unsigned)step[3]; nn.threads.z = 1;
+  if (threadIdx.x >= nn.threads.x * nn.threads.y) return;
+  nn.thread.x = threadIdx.x % nn.threads.x;
+  nn.thread.y = threadIdx.x / nn.threads.x;
+  nn.thread.z = 0;
+  const long long* const a = table + step[1];
+  switch (step[0]) {
+CASES  }
+}
+"""
+_BODY = """extern "C" __launch_bounds__(256) __global__
+void WAVE(const long long* table, unsigned* tickets, long long parts, long long groups,
+          long long steps) {
+  const long long *part = table, *next = table + 8 * (parts - 1);
+  while (part < next) {  // the last part that begins at this block or before
+    const long long* const middle = part + ((next - part) / 16 + 1) * 8;
+    if (middle > next || middle[0] > blockIdx.x) next = middle - 8; else part = middle;
+  }
+  nn_Place nn;
+  const unsigned block = blockIdx.x - (unsigned)part[0];
+  nn.of.x = (unsigned)part[1]; nn.of.y = (unsigned)part[2]; nn.of.z = 1;
+  nn.at.x = block % nn.of.x; nn.at.y = block / nn.of.x; nn.at.z = 0;
+  for (long long i = 0; i < part[6]; ++i) nn_do(table, table + steps + (part[5] + i) * 4, nn);
+CLOSING}
+"""
+_CLOSING = """  const long long* const group = table + groups + part[7] * 3;
+  if (group[2] == 0) return;
+  __shared__ bool is_last;
+  const unsigned blocks = (unsigned)group[0];
+  if (!nn_is_last(tickets + part[7], blocks, threadIdx.x == 0, &is_last)) return;
+  nn.at.x = nn.at.y = 0; nn.of.x = nn.of.y = 1;
+  for (long long i = 0; i < group[2]; ++i) {
+    // a step may look at what other threads did in the one before
+    if (i > 0) __syncthreads();
+    nn_do(table, table + steps + (group[1] + i) * 4, nn);
+  }
+"""

@@ -1,0 +1,173 @@
+"""Launches put together in waves: the same is computed, by fewer kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_cuda_training import DROPOUT, MIXED, mixed_training
+
+from nnet3tools import tensor
+from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.tensor.cupy_backend.launches import Launch, noted
+from nnet3tools.tensor.cupy_backend.waves import Wave, capture, waves_of
+from support.emulated_cuda import fetch, needs_compiler, to_device
+
+pytestmark = needs_compiler
+
+
+def shapes_of(groups):
+    """For each group, how many launches it has."""
+    return [len(g._group_of) if isinstance(g, Wave) else len(g) for g in groups]
+
+
+def run_both_ways(device, work, arrays):
+    """What `work` leaves in arrays by itself, and replayed from a graph of waves; nodes of it."""
+    before = [fetch(a) for a in arrays]
+    work()
+    expected = [fetch(a) for a in arrays]
+    for array, old in zip(arrays, before, strict=True):
+        array[...] = to_device(old)
+    replay = capture(work)
+    device.launched.clear()
+    device.kernels_of_graphs = 0
+    for _ in range(2):  # tickets are zeros again
+        for array, old in zip(arrays, before, strict=True):
+            array[...] = to_device(old)
+        replay()
+        for array, wanted in zip(arrays, expected, strict=True):
+            np.testing.assert_array_equal(fetch(array), wanted)
+    return device.kernels_of_graphs // 2
+
+
+def matrices(*shapes):
+    rng = np.random.default_rng(3)
+    return [to_device(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+
+
+def test_what_is_independent_is_one_kernel(device):
+    a, b, c, d = matrices((30, 40), (7, 300), (5000,), (33, 9))
+    total = to_device(np.zeros(9, np.float32))
+    sum_rows = tensor.aggregate("_1", "sum", axis=0)
+
+    def work():
+        tensor.fill(a, 3.0)
+        tensor.scale(b, 2.0)
+        tensor.add(c, c, 0.5)
+        sum_rows(total, d)
+
+    assert run_both_ways(device, work, [a, b, c, d, total]) == 1
+
+
+def test_the_same_points_go_on_and_others_wait(device):
+    a, b, c = matrices((40, 50), (40, 50), (40, 50))
+
+    def points():
+        tensor.copy(b, a)
+        tensor.scale(b, 3.0)
+        tensor.add(c, b)
+
+    assert run_both_ways(device, points, [a, b, c]) == 1
+    rows = np.arange(39, -1, -1).astype(np.int32)
+
+    def others():
+        tensor.copy(b, a)
+        tensor.copy_rows(c, b, rows)  # reads rows that other threads wrote
+
+    assert run_both_ways(device, others, [a, b, c]) == 2
+
+
+def test_what_is_read_is_not_overwritten_before(device):
+    """Anti-dependencies: a later launch changes what an earlier one reads, in another layout."""
+    a, b, c = matrices((40, 50), (50, 40), (40, 50))
+
+    def work():
+        tensor.transpose(b, a, (1, 0))
+        tensor.copy(a, c)
+        tensor.scale(c[:, 3:9], 2.0)
+        tensor.copy_rows(c[:, :3], a[:, 3:6], np.arange(40, dtype=np.int32))
+
+    assert run_both_ways(device, work, [a, b, c]) >= 2
+
+
+def test_columns_side_by_side_do_not_wait_for_each_other(device):
+    (a,) = matrices((400, 50))
+    with noted() as nodes:
+        tensor.fill(a[:, :20], 1.0)
+        tensor.scale(a[:, 20:], 2.0)
+        tensor.scale(a[:, 19:24], 2.0)
+    assert shapes_of(waves_of(nodes)) == [2, 1]
+
+
+def test_numbers_have_no_kernels_of_their_own(device):
+    """Sums, and a chain of what follows from them, which the last block computes."""
+    a, b = matrices((3000, 40), (700,))
+    out = to_device(np.zeros(1))
+    ratio = tensor.element("_1 = sqrt(_2 / (_3 + 1))")
+    first, second = to_device(np.zeros(1)), to_device(np.zeros(1))
+    squares = tensor.aggregate("float64(_1) * _1", "sum", axis=0)
+
+    def work():
+        squares(first, a.reshape(-1))
+        squares(second, b)
+        ratio(out, first, second)
+        tensor.scale(out, 0.5)
+        tensor.scale(b[:1], 0.5)
+
+    assert run_both_ways(device, work, [a, b, first, second, out]) == 1
+
+
+def test_products_keep_their_places(device):
+    a, b, c, d = matrices((20, 30), (30, 20), (20, 20), (20, 20))
+
+    def work():
+        tensor.scale(a, 0.5)
+        tensor.fill(d, 1.0)
+        tensor.prod(c, a, b)
+        tensor.scale(a, 2.0)  # after the product
+        tensor.prod(d, c, c, beta=1.0)
+        tensor.scale(c, 0.25)
+
+    assert run_both_ways(device, work, [a, b, c, d]) == 4
+
+
+def test_a_wave_has_room_for_so_many_kernels_only(device):
+    arrays = matrices(*[(10,)] * 60)
+
+    def work():
+        for i, array in enumerate(arrays):
+            tensor.element(f"_1 = _1 * {i + 1}.5 + {i}.25")(array)
+
+    assert 1 < run_both_ways(device, work, arrays) < 10
+
+
+def test_launches_say_what_they_read_and_write(device):
+    a, b, total = matrices((9, 8), (9, 8), (8,))
+    table = np.zeros(9, np.int32)
+    with noted() as nodes:
+        tensor.element("_1 = _2 + 1")(a, b)
+        tensor.aggregate("_1", "sum", axis=0)(total, a)
+        tensor.add_rows(a, b, table)
+        tensor.copy_rows_multi(a, [b], table, table)
+        tensor.copy_to_rows_multi(a[:1], [b], table[:1], table[:1])
+    element, total_of, rows, multi, to_multi = nodes
+    assert isinstance(element, Launch)
+    assert element.writes[0] is a
+    assert any(x is b for x in element.reads)
+    assert total_of.writes[0] is total
+    assert any(x is a for x in total_of.reads)
+    assert rows.writes[0] is a
+    assert len(rows.points) == 1
+    assert any(x is b for x in multi.reads)
+    assert any(x is b for x in to_multi.writes)
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_training_is_the_same_bit_for_bit_with_and_without_graphs(device, dropout):
+    text = MIXED.format(dropout=DROPOUT if dropout else "", last="g2" if dropout else "s2")
+    like = to_device(np.zeros(0, np.float32))
+    models = []
+    for graph in (False, True):
+        options = ComputeOptions(cuda_graph=graph)
+        models.append(vectorize(mixed_training(like, text, 12, computation=options)[0]))
+    np.testing.assert_array_equal(models[1], models[0])
