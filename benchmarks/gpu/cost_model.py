@@ -31,7 +31,9 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "tests")]
 from ours import Ours  # noqa: E402
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
-from nnet3tools.tensor import recording  # noqa: E402
+from nnet3tools.tensor.cupy_backend.launches import Launch as Launch_  # noqa: E402
+from nnet3tools.tensor.cupy_backend.launches import is_noting  # noqa: E402
+from nnet3tools.tensor.cupy_backend.waves import Wave  # noqa: E402
 from support import emulated_cuda  # noqa: E402
 from support.paper_device import Launch, PaperDevice, paper_device  # noqa: E402
 
@@ -110,35 +112,32 @@ class Cost:
 
 
 @contextmanager
-def _noted_calls(device: PaperDevice) -> Iterator[None]:
-    """In the `with` block recorded operators leave a mark with their bytes before what they do."""
-    make = recording.Call.__init__
+def _noted_bytes(device: PaperDevice) -> Iterator[None]:
+    """In the `with` block kernels and waves leave a mark with their bytes before them."""
+    launch, bound = Launch_.__call__, Wave.bound
 
-    def patched(self: Any, name: str, operands: Sequence[Any], run: Any) -> None:
-        num_bytes = sum(array.nbytes for array in _arrays(operands))
+    def mark(node: Any) -> None:
+        device._do(lambda: device._note(Launch("mark", args=(node.num_bytes,))))
 
-        def marked() -> Any:
-            device._do(lambda: device._note(Launch("mark", args=(num_bytes,))))
-            return run()
+    def marked_launch(self: Any) -> None:
+        if not is_noting():
+            mark(self)
+        launch(self)
 
-        make(self, name, operands, marked)
+    def marked_wave(self: Any, *args: Any) -> Any:
+        run = bound(self, *args)
 
-    recording.Call.__init__ = patched  # type: ignore[method-assign]
+        def marked() -> None:
+            mark(self)
+            run()
+
+        return marked
+
+    Launch_.__call__, Wave.bound = marked_launch, marked_wave  # type: ignore[method-assign]
     try:
         yield
     finally:
-        recording.Call.__init__ = make  # type: ignore[method-assign]
-
-
-def _arrays(operands: Any) -> Iterator[Any]:
-    """The device's arrays among operands, those in lists included."""
-    for operand in operands:
-        if isinstance(operand, (list, tuple)):
-            yield from _arrays(operand)
-        elif isinstance(operand, emulated_cuda.ndarray):
-            yield operand
-        elif isinstance(getattr(operand, "array", None), emulated_cuda.ndarray):
-            yield operand.array
+        Launch_.__call__, Wave.bound = launch, bound  # type: ignore[method-assign]
 
 
 def recorded(network: BenchNetwork, machine: Machine, minibatches: int) -> list[list[Work]]:
@@ -146,7 +145,7 @@ def recorded(network: BenchNetwork, machine: Machine, minibatches: int) -> list[
     fill = emulated_cuda._nonsense
     emulated_cuda._nonsense = _untouched
     try:
-        with paper_device(machine.processors) as device, _noted_calls(device):
+        with paper_device(machine.processors) as device, _noted_bytes(device):
             like = emulated_cuda.to_device(np.zeros(0, np.float32))
             variant = Ours(network, like, replay=True, natural_gradient=True)
             variant.run(minibatches)

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, Dim, Kernel, get_device
 
-__all__ = ["Launch", "Other", "noted", "zero_tickets"]
+__all__ = ["Launch", "Other", "is_noting", "noted", "zero_tickets"]
 
 _notes: list[Launch | Other] | None = None
 
@@ -53,6 +53,11 @@ class Launch:
         else:
             _notes.append(self)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the arrays that it reads or writes."""
+        return sum(a.nbytes for a in {id(a): a for a in (*self.reads, *self.writes)}.values())
+
     def __repr__(self) -> str:
         return f"{self.name} {self.grid} {self.block}"
 
@@ -86,6 +91,11 @@ def noted() -> Iterator[list[Launch | Other]]:
         yield _notes
     finally:
         _notes = before
+
+
+def is_noting() -> bool:
+    """Whether launches are noted instead of done."""
+    return _notes is not None
 
 
 _TICKETS = 1 << 14

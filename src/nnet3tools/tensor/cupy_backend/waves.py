@@ -16,6 +16,7 @@ would have been by itself, and sums are added in the same order.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -250,6 +251,12 @@ class Wave:
         self._closing[first].append(launch)
         self._group_of[i] = first
         return True
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the arrays that its launches read or write."""
+        launches = [step for part in self._parts for step in part.steps]
+        return sum(x.num_bytes for x in (*launches, *itertools.chain(*self._closing.values())))
 
     # -- as a kernel
 
