@@ -44,7 +44,7 @@ def cell(w, x):
 def test_cell(dtype, weights, rows):
     tolerance = 1e-12 if dtype == np.float64 else 1e-5
     w, x, e, _ = operands(weights, rows, dtype)
-    expected = cell(np.float64(w), np.float64(x))
+    expected = cell(np.asarray(w, np.float64), np.asarray(x, np.float64))
     for of in layouts(x):
         for out in layouts(np.full_like(e, np.nan)):
             tensor.gru_nonlinearity(out, of, w)
@@ -59,7 +59,7 @@ def test_cell(dtype, weights, rows):
 def test_derivatives_agree_with_the_reference(dtype, weights, rows):
     tolerance = 1e-12 if dtype == np.float64 else 2e-5
     w, x, e, row = operands(weights, rows, dtype)
-    out = cell(np.float64(w), np.float64(x)).astype(dtype)
+    out = cell(np.asarray(w, np.float64), np.asarray(x, np.float64)).astype(dtype)
     for repair in (None, row):
         got, expected = (np.full((rows, len(w)), np.nan, dtype) for _ in range(2))
         tensor.gru_nonlinearity_backprop.reference(x, w, out, e, expected, None, repair)

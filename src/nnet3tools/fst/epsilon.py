@@ -222,9 +222,11 @@ def concatenate(fsts: list[Fst]) -> Fst:
             ends = np.flatnonzero(fst.is_final)
             labels = np.zeros(len(ends), np.int32)
             after = begins[number - 1] + pieces[number - 1].start
+            epsilons: tuple[np.ndarray, ...]
             epsilons = (ends + begin, labels, labels, fst.finals[ends], np.full(len(ends), after))
             for column, values in zip(columns, epsilons, strict=True):
                 column.append(values)
+        arcs: tuple[np.ndarray, ...]
         arcs = (fst.sources + begin, fst.ilabels, fst.olabels, fst.weights, fst.nextstates + begin)
         for column, values in zip(columns, arcs, strict=True):
             column.append(values)

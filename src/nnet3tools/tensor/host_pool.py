@@ -26,8 +26,10 @@ def _map(num_bytes: int) -> np.ndarray:
 
     malloc takes large blocks from its heap once it has seen some come and go, and keeps them.
     """
-    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-    memory = mmap.mmap(-1, num_bytes, **flags)
+    if hasattr(mmap, "MAP_PRIVATE"):
+        memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    else:
+        memory = mmap.mmap(-1, num_bytes)
     if num_bytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)

@@ -46,7 +46,7 @@ def normalize(
     centred = wide - mean
     if not norm_vars:
         return centred.astype(np.float32)
-    variance = _window_sums(wide * wide, begins, ends) / counts - mean * mean
+    variance: NDArray[np.float64] = _window_sums(wide * wide, begins, ends) / counts - mean * mean
     floored = (variance < _VARIANCE_FLOOR).sum(axis=1)
     if len(features) > 1:
         _warn(floored[(floored > 0) & (counts[:, 0] > 1)], len(features), max_warnings)
