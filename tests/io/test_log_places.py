@@ -47,7 +47,7 @@ def test_places_are_a_kaldi_function_and_file() -> None:
         ("cli/data/copy_feats.py", "convert", "copy-feats", "main():copy-feats.cc"),
         (
             "training/diagnostics.py",
-            "_print_objective",
+            "print_objective",
             "nnet3-compute-prob",
             "PrintTotalStats():nnet-diagnostics.cc",
         ),

@@ -33,13 +33,13 @@ def scale(out: Array, alpha: float) -> None:
 @operator()
 def add(out: Array, src: Array, alpha: float = 1.0) -> None:
     """out += alpha * src, src broadcast to out."""
-    out[...] = out + alpha * np.float64(src)
+    out[...] = out + alpha * np.asarray(src, np.float64)
 
 
 @operator(writes=())
 def dot(a: Array, b: Array) -> float:
     """The sum of a * b over all elements (equal shapes), accumulated in float64."""
-    return float(np.sum(np.float64(a) * np.float64(b)))
+    return float(np.sum(np.asarray(a, np.float64) * np.asarray(b, np.float64)))
 
 
 @operator()
@@ -61,4 +61,4 @@ def prod(
     left = np.swapaxes(a, -1, -2) if trans_a else a
     right = np.swapaxes(b, -1, -2) if trans_b else b
     value = alpha * (np.asarray(left, np.float64) @ np.asarray(right, np.float64))
-    out[...] = value if beta == 0.0 else value + beta * np.float64(out)
+    out[...] = value if beta == 0.0 else value + beta * np.asarray(out, np.float64)

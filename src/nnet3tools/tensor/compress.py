@@ -26,7 +26,7 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
     if value_range == 0.0:
         out[...] = np.clip(np.sign(src), info.min, info.max)
     else:
-        scaled = np.rint(np.float64(src) * (info.max / value_range))
+        scaled = np.rint(np.asarray(src, np.float64) * (info.max / value_range))
         out[...] = np.clip(scaled, info.min, info.max)
 
 
@@ -34,4 +34,4 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
 def decompress(out: Array, src: Array, value_range: float) -> None:
     """The values that `compress` with this range kept in src."""
     scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
-    out[...] = np.float64(src) * scale
+    out[...] = np.asarray(src, np.float64) * scale

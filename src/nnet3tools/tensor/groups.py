@@ -13,7 +13,7 @@ __all__ = ["group_norm", "group_norm_backprop", "sum_column_ranges"]
 @operator()
 def group_norm(out: Array, x: Array) -> None:
     """Set out (N, G) to the Euclidean norms of the G equal groups of columns of x (N, G * g)."""
-    groups = np.float64(x).reshape(*out.shape, -1)
+    groups = np.asarray(x, np.float64).reshape(*out.shape, -1)
     out[...] = np.sqrt(np.sum(groups * groups, axis=2))
 
 
@@ -34,5 +34,7 @@ def sum_column_ranges(out: Array, x: Array, ranges: Array) -> None:
 
     The ranges are not empty and cover the columns of x one after another.
     """
-    sums = np.concatenate([np.zeros((len(x), 1)), np.cumsum(np.float64(x), axis=1)], axis=1)
+    sums = np.concatenate(
+        [np.zeros((len(x), 1)), np.cumsum(np.asarray(x, np.float64), axis=1)], axis=1
+    )
     out[...] = sums[:, ranges[:, 1]] - sums[:, ranges[:, 0]]

@@ -68,7 +68,7 @@ def gru_columns(w_h: Array) -> GruColumns:
 @operator()
 def gru_nonlinearity(out: Array, x: Array, w_h: Array) -> None:
     """Set out (rows, 2 C) to [h, c] of the rows of x."""
-    columns, wide, w = gru_columns(w_h), np.float64(x), np.float64(w_h)
+    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
     z, before = columns.update_of(wide), columns.cell_of(wide)
     if columns.recurrent_dim:
         gated = (columns.reset_of(wide) * columns.state_of(wide)) @ w.T
@@ -95,11 +95,11 @@ def gru_nonlinearity_backprop(
     pulls saturated cells back: -repair * h is added at a. The outputs must not overlap the other
     operands.
     """
-    columns, wide, w = gru_columns(w_h), np.float64(x), np.float64(w_h)
+    columns, wide, w = gru_columns(w_h), np.asarray(x, np.float64), np.asarray(w_h, np.float64)
     dim = columns.cell_dim
     h, h_deriv, c_deriv = out_value[:, :dim], out_deriv[:, :dim], np.float64(out_deriv[:, dim:])
     z, before = columns.update_of(wide), columns.cell_of(wide)
-    deriv = (h_deriv + c_deriv * (1 - z)) * (1 - np.float64(h) ** 2)
+    deriv = (h_deriv + c_deriv * (1 - z)) * (1 - np.asarray(h, np.float64) ** 2)
     if repair is not None:
         deriv -= repair * h
     argument_deriv[...] = deriv

@@ -105,7 +105,7 @@ def numerator(
     `output` (rows, pdfs) is the network's. `results` (1,) float64 receives the log-probability,
     which is -inf if an acceptor has no path; `deriv` is then to be thrown away.
     """
-    values = np.float64(output).ravel()
+    values = np.asarray(output, np.float64).ravel()
     num_states = int(paths.first_states[-1])
     alpha, beta = np.full(num_states, -np.inf), np.full(num_states, -np.inf)
     alpha[paths.starts] = 0.0

@@ -16,7 +16,7 @@ def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
 
     Of equal elements the one that comes first in x is first.
     """
-    keys = -np.float64(x) if descending else np.float64(x)
+    keys = -np.asarray(x, np.float64) if descending else np.asarray(x, np.float64)
     order = np.argsort(keys, axis=axis, kind="stable")
     out[...] = np.take(order, np.arange(out.shape[axis]), axis)
 
@@ -29,7 +29,7 @@ def cumulative_sum(
 
     `reverse` sums from the end; `exclusive` leaves out the element at the place itself.
     """
-    flipped = np.flip(np.float64(x), axis) if reverse else np.float64(x)
+    flipped = np.flip(np.asarray(x, np.float64), axis) if reverse else np.asarray(x, np.float64)
     total = np.cumsum(flipped, axis=axis)
     if exclusive:
         total = total - flipped

@@ -23,4 +23,4 @@ def set_elements(out: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndar
 @operator(writes=())
 def dot_elements(a: Array, rows: np.ndarray, cols: np.ndarray, values: np.ndarray) -> float:
     """The sum of a[rows[i], cols[i]] * values[i], accumulated in float64; see `set_elements`."""
-    return float(np.dot(np.float64(a[rows, cols]), np.float64(values)))
+    return float(np.dot(np.asarray(a[rows, cols], np.float64), np.asarray(values, np.float64)))

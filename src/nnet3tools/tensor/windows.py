@@ -20,7 +20,7 @@ def window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) 
     """out[r, h, k] = alpha * a[r, h] . b[r + k * shift, h]; a (R, H, D), out (R, H, K)."""
     for k in range(out.shape[2]):
         window = b[k * shift : k * shift + len(a)]
-        out[:, :, k] = alpha * np.sum(np.float64(a) * window, axis=2)
+        out[:, :, k] = alpha * np.sum(np.asarray(a, np.float64) * window, axis=2)
 
 
 @operator()
