@@ -119,10 +119,10 @@ stage_rnn() {
   configs exp/rnn <<X
 input dim=20 name=input
 relu-batchnorm-layer name=tdnn1 dim=48 input=Append(-1,0,1)
-norm-opgru-layer name=opgru1 cell-dim=48 recurrent-projection-dim=16 non-recurrent-projection-dim=16 delay=-3 decay-time=20
+norm-opgru-layer name=opgru1 cell-dim=48 recurrent-projection-dim=16 non-recurrent-projection-dim=16 delay=-3
 output-layer name=output dim=30 output-delay=3
 X
-  steps/nnet3/train_rnn.py --stage -10 "${common[@]}" --trainer.num-epochs 6 --egs.chunk-width 20 \
+  steps/nnet3/train_rnn.py --stage -10 "${common[@]}" --trainer.num-epochs 3 --egs.chunk-width 20 \
     --egs.chunk-left-context 10 --egs.chunk-left-context-initial 0 --egs.chunk-right-context-final 0 \
     --trainer.samples-per-iter 2000 --trainer.optimization.momentum 0.5 --trainer.rnn.num-chunk-per-minibatch 64 \
     --trainer.optimization.initial-effective-lrate 0.003 --trainer.optimization.final-effective-lrate 0.0003 \
@@ -217,7 +217,11 @@ mkdir -p log data/lang
 for stage in $stages; do
   echo "== $stage"
   TIMEFORMAT="$stage %U %S %R"
-  { time "stage_$stage" >"log/$stage" 2>&1; } 2>>cpu || { tail -n 20 "log/$stage"; echo "run.sh: stage $stage failed; all it said is in $PWD/log/$stage" >&2; exit 1; }
+  set +e # in a condition the stage would go on after an error
+  { time (set -e; "stage_$stage") >"log/$stage" 2>&1; } 2>>cpu
+  status=$?
+  set -e
+  [ $status = 0 ] || { tail -n 20 "log/$stage"; echo "run.sh: stage $stage failed; all it said is in $PWD/log/$stage" >&2; exit 1; }
   tail -n 1 cpu | awk '{ printf "   %.1f s of CPU, %.0f s\n", $2 + $3, $4 }'
 done
 [ ! -f log/reports ] || cat log/reports
