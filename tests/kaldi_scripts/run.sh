@@ -118,7 +118,8 @@ X
 stage_rnn() {
   configs exp/rnn <<X
 input dim=20 name=input
-relu-batchnorm-layer name=tdnn1 dim=48 input=Append(-1,0,1)
+fixed-affine-layer name=lda input=Append(-2,-1,0,1,2) delay=3 affine-transform-file=exp/rnn/configs/lda.mat
+relu-batchnorm-layer name=tdnn1 dim=48
 norm-opgru-layer name=opgru1 cell-dim=48 recurrent-projection-dim=16 non-recurrent-projection-dim=16 delay=-3
 output-layer name=output dim=30 output-delay=3
 X
