@@ -145,7 +145,7 @@ relu-batchnorm-layer name=prefinal0 dim=40 input=tdnn2
 output-layer name=output-0 dim=30
 relu-batchnorm-layer name=prefinal1 dim=40 input=tdnn2
 output-layer name=output-1 dim=10
-output name=output input=prefinal0.affine
+output-layer name=output input=tdnn2 dim=30 max-change=1.5
 X
   for lang in 0 1; do
     local scp=exp/ali/pdfs.scp n=30
