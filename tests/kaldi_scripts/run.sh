@@ -135,7 +135,8 @@ X
 stage_multilingual() { # two "languages": pdfs and digits; egs combined, outputs output-0 and output-1
   local lang
   mkdir -p exp/multi
-  python "$here/digit_targets.py" data/train exp/multi/digits
+  utils/copy_data_dir.sh --utt-prefix b_ --spk-prefix b_ data/train data/train_b
+  python "$here/digit_targets.py" data/train_b exp/multi/digits
   copy-int-vector "ark:exp/multi/digits" "ark,scp:$work/exp/multi/digits.ark,exp/multi/digits.scp"
   configs exp/multi/net <<X
 input dim=20 name=input
@@ -148,14 +149,14 @@ output-layer name=output-1 dim=10
 output-layer name=output input=tdnn2 dim=30 max-change=1.5
 X
   for lang in 0 1; do
-    local scp=exp/ali/pdfs.scp n=30
-    [ $lang = 1 ] && scp=exp/multi/digits.scp n=10
+    local data=data/train scp=exp/ali/pdfs.scp n=30
+    if [ $lang = 1 ]; then data=data/train_b scp=exp/multi/digits.scp n=10; fi
     steps/nnet3/get_egs_targets.sh --cmd run.pl --nj 2 --num-utts-subset 100 --generate-egs-scp true \
       --cmvn-opts "--norm-means=true" --target-type sparse --num-targets $n --left-context 5 --right-context 5 \
-      --frames-per-eg 4 --samples-per-iter 8000 data/train $scp exp/multi/egs$lang
+      --frames-per-eg 4 --samples-per-iter 8000 $data $scp exp/multi/egs$lang
   done
   steps/nnet3/multilingual/combine_egs.sh --lang2weight "1.0,0.5" 2 exp/multi/egs0 exp/multi/egs1 exp/multi/egs
-  steps/nnet3/train_raw_dnn.py "${common[@]}" --trainer.num-epochs 1 --egs.frames-per-eg 4 \
+  steps/nnet3/train_raw_dnn.py "${common[@]}" --trainer.num-epochs 0.5 --egs.frames-per-eg 4 \
     --trainer.optimization.minibatch-size 256 --egs.dir exp/multi/egs --dir exp/multi/net \
     --trainer.optimization.initial-effective-lrate 0.003 --trainer.optimization.final-effective-lrate 0.0005
 }
