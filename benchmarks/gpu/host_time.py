@@ -15,7 +15,8 @@ import pstats
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from networks import NETWORKS, BenchNetwork  # noqa: E402
 from nnet3tools.training.example import NnetExample  # noqa: E402
 from support import emulated_cuda, paper_device  # noqa: E402
 
-__all__ = ["HostTime", "host_time"]
+__all__ = ["HostTime", "host_time", "untouched_memory"]
 
 _WARM_UP = 60
 """Minibatches after which every variant of a graph has come up."""
@@ -110,25 +111,31 @@ class HostTime:
 
 def host_time(network: BenchNetwork, profile: bool = False) -> tuple[float, dict[str, float]]:
     """Milliseconds of one minibatch, and how often it calls the device."""
-    fill = emulated_cuda._nonsense
-    emulated_cuda._nonsense = _untouched
     device = _Idle()
-    try:
-        with paper_device.paper_device(device.num_processors, device):
-            timed = HostTime(network)
-            device.calls.clear()
-            found = timed.milliseconds()
-            calls = {name: number / _MINIBATCHES for name, number in device.calls.items()}
-            if profile:
-                _profile(timed.variant)
-    finally:
-        emulated_cuda._nonsense = fill
+    with untouched_memory(), paper_device.paper_device(device.num_processors, device):
+        timed = HostTime(network)
+        device.calls.clear()
+        found = timed.milliseconds()
+        calls = {name: number / _MINIBATCHES for name, number in device.calls.items()}
+        if profile:
+            _profile(timed.variant)
     return found, calls
 
 
-def _untouched(shape: Any, dtype: Any) -> Any:
-    """Memory that nobody writes to takes none: the large networks' arenas are gigabytes."""
-    return np.empty(shape, dtype).view(emulated_cuda.ndarray)
+@contextmanager
+def untouched_memory() -> Iterator[None]:
+    """In the `with` block arrays take no memory until they are written to, and none is.
+
+    The arenas of the large networks are gigabytes.
+    """
+    fill = emulated_cuda._nonsense
+    emulated_cuda._nonsense = lambda shape, dtype: np.empty(shape, dtype).view(
+        emulated_cuda.ndarray
+    )
+    try:
+        yield
+    finally:
+        emulated_cuda._nonsense = fill
 
 
 def _profile(variant: Ours) -> None:
