@@ -59,6 +59,7 @@ def _end_to_end_paths(supervision: Supervision, num_pdfs: int) -> Paths:
         np.concatenate([fst.nextstates for fst in fsts]) + first[sequence],
         np.concatenate([fst.ilabels for fst in fsts]) - 1 + sequence * num_pdfs,
         np.concatenate([fst.weights for fst in fsts]).astype(np.float64),
+        sequence,
     )
     costs = np.concatenate([fst.finals for fst in fsts]).astype(np.float64)
     finals = np.flatnonzero(np.isfinite(costs))
@@ -102,6 +103,7 @@ def _plain_paths(supervision: Supervision, num_pdfs: int) -> Paths:
         numbers[fst.nextstates[kept]],
         rows * num_pdfs + fst.ilabels[kept] - 1,
         fst.weights[kept].astype(np.float64),
+        arc_part,
     )
     bounds = np.searchsorted(local, np.arange(len(sizes) + 1))
     frames = [

@@ -31,13 +31,15 @@ class FrameArcs:
 
     `sources` are states of this frame, `destinations` of the next one, both counted from the
     frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the frame's
-    first cell; `costs` (float64) are negative log-probabilities.
+    first cell; `costs` (float64) are negative log-probabilities. `parts` says which acceptor's each
+    is.
     """
 
     sources: np.ndarray
     destinations: np.ndarray
     cells: np.ndarray
     costs: np.ndarray
+    parts: np.ndarray
 
     @cached_property
     def by_destination(self) -> Grouping:
