@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nnet3tools import tensor
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.chain.output_objective import ChainOutputObjective
+from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.device import move_nnet
 from nnet3tools.tensor.leaky_hmm import Hmm, leaky_hmm
 from nnet3tools.tensor.numerator import FrameArcs, Paths, numerator
-from support.emulated_cuda import fetch, mirror, needs_compiler
+from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support.chain_helpers import GRAPH, example, network
+from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
 
 pytestmark = needs_compiler
 
@@ -105,3 +112,23 @@ def test_launches_do_not_grow_with_frames(device):
         numerator(mirror(np.zeros(1)), output, paths, mirror(fetch(output)))
         counts.append(len(device.launched) - before)
     assert counts[0] == counts[1] <= 9
+
+
+@pytest.mark.parametrize("kind", ["plain", "end-to-end"])
+def test_training_agrees_with_the_host_and_with_itself(device, kind):
+    options = ChainTrainingOptions(
+        leaky_hmm_coefficient=LEAK, xent_regularize=0.1, l2_regularize=0.01
+    )
+    models = []
+    for like in (None, *[to_device(np.zeros(0, np.float32))] * 2):
+        nnet = network()
+        tensor.random.seed(1)
+        objective = ChainOutputObjective(options, GRAPH)
+        trainer = NnetTrainer(NnetTrainerOptions(), nnet, like, objective=objective)
+        for _ in range(4):
+            trainer.train(example(kind))
+        assert trainer.print_total_stats()
+        move_nnet(nnet)
+        models.append(vectorize(nnet))
+    np.testing.assert_allclose(models[1], models[0], rtol=2e-3, atol=2e-4)
+    np.testing.assert_array_equal(models[2], models[1])
