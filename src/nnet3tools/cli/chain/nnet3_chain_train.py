@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.train_model import TrainingRunOptions, train_model
 from nnet3tools.training.trainer import NnetTrainerOptions
@@ -31,6 +32,7 @@ class Options:
     """Options of nnet3-chain-train."""
 
     run: TrainingRunOptions = option_group("", TrainingRunOptions)
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
     apply_deriv_weights: bool = option(
@@ -45,6 +47,7 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, den_fst, examples, model_out = args
     options.chain.check()
+    run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
 
     def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
         from nnet3tools.chain.output_objective import ChainOutputObjective, den_graph_of
@@ -52,9 +55,7 @@ def main(options: Options, args: list[str]) -> int:
 
         graph = den_graph_of(den_fst, nnet, model_in)
         objective = ChainOutputObjective(options.chain, graph, options.apply_deriv_weights)
-        return NnetTrainer(options.trainer, nnet, device, options.run.loss_scaling, objective)
+        return NnetTrainer(options.trainer, nnet, device, run.loss_scaling, objective)
 
     cache = options.trainer.write_cache
-    return train_model(
-        options.run, model_in, examples, model_out, cache, make_trainer, CHAIN_MINIBATCH
-    )
+    return train_model(run, model_in, examples, model_out, cache, make_trainer, CHAIN_MINIBATCH)
