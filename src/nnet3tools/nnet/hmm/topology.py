@@ -12,6 +12,7 @@ from nnet3tools.io.stream import Reader, Writer
 __all__ = ["NO_PDF", "HmmState", "HmmTopology"]
 
 NO_PDF = -1
+_MAX_PHONE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ def _read_text(reader: Reader) -> HmmTopology:
             phone = reader.read_int32()
             if phone <= 0 or phone in entry_of_phone:
                 raise reader.error(f"phone {phone} is not positive or has two entries")
+            if phone > _MAX_PHONE:  # there is a table of all numbers up to the largest
+                raise reader.error(f"phone {phone} is too large: at most {_MAX_PHONE}")
             entry_of_phone[phone] = len(entries)
         reader.expect_token("</ForPhones>")
         states: list[HmmState] = []
