@@ -18,6 +18,7 @@ def remove_epsilons_locally(fst: Fst) -> Fst:
     An arc is joined with those after it if not both read and not both write something, and the
     state between has one arc in or one out, a final weight counting as an arc out.
     """
+    fst = connect(fst)  # of a cycle of epsilons that nothing leaves there would be no end
     if not fst.num_states:
         return fst
     work = _Work(fst)
