@@ -220,7 +220,7 @@ for stage in $stages; do
   echo "== $stage"
   TIMEFORMAT="$stage %U %S %R"
   set +e # in a condition the stage would go on after an error
-  { time (set -e; "stage_$stage") >"log/$stage" 2>&1; } 2>>cpu
+  { time (set -e; exec >"log/$stage" 2>&1; "stage_$stage"); } 2>>cpu
   status=$?
   set -e
   [ $status = 0 ] || { tail -n 20 "log/$stage"; echo "run.sh: stage $stage failed; all it said is in $PWD/log/$stage" >&2; exit 1; }
