@@ -31,7 +31,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parents[1] / "tests")]
 
-from host_time import host_time, untouched_memory  # noqa: E402
+from host_time import host_time  # noqa: E402
 from ours import Ours  # noqa: E402
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
@@ -146,11 +146,7 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
 
 def recorded(network: BenchNetwork, machine: Machine, minibatches: int) -> list[list[Work]]:
     """What each of so many minibatches does, after as many that record and capture."""
-    with (
-        untouched_memory(),
-        paper_device(machine.processors) as device,
-        _noted_bytes(device),
-    ):
+    with paper_device(machine.processors) as device, _noted_bytes(device):
         like = emulated_cuda.to_device(np.zeros(0, np.float32))
         variant = Ours(network, like, replay=True, natural_gradient=True)
         variant.run(minibatches)

@@ -30,8 +30,9 @@ from ours import Ours  # noqa: E402
 from networks import NETWORKS, BenchNetwork  # noqa: E402
 from nnet3tools.training.example import NnetExample  # noqa: E402
 from support import emulated_cuda, paper_device  # noqa: E402
+from support.model_streams import Event  # noqa: E402
 
-__all__ = ["HostTime", "host_time", "untouched_memory"]
+__all__ = ["HostTime", "host_time"]
 
 _WARM_UP = 60
 """Minibatches after which every variant of a graph has come up."""
@@ -44,9 +45,6 @@ class _Idle(paper_device.PaperDevice):
     def __init__(self) -> None:
         super().__init__(132)
         self.calls: Counter[str] = Counter()
-
-    def _do(self, work: Callable[[], None]) -> None:
-        """Kernels' work is nothing."""
 
     def kernel(self, source: str, name: str) -> Any:
         super().kernel(source, name)
@@ -84,7 +82,7 @@ class _Idle(paper_device.PaperDevice):
 
     def copy_from_pinned(self, dest: Any, source: np.ndarray, after: Any) -> Any:
         self.calls["copies"] += 1
-        return emulated_cuda._Event(None)
+        return Event()
 
 
 class HostTime:
@@ -112,7 +110,7 @@ class HostTime:
 def host_time(network: BenchNetwork, profile: bool = False) -> tuple[float, dict[str, float]]:
     """Milliseconds of one minibatch, and how often it calls the device."""
     device = _Idle()
-    with untouched_memory(), paper_device.paper_device(device.num_processors, device):
+    with paper_device.paper_device(device.num_processors, device):
         timed = HostTime(network)
         device.calls.clear()
         found = timed.milliseconds()
@@ -120,22 +118,6 @@ def host_time(network: BenchNetwork, profile: bool = False) -> tuple[float, dict
         if profile:
             _profile(timed.variant)
     return found, calls
-
-
-@contextmanager
-def untouched_memory() -> Iterator[None]:
-    """In the `with` block arrays take no memory until they are written to, and none is.
-
-    The arenas of the large networks are gigabytes.
-    """
-    fill = emulated_cuda._nonsense
-    emulated_cuda._nonsense = lambda shape, dtype: np.empty(shape, dtype).view(
-        emulated_cuda.ndarray
-    )
-    try:
-        yield
-    finally:
-        emulated_cuda._nonsense = fill
 
 
 def _profile(variant: Ours) -> None:

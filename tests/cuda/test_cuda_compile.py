@@ -19,12 +19,15 @@ from nnet3tools import tensor
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, use_device
 from nnet3tools.tensor.element import Element
-from support import kernel_compilers
-from support.emulated_cuda import EmulatedDevice, _module, mirror, to_device
+from support import kernel_compilers, model_cupy
+from support.emulated_cuda import EmulatedDevice, mirror, to_device
 
 
 class CollectingDevice(EmulatedDevice):
     """Takes sources down and runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(runs=False)
 
     def kernel(self, source: str, name: str) -> Any:
         self.sources[name] = source
@@ -114,9 +117,7 @@ def _is_float32(array: Any) -> bool:
 def sources() -> dict[str, str]:
     """Name -> source of every kernel the package can ask for, in typical layouts."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        import sys
-
-        monkeypatch.setitem(sys.modules, "cupy", _module())
+        model_cupy.install(monkeypatch)
         device = CollectingDevice()
         with use_device(device):
             _bind_formulas()
@@ -150,9 +151,7 @@ def test_nvrtc_takes_the_kernels_too(sources):
 def test_kernel_names_are_unique_and_sources_do_not_depend_on_sizes(sources):
     assert all(f"void {name}(" in source for name, source in sources.items())
     with pytest.MonkeyPatch.context() as monkeypatch:
-        import sys
-
-        monkeypatch.setitem(sys.modules, "cupy", _module())
+        model_cupy.install(monkeypatch)
         device = CollectingDevice()
         with use_device(device):
             op = tensor.element("_1 = tanh(_2)")

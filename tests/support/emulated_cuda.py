@@ -1,340 +1,123 @@
-"""A CUDA device made of the host: kernels are compiled by g++ and their grids run one by one.
+"""The device that the CUDA backend's tests run on: a model of CuPy on the host, or a GPU.
 
-`emulated_cupy(monkeypatch)` puts a small module in the place of CuPy whose arrays the CuPy backend
-takes for its own, and the device that runs its kernels. NumPy's maths refuses such arrays, as it
-does CuPy's.
+The `device` fixture gives one and lets operators use it. On the host it is the backend's real
+cuda.py on support/model_cupy.py; environment variables choose what of a GPU's freedom it takes:
+
+    NN_ORDER=0    threads, warps and blocks forwards, work as late as it may be done
+    NN_ORDER=1    backwards, as early as it may be
+    NN_ORDER=2    by chance
+    NN_PROCS=132  how many processors it has; grids depend on them
 
 With NNET3TOOLS_GPU_TESTS=1 the tests run on a real device instead; transfers are not counted then.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
-import hashlib
 import os
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import types
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from nnet3tools.tensor.cupy_backend import device as device_module
-from nnet3tools.tensor.cupy_backend.device import PRELUDE
-from nnet3tools.tensor.precision import are_precise
-from nnet3tools.tensor.recording import NotCapturable
+from support import model_cupy
+from support.model_cupy import GXX, ndarray
+from support.model_streams import Machine, Schedule, get_machine, set_machine
 
-HERE = Path(__file__).parent
-GXX = shutil.which("g++")
 REAL = os.environ.get("NNET3TOOLS_GPU_TESTS", "0") not in ("", "0")
-counts_transfers = pytest.mark.skipif(REAL, reason="only the emulated device counts transfers")
 """Whether to test a real device."""
+ORDER = Schedule(int(os.environ.get("NN_ORDER", "0")))
+PROCESSORS = int(os.environ.get("NN_PROCS", "2"))
+counts_transfers = pytest.mark.skipif(REAL, reason="only the emulated device counts transfers")
 needs_compiler = pytest.mark.skipif(GXX is None, reason="g++ is not installed")
 
 
 def get_devices() -> list[Any]:
-    """The emulated devices in use."""
-    return [d for d in device_module._current if isinstance(d, EmulatedDevice)]
-
-
-class _Pointer:
-    def __init__(self, address: int) -> None:
-        self.ptr = address
-
-
-class ndarray(np.ndarray):
-    """Host memory that passes for a CuPy array."""
-
-    __array_ufunc__ = None  # type: ignore[assignment]
-
-    @property
-    def data(self) -> Any:  # type: ignore[override]
-        return _Pointer(self.__array_interface__["data"][0])
-
-    def get(self) -> np.ndarray:
-        if get_devices():
-            device = get_devices()[-1]
-            assert device._recording is None, "the host looks at the device during a capture"
-            device.downloads += 1
-        return np.array(self.view(np.ndarray))
-
-
-ndarray.__module__ = "cupy"
+    """The devices in use."""
+    return [d for d in device_module._current if isinstance(d, EmulatedDevice | RealDevice)]
 
 
 def to_device(host: Any, dtype: Any = None) -> Any:
     """A copy of a host array, counted as an upload."""
-    if REAL:
-        import cupy
+    import cupy
 
-        return cupy.array(np.array(host, dtype=dtype))
-    for device in get_devices()[-1:]:
-        assert device._recording is None, "the host sends to the device during a capture"
-        device.uploads += 1
-    return np.array(host, dtype=dtype).view(ndarray)
-
-
-def _module() -> types.ModuleType:
-    module: Any = types.ModuleType("cupy")
-    module.ndarray = ndarray
-    # fresh memory holds nonsense, as a GPU's does
-    module.empty = lambda shape, dtype=np.float32: _nonsense(shape, dtype)
-    module.zeros = _zeros
-    module.asarray = lambda a, dtype=None: (
-        a if type(a) is ndarray and dtype in (None, a.dtype) else to_device(a, dtype)
-    )
-    return module
-
-
-def _nonsense(shape: Any, dtype: Any) -> Any:
-    made = np.empty(shape, dtype)
-    made.reshape(-1).view(np.uint8)[...] = 0x7F  # a huge float32
-    for device in get_devices()[-1:]:
-        device.keep_if_recording(made)
-    return made.view(ndarray)
-
-
-def _zeros(shape: Any, dtype: Any = np.float32) -> Any:
-    made = _nonsense(shape, dtype)
-    for device in get_devices()[-1:]:
-        device._do(lambda: made.view(np.ndarray).fill(0))
-    return made if get_devices() else np.zeros(shape, dtype).view(ndarray)
-
-
-def _cache() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"nnet3tools-emulated-kernels-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def compile_shared(source: str, *options: str) -> str:
-    """Path of the shared library of a C++ source, compiled unless the cache has it."""
-    digest = hashlib.sha1("\0".join([source, *options]).encode()).hexdigest()
-    target = _cache() / f"{digest}.so"
-    if not target.exists():
-        part = target.with_suffix(f".{os.getpid()}")
-        command = [str(GXX), "-xc++", "-", "-shared", "-fPIC", "-std=c++17", "-w", *options]
-        done = subprocess.run(
-            [*command, "-o", str(part)], input=source, text=True, capture_output=True
-        )
-        if done.returncode != 0:
-            raise AssertionError(f"{source}\n{done.stderr}")
-        os.replace(part, target)
-    return str(target)
-
-
-@functools.cache
-def _runtime() -> ctypes.CDLL:
-    source = (HERE / "emulator.cc").read_text()
-    path = compile_shared(source, "-O1")
-    return ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-
-
-@functools.cache
-def _compiled(source: str, name: str) -> Any:
-    """Address of a function that takes an array of pointers to arguments."""
-    found = re.search(rf"void\s+{name}\((.*?)\)", source, re.S)
-    assert found is not None, f"no kernel {name} in\n{source}"
-    kinds = [" ".join(p.split()[:-1]).replace("const ", "") for p in found.group(1).split(",")]
-    call = ", ".join(f"*({kind}*)a[{i}]" for i, kind in enumerate(kinds))
-    wrapper = f'extern "C" void run_{name}(void** a) {{ {name}({call}); }}\n'
-    text = (HERE / "emulator.h").read_text() + PRELUDE + source + wrapper
-    _runtime()
-    library = ctypes.CDLL(compile_shared(text, "-O0"))
-    return library, ctypes.cast(getattr(library, f"run_{name}"), ctypes.c_void_p), kinds
-
-
-_DTYPES = {
-    "long long": np.int64, "int": np.int32, "unsigned": np.uint32, "float": np.float32,
-    "double": np.float64, "bool": np.bool_, "unsigned long long": np.uint64,
-    "short": np.int16,
-}  # fmt: skip
-
-
-class _LateCopy:
-    """A copy from pinned memory, which must not be written to before it is done."""
-
-    def __init__(self, dest: Any, source: np.ndarray) -> None:
-        self.dest, self.source, self.begun = dest.view(np.ndarray), source, source.copy()
-        self.dest[...] = 0x7F  # whoever looks too early shall see it
-
-    def __call__(self) -> None:
-        assert (self.source == self.begun).all(), "pinned memory was written to before its copy"
-        self.dest[...] = self.source
-
-
-class _Event:
-    def __init__(self, work: Callable[[], None] | None) -> None:
-        self._work = work
-
-    @property
-    def done(self) -> bool:
-        return self._work is None
-
-    def synchronize(self) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work()
-
-
-_BARRIERS = re.compile("__sync|__shfl|nn_warp|nn_block|nn_columns|nn_is_last")
-"""Names that occur in kernels whose threads wait for each other."""
+    return cupy.array(np.array(host, dtype=dtype))
 
 
 class EmulatedDevice:
-    """Runs what the backend launches, on the host; counts launches and transfers."""
+    """cuda.py's device on a Machine, whose counts it shows."""
 
-    num_processors = 2
-
-    def __init__(self) -> None:
-        self.launched: list[str] = []
+    def __init__(
+        self, schedule: Schedule = ORDER, processors: int = PROCESSORS, **options: Any
+    ) -> None:
+        self.machine = Machine(schedule, processors, **options)
+        set_machine(self.machine)
+        cuda = model_cupy.load_cuda()
+        cuda._math_mode = "fp32"
+        self._device: Any = cuda.CudaDevice()
+        self.machine.flush()
+        self.launched = self.machine.launched
+        self.launched.clear()
+        self.machine.log.clear()
+        self.machine.uploads = 0
         self.sources: dict[str, str] = {}
-        self.downloads = self.uploads = 0
-        self.captures = self.kernels_of_graphs = 0
+        self.captures = 0
         self.uploads_for_graphs = 0
         """Uploads during captures: tables that the graphs' kernels look at."""
-        self._kept: list[np.ndarray] = []
-        self.half_products = False
-        """Whether factors of products are rounded to half precision, as --gpu-math=fp16 does."""
-        self._recording: list[Callable[[], None]] | None = None
+        self.kernels_of_graphs = 0
 
-    def kernel(self, source: str, name: str) -> Any:
-        if self._recording is not None and name not in self.sources:
-            raise NotCapturable  # as for loading one
-        self.sources[name] = source
-        _, address, kinds = _compiled(source, name)
-        fibers = int(
-            re.search("__sync|__shfl|nn_warp|nn_block|nn_columns|nn_is_last", source) is not None
-        )
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
 
-        def launch(grid: Any, block: Any, args: Sequence[Any]) -> None:
-            assert len(args) == len(kinds), (name, kinds, args)
-            for kind, value in zip(kinds, args, strict=True):
-                wanted = np.uint64 if kind.endswith("*") else _DTYPES[kind]
-                assert value.dtype == wanted, (name, kind, value.dtype)
-            assert max(grid[1:]) <= 65535
-            assert np.prod(block) <= 1024
-            holders = [np.array(value) for value in args]
-            pointers = (ctypes.c_void_p * len(args))(*[h.ctypes.data for h in holders])
-            three = ctypes.c_uint * 3
+    @property
+    def num_processors(self) -> int:
+        return self.machine.processors
 
-            def work() -> None:
-                self.launched.append(name)
-                _runtime().nn_launch(address, pointers, three(*grid), three(*block), fibers)
-                holders  # noqa: B018
+    @property
+    def uploads(self) -> int:
+        return self.machine.uploads
 
-            self._do(work)
+    @property
+    def downloads(self) -> int:
+        return self.machine.downloads
 
-        return launch
+    @property
+    def kernels_of_graphs(self) -> int:
+        """How many nodes graphs had that were launched since this was last set."""
+        return self.machine.graph_nodes - self._nodes_before
 
-    def keep_if_recording(self, array: np.ndarray) -> None:
-        """As the pool of a real device does with memory that a captured graph points to."""
-        if self._recording is not None:
-            self._kept.append(array)
+    @kernels_of_graphs.setter
+    def kernels_of_graphs(self, value: int) -> None:
+        self._nodes_before = self.machine.graph_nodes - value
 
-    def _do(self, work: Callable[[], None]) -> None:
-        if self._recording is None:
-            work()
-        else:
-            self._recording.append(work)
+    @property
+    def half_products(self) -> bool:
+        """Whether factors of products are rounded to half precision, as with --gpu-math=fp16."""
+        return bool(model_cupy.load_cuda()._math_mode == "fp16")
 
-    def gemm(
-        self, dtype, rows, cols, inner, batch, a, lda, trans_a, stride_a, b, ldb, trans_b,
-        stride_b, c, ldc, stride_c, alpha, beta,
-    ) -> Callable[[], None]:  # fmt: skip
-        def view(address: int, shape: tuple[int, int], pitch: int, step: int) -> np.ndarray:
-            size = (batch - 1) * step + (shape[0] - 1) * pitch + shape[1]
-            kind = ctypes.c_float if dtype == np.float32 else ctypes.c_double
-            flat = np.ctypeslib.as_array((kind * size).from_address(address))
-            item = flat.itemsize
-            return np.lib.stride_tricks.as_strided(
-                flat, (batch, *shape), (step * item, pitch * item, item)
-            )
-
-        assert isinstance(alpha, float) or (alpha.dtype == dtype and alpha.shape == (1,))
-        assert lda >= (rows if trans_a else inner)
-        assert ldb >= (inner if trans_b else cols)
-        assert ldc >= cols
-        left = view(a, (inner, rows) if trans_a else (rows, inner), lda, stride_a)
-        right = view(b, (cols, inner) if trans_b else (inner, cols), ldb, stride_b)
-        out = view(c, (rows, cols), ldc, stride_c)
-
-        rounded = self.half_products and dtype == np.float32 and not are_precise()
-
-        def half(matrix: np.ndarray) -> np.ndarray:
-            if not rounded:
-                return matrix
-            with np.errstate(over="ignore"):
-                return matrix.astype(np.float16).astype(np.float32)
-
-        def work() -> None:
-            self.launched.append("gemm")
-            x, y = half(left), half(right)
-            x = x.swapaxes(1, 2) if trans_a else x
-            y = y.swapaxes(1, 2) if trans_b else y
-            factor = float(alpha.view(np.ndarray)[0]) if isinstance(alpha, ndarray) else alpha
-            with np.errstate(all="ignore"):
-                value = dtype.type(factor) * (x @ y)
-                out[...] = value if beta == 0.0 else value + dtype.type(beta) * out
-
-        return lambda: self._do(work)
-
-    def empty(self, shape: Any, dtype: Any) -> Any:
-        return _nonsense(shape, dtype)
-
-    def upload(self, host: np.ndarray) -> Any:
-        self.uploads += 1
-        self.uploads_for_graphs += self._recording is not None
-        made = np.array(host)
-        self.keep_if_recording(made)
-        return made.view(ndarray)
-
-    def pinned(self, num_bytes: int) -> np.ndarray:
-        return np.full(num_bytes, 0x7F, np.uint8)
-
-    def copy_from_pinned(self, dest: Any, source: np.ndarray, after: Any) -> Any:
-        """The copy is done as late as it may be: when somebody waits for it."""
-        assert dest.dtype == source.dtype == np.uint8
-        assert after.done
-        self.uploads += 1
-        return _Event(_LateCopy(dest, source))
-
-    def record(self) -> Any:
-        return _Event(None)
-
-    def wait(self, event: Any) -> None:
-        assert self._recording is None
-        event.synchronize()
-
-    def strided(self, array: Any, shape: Any, strides: Any) -> Any:
-        return np.lib.stride_tricks.as_strided(array, shape, strides, subok=True)
+    @half_products.setter
+    def half_products(self, value: bool) -> None:
+        model_cupy.load_cuda()._math_mode = "fp16" if value else "fp32"
 
     def memory(self) -> tuple[int, int]:
+        """As if most were taken."""
         return 1 << 20, 1 << 30
 
+    def kernel(self, source: str, name: str) -> Any:
+        found = self._device.kernel(source, name)
+        self.sources[name] = source
+        return found
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        recorded: list[Callable[[], None]] = []
+        """And nothing may run meanwhile."""
         self.captures += 1
-        self._recording = recorded
-        try:
-            work()
-        finally:
-            self._recording = None
-
-        def replay() -> None:
-            self.launched.append("graph")
-            self.kernels_of_graphs += len(recorded)
-            for one in recorded:
-                one()
-
-        return replay
+        before = self.uploads
+        launch = self._device.capture(work)
+        self.uploads_for_graphs += self.uploads - before
+        stray, self.machine.stray = self.machine.stray, []
+        assert not stray, f"run at once during a capture: {stray}"
+        return launch
 
 
 class RealDevice:
@@ -379,10 +162,11 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Any:
         with use_device(RealDevice()) as real:  # type: ignore[arg-type]
             yield real
         return
-    monkeypatch.setitem(sys.modules, "cupy", _module())
+    model_cupy.install(monkeypatch)
     made = EmulatedDevice()
-    with use_device(made):
+    with use_device(made):  # type: ignore[arg-type]
         yield made
+    made.machine.flush()
 
 
 def mirror(array: Any) -> Any:
@@ -396,16 +180,11 @@ def mirror(array: Any) -> Any:
         whole = whole.base
     start = base.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     copied = np.array(whole, order="K").reshape(-1, order="A").view(np.uint8)
-    flat = copied[start : len(copied)]
-    if REAL:
-        import cupy
+    import cupy
 
-        typed = cupy.array(flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype))
-        return cupy.lib.stride_tricks.as_strided(typed, array.shape, array.strides)
-    return np.lib.stride_tricks.as_strided(
-        flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype),
-        array.shape, array.strides,
-    ).view(ndarray)  # fmt: skip
+    flat = cupy.array(copied)[start:]
+    typed = flat[: len(flat) // array.itemsize * array.itemsize].view(array.dtype)
+    return cupy.lib.stride_tricks.as_strided(typed, array.shape, array.strides)
 
 
 def fetch(array: Any) -> Any:
@@ -414,4 +193,7 @@ def fetch(array: Any) -> Any:
         return [fetch(a) for a in array]
     if REAL:
         return array.get() if hasattr(array, "get") else array
-    return np.array(array.view(np.ndarray)) if isinstance(array, ndarray) else array
+    if not isinstance(array, ndarray):
+        return array
+    get_machine().flush()
+    return np.array(array.view(np.ndarray))

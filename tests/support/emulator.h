@@ -2,7 +2,7 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static
+#define __shared__ static __attribute__((section("nnshared")))
 #define __restrict__
 #define __launch_bounds__(...)
 struct Index { unsigned x, y, z; };
@@ -12,7 +12,9 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 typedef _Float16 __half;
 extern "C" {
 extern Index threadIdx, blockIdx, blockDim, gridDim;
+extern void* nn_dynamic_shared;
 void nn_barrier();
+void nn_warp_barrier();
 double nn_exchange(double, int);
 int nn_lane();
 #define NN_DECLARE(name) double name(double); float name##f(float);
@@ -33,11 +35,15 @@ static inline float __int_as_float(unsigned i) { float f; __builtin_memcpy(&f, &
 static inline unsigned __float_as_uint(float f) { unsigned i; __builtin_memcpy(&i, &f, 4); return i; }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a * b) >> 32); }
 static inline void __syncthreads() { nn_barrier(); }
-static inline void __syncwarp() { nn_barrier(); }
+static inline void __syncwarp(unsigned = ~0u) { nn_warp_barrier(); }
+static inline void __threadfence() {}
+static inline void __threadfence_block() {}
+// blocks and threads run one at a time
+template <typename T> static inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
+template <typename T> static inline T atomicExch(T* p, T v) { const T old = *p; *p = v; return old; }
+static inline unsigned atomicInc(unsigned* p, unsigned most) { const unsigned old = *p; *p = old >= most ? 0 : old + 1; return old; }
 template <typename T> static inline T __shfl_down_sync(unsigned, T v, int d) { return (T)nn_exchange((double)v, nn_lane() + d); }
 template <typename T> static inline T __shfl_xor_sync(unsigned, T v, int d) { return (T)nn_exchange((double)v, nn_lane() ^ d); }
 template <typename T> static inline T __shfl_sync(unsigned, T v, int lane) { return (T)nn_exchange((double)v, lane); }
 template <typename T> static inline T __ldg(const T* p) { return *p; }
-static inline void __threadfence() {}
-static inline unsigned atomicAdd(unsigned* p, unsigned v) { unsigned old = *p; *p += v; return old; }
 static inline double __longlong_as_double(long long i) { double d; __builtin_memcpy(&d, &i, 8); return d; }

@@ -2,99 +2,59 @@
 
     with paper_device(132) as device:
         ...                       # train; device.log holds what happened
-    device.log[0].name, .grid, .block, .products; .graph: None, or which graph launch it was part of
+    device.log[0].name, .grid, .block, .args; .graph: None, or which graph launch it was part of
 
-Arrays hold nonsense: whatever the host decides by looking at results, it decides wrongly.
+It is the backend's real cuda.py on the model of CuPy (support/model_cupy.py). Memory is nobody's:
+whatever the host decides by looking at results, it decides wrongly.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nnet3tools.tensor.cupy_backend.device import use_device
-from nnet3tools.tensor.recording import NotCapturable
-from support import emulated_cuda
+from support import model_cupy
+from support.emulated_cuda import EmulatedDevice
+from support.model_streams import Launch
 
 __all__ = ["BENCHMARKS", "Launch", "PaperDevice", "benchmark_modules", "paper_device"]
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A kernel, product or copy as the device gets it: a node of a graph, or by itself."""
-
-    name: str
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    args: tuple[Any, ...] = field(default=(), repr=False)
-    """Of a kernel; of a product: dtype, rows, cols, inner, batch and the rest as `gemm` has it."""
-    graph: int | None = None
-    """Which launch of a graph since the start it was part of; None: by itself."""
-
-
-class PaperDevice(emulated_cuda.EmulatedDevice):
+class PaperDevice(EmulatedDevice):
     """Notes launches in `log`; those of a graph each time that the graph is launched."""
 
     def __init__(self, num_processors: int) -> None:
-        super().__init__()
-        self.num_processors = num_processors
-        self.log: list[Launch] = []
-        self.graph_launches = 0
-        self._in_graph: int | None = None
+        super().__init__(processors=num_processors, memory=1 << 40, runs=False)
+
+    @property
+    def log(self) -> list[Launch]:
+        return self.machine.log
 
     def _note(self, launch: Launch) -> None:
-        self.log.append(replace(launch, graph=self._in_graph))
+        """Let a mark stand in the log, or in the graph that is being captured."""
+        self.machine.current_stream().do(launch, lambda: None)
 
-    def kernel(self, source: str, name: str) -> Any:
-        if self._recording is not None and name not in self.sources:
-            raise NotCapturable
-        self.sources[name] = source
-
-        def launch(grid: Any, block: Any, args: Sequence[Any]) -> None:
-            launched = Launch(name, tuple(grid), tuple(block), tuple(args))
-            self._do(lambda: self._note(launched))
-
-        return launch
-
-    def gemm(self, *args: Any) -> Callable[[], None]:
-        launched = Launch("gemm", args=args)
-        return lambda: self._do(lambda: self._note(launched))
-
-    def copy_from_pinned(self, dest: Any, source: np.ndarray, after: Any) -> Any:
-        self._note(Launch("copy"))
-        return super().copy_from_pinned(dest, source, after)
-
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        launch = super().capture(work)
-
-        def replay() -> None:
-            self.graph_launches += 1
-            self._in_graph = self.graph_launches
-            try:
-                launch()
-            finally:
-                self._in_graph = None
-
-        return replay
+    def _do(self, work: Callable[[], None]) -> None:
+        work()
 
 
 @contextmanager
 def paper_device(num_processors: int, device: PaperDevice | None = None) -> Iterator[PaperDevice]:
     """Let the CuPy backend use one in the `with` block."""
-    device = device or PaperDevice(num_processors)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setitem(sys.modules, "cupy", emulated_cuda._module())
+        model_cupy.install(monkeypatch)
+        device = device or PaperDevice(num_processors)
         with use_device(device):
             yield device
+        device.close()
 
 
 @contextmanager

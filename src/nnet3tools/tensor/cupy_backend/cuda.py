@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -62,16 +63,21 @@ def _capability() -> int:
     return int(cupy.cuda.Device().compute_capability[:-1])
 
 
+def load_cublas() -> Any:
+    """CuPy's cuBLAS, from wherever CuPy has it."""
+    from cupy_backends.cuda.libs import cublas  # noqa: F401 (loads the shared library)
+
+    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    return ctypes.CDLL(f"libcublas.so.{major}")
+
+
 class _Cublas:
     """A handle of our own: stream and workspace fixed."""
 
     def __init__(self, stream: int, upload: Callable[[np.ndarray], Array]) -> None:
-        from cupy_backends.cuda.libs import cublas  # noqa: F401 (loads the shared library)
-
         self._upload = upload
         self._betas: dict[tuple[np.dtype, float], Array] = {}
-        major = cupy.cuda.runtime.runtimeGetVersion() // 1000
-        self._library = ctypes.CDLL(f"libcublas.so.{major}")
+        self._library = load_cublas()
         self._handle = ctypes.c_void_p()
         self._check(self._library.cublasCreate_v2(ctypes.byref(self._handle)))
         self._check(self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
@@ -151,6 +157,8 @@ class CudaDevice:
         self.copy_stream = cupy.cuda.Stream(non_blocking=True)
         self._number = device.id
         self._capturing = False
+        self._sending: deque[tuple[Any, np.ndarray]] = deque()
+        """Copies from pinned memory that may be under way: it must not be used again meanwhile."""
         self._capture_memory = cupy.cuda.MemoryPool()
         self._cublas = _Cublas(self.stream.ptr, self.upload)
         self.gemm = self._cublas.bind
@@ -177,12 +185,17 @@ class CudaDevice:
     def upload(self, host: np.ndarray) -> Array:
         """Through a pinned buffer that is kept until the copy is done (CuPy's habit).
 
-        During a capture on the other stream, and to the end: the graph shall find it done.
+        During a capture on the other stream, and to the end: the graph shall find it done. Memory
+        comes from that stream's part of the pool then, as captured work may write to the other's.
         """
         if not self._capturing:
             return cupy.asarray(host)
-        with self.copy_stream:
+        # not `with`: on leaving, CuPy goes back to its stack's top, which `use` does not set
+        self.copy_stream.use()
+        try:
             made = cupy.asarray(host)
+        finally:
+            self.stream.use()
         self.copy_stream.synchronize()
         return made
 
@@ -194,6 +207,8 @@ class CudaDevice:
 
     def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
         """cudaMemcpyAsync between events."""
+        while self._sending and self._sending[0][0].done:
+            self._sending.popleft()
         self.copy_stream.wait_event(after)
         cupy.cuda.runtime.memcpyAsync(
             dest.data.ptr,
@@ -202,7 +217,9 @@ class CudaDevice:
             cupy.cuda.runtime.memcpyHostToDevice,
             self.copy_stream.ptr,
         )
-        return self.copy_stream.record(cupy.cuda.Event(disable_timing=True))
+        copied = self.copy_stream.record(cupy.cuda.Event(disable_timing=True))
+        self._sending.append((copied, source))
+        return copied
 
     def record(self) -> Any:
         """An event without a time, which is cheaper."""
