@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnet3tools.tensor import arrays
 from nnet3tools.tensor.cupy_backend import device as device_module
+from nnet3tools.tensor.cupy_backend import indexes
 from support import model_cupy
 from support.model_cupy import GXX, ndarray
 from support.model_streams import Machine, Schedule, get_machine, set_machine
@@ -45,6 +47,10 @@ def to_device(host: Any, dtype: Any = None) -> Any:
     return cupy.array(np.array(host, dtype=dtype))
 
 
+_closed: list[EmulatedDevice] = []
+"""Kept, as memos of operators know devices by their id."""
+
+
 class EmulatedDevice:
     """cuda.py's device on a Machine, whose counts it shows."""
 
@@ -66,6 +72,14 @@ class EmulatedDevice:
         self.uploads_for_graphs = 0
         """Uploads during captures: tables that the graphs' kernels look at."""
         self.kernels_of_graphs = 0
+
+    def close(self) -> None:
+        """Do what is waiting, then give up all memory."""
+        self.machine.flush()
+        indexes.forget()
+        self.machine.memory.release()
+        self.machine.log.clear()
+        _closed.append(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -163,10 +177,12 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Any:
             yield real
         return
     model_cupy.install(monkeypatch)
+    for name in ("_pool", "_captured_pool"):  # a machine's memory goes with it
+        monkeypatch.setattr(arrays, name, arrays._Pool(getattr(arrays, name)._most))
     made = EmulatedDevice()
-    with use_device(made):  # type: ignore[arg-type]
+    with use_device(made):
         yield made
-    made.machine.flush()
+    made.close()
 
 
 def mirror(array: Any) -> Any:

@@ -47,8 +47,6 @@ class OutOfMemoryError(MemoryError):
     """As cupy.cuda.memory's."""
 
 
-_MOST_MAPS = 12_000
-"""Blocks of all devices; the kernel allows 65,530 ranges of addresses, and a block has three."""
 _blocks: list[tuple[int, int]] = []
 """(begin, end) of all devices' blocks, in order."""
 
@@ -65,8 +63,6 @@ class DeviceMemory:
         """The address of so many bytes, whole pages, between two that are no memory."""
         if self.used + size > self.total:
             raise CUDARuntimeError(_OUT_OF_MEMORY, "cudaErrorMemoryAllocation: out of memory")
-        if len(_blocks) > _MOST_MAPS:
-            gc.collect()
         pages = mmap.mmap(-1, size + 2 * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         at = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + _PAGE
         _protect(at - _PAGE, _PAGE)
@@ -84,9 +80,13 @@ class DeviceMemory:
         self.used -= size
         _protect(at, size)
 
-    def __del__(self) -> None:
+    def release(self) -> None:
+        """Give all of it back: memos of operators live longer than a test's device."""
         for at, size in self._sizes.items():
             _blocks.remove((at, at + size))
+        self._sizes.clear()
+        while self._maps:
+            self._maps.popitem()[1].close()
 
 
 def _protect(at: int, size: int) -> None:
