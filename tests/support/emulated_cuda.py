@@ -47,7 +47,7 @@ def to_device(host: Any, dtype: Any = None) -> Any:
     return cupy.array(np.array(host, dtype=dtype))
 
 
-_closed: list[EmulatedDevice] = []
+_made: list[EmulatedDevice] = []
 """Kept, as memos of operators know devices by their id."""
 
 
@@ -59,6 +59,7 @@ class EmulatedDevice:
     ) -> None:
         self.machine = Machine(schedule, processors, **options)
         set_machine(self.machine)
+        _made.append(self)
         cuda = model_cupy.load_cuda()
         cuda._math_mode = "fp32"
         self._device: Any = cuda.CudaDevice()
@@ -79,7 +80,6 @@ class EmulatedDevice:
         indexes.forget()
         self.machine.memory.release()
         self.machine.log.clear()
-        _closed.append(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -113,6 +113,9 @@ class EmulatedDevice:
     @half_products.setter
     def half_products(self, value: bool) -> None:
         model_cupy.load_cuda()._math_mode = "fp16" if value else "fp32"
+
+    def record(self) -> Any:
+        return self._device.record()
 
     def memory(self) -> tuple[int, int]:
         """As if most were taken."""
