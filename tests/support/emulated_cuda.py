@@ -75,13 +75,15 @@ class EmulatedDevice:
         self.kernels_of_graphs = 0
 
     def close(self) -> None:
-        """Do what is waiting, then give up all memory."""
+        """Do what is waiting, then give up memory, as far as no memo holds it."""
         self.machine.flush()
         indexes.forget()
-        self.machine.memory.release()
-        self.machine.log.clear()
+        self.machine.memory.unguard()
+        del self.machine, self._device, self.launched
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_device":
+            raise AttributeError("the device is closed")
         return getattr(self._device, name)
 
     @property
