@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _PAGE = mmap.PAGESIZE
-_OUT_OF_MEMORY = 2
+OUT_OF_MEMORY = 2
 _ALIGNMENT = 16
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -62,7 +62,7 @@ class DeviceMemory:
     def malloc(self, size: int) -> int:
         """The address of so many bytes, whole pages, between two that are no memory."""
         if self.used + size > self.total:
-            raise CUDARuntimeError(_OUT_OF_MEMORY, "cudaErrorMemoryAllocation: out of memory")
+            raise CUDARuntimeError(OUT_OF_MEMORY, "cudaErrorMemoryAllocation: out of memory")
         pages = mmap.mmap(-1, size + 2 * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         at = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + _PAGE
         _protect(at - _PAGE, _PAGE)
@@ -125,6 +125,7 @@ class Pool:
         self._machine = machine or get_machine()
         self._free: dict[tuple[Any, int], list[int]] = {}
         self.reused = 0
+        self._limit = self._total = 0
 
     def malloc(self, num_bytes: int) -> MemoryPointer:
         """Memory for the current stream; its last byte is just before a page that is none."""
@@ -140,17 +141,21 @@ class Pool:
         return MemoryPointer(at, num_bytes, self, key, block)
 
     def _grow(self, size: int) -> int:
-        for _ in range(2):
+        for tidy_up in (self.free_all_blocks, self._collect, None):
             try:
-                return self._machine.memory.malloc(size)
+                if self._limit and self._total + size > self._limit:
+                    raise CUDARuntimeError(OUT_OF_MEMORY, "over the pool's limit")
+                block = self._machine.memory.malloc(size)
+                self._total += size
+                return block
             except CUDARuntimeError:
-                self.free_all_blocks()
-                gc.collect()
-                self.free_all_blocks()
-        try:
-            return self._machine.memory.malloc(size)
-        except CUDARuntimeError:
-            raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes") from None
+                if tidy_up is not None:
+                    tidy_up()
+        raise OutOfMemoryError(f"Out of memory allocating {size:,} bytes")
+
+    def _collect(self) -> None:
+        gc.collect()
+        self.free_all_blocks()
 
     def give_back(self, key: tuple[Any, int], block: int) -> None:
         """Let the next array of this stream and size have a block."""
@@ -160,14 +165,31 @@ class Pool:
         """Bytes that the pool keeps unused."""
         return sum(size * len(blocks) for (_, size), blocks in self._free.items())
 
+    def total_bytes(self) -> int:
+        """Bytes that the pool has, used or not."""
+        return self._total
+
+    def used_bytes(self) -> int:
+        """Bytes that arrays hold."""
+        return self._total - self.free_bytes()
+
+    def get_limit(self) -> int:
+        """Bytes that the pool may have; 0: any number."""
+        return self._limit
+
+    def set_limit(self, size: int) -> None:
+        """Set that."""
+        self._limit = size
+
     def free_all_blocks(self, stream: Any = None) -> None:
         """Give unused blocks back to the device, which waits for all its work."""
         if not any(self._free.values()):
             return
         self._machine.flush()
-        for blocks in self._free.values():
+        for (_, size), blocks in self._free.items():
             while blocks:
                 self._machine.memory.free(blocks.pop())
+                self._total -= size
 
 
 def as_array(pointer: MemoryPointer, num_bytes: int) -> np.ndarray:
