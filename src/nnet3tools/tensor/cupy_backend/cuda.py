@@ -246,11 +246,14 @@ class CudaDevice:
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated.
 
-        Memory the work asks for comes from a pool that all graphs share and nothing else uses: what
-        one leaves there the next may overwrite, as they run one after the other.
+        Memory the work asks for stays the graph's: CuPy's pools would give what is free back to the
+        device when they cannot grow, and graphs know addresses only.
         """
-        pool = self._capture_memory
-        with kept_copies() as copies, cupy.cuda.using_allocator(pool.malloc):
+        kept: list[Any] = []
+        # uploads have memory of graphs that are gone, which may be running yet
+        self.copy_stream.wait_event(self.record())
+        allocator = cupy.cuda.using_allocator(functools.partial(self._malloc, kept))
+        with kept_copies() as copies, allocator:
             self.stream.begin_capture()
             self._capturing = True
             try:
@@ -265,9 +268,19 @@ class CudaDevice:
 
         def replay() -> None:
             graph.launch(stream)
-            pool, copies  # noqa: B018 (the graph points into their memory)
+            kept, copies  # noqa: B018 (the graph points into their memory)
 
         return replay
+
+    def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
+        """Memory of the graphs' pool, kept; what other memory is unused may be had for it."""
+        try:
+            found = self._capture_memory.malloc(num_bytes)
+        except MemoryError:
+            cupy.get_default_memory_pool().free_all_blocks()
+            found = self._capture_memory.malloc(num_bytes)
+        kept.append(found)
+        return found
 
     def _abandon_capture(self) -> None:
         with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):

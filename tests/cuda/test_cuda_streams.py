@@ -1,0 +1,298 @@
+"""The real cuda.py on a model of CuPy: streams, captures, pools that recycle, and little memory.
+
+What a GPU is free to do, late, early or by chance (model_streams.Schedule), must not show.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.errors import UserError
+from nnet3tools.executor.options import ComputeOptions
+from nnet3tools.nnet.arithmetic import vectorize
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.device import move_nnet
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.cupy_backend.device import use_device
+from nnet3tools.tensor.cupy_backend.indexes import forget, uploaded
+from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
+from support import model_cupy
+from support.emulated_cuda import REAL, EmulatedDevice, fetch, needs_compiler, to_device
+from support.model_memory import CUDARuntimeError
+from support.model_streams import Schedule, Stream
+from support.training_helpers import minibatch
+
+pytestmark = [needs_compiler, pytest.mark.skipif(REAL, reason="of the model")]
+
+CONFIG = """
+input-node name=input dim=3
+component name=a type=NaturalGradientAffineComponent input-dim=9 output-dim=12 rank-in=3 rank-out=5
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component name=r type=RectifiedLinearComponent dim=12 self-repair-scale=1e-05
+component-node name=r component=r input=a
+component name=b type=BatchNormComponent dim=12
+component-node name=b component=b input=r
+component name=d type=GeneralDropoutComponent dim=12 dropout-proportion=0.2 continuous=true
+component-node name=d component=d input=b
+component name=t type=TdnnComponent input-dim=12 output-dim=5 time-offsets=0
+component-node name=t component=t input=d
+component name=ls type=LogSoftmaxComponent dim=5
+component-node name=ls component=ls input=t
+output-node name=output input=ls
+"""
+
+
+@pytest.fixture(params=list(Schedule), ids=lambda schedule: schedule.name.lower())
+def schedule(request: pytest.FixtureRequest) -> Schedule:
+    return request.param
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """What makes devices; each is the one in use from then on."""
+    model_cupy.install(monkeypatch)
+    used = []
+
+    def make(*args: Any, **options: Any) -> EmulatedDevice:
+        device = EmulatedDevice(*args, **options)
+        context = use_device(device)
+        context.__enter__()
+        used.append((device, context))
+        return device
+
+    yield make
+    for device, context in used:
+        device.close()
+        context.__exit__(None, None, None)
+
+
+Change = Callable[[NnetTrainer, int], None]
+
+
+def train(graphs: bool, steps: int = 14, change: Change | None = None) -> np.ndarray:
+    """All parameters after so many minibatches; `change` is called before each."""
+    tensor.random.seed(3)
+    nnet = Nnet.from_config(parse_config_lines(CONFIG))
+    options = NnetTrainerOptions(computation=ComputeOptions(cuda_graph=graphs), print_interval=1000)
+    trainer = NnetTrainer(options, nnet, to_device(np.zeros(0, np.float32)))
+    for i in range(steps):
+        if change is not None:
+            change(trainer, i)
+        trainer.train(minibatch(seed=i % 2, size=6))
+    move_nnet(nnet)
+    return vectorize(nnet)
+
+
+# -- streams
+
+
+def test_after_an_upload_in_a_capture_kernels_are_still_captured(machines, schedule):
+    """CuPy's `with stream` goes back to the top of its stack, where `use` has put nothing."""
+    device = machines(schedule)
+    x = to_device(np.zeros(4, np.float32))
+    double = tensor.element("_1 = 2 * _1 + _2")
+    double(x, 1.0)  # kernels are loaded
+    kept = []
+
+    def work() -> None:
+        kept.append(uploaded(np.arange(3, dtype=np.int32)))
+        double(x, 1.0)
+
+    run = device.capture(work)
+    assert device.machine.current_stream().ptr == device.stream.ptr
+    assert (fetch(x) == 1).all()
+    run()
+    run()
+    assert (fetch(x) == 7).all()
+    assert fetch(kept[0]).tolist() == [0, 1, 2]
+
+
+def test_the_model_has_cupys_stack_of_streams(machines):
+    machines()
+    null, first, second = Stream(null=True), Stream(), Stream()
+    current = model_cupy.get_machine().current_stream
+    first.use()
+    with second:
+        assert current() is second
+    assert current().ptr == null.ptr
+
+
+def test_the_model_refuses_what_cuda_refuses_in_captures(machines):
+    machines()
+    stream, other = Stream(non_blocking=True).use(), Stream(non_blocking=True)
+    stream.begin_capture()
+    with pytest.raises(RuntimeError, match="H2D"):
+        model_cupy.asarray(np.zeros(3))
+    event = stream.record()
+    other.wait_event(event)
+    other.do("kernel", lambda: None)
+    with pytest.raises(CUDARuntimeError, match="Unjoined"):
+        stream.end_capture()
+    stream.begin_capture()
+    with pytest.raises(CUDARuntimeError, match="waited"):
+        stream.synchronize()
+    with pytest.raises(CUDARuntimeError, match="waited"):
+        stream.end_capture()
+
+
+def test_branches_of_a_capture_may_run_in_any_order_but_what_is_joined_runs_after(machines):
+    for schedule in Schedule:
+        machines(schedule)
+        done: list[str] = []
+        stream, other = Stream(non_blocking=True), Stream(non_blocking=True)
+        stream.begin_capture()
+        stream.do("first", lambda done=done: done.append("first"))
+        other.wait_event(stream.record())
+        stream.do("a", lambda done=done: done.append("a"))
+        other.do("b", lambda done=done: done.append("b"))
+        stream.wait_event(other.record())
+        stream.do("last", lambda done=done: done.append("last"))
+        stream.end_capture().launch(stream)
+        stream.synchronize()
+        assert done[0] == "first"
+        assert done[3] == "last"
+        assert done[1:3] == (["b", "a"] if schedule is Schedule.EARLY else done[1:3])
+
+
+# -- training
+
+
+def test_training_with_graphs_is_that_without_bit_for_bit(machines, schedule):
+    plain = train(False) if machines(schedule) else None
+    device = machines(schedule)
+    with_graphs = train(True)
+    assert device.captures > 5
+    assert device.uploads_for_graphs > 0
+    np.testing.assert_array_equal(with_graphs, plain)
+
+
+def learning_rates(trainer: NnetTrainer, i: int) -> None:
+    """Another rate, 0 for a while, and back."""
+    rates = {6: 0.01, 9: 0.0, 11: 0.003}
+    if i in rates:
+        for nnet in (trainer.nnet, trainer._delta):
+            for _, component in nnet.updatable_components():
+                component.learning_rate = rates[i]
+
+
+def _dropout(trainer: NnetTrainer) -> Any:
+    return trainer.nnet.component(trainer.nnet.component_index("d"))
+
+
+def dropout(trainer: NnetTrainer, i: int) -> None:
+    """Another proportion, none, and back."""
+    proportions = {5: 0.5, 8: 0.0, 11: 0.2}
+    if i in proportions:
+        _dropout(trainer).dropout_proportion = proportions[i]
+
+
+def test_mode(trainer: NnetTrainer, i: int) -> None:
+    """Dropout off for some minibatches."""
+    if i in (6, 9):
+        _dropout(trainer).test_mode = i == 6
+
+
+test_mode.__test__ = False  # type: ignore[attr-defined]
+
+
+def l2(trainer: NnetTrainer, i: int) -> None:
+    """Regularisation and limits of changes come and go."""
+    if i in (6, 10):
+        for nnet in (trainer.nnet, trainer._delta):
+            for _, component in nnet.updatable_components():
+                component.l2_regularize = 0.01 if i == 6 else 0.0
+                component.max_change = 0.05 if i == 6 else 0.75
+
+
+@pytest.mark.parametrize("change", [learning_rates, dropout, test_mode, l2])
+def test_settings_changed_in_mid_run_hold_from_then_on_with_graphs_too(machines, change):
+    machines()
+    plain, without = train(False, 14, change), train(False)
+    machines()
+    np.testing.assert_array_equal(train(True, 14, change), plain)
+    assert (plain != without).any()
+
+
+# -- memory
+
+
+def test_graphs_keep_their_memory_when_pools_give_free_blocks_back(machines, schedule):
+    """What a captured operator took and let go is still what the graph works with."""
+    device = machines(schedule)
+    x, out = to_device(np.ones(4, np.float32)), to_device(np.zeros(4, np.float32))
+    copy = tensor.element("_1 = _2")
+    copy(out, x)
+
+    def work() -> None:
+        temporary = device.empty((4,), np.dtype(np.float32))
+        copy(temporary, x)
+        copy(out, temporary)
+
+    run = device.capture(work)
+    gc.collect()
+    device._capture_memory.free_all_blocks()
+    run()
+    assert (fetch(out) == 1).all()
+
+
+def test_a_capture_gets_memory_that_only_the_other_pool_keeps(machines):
+    device = machines(memory=40 << 20)  # 32 MB are cuBLAS's
+    big = device.empty((5 << 20,), np.dtype(np.uint8))
+    del big  # the default pool's
+    device.capture(lambda: [device.empty((5 << 20,), np.dtype(np.uint8))].clear())()
+
+
+def test_tables_of_a_graph_that_is_gone_are_not_overwritten_while_it_runs(machines, schedule):
+    device = machines(schedule)
+    out = to_device(np.zeros(3, np.float32))
+    copy = tensor.element("_1 = _2")
+    copy(out, uploaded(np.zeros(3, np.int32)))
+
+    def graph(*values: int) -> Callable[[], None]:
+        return device.capture(lambda: copy(out, uploaded(np.array(values, np.int32))))
+
+    run = graph(1, 2, 3)
+    run()  # perhaps not yet
+    del run
+    forget()
+    gc.collect()
+    graph(7, 8, 9)
+    assert fetch(out).tolist() == [1, 2, 3]
+
+
+def test_training_gives_the_same_in_as_little_memory_as_it_needs(machines):
+    """Pools that are tidied up again and again."""
+    device = machines()
+    plain = train(True)
+    machines(memory=device.machine.memory.used)
+    np.testing.assert_array_equal(train(True), plain)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.9])
+def test_training_in_too_little_memory_is_an_error_and_never_another_model(machines, part):
+    device = machines()
+    workspace = device.machine.memory.used
+    train(True, 10)
+    need = device.machine.memory.used - workspace
+    machines(memory=workspace + int(part * need))
+    with pytest.raises((UserError, MemoryError), match=r"(?i)memory"):
+        train(True, 10)
+
+
+def test_pinned_memory_stays_while_its_copy_is_under_way(machines):
+    device = machines(Schedule.LATE)
+    target = device.empty((64,), np.dtype(np.uint8))
+    source = device.pinned(64)
+    source[:] = 5
+    device.copy_from_pinned(target, source, device.record())
+    assert any(kept is source for _, kept in device._sending)
+    del source
+    device.machine.flush()
+    device.copy_from_pinned(target, device.pinned(64), device.record())
+    assert len(device._sending) == 1
