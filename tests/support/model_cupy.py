@@ -122,7 +122,7 @@ def empty(shape: Any, dtype: Any = np.float32) -> ndarray:
     if machine.runs and num_bytes <= _MOST_POISONED:
         # not the array, which would be kept for as long as a graph is
         at = flat.__array_interface__["data"][0]
-        machine.current_stream().do("", lambda: ctypes.memset(at, NONSENSE, num_bytes))
+        machine.current_stream().do("", lambda: _set(at, NONSENSE, num_bytes))
     return flat.view(dtype).reshape(shape).view(ndarray)
 
 
@@ -131,7 +131,7 @@ def zeros(shape: Any, dtype: Any = np.float32) -> ndarray:
     made = empty(shape, dtype)
     at, num_bytes = made.data.ptr, made.nbytes
     if num_bytes:
-        get_machine().current_stream().do("memset", lambda: ctypes.memset(at, 0, num_bytes))
+        get_machine().current_stream().do("memset", lambda: _set(at, 0, num_bytes))
     return made
 
 
@@ -154,7 +154,13 @@ def asarray(host: Any, dtype: Any = None, blocking: bool = False) -> ndarray:
     return made
 
 
+def _set(at: int, value: int, num_bytes: int) -> None:
+    assert is_memory(at, at + num_bytes), "an illegal address"
+    ctypes.memset(at, value, num_bytes)
+
+
 def _copy_to(at: int, host: np.ndarray) -> None:
+    assert is_memory(at, at + host.nbytes), "an illegal address"
     ctypes.memmove(at, host.ctypes.data, host.nbytes)
 
 
