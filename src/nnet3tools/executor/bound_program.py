@@ -37,6 +37,11 @@ class Arena:
         self.workspace = Workspace(like)
         """Scratch memory of what is recorded."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of what was taken last; programs bound before it grew hold on to other memory."""
+        return int(self._memory.size)
+
     def take(self, num_bytes: int) -> Array:
         """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
         if self._memory.size < num_bytes:
