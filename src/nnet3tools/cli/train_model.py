@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
+from nnet3tools.cli.cuda_options import CudaAllocatorOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.progress import Progress
@@ -31,18 +31,12 @@ class TrainingRunOptions:
     binary: bool = option(True, "Write output in binary mode")
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
 
     @property
     def loss_scaling(self) -> bool:
         """Whether products in half precision need derivatives to be scaled."""
-        return self.math == "fp16"
-
-    @property
-    def math(self) -> str:
-        """How products are done on a GPU."""
-        return self.cuda.math(self.gpu_math)
+        return self.gpu_math == "fp16"
 
 
 def train_model(
@@ -72,7 +66,7 @@ def train_model(
         if name:
             prove_output(name)
     tensor.random.seed(options.srand)
-    device = choose_device(options.use_gpu, options.math)
+    device = choose_device(options.use_gpu, options.gpu_math)
     options.memory.apply(device)
     nnet = read_nnet(model_in)
     check_nnet_finite(nnet, model_in)
