@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +40,11 @@ _SPLIT = Fst.from_lists(
 _DEN = Fst.from_lists(
     0, [0.0, 0.0], [[(1, 1, 0.9, 1), (2, 2, 1.2, 0)], [(3, 3, 0.7, 0), (4, 4, 0.8, 1)]]
 )
+_CONFIG = """input-node name=input dim=2
+component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=4
+component-node name=a component=a input=Append(Offset(input, -1), input)
+output-node name=output input=a
+"""
 _SEGMENTS = "seg-1 rec 0.0 0.5\nseg-2 rec 0.25 -1\nseg-3 rec2 1.5 2.75 A\n"
 
 
@@ -68,19 +75,30 @@ def make_chain_samples() -> None:
     ):
         with open_output(f"sound.{name}", header=False) as writer:
             holder.write(writer, value)  # type: ignore[attr-defined]
+    with TableWriter("ark:wavs.ark", WAVE) as waves:
+        waves.write("rec", Wave(8000, wave.samples[:1]))
     Path("segments").write_text(_SEGMENTS)
 
 
 def _chain_examples() -> None:
+    from nnet3tools.cli.nnet3_init import main as init
+
+    Path("chain.config").write_text(_CONFIG)
+    with contextlib.redirect_stderr(io.StringIO()):
+        init(["chain.config", "chain.raw"])
     plain = Supervision(0.5, 1, _FRAMES, 4, Fst.linear([1, 4, 2]))
     loops = (_LOOP, Fst.linear([3, 3, 3]))
     e2e = Supervision(1.0, 2, _FRAMES, 4, Fst.empty(), loops)
     aligned = replace(plain, alignment_pdfs=np.array([0, 3, 1], np.int32))
-    for form, mode in (("bin", "ark"), ("txt", "ark,t")):
+    for form, mode, kinds in (
+        ("bin", "ark", (plain, e2e, aligned)),
+        ("txt", "ark,t", (plain, e2e, aligned)),
+        ("plain", "ark", (plain, aligned)),
+    ):
         with TableWriter(f"{mode}:cegs.{form}", CHAIN_EXAMPLE) as writer:
-            for number, supervision in enumerate((plain, e2e, aligned)):
+            for number, supervision in enumerate(kinds):
                 indexes = output_indexes(supervision.num_sequences, _FRAMES, 0, 3)
                 weights = np.array([1, 0.5, 0], np.float32)[: 3 * (number == 0)]
                 output = NnetChainSupervision("output", indexes, supervision, weights)
-                features = frames_io("input", -1, np.ones((5, 2), np.float32))
+                features = frames_io("input", -1, np.ones((11, 2), np.float32))
                 writer.write(f"e{number}", NnetChainExample([features], [output]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from support.fuzz_corpus import Outcome, run
 
 __all__ = ["BadEnd", "must_end_well"]
 
+_NONE = re.compile(r"\b(Done|for|Copied|wrote) 0 ")
 OUTPUTS = ("out", "out2")
 
 
@@ -21,7 +23,8 @@ def must_end_well(command: Sequence[str], name: str = "") -> Outcome:
     """Run a program whose damaged input is in place; BadEnd if it ends in no decent way.
 
     Decent is status 0 without an error line, any other status with one of them, or Kaldi's count
-    of utterances of which none was left (warnings, status 1). Outputs appear with status 0 only.
+    of utterances of which none was left (warnings, status 1). Outputs appear with status 0 only,
+    but for empty tables of nothing.
     """
     for output in OUTPUTS:
         Path(output).unlink(missing_ok=True)
@@ -38,12 +41,13 @@ def must_end_well(command: Sequence[str], name: str = "") -> Outcome:
         raise MemoryError(outcome.errors)
     if len(outcome.errors) != (outcome.status != 0) and not _none_left(outcome):
         raise BadEnd(f"{len(outcome.errors)} errors, status {outcome.status}", outcome.log)
-    if outcome.status != 0 and (left := [path for path in OUTPUTS if Path(path).exists()]):
-        raise BadEnd("outputs left", left, outcome.errors)
+    full = [path for path in OUTPUTS if Path(path).exists() and Path(path).stat().st_size]
+    if outcome.status != 0 and full:
+        raise BadEnd("outputs left", full, outcome.errors)
     return outcome
 
 
 def _none_left(outcome: Outcome) -> bool:
-    """Whether each utterance was warned about and skipped, which Kaldi's programs count."""
-    failed = outcome.skipped or "Done 0 utterances, failed for " in outcome.log
+    """Whether each utterance was warned about and skipped, or none came: Kaldi's programs count."""
+    failed = outcome.skipped or _NONE.search(outcome.log)
     return outcome.status == 1 and bool(failed) and not outcome.errors

@@ -8,6 +8,7 @@ __all__ = ["TARGETS"]
 
 _NO_GPU = "--use-gpu=no"
 _ONLINE = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
+_TO_TWO = ("ark:feats.ark", "ark:out", "ark:out2")
 _CONTEXT = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
 
 
@@ -58,6 +59,35 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
         ("nnet3-shuffle-egs", "ark:BAD", "ark:out"),
         ("nnet3-train", _NO_GPU, "final.raw", "ark:BAD", "out"),
         ("nnet3-compute-from-egs", _NO_GPU, "final.raw", "ark:BAD", "ark:out"),
+        ("nnet3-acc-lda-stats", "--rand-prune=0.1", "final.raw", "ark:BAD", "out"),
+        ("nnet3-combine", _NO_GPU, "final.raw", "trained.raw", "ark:BAD", "out"),
+    ],
+    "cegs.plain": [
+        ("nnet3-chain-train", _NO_GPU, "chain.raw", "fst.den", "ark:BAD", "out"),
+        ("nnet3-chain-copy-egs", "ark:BAD", "ark:out"),
+        ("nnet3-chain-merge-egs", "--minibatch-size=2", "ark:BAD", "ark:out"),
+        ("nnet3-chain-shuffle-egs", "ark:BAD", "ark:out"),
+        ("nnet3-chain-compute-prob", "chain.raw", "fst.den", "ark:BAD"),
+        ("nnet3-chain-combine", _NO_GPU, "fst.den", "chain.raw", "chain.raw", "ark:BAD", "out"),
+        ("nnet3-chain-acc-lda-stats", "chain.raw", "ark:BAD", "out"),
+    ],
+    "fst.den": [
+        ("nnet3-chain-train", _NO_GPU, "chain.raw", "BAD", "ark:cegs.plain", "out"),
+        ("nnet3-chain-normalize-egs", "BAD", "ark:cegs.plain", "ark:out"),
+    ],
+    "fsts.bin": [("fstcopy", "ark:BAD", "ark:out")],
+    "lda.bin": [
+        ("nnet-get-feature-transform", "--dim=1", "out", "BAD"),
+        ("sum-lda-accs", "out", "lda.bin", "BAD"),
+    ],
+    "ranges": [
+        ("nnet3-xvector-get-egs", "--num-pdfs=3", "BAD", "ark:feats.ark", "ark:out", "ark:out2")
+    ],
+    "segments": [("extract-segments", "ark:wavs.ark", "BAD", "ark:out")],
+    "wavs.ark": [
+        ("wav-copy", "ark:BAD", "ark:out"),
+        ("wav-to-duration", "ark:BAD", "ark:out"),
+        ("extract-segments", "ark:BAD", "segments", "ark:out"),
     ],
     "egs.txt": [
         ("nnet3-copy-egs", "--frame=0", "--left-context=1", "ark:BAD", "ark:out"),
@@ -69,6 +99,12 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "feats.ark": [
         ("nnet3-compute", _NO_GPU, *_ONLINE, "final.raw", "ark:BAD", "ark:out"),
         ("nnet3-get-egs", *_CONTEXT, *_ONLINE, "ark:BAD", "ark:post.ark", "ark:out"),
+        ("nnet3-compute-batch", _NO_GPU, *_ONLINE, "final.raw", "ark:BAD", "ark:out"),
+        ("nnet3-get-egs-simple", "input=ark:BAD", "output=ark:targets.ark", "ark:out"),
+        ("compute-cmvn-stats", "ark:BAD", "out"),
+        ("apply-cmvn-sliding", "ark:BAD", "ark:out"),
+        ("splice-feats", "ark:BAD", "ark:out"),
+        ("copy-feats", "--compress=true", "ark:BAD", "ark,scp:out,out2"),
     ],
     "feats.txt": [("nnet3-compute", _NO_GPU, *_ONLINE, "final.raw", "ark:BAD", "ark:out")],
     "ivectors.ark": [

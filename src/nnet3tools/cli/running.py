@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -50,7 +51,9 @@ def run_program(
     # Programs mostly keep what they make: Python would look for garbage among it all the time.
     gc.set_threshold(50_000, 20, 20)
     try:
-        with _termination_raises():
+        with _termination_raises(), warnings.catch_warnings():
+            # Overflows and the like are NumPy's to notice, and not for users, who know no NumPy.
+            warnings.simplefilter("ignore", RuntimeWarning)
             status = body(list(sys.argv[1:] if argv is None else argv))
             sys.stdout.flush()
             return status or 0
