@@ -18,6 +18,7 @@ __all__ = [
     "UserError",
     "check_num_frames",
     "naming",
+    "quoted",
 ]
 
 
@@ -56,6 +57,17 @@ class RequestError(UserError):
 _LONGEST_QUOTE = 200
 
 
+def quoted(text: str, longest: int = 24) -> str:
+    """What was found, for an error: in quotes, cut if long; "" stays empty.
+
+    Bytes that are no text are called so, and not shown.
+    """
+    head = text[: longest + 1].rstrip("\ufffd")  # a character cut in two
+    if "\ufffd" in head or any(not (char.isprintable() or char.isspace()) for char in head):
+        return "binary bytes"
+    return repr(text if len(text) <= longest else text[: longest - 4] + "...") if text else ""
+
+
 class ConfigError(UserError):
     """A line of a network config (or of edits) that cannot be obeyed.
 
@@ -67,8 +79,10 @@ class ConfigError(UserError):
         self.message, self.file, self.line_number, self.text = message, file, line_number, text
         where = f"{file}:{line_number}: " if file and line_number else f"{file}: " if file else ""
         shown = text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}..."
-        quoted = f" in line '{shown}'" if text else ""
-        super().__init__(f"{where}{message}{quoted}")
+        line = f" in line '{shown}'" if text else ""
+        if quoted(shown) == "binary bytes":
+            message, line = "expected lines of text, found binary bytes", ""
+        super().__init__(f"{where}{message}{line}")
 
 
 class ProgramError(Nnet3Error):

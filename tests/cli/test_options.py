@@ -191,6 +191,30 @@ def test_wrong_number_of_arguments_says_what_was_expected_first(num_args, expect
     assert shown[1] == f"nnet3-toy: expected {expected}, found 1"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nnet3-info", "{}"],
+        ["nnet3-init", "{}", "out"],
+        ["nnet3-copy-egs", "ark:{}", "ark:out"],
+        ["copy-feats", "ark:{}", "ark:out"],
+        ["copy-matrix", "{}", "out"],
+        ["nnet3-copy", "--config={}", "a", "b"],
+        ["ali-to-post", "ark:{}", "ark:out"],
+        ["wav-to-duration", "ark:{}", "ark:out"],
+    ],
+)
+def test_binary_bytes_are_called_so_and_not_shown(words, tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("junk").write_bytes(b"\x7fELF\2\1\1\0\0\xd0\xff_junk\n\0\xfe" * 20)
+    name, *rest = [word.format("junk") for word in words]
+    assert importlib.import_module(module_of(name)).main(rest) == 255
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"ERROR ({name}")
+    assert "junk:" in last
+    assert last.endswith(("found binary bytes", "found binary bytes (not an archive?)"))
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_program_tells_its_version(name, capsys) -> None:
     assert importlib.import_module(module_of(name)).main(["--version"]) == 0

@@ -163,7 +163,9 @@ def test_products_of_more_than_two_axes(trans_a, trans_b, lead):
     b = normal(*((4, 3) if trans_b else (3, 4)), seed=2)[(None,) * bool(lead)]
 
     def product(a, b):
-        return (np.swapaxes(a, -1, -2) if trans_a else a) @ (b.mT if trans_b else b).reshape(3, 4)
+        return (np.swapaxes(a, -1, -2) if trans_a else a) @ (
+            np.swapaxes(b, -1, -2) if trans_b else b
+        ).reshape(3, 4)
 
     check(lambda a, b: ex.dot(a, b, trans_a, trans_b), product, a, b)
     check(

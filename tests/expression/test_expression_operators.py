@@ -365,7 +365,7 @@ def test_norm_of_one_operand_in_several_places_and_of_fixed_operands(kind):
 
 
 def test_norm_in_half_precision_does_not_overflow():
-    x = 300 * X.astype(np.float16)
+    x = (300 * X).astype(np.float16)
     graph = ex.Graph()
     value = ex.layer_norm(graph.input("x", x.shape, ex.Type.FLOAT16), eps=1e-5)
     assert value.type is ex.Type.FLOAT16

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.supervision import Supervision
+from nnet3tools.errors import quoted
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
@@ -80,7 +81,7 @@ class NnetChainSupervision:
             elif token == "<DW2>":
                 weights = reader.read_vector()
             else:
-                raise reader.error(f"expected <DW2> or </NnetChainSup>, found '{token}'")
+                raise reader.error(f"expected <DW2> or </NnetChainSup>, found {quoted(token)}")
             reader.expect_token("</NnetChainSup>")
         chain = cls(name, indexes, supervision, weights)
         if problem := chain._problem():

@@ -21,7 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from nnet3tools import __version__
 from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group, specs_of
 from nnet3tools.cli.running import Usage, Version, run_program
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, quoted
 from nnet3tools.io import log
 
 __all__ = ["NoOptions", "option", "option_group", "program", "quote"]
@@ -216,7 +216,8 @@ class CommandLine(Generic[O]):
             if not (text := line.partition("#")[0].strip()):
                 continue
             if not text.startswith("--"):
-                raise OptionError(f"{path}: line {number}: expected --option=value, found '{text}'")
+                problem = f"expected --option=value, found {quoted(text, 60)}"
+                raise OptionError(f"{path}: line {number}: {problem}")
             try:
                 words.append(self._completed(text))
                 self._check_value(words[-1])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError, ProgramError
+from nnet3tools.errors import DataError, ProgramError, quoted
 
 if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
@@ -230,7 +230,9 @@ def read_compressed(reader: Reader) -> CompressedMatrix:
     token = reader.read_token()
     form = {name: number for number, name in _TOKENS.items()}.get(token)
     if form is None:
-        raise reader.error(f"expected a compressed matrix (CM, CM2, CM3), found {token!r}", start)
+        raise reader.error(
+            f"expected a compressed matrix (CM, CM2, CM3), found {quoted(token)}", start
+        )
     header = reader.read_array(16, np.uint8, "the header of a compressed matrix").tobytes()
     low, extent, rows, cols = struct.unpack("<ffii", header)
     if rows < 0 or cols < 0:

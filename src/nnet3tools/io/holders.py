@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import (
     GeneralMatrix,
@@ -87,7 +87,9 @@ def _basic(name: str, of_reader: Callable[[Reader], T], of_writer: Callable) -> 
         if not reader.binary:
             rest = reader.read_line() if reader.peek_byte() >= 0 else ""
             if rest.strip():
-                raise reader.error(f"expected the end of the line after {name}, found '{rest}'")
+                raise reader.error(
+                    f"expected the end of the line after {name}, found {quoted(rest, 40)}"
+                )
         return value
 
     def write(writer: Writer, value: T) -> None:
@@ -104,7 +106,7 @@ def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
         try:
             return parse_numbers(line.encode("utf-8", "surrogateescape"), np.int32)
         except ValueError:
-            raise reader.error(f"expected a line of integers, found '{line[:40]}'") from None
+            raise reader.error(f"expected a line of integers, found {quoted(line, 40)}") from None
     count = reader.read_int32()
     if count < 0:
         raise reader.error(f"expected a vector, found one of {count} elements")
@@ -140,7 +142,7 @@ def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
         pairs = [[int(word) for word in pair.split()] for pair in line.split(";")] if line else []
         return np.array(pairs, np.int32).reshape(len(pairs), 2)
     except (ValueError, OverflowError):
-        raise reader.error(f"expected pairs such as 1 2 ; 3 4, found '{line[:40]}'") from None
+        raise reader.error(f"expected pairs such as 1 2 ; 3 4, found {quoted(line, 40)}") from None
 
 
 def _write_int32_pairs(writer: Writer, pairs: NDArray[np.int32]) -> None:

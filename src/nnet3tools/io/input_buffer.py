@@ -12,13 +12,13 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["LOOK_AHEAD", "InputBuffer", "shorten"]
+__all__ = ["LOOK_AHEAD", "InputBuffer"]
 
 _PIECE = 1 << 16
 _BIG_PIECE = 1 << 24
@@ -51,10 +51,7 @@ class InputBuffer:
 
     def error(self, message: str, offset: int | None = None) -> DataError:
         """An error to raise: stream, key, byte offset, and the message."""
-        # Escaped before it is cut: a byte that is no text takes six characters to show.
-        word = self.key if self.key.isprintable() else repr(self.key)[1:-1]
-        word = word if len(word) <= 60 else word[:57] + "..."
-        key = f" key '{word}':" if word else ""
+        key = f" key {quoted(self.key, 60)}:" if self.key else ""
         place = self.offset if offset is None else offset
         text = f"{self.name}:{key} byte {place}: {message}"
         return DataError(text if text.isprintable() else repr(text)[1:-1])
@@ -281,9 +278,4 @@ class InputBuffer:
         """The next few bytes, for an error."""
         if self.peek_byte() < 0:
             return "the end of the stream"
-        return shorten(bytes(self._buffer[self._at : self._at + 40]).decode("utf-8", "replace"))
-
-
-def shorten(text: str) -> str:
-    """Quoted for an error, cut if long; "" stays empty."""
-    return repr(text if len(text) <= 24 else text[:20] + "...") if text else ""
+        return quoted(bytes(self._buffer[self._at : self._at + 40]).decode("utf-8", "replace"))

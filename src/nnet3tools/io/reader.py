@@ -9,8 +9,8 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from nnet3tools.errors import DataError
-from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer, shorten
+from nnet3tools.errors import DataError, quoted
+from nnet3tools.io.input_buffer import LOOK_AHEAD, InputBuffer
 from nnet3tools.io.numpy_later import np
 from nnet3tools.io.text import cast, parse_numbers, parse_rows
 
@@ -54,7 +54,7 @@ class Reader(InputBuffer):
             except DataError:
                 raise self.error(f"expected {token}, found {self._here()}", start) from None
             if found != token:
-                raise self.error(f"expected {token}, found {shorten(found)}", start)
+                raise self.error(f"expected {token}, found {quoted(found)}", start)
 
     def read_line(self) -> str:
         """The rest of the line without its newline; an error at the end of the stream."""
@@ -231,6 +231,6 @@ class Reader(InputBuffer):
         start = self.offset
         token = self.peek_token()
         if token not in tokens:
-            raise self.error(f"expected {what}, found {shorten(token) or self._here()}", start)
+            raise self.error(f"expected {what}, found {quoted(token) or self._here()}", start)
         self.read_token()
         return tokens[token]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnet3tools.errors import DataError
-from nnet3tools.io.input_buffer import shorten
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.text import cast, format_float, parse_lines
 
 if TYPE_CHECKING:
@@ -270,7 +269,7 @@ def _read_text(reader: Reader) -> SparseMatrix:
     token = reader.read_token()
     match = re.fullmatch(r"rows=([0-9]{1,10})", token)
     if match is None:
-        raise reader.error(f"expected a sparse matrix (rows=...), found {shorten(token)}")
+        raise reader.error(f"expected a sparse matrix (rows=...), found {quoted(token)}")
     body = reader.until_brackets(int(match[1]), f"a sparse matrix of {match[1]} rows")
     if _TEXT_ROWS.fullmatch(body) is None:
         raise reader.error("expected rows of a sparse matrix such as dim=20 [ 1 0.4 9 1.2 ]")

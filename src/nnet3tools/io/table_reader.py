@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Generic, Self, TypeVar
 
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import DataError, UserError, quoted
 from nnet3tools.io import log
 from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
 from nnet3tools.io.holder import Holder
@@ -32,7 +32,7 @@ def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
     """A line of a script file as (key, rxfilename, range or "")."""
     key, *rest = line.strip().split(None, 1)
     if not rest or line[0].isspace():
-        raise DataError(f"{where}: expected 'key rxfilename', found '{line[:60]}'")
+        raise DataError(f"{where}: expected 'key rxfilename', found {quoted(line, 60)}")
     return key, *split_range(rest[0])
 
 
@@ -120,7 +120,7 @@ def _read_key(reader: Reader) -> str:
     reader.skip_word()
     if reader.peek_byte() not in (32, 9, 10):
         raise reader.error(
-            f"expected a key and a space, found {key[:40]!r} (not an archive?)", start
+            f"expected a key and a space, found {quoted(key, 40)} (not an archive?)", start
         )
     if reader.peek_byte() != 10:
         reader.skip_byte()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nnet3tools.errors import quoted
 from nnet3tools.io.numpy_later import np
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type
             try:
                 np.array(convert(word), dtype)
             except (ValueError, OverflowError):
-                found = word[:24].decode("utf-8", "replace")
-                raise ValueError(f"expected a number, found {found!r}") from None
+                found = word[:40].decode("utf-8", "replace")
+                raise ValueError(f"expected a number, found {quoted(found)}") from None
         raise
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.errors import quoted
 from nnet3tools.io import log
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.reader import Reader
@@ -60,11 +61,13 @@ def read_wave_info(reader: Reader) -> WaveInfo:
     """Read the header, up to the samples; DataError for a file that is no 16-bit PCM."""
     tag = _tag(reader)
     if tag not in (b"RIFF", b"RIFX"):
-        raise reader.error(f"expected a wave file (RIFF or RIFX), found {tag!r}")
+        raise reader.error(
+            f"expected a wave file (RIFF or RIFX), found {quoted(tag.decode('utf-8', 'replace'))}"
+        )
     order = ">" if tag == b"RIFX" else "<"
     riff_size = _number(reader, order)
     if (tag := _tag(reader)) != b"WAVE":
-        raise reader.error(f"expected WAVE, found {tag!r}")
+        raise reader.error(f"expected WAVE, found {quoted(tag.decode('utf-8', 'replace'))}")
     counted = 4
     counted += _skip_until(reader, b"fmt ", order)
     rate, num_channels, size = _read_format(reader, order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnet3tools.errors import ConfigError, DataError
+from nnet3tools.errors import ConfigError, DataError, quoted
 from nnet3tools.io.files import open_input, open_output, read_text_lines
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
@@ -25,7 +25,7 @@ def load_nnet(reader: Reader) -> Nnet:
 
         TransitionModel.read(reader)
     elif token != "<Nnet3>":
-        found = f"'{token[:40]}'" if token else "the end of the file"
+        found = quoted(token, 40) if token else "the end of the file"
         raise DataError(f"{reader.name}: expected a network (<Nnet3>), found {found}")
     return Nnet.read(reader)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import DataError, UserError, quoted
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.components.registry import read_component
 from nnet3tools.nnet.config import ConfigLine, is_valid_name, parse_config_lines
@@ -37,7 +37,9 @@ class Nnet(Network):
         """Read `<Nnet3>` to `</Nnet3>`; DataError if it is no network."""
         reader.expect_token("<Nnet3>")
         if (rest := reader.read_line().strip("\r")) != "":
-            raise DataError(f"{reader.name}: expected a new line after <Nnet3>, found '{rest}'")
+            raise DataError(
+                f"{reader.name}: expected a new line after <Nnet3>, found {quoted(rest)}"
+            )
         lines = []
         while (line := reader.read_line().rstrip("\r")) != "":
             lines.append(line)

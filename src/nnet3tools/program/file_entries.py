@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3tools.errors import quoted
 from nnet3tools.io.index_vector import (
     read_cindex_vector,
     read_index_vector,
@@ -46,7 +47,7 @@ def choose(reader: Reader, *tokens: str) -> str:
     """Consume and return the next token, which must be one of these."""
     found = reader.peek_token()
     if found not in tokens:
-        raise reader.error(f"expected {' or '.join(tokens)}, found '{found}'")
+        raise reader.error(f"expected {' or '.join(tokens)}, found {quoted(found)}")
     return reader.read_token()
 
 

@@ -13,7 +13,7 @@ import os
 import re
 from typing import TYPE_CHECKING, TypeVar
 
-from nnet3tools.errors import DataError, UserError
+from nnet3tools.errors import DataError, UserError, quoted
 from nnet3tools.nnet.components.base import Component, PrecomputedIndexes
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def read_component(reader: Reader) -> Component:
     token = reader.read_token()
     if not (token.startswith("<") and token.endswith(">")):
         raise DataError(
-            f"{reader.name}: expected a component such as <AffineComponent>, found '{token}'"
+            f"{reader.name}: expected a component such as <AffineComponent>, found {quoted(token)}"
         )
     try:
         cls = component_class(token[1:-1])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.errors import quoted
 from nnet3tools.io.stream import Reader, Writer
 
 __all__ = ["NO_PDF", "HmmState", "HmmTopology"]
@@ -156,7 +157,7 @@ def _read_text(reader: Reader) -> HmmTopology:
     entry_of_phone: dict[int, int] = {}
     while (token := reader.read_token()) != "</Topology>":
         if token != "<TopologyEntry>":
-            raise reader.error(f"expected <TopologyEntry> or </Topology>, found '{token}'")
+            raise reader.error(f"expected <TopologyEntry> or </Topology>, found {quoted(token)}")
         reader.expect_token("<ForPhones>")
         while reader.peek_token() != "</ForPhones>":
             phone = reader.read_int32()
@@ -169,7 +170,7 @@ def _read_text(reader: Reader) -> HmmTopology:
         states: list[HmmState] = []
         while (token := reader.read_token()) != "</TopologyEntry>":
             if token != "<State>" or reader.read_int32() != len(states):
-                raise reader.error(f"expected <State> {len(states)}, found '{token}'")
+                raise reader.error(f"expected <State> {len(states)}, found {quoted(token)}")
             states.append(_read_text_state(reader))
         entries.append(tuple(states))
     phones = np.array(sorted(entry_of_phone), np.int32)
@@ -194,5 +195,5 @@ def _read_text_state(reader: Reader) -> HmmState:
         transitions.append((reader.read_int32(), reader.read_float()))
         token = reader.read_token()
     if token != "</State>":
-        raise reader.error(f"expected </State>, found '{token}'")
+        raise reader.error(f"expected </State>, found {quoted(token)}")
     return HmmState(forward, self_loop, tuple(transitions))

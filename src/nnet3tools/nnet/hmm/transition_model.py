@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmTopology
@@ -72,7 +72,7 @@ class TransitionModel:
         topology = HmmTopology.read(reader)
         kind = reader.read_token()
         if kind not in ("<Triples>", "<Tuples>"):
-            raise reader.error(f"expected <Triples> or <Tuples>, found '{kind}'")
+            raise reader.error(f"expected <Triples> or <Tuples>, found {quoted(kind)}")
         size = reader.read_int32()
         if size <= 0:
             raise reader.error(f"expected a number of transition states, found {size}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader
 
@@ -97,7 +97,7 @@ def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
         reader.expect_token("}")
         if yes is not None and no is not None:
             return _Split(key, values, yes, no)
-    raise reader.error(f"expected a decision tree (CE, TE, SE or NULL), found '{token}'")
+    raise reader.error(f"expected a decision tree (CE, TE, SE or NULL), found {quoted(token)}")
 
 
 def _read_uint32(reader: Reader) -> int:
