@@ -30,6 +30,7 @@ from support.tiny_chain import (
     CHAIN_TOPOLOGY,
     MONO_TREE,
     STATES_TOPOLOGY,
+    TRIPHONE_TREE,
     model_of,
 )
 
@@ -37,6 +38,7 @@ MODELS = {
     "monophones": model_of(MONO_TREE, CHAIN_TOPOLOGY),
     "biphones": model_of(BIPHONE_TREE, CHAIN_TOPOLOGY),
     "states": model_of(MONO_TREE, STATES_TOPOLOGY),
+    "triphones": model_of(TRIPHONE_TREE, CHAIN_TOPOLOGY),
 }
 SENTENCES = [[1, 2, 1], [2, 1, 1, 2], [1, 2], [2, 2, 1], [1, 1, 2]]
 
@@ -68,9 +70,9 @@ def emissions(model: str, phones: tuple[int, ...], frames: int) -> dict[tuple[in
         if sum(lengths) != frames:
             continue
         parts = []
-        for place, (phone, length) in enumerate(zip(phones, lengths, strict=True)):
-            before = phones[place - 1] if place else 0
-            window = (before, phone) if tree.width == 2 else (phone,)
+        for place, length in enumerate(lengths):
+            around = (0, *phones, 0)[place : place + 3]
+            window = around[1 - tree.central :][: tree.width]
             parts.append(_of_phone(model, [tree.pdf_of(window, c) + 1 for c in (0, 1)], length))
         for choice in itertools.product(*parts):
             labels = sum((labels for labels, _ in choice), ())

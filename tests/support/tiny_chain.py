@@ -9,7 +9,14 @@ from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["BIPHONE_TREE", "CHAIN_TOPOLOGY", "MONO_TREE", "STATES_TOPOLOGY", "model_of"]
+__all__ = [
+    "BIPHONE_TREE",
+    "CHAIN_TOPOLOGY",
+    "MONO_TREE",
+    "STATES_TOPOLOGY",
+    "TRIPHONE_TREE",
+    "model_of",
+]
 
 CHAIN_TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
 <State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1
@@ -32,6 +39,12 @@ BIPHONE_TREE = """ContextDependency 2 1 ToPdf TE 1 3 ( NULL
 TE -1 2 ( SE 0 [ 0 1 ] { CE 0 CE 1 } CE 2 ) TE -1 2 ( SE 0 [ 2 ] { CE 3 CE 4 } CE 5 ) )
 EndContextDependency """
 """The first pdf of a phone depends on the phone before it."""
+
+
+TRIPHONE_TREE = """ContextDependency 3 1 ToPdf TE 1 3 ( NULL
+TE -1 2 ( SE 2 [ 0 1 ] { CE 0 SE 0 [ 0 ] { CE 6 CE 1 } } CE 2 )
+TE -1 2 ( SE 0 [ 2 ] { CE 3 CE 4 } SE 2 [ 0 ] { CE 5 CE 7 } ) ) EndContextDependency """
+"""Pdfs depend on the phones on both sides."""
 
 
 def model_of(tree: str, topology: str) -> tuple[ContextDependency, TransitionModel]:

@@ -53,17 +53,18 @@ def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_
     return graph.with_properties(Property.WEIGHTED | Property.NO_EPSILONS)
 
 
-def _log_size(what: str, fst: Fst) -> None:
-    log.log(f"Number of states and arcs {what} {fst.num_states} and {fst.num_arcs}")
+def _log_size(what: str, fst: Fst, number: int = 0) -> None:
+    passed = f" (pass {number})" if number else ""
+    log.log(f"Number of states and arcs {what} {fst.num_states} and {fst.num_arcs}{passed}")
 
 
 def _minimized(fst: Fst) -> Fst:
     """Minimised several times forwards and backwards, with weights pushed in between."""
     for number in range(1, _NUM_PASSES + 1):
         fst = reversed_fst(_merged(push_special(reversed_fst(fst), _PUSH_DELTA)))
-        _log_size("in transition-id FST after reversed minimization is", fst)
+        _log_size("in transition-id FST after reversed minimization is", fst, number)
         fst = _merged(push_special(fst, _PUSH_DELTA))
-        _log_size(f"in transition-id FST after regular minimization (pass {number}) is", fst)
+        _log_size("in transition-id FST after regular minimization is", fst, number)
     fst = remove_epsilons(fst)
     _log_size("in transition-id FST after removing any epsilons introduced by reversal is", fst)
     return push_special(fst, _PUSH_DELTA)

@@ -32,7 +32,7 @@ class Normalizer:
         if not fst.num_states:
             raise DataError("the normalization FST is empty")
         fst = fst if scale == 1.0 else fst.scaled(scale)
-        self._normalization = (fst, ArcsByLabel(fst))
+        self._normalization = ArcsByLabel(fst)
 
     def composed(self, fst: Fst) -> Fst:
         """The acceptor with the normalization FST's weights; empty if they share no path."""

@@ -14,8 +14,8 @@ class ArcsByLabel:
     """The arcs of an FST by state and label (the input's, or the output's), in their order."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
+        self.start, self.finals = fst.start, fst.finals.tolist()
         self._lists, self._output = fst.arc_lists(), output
-        self._is_final = fst.is_final.tolist()
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
     def of(self, state: int) -> dict[int, list[ArcTuple]]:
@@ -29,21 +29,21 @@ class ArcsByLabel:
 
     def only_epsilons(self, state: int) -> bool:
         """Whether a state is not final and all its arcs, if any, have epsilons for labels."""
-        return not self._is_final[state] and self.of(state).keys() <= {EPSILON}
+        return self.finals[state] == NOT_FINAL and self.of(state).keys() <= {EPSILON}
 
 
-def compose(first: Fst, second: Fst | tuple[Fst, ArcsByLabel]) -> Fst:
+def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
     """The connected FST that reads what `first` reads and writes what `second` makes of its output.
 
     Neither may have epsilons where they meet. States are numbered as OpenFst does where it looks
-    the labels of `first` up in `second`. For many compositions with one `second`, give the table of
-    its arcs with it.
+    the labels of `first` up in `second`. For many compositions with one `second`, make a table of
+    its arcs once.
     """
-    other, table = second if isinstance(second, tuple) else (second, ArcsByLabel(second))
-    if not first.num_states or not other.num_states:
+    table = second if isinstance(second, ArcsByLabel) else ArcsByLabel(second)
+    if not first.num_states or not table.finals:
         return Fst.empty()
-    lists, finals1, finals2 = first.arc_lists(), first.finals.tolist(), other.finals.tolist()
-    pairs = [(first.start, other.start)]
+    lists, finals1, finals2 = first.arc_lists(), first.finals.tolist(), table.finals
+    pairs = [(first.start, table.start)]
     numbers = {pairs[0]: 0}
     arcs: list[list[ArcTuple]] = []
     finals: list[float] = []

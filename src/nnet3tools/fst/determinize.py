@@ -41,8 +41,14 @@ def determinize(fst: Fst, max_states: int | None = None) -> Fst:
                     raise DataError(f"determinisation makes more than {max_states} states")
             found.append((label, label, weight, number))
         arcs.append(found)
-        new_finals.append(min(single(weight + finals[state]) for state, weight in subset))
+        new_finals.append(_final_weight(subset, finals))
     return Fst.from_lists(0, new_finals, arcs)
+
+
+def _final_weight(subset: Subset, finals: list[float]) -> float:
+    if len(subset) == 1 and not subset[0][1]:
+        return finals[subset[0][0]]
+    return min(single(owed + finals[state]) for state, owed in subset)
 
 
 def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[int, float, Subset]]:
