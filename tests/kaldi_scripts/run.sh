@@ -165,8 +165,8 @@ stage_xvector() { # speakers are what is told apart
   local dir=exp/xvector
   echo --vad-energy-threshold=5.5 >conf/vad.conf
   steps/compute_vad_decision.sh --nj 2 --cmd run.pl --vad-config conf/vad.conf data/train
-  sid/nnet3/xvector/get_egs.sh --cmd run.pl --nj 2 --frames-per-iter 300000 --frames-per-iter-diagnostic 10000 \
-    --min-frames-per-chunk 15 --max-frames-per-chunk 25 --num-diagnostic-archives 3 --num-repeats 300 \
+  sid/nnet3/xvector/get_egs.sh --cmd run.pl --nj 2 --frames-per-iter 6000000 --frames-per-iter-diagnostic 10000 \
+    --min-frames-per-chunk 15 --max-frames-per-chunk 25 --num-diagnostic-archives 3 --num-repeats 100 \
     --num-heldout-utts 100 data/train $dir/egs
   configs $dir <<X
 input dim=20 name=input
