@@ -214,16 +214,21 @@ for program in nnet3-train nnet3-get-egs copy-feats ali-to-pdf; do
   found=$(command -v $program)
   [ "$found" = "$root/bin/$program" ] || { echo "run.sh: $program is $found, not ours" >&2; exit 1; }
 done
+spent() { # seconds of CPU that what this shell started has taken
+  times >log/times # in a pipe it would tell of the pipe
+  awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] }; print sum }' log/times
+}
+
 mkdir -p log data/lang
-: >>cpu
 for stage in $stages; do
   echo "== $stage"
-  TIMEFORMAT="$stage %U %S %R"
+  spent >log/before
   set +e # in a condition the stage would go on after an error
-  { time (set -e; exec >"log/$stage" 2>&1; "stage_$stage"); } 2>>cpu
+  (set -e; "stage_$stage") >"log/$stage" 2>&1
   status=$?
   set -e
   [ $status = 0 ] || { tail -n 20 "log/$stage"; echo "run.sh: stage $stage failed; all it said is in $PWD/log/$stage" >&2; exit 1; }
-  tail -n 1 cpu | awk '{ printf "   %.1f s of CPU, %.0f s\n", $2 + $3, $4 }'
+  spent >log/after
+  paste log/before log/after | awk '{ printf "   %.1f s of CPU\n", $2 - $1 }'
 done
 [ ! -f log/reports ] || cat log/reports
