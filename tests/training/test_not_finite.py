@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.holders import GENERAL_MATRIX, MATRIX, POSTERIOR
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
 from nnet3tools.training.example import EXAMPLE
+from support.fuzz_chain_samples import make_chain_samples
 from support.shell import Shell
 
 CONFIG = """input-node name=input dim=4
@@ -146,3 +149,21 @@ def test_changes_that_are_not_finite_are_left_out_as_in_kaldi(shell: Shell, egs:
     shell("nnet3-train", "--use-gpu=no", large, "ark:good", "1.raw")
     assert "Infinite parameter change, will not apply." in shell.log
     assert np.isfinite(read_nnet("1.raw").components[0].linear_params).all()
+
+
+@pytest.mark.parametrize("bad", ["input", "weight", "derivative weights"])
+def test_chain_examples_are_left_out_and_counted(shell: Shell, bad: str) -> None:
+    make_chain_samples()
+    (good, example), (key, other) = SequentialTableReader("ark:cegs.plain", CHAIN_EXAMPLE)
+    output = other.outputs[0]
+    if bad == "input":
+        to_dense(other.inputs[0].features)[2, 1] = np.inf
+    elif bad == "weight":
+        output = replace(output, supervision=replace(output.supervision, weight=np.nan))
+    else:
+        output = replace(output, deriv_weights=np.array([1, np.nan, 1], np.float32))
+    shell.write("bad", CHAIN_EXAMPLE, {good: example, key: replace(other, outputs=[output])})
+    shell("nnet3-chain-train", "--use-gpu=no", "chain.raw", "fst.den", "ark:bad", "1.raw")
+    assert f"example '{key}': " in skipped(shell.log)[0]
+    assert bad in skipped(shell.log)[0]
+    assert "left out 1 of 2 examples, which hold NaN or infinity" in shell.log

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.errors import ProgramError
-from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.general_matrix import check_finite, to_dense
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -26,6 +26,14 @@ class OutputSupervision:
 
     chain: NnetChainSupervision
     posteriors: NDArray[np.float32] | None = None
+
+    def check_finite(self) -> None:
+        """NotFiniteError if a weight or posterior is NaN or infinite."""
+        name, supervision = f"'{self.chain.name}'", self.chain.supervision
+        check_finite(f"weight of {name}", np.array([supervision.weight], np.float32))
+        check_finite(f"derivative weights of {name}", self.chain.deriv_weights)
+        if self.posteriors is not None:
+            check_finite(f"posteriors of {name}", self.posteriors)
 
 
 def minibatch(example: NnetChainExample) -> NnetExample:

@@ -122,6 +122,8 @@ class NnetExample:
         """NotFiniteError if something in it is NaN or infinite."""
         for io in self.io:
             check_finite(f"'{io.name}'", io.features)
+        for supervision in self.supervisions:
+            supervision.check_finite()
 
     def compressed(self) -> NnetExample:
         """A copy whose full matrices are compressed."""
