@@ -19,6 +19,7 @@ import numpy as np  # (after the number of threads is set)
 
 from nnet3tools.nnet.components.base import BackpropArgs, Component, Properties
 from nnet3tools.nnet.components.registry import component_class
+from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.config import ConfigLine
 
 PAIRS = {
@@ -60,7 +61,7 @@ class Case:
             self.y if p & Properties.BACKPROP_NEEDS_OUTPUT else None,
         )
         self.to_update: Any = component.copy() if p & Properties.UPDATABLE else None
-        if self.to_update is not None:
+        if isinstance(self.to_update, UpdatableComponent):
             self.to_update.set_as_gradient()
         self.best = [float("inf")] * 2
 

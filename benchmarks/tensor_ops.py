@@ -17,13 +17,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 Contestants = dict[str, Callable[[], np.ndarray]]
 
 
-def _optional(name: str):
+def _optional(name: str) -> Any:
     try:
         return __import__(name)
     except ImportError:

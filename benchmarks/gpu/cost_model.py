@@ -137,7 +137,8 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
 
         return marked
 
-    Launch_.__call__, Wave.bound = marked_launch, marked_wave  # type: ignore[method-assign]
+    Launch_.__call__ = marked_launch  # type: ignore[method-assign]
+    Wave.bound = marked_wave  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -149,5 +149,10 @@ def product_rate(device: Any, size: int = 8192) -> float:
         tensor.fill(x, 0.5)
     run = tensor.prod.bind(c, a, b)
     run()
-    rate = seconds(lambda count: [run() for _ in range(count)] and None, 10, synchronizer(device))  # type: ignore[func-returns-value]
+
+    def repeat(count: int) -> None:
+        for _ in range(count):
+            run()
+
+    rate = seconds(repeat, 10, synchronizer(device))
     return 2.0 * size**3 / rate

@@ -235,6 +235,6 @@ def test_long_vectors_are_shown_as_percentiles() -> None:
 def test_parameters_are_shown_with_norms_of_rows_and_columns() -> None:
     matrix = np.array([[3.0, 4.0]], np.float32)
     assert parameter_stats("w", matrix, include_norms=True) == (
-        ", w-rms=3.536, w-row-norms=[ 5.0 ], w-col-norms=[ 3.0 4.0 ]"
+        "w-rms=3.536, w-row-norms=[ 5.0 ], w-col-norms=[ 3.0 4.0 ]"
     )
-    assert parameter_stats("b", matrix[0], include_mean=True) == ", b-{mean,stddev}=3.5,0.5"
+    assert parameter_stats("b", matrix[0], include_mean=True) == "b-{mean,stddev}=3.5,0.5"

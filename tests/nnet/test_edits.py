@@ -97,6 +97,7 @@ def test_outputs_and_dropout(nnet: Nnet) -> None:
         ("rename-node old-name=a1_input new-name=x", "a1_input"),
         ("remove-output-nodes name=*", "all output nodes"),
         ("set-dropout-proportion name=d", "proportion"),
+        ("set-dropout-proportion proportion=1.5", "between 0 and 1, found 1.5"),
         ("apply-svd name=a1", "bottleneck-dim"),
         ("reduce-rank name=a1 rank=0", "positive"),
     ],

@@ -24,7 +24,7 @@ def test_outside_of_recordings_everything_is_just_called():
     assert done == [1]
     assert tensor.persistent_array((3, 2), dtype=np.float64).shape == (3, 2)
     assert tensor.persistent_array((2,)) is not tensor.persistent_array((2,))
-    assert not recording.is_noted()
+    assert recording.noting() is None
     assert isinstance(tensor.dot(np.ones(3, np.float32), np.ones(3, np.float32)), float)
 
 

@@ -157,7 +157,10 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
 def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
     """[name=<pattern>] proportion=<p>."""
     components = _matching(nnet, line, Component)
-    count = set_dropout_proportion(components, line.get_float("proportion"))
+    proportion = line.get_float("proportion")
+    if not 0.0 <= proportion <= 1.0:
+        raise line.error(f"expected a proportion between 0 and 1, found {proportion:g}")
+    count = set_dropout_proportion(components, proportion)
     log.log(f"Set dropout proportions for {count} components.")
 
 

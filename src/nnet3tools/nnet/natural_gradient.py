@@ -215,7 +215,7 @@ class OnlineNaturalGradient(HasSettings):
                     tensor.prod(buffers.products[1], h, h, trans_a=True)
                 if not learning_only:
                     tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                if self.buffers is None or learning_only or not recording.is_noted():
+                if self.buffers is None or learning_only or recording.noting() is None:
                     number = getattr(trace, "array", trace)
                     update_estimates([Update(self, buffers, number, x.shape[0])])
                 else:

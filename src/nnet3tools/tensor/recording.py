@@ -34,7 +34,6 @@ __all__ = [
     "act",
     "bound",
     "decide",
-    "is_noted",
     "not_capturable",
     "noting",
     "persistent_object",
@@ -144,13 +143,8 @@ def run(name: str, do: Callable[[], Any]) -> None:
 
 
 def noting() -> Recorder | None:
-    """Whoever notes at present, if anybody."""
+    """Whoever takes notes for replaying this work at present, if anybody."""
     return _current
-
-
-def is_noted() -> bool:
-    """Whether somebody takes notes for replaying this work."""
-    return _current is not None
 
 
 def persistent_object(make: Callable[[], V]) -> V:

@@ -98,7 +98,7 @@ class Matrix(_Parameter):
 
     def info(self, owner: Any) -> str:
         values = getattr(owner, self.name)
-        return parameter_stats(str(self.key), values, include_norms=self.norms).removeprefix(", ")
+        return parameter_stats(str(self.key), values, include_norms=self.norms)
 
 
 class Vector(_Parameter):
@@ -119,7 +119,7 @@ class Vector(_Parameter):
 
     def info(self, owner: Any) -> str:
         values = getattr(owner, self.name)
-        return parameter_stats(str(self.key), values, include_mean=True).removeprefix(", ")
+        return parameter_stats(str(self.key), values, include_mean=True)
 
 
 class Derived(_ArrayField):

@@ -213,7 +213,7 @@ class ExpressionComponent(UpdatableComponent):
         names = (UpdatableComponent if self.params else Component).INFO
         text = f"{self.type_name}, {self.info_of(names + ' parts expression')}"
         stats = (parameter_stats(n, v, include_mean=True) for n, v in self.parameters().items())
-        return text + "".join(stats)
+        return ", ".join([text, *stats])
 
     # -- running
 

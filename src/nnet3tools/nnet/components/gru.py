@@ -78,7 +78,7 @@ class GruNonlinearityBase(UpdatableComponent):
         return 2 * self.cell_dim
 
     def info(self) -> str:
-        parts = [super().info(), parameter_stats("w_h", self.w_h).removeprefix(", ")]
+        parts = [super().info(), parameter_stats("w_h", self.w_h)]
         parts.append(self.info_of("self_repair_threshold self_repair_scale"))
         if self.count > 0:
             proportion = self.self_repair_total / (self.count * self.cell_dim)

@@ -100,7 +100,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def info(self) -> str:
         parts = [super().info()]
         for name, row in zip(("w_ic", "w_fc", "w_oc"), self.params, strict=True):
-            parts.append(parameter_stats(name, row).removeprefix(", "))
+            parts.append(parameter_stats(name, row))
         if self.count > 0:
             parts.append(f"count={self.count:.3g}")
         return ", ".join([*parts, *map(self._info_of_nonlinearity, range(5))])

@@ -65,7 +65,7 @@ def summarize_vector(vector: Array) -> str:
 def parameter_stats(
     name: str, params: Array, include_mean: bool = False, include_norms: bool = False
 ) -> str:
-    """`, <name>-rms=...` or `, <name>-{mean,stddev}=...` for a vector or matrix of parameters.
+    """`<name>-rms=...` or `<name>-{mean,stddev}=...` for a vector or matrix of parameters.
 
     `include_norms` adds summaries of the row and column norms, and of the singular values when
     the verbose level is 2 or more.
@@ -84,4 +84,4 @@ def parameter_stats(
         if log.get_verbose() >= 2:
             singular = np.linalg.svd(values, compute_uv=False)
             parts.append(f"{name}-singular-values={summarize_vector(singular)}")
-    return ", " + ", ".join(parts)
+    return ", ".join(parts)
