@@ -14,6 +14,8 @@ from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
 from nnet3tools.cli.options import program
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.errors import OptionError, UserError
+from nnet3tools.tensor.cupy_backend.pools import SharedLimit
+from support.emulated_cuda import REAL, needs_compiler
 
 DEVICE = {"cuda-use-tensor-cores": False, "cuda-use-tf32-compute": False}
 ALLOCATOR = {"cuda-cache-memory": True, "cuda-memory-proportion": 0.5}
@@ -139,3 +141,68 @@ def test_without_the_cache_there_is_no_pool(pool):
     memory_options("--cuda-cache-memory=false").apply("a device's array")
     assert pool.allocator is None
     assert pool.allocated == []
+
+
+class _Limited:
+    """CuPy's MemoryPool as far as its limit goes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.total = limit, 0
+
+    def get_limit(self) -> int:
+        return self.limit
+
+    def set_limit(self, size: int) -> None:
+        self.limit = size
+
+    def total_bytes(self) -> int:
+        return self.total
+
+    used_bytes = total_bytes
+
+    def malloc(self, size: int) -> None:
+        if self.limit and self.total + size > self.limit:
+            raise MemoryError
+        self.total += size
+
+
+def test_two_pools_together_keep_the_limit_that_cupy_applies_to_each():
+    arrays, temporaries = _Limited(100), _Limited(100)
+    shared = SharedLimit(arrays, temporaries)
+    shared.share()
+    arrays.malloc(70)
+    shared.share()
+    with pytest.raises(MemoryError):
+        temporaries.malloc(31)
+    temporaries.malloc(30)
+    shared.share()
+    assert shared.free_bytes() == 0
+    for pool in (arrays, temporaries):
+        with pytest.raises(MemoryError):
+            pool.malloc(1)
+    temporaries.total = 10  # given back
+    shared.share()
+    arrays.malloc(20)
+
+
+def test_without_a_limit_none_is_set():
+    pools = _Limited(0), _Limited(0)
+    SharedLimit(*pools).share()
+    assert [pool.limit for pool in pools] == [0, 0]
+
+
+@needs_compiler
+@pytest.mark.skipif(REAL, reason="sets the limit of the model's pool")
+def test_temporaries_of_graphs_have_what_arrays_leave_of_the_limit(device):
+    pool, real = device.machine.default_pool, device._device
+    pool.set_limit(pool.total_bytes() + (1 << 20))
+    real._limit = SharedLimit(pool, real._capture_memory)
+    held = device.empty((700 << 10,), np.uint8)
+    with pytest.raises(MemoryError):
+        device.capture(lambda: device.empty((500 << 10,), np.uint8))
+    graph = device.capture(lambda: device.empty((200 << 10,), np.uint8))
+    with pytest.raises(MemoryError):
+        device.empty((200 << 10,), np.uint8)
+    assert real.memory()[0] < 200 << 10
+    del held, graph
+    device.capture(lambda: device.empty((500 << 10,), np.uint8))

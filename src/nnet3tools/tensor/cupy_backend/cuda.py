@@ -21,6 +21,7 @@ import numpy as np
 from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
 from nnet3tools.tensor.cupy_backend.indexes import kept_copies
+from nnet3tools.tensor.cupy_backend.pools import SharedLimit
 from nnet3tools.tensor.precision import are_precise
 from nnet3tools.tensor.recording import NotCapturable
 
@@ -160,6 +161,7 @@ class CudaDevice:
         self._sending: deque[tuple[Any, np.ndarray]] = deque()
         """Copies from pinned memory that may be under way: it must not be used again meanwhile."""
         self._capture_memory = cupy.cuda.MemoryPool()
+        self._limit = SharedLimit(cupy.get_default_memory_pool(), self._capture_memory)
         self._cublas = _Cublas(self.stream.ptr, self.upload)
         self.gemm = self._cublas.bind
         self.kernel = functools.cache(self._kernel)
@@ -236,11 +238,10 @@ class CudaDevice:
     def memory(self) -> tuple[int, int]:
         """What CuPy's pool keeps unused counts as free; at most what CUPY_GPU_MEMORY_LIMIT says."""
         free, total = cupy.cuda.runtime.memGetInfo()
-        pool = cupy.get_default_memory_pool()
-        free += pool.free_bytes()
-        if limit := pool.get_limit():
-            total = min(total, limit)
-            free = min(free, limit - pool.used_bytes())
+        free += cupy.get_default_memory_pool().free_bytes()
+        if self._limit.limit:
+            total = min(total, self._limit.limit)
+            free = min(free, self._limit.free_bytes())
         return int(free), int(total)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -250,6 +251,7 @@ class CudaDevice:
         device when they cannot grow, and graphs know addresses only.
         """
         kept: list[Any] = []
+        self._limit.share()
         # uploads have memory of graphs that are gone, which may be running yet
         self.copy_stream.wait_event(self.record())
         allocator = cupy.cuda.using_allocator(functools.partial(self._malloc, kept))
@@ -263,6 +265,7 @@ class CudaDevice:
                 raise
             finally:
                 self._capturing = False
+                self._limit.share()
             graph = self.stream.end_capture()
         stream = self.stream
 
@@ -278,6 +281,7 @@ class CudaDevice:
             found = self._capture_memory.malloc(num_bytes)
         except MemoryError:
             cupy.get_default_memory_pool().free_all_blocks()
+            self._limit.share()
             found = self._capture_memory.malloc(num_bytes)
         kept.append(found)
         return found

@@ -1,10 +1,12 @@
-"""CuPy's pools of a GPU's memory: none, part of the memory taken ahead."""
+"""CuPy's pools of a GPU's memory: none, part of the memory taken ahead, one limit for several."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from nnet3tools.errors import UserError
 
-__all__ = ["reserve", "use_none"]
+__all__ = ["SharedLimit", "reserve", "use_none"]
 
 
 def use_none() -> None:
@@ -31,3 +33,28 @@ def reserve(proportion: float) -> None:
             f"{total >> 20} are not to be had, {free >> 20} MB are free: others use this GPU "
             "(nvidia-smi tells), or CUPY_GPU_MEMORY_LIMIT is less"
         ) from None
+
+
+class SharedLimit:
+    """CUPY_GPU_MEMORY_LIMIT for several pools together: CuPy by itself applies it to each.
+
+    Each pool may grow into what the others leave of the limit. Only one grows at a time, and
+    `share` is called before another does.
+    """
+
+    def __init__(self, *pools: Any) -> None:
+        """All with the limit that CuPy gave them, 0 for none."""
+        self._pools, self.limit = pools, int(pools[0].get_limit())
+
+    def share(self) -> None:
+        """Let each pool have what the others do not hold at present."""
+        if self.limit == 0:
+            return
+        held = [int(pool.total_bytes()) for pool in self._pools]
+        for pool, own in zip(self._pools, held, strict=True):
+            # 0 would mean no limit
+            pool.set_limit(size=max(1, self.limit - sum(held) + own))
+
+    def free_bytes(self) -> int:
+        """What the pools may have yet, what they keep unused included."""
+        return self.limit - sum(int(pool.used_bytes()) for pool in self._pools)
