@@ -8,7 +8,6 @@ __all__ = ["TARGETS"]
 
 _NO_GPU = "--use-gpu=no"
 _ONLINE = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
-_TO_TWO = ("ark:feats.ark", "ark:out", "ark:out2")
 _CONTEXT = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
 
 
@@ -79,9 +78,6 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "lda.bin": [
         ("nnet-get-feature-transform", "--dim=1", "out", "BAD"),
         ("sum-lda-accs", "out", "lda.bin", "BAD"),
-    ],
-    "ranges": [
-        ("nnet3-xvector-get-egs", "--num-pdfs=3", "BAD", "ark:feats.ark", "ark:out", "ark:out2")
     ],
     "segments": [("extract-segments", "ark:wavs.ark", "BAD", "ark:out")],
     "wavs.ark": [
