@@ -137,7 +137,7 @@ BAD = {
     "twice": ('dim=4 params=x:4 expression="x"', "different names"),
     "huge": ('dim=4 params=a:999999999999 expression="x"', "positive dimension"),
     "unknown key": ('dim=4 params=a:4:init=1 expression="x*a" foo=1', "foo=1"),
-    "deep": (f'dim=4 expression="{"(" * 5000}x{")" * 5000}"', "nested too deeply"),
+    "deep": (f'dim=4 expression="{"(" * 5000}x{")" * 5000}"', "nested more than 100 levels"),
     "repeats": ('dim=4 expression="repeat(x, 1000000000)"', "cannot repeat x"),
     "explosion": (
         'dim=4 expression="a = repeat(x, 60000); transpose(a) * a"',

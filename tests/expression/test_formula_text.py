@@ -150,3 +150,68 @@ def test_errors_mark_the_column(text, column, message):
     assert caught.value.column == column, str(caught.value)
     mark = text[: column - 1] + " >>> " + text[column - 1 :]
     assert str(caught.value).endswith(f"at column {column} of formula: {mark}")
+
+
+NOT_WHOLE = {
+    "reshape(x, [nan, 2])": "reshape: expected a whole number, found nan",
+    "reshape(x, [inf, 2])": "reshape: expected a whole number, found inf",
+    "reshape(x, [1.5, 2])": "reshape: expected a whole number, found 1.5",
+    "topk(x, 1.5)": "topk: expected a whole number, found 1.5",
+    "topk(x, nan)": "topk: expected a whole number, found nan",
+    "narrow(x, 1, 0.5, 1)": "narrow: expected a whole number, found 0.5",
+    "slice(x, 1, nan)": "slice: expected a whole number, found nan",
+    "repeat(x, 2.5)": "repeat: expected a whole number, found 2.5",
+    "shift(x, [0, 0.5])": "shift: expected a whole number, found 0.5",
+    "topk(x, 99999999999999999999)": "an integer of 20 digits",
+    "x + " + "9" * 5000: "an integer of 5000 digits",
+}
+
+
+@pytest.mark.parametrize("text", NOT_WHOLE)
+def test_numbers_that_are_not_whole_are_errors_with_the_column(text):
+    g = ex.Graph()
+    x = g.input("x", (4, 3))
+    with pytest.raises(FormulaError, match=NOT_WHOLE[text]) as error:
+        parse_formula(text).build(g, {"x": x})
+    assert "at column" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("opened", "closed"), [("(", ")"), ("sin(", ")"), ("x ** ", ""), ("[", "]")]
+)
+def test_nesting_has_a_stated_limit(opened, closed):
+    def built(levels):
+        g = ex.Graph()
+        text = opened * levels + "x" + closed * levels
+        text = f"concatenate({text})" if opened == "[" else text
+        return parse_formula(text).build(g, {"x": g.input("x", (4, 3))})
+
+    if opened != "[":
+        built(100)
+    for levels in (101, 50_000):
+        with pytest.raises(FormulaError, match="nested more than 100 levels deep"):
+            built(levels)
+
+
+def test_powers_beside_one_another_are_not_nested():
+    g = ex.Graph()
+    x = g.input("x", (4, 3))
+    parse_formula(" + ".join(["x ** -2", "max(x ^ 2, x ** 3)"] * 150)).build(g, {"x": x})
+
+
+def test_definitions_may_use_later_ones_to_a_stated_depth():
+    def built(count):
+        g = ex.Graph()
+        lines = [f"a{i} = sin(a{i + 1})" for i in range(count)]
+        text = "; ".join([*lines, f"a{count} = x", "a0"])
+        return parse_formula(text).build(g, {"x": g.input("x", (4, 3))})
+
+    built(99)
+    with pytest.raises(FormulaError, match="more than 100 definitions in turn"):
+        built(101)
+
+
+def test_a_chain_of_many_definitions_in_order():
+    g = ex.Graph()
+    text = "; ".join(["a0 = x", *(f"a{i + 1} = a{i} * 0.5" for i in range(3000)), "a3000"])
+    assert parse_formula(text).build(g, {"x": g.input("x", (4, 3))}).shape == (4, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -127,3 +129,33 @@ def test_few_sizes_are_kept():
         x = np.ones((rows, 3), np.float32)
         function.infer({"a": x}, np.empty_like(x))
     assert len(function._idle) == 16
+
+
+@pytest.mark.parametrize("form", ["{}", "concatenate({})"])
+def test_many_terms_take_linear_time(form):
+    def seconds(count):
+        joiner = " + " if form == "{}" else ", "
+        text = form.format(joiner.join(f"x * {i}.5" for i in range(count)))
+        start = time.process_time()
+        RowFunction(text, {"x": 2}, {})
+        return time.process_time() - start
+
+    few = min(seconds(100) for _ in range(3))
+    assert seconds(1000) < 35 * few, "10 times is linear, 100 times is quadratic"
+
+
+@pytest.mark.parametrize("count", [99, 101, 150])
+def test_pieces_of_a_concatenation_keep_their_own_derivatives(count):
+    """From the 100th piece on, its derivative was taken for a value."""
+    text = ", ".join(f"sigmoid(x * {i})" for i in range(1, count + 1))
+    function = RowFunction(f"concatenate({text})", {"x": 1}, {})
+    x = np.array([[0.3], [-0.7]], np.float32)
+    out, deriv = np.empty((2, count), np.float32), np.zeros((2, 1), np.float32)
+    memo = function.forward({"x": x}, out)
+    numbers = np.arange(1, count + 1)
+    value = 1 / (1 + np.exp(-x.astype(float) * numbers))
+    np.testing.assert_allclose(out, value, rtol=1e-4, atol=1e-30)
+    adj = np.random.default_rng(0).normal(size=out.shape).astype(np.float32)
+    function.backward({"x": x}, out, adj, memo, {"x": deriv}, None)
+    expected = (adj * numbers * value * (1 - value)).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(deriv, expected, rtol=1e-3)

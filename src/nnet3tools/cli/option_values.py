@@ -49,11 +49,18 @@ class _Bool(click.ParamType):
         return value_of_word
 
 
+def _check_underscore(value: Any) -> None:
+    """ValueError for 1_000, a number to Python only."""
+    if "_" in str(value):
+        raise ValueError
+
+
 class _Int(click.ParamType):
     name = "int"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         try:
+            _check_underscore(value)
             number = int(value)
         except ValueError:
             self.fail(f"expected an integer, found '{value}'", param, ctx)
@@ -72,6 +79,7 @@ class _Float(click.ParamType):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         try:
+            _check_underscore(value)
             number = float(value)
             if math.isnan(number) or (self._is_finite and math.isinf(number)):
                 raise ValueError

@@ -26,10 +26,13 @@ from nnet3tools.tensor.functional import FUNCTIONS, Constant, FormulaError, simp
 from nnet3tools.tensor.functional.grammar import (
     ASSIGN,
     CONSTANTS,
+    MAX_LEVELS,
     SYMBOLS,
+    deep_recursion,
     identifier,
     number,
     operators_over,
+    parse_whole,
 )
 
 __all__ = ["Formula", "parse_formula"]
@@ -57,6 +60,12 @@ class _Scope:
         if name in self._under_way:
             cycle = [*self._under_way[self._under_way.index(name) :], name]
             raise FormulaError(f"cycle: {' -> '.join(cycle)}", self._formula.text, position)
+        if len(self._under_way) == MAX_LEVELS:
+            raise FormulaError(
+                f"more than {MAX_LEVELS} definitions in turn that use later ones",
+                self._formula.text,
+                position,
+            )
         self._under_way.append(name)
         self._done[name] = self._formula.definitions[name](self)
         self._under_way.pop()
@@ -85,9 +94,10 @@ class Formula:
             if name in names:
                 raise FormulaError(f"'{name}' cannot be defined anew", self.text, 0)
         scope = _Scope(self, names)
-        for name in self.definitions:
-            scope.look_up(name, 0)
-        value = self.result(scope)
+        with deep_recursion():
+            for name in self.definitions:
+                scope.look_up(name, 0)
+            value = self.result(scope)
         if isinstance(value, (bool, int, float)):
             value = graph.constant(float(value))
         if not isinstance(value, Node):
@@ -216,15 +226,7 @@ def _grammar() -> pp.ParserElement:
 
 def parse_formula(text: str) -> Formula:
     """Read a formula; FormulaError, which marks the column, if its syntax is wrong."""
-    try:
-        *definitions, result = _grammar().parse_string(text, parse_all=True)
-    except pp.ParseBaseException as error:
-        found = repr(text[error.loc]) if error.loc < len(text) else "the end"
-        raise FormulaError(
-            f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}", text, error.loc
-        ) from None
-    except RecursionError:
-        raise FormulaError("the formula is nested too deeply", text, 0) from None
+    *definitions, result = parse_whole(_grammar(), text)
     named: dict[str, Build] = {}
     for position, name, build in definitions:
         if name in named:

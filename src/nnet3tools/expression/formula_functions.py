@@ -104,7 +104,7 @@ def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) 
         raise ExpressionError(f"{name}: {error}") from None
     try:
         return function(*values, **options)
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, ValueError, OverflowError) as error:
         # a number or list where the function wants a node, or the other way round
         kinds = ", ".join(type(v).__name__ for v in [*values, *options.values()])
         raise ExpressionError(f"{name} cannot take arguments of kinds {kinds}: {error}") from None

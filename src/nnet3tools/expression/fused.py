@@ -32,7 +32,7 @@ def fuse(root: Node) -> Fused | None:
     for piece in pieces:
         if not _fits(piece, piece.shape, leaves, made):
             return None
-    if len(leaves) >= _PIECE:
+    if len(leaves) >= _PIECE or len(pieces) > _ADJ - _PIECE:
         return None
     return Fused(pieces, leaves, [simplify(made[piece]) for piece in pieces])
 
@@ -104,8 +104,9 @@ class Fused:
     ) -> None:
         """Of sum over pieces of adj * piece, by every leaf."""
         total: functional.Expr = Constant(0)
+        made: dict[functional.Expr, functional.Expr] = {}
         for k, formula in enumerate(formulas):
-            total = simplify(total + Placeholder(_ADJ + k) * formula)
+            total = simplify(total + Placeholder(_ADJ + k) * formula, made)
         wanted = [leaves[leaf] for leaf in (*self.inputs, *self.parameters)]
         found = derivatives(total, wanted)
         holders = {Placeholder(leaves[i].number) for i in self.inputs}

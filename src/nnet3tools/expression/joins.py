@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nnet3tools import tensor
 from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Node, NodeOp, common_type
-from nnet3tools.expression.shapes import ExpressionError, normal_axis
+from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
 from nnet3tools.tensor.concatenate import parts_along
 
 __all__ = ["Concatenate", "concatenate", "repeat", "stack"]
@@ -84,6 +84,7 @@ def stack(parts: Sequence[Node], axis: int = 0) -> Node:
 
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
     """The node several times, one after the other along an axis."""
+    repeats = whole_number(repeats, "repeat")
     if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")
     return concatenate([x] * repeats, axis)

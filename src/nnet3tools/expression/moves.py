@@ -7,7 +7,13 @@ from collections.abc import Sequence
 
 from nnet3tools import tensor
 from nnet3tools.expression.node import Node, NodeOp
-from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis, shape_text
+from nnet3tools.expression.shapes import (
+    ExpressionError,
+    Shape,
+    normal_axis,
+    shape_text,
+    whole_number,
+)
 from nnet3tools.tensor import Array
 
 __all__ = [
@@ -160,7 +166,7 @@ def contiguous(x: Node) -> Node:
 
 def reshape(x: Node, shape: Sequence[int]) -> Node:
     """The elements in another shape; one size may be -1, that is: whatever fits."""
-    sizes, count = [int(n) for n in shape], math.prod(x.shape)
+    sizes, count = [whole_number(n, "reshape") for n in shape], math.prod(x.shape)
     if sizes.count(-1) == 1:
         rest = -math.prod(sizes)
         sizes[sizes.index(-1)] = count // rest if rest > 0 and count % rest == 0 else -1
@@ -184,6 +190,7 @@ def flatten_2d(x: Node) -> Node:
 
 def atleast_nd(x: Node, axes: int) -> Node:
     """Axes of size 1 put in front until there are that many."""
+    axes = whole_number(axes, "atleast_nd")
     return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
 
 
@@ -212,9 +219,11 @@ def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
     return transpose(x, order)
 
 
-def slice_(x: Node, axis: int, begin: int, end: int | None = None, step: int = 1) -> Node:
+def slice_(x: Node, axis: int, begin: int | None, end: int | None = None, step: int = 1) -> Node:
     """Elements [begin, end) along an axis, with Python's meaning of negative numbers."""
     axis = normal_axis(axis, x.shape, "slice")
+    begin, end = (None if n is None else whole_number(n, "slice") for n in (begin, end))
+    step = whole_number(step, "slice")
     if step == 0:
         raise ExpressionError("slice: the step must not be 0")
     part = range(*slice(begin, end, step).indices(x.shape[axis]))
@@ -226,6 +235,7 @@ def slice_(x: Node, axis: int, begin: int, end: int | None = None, step: int = 1
 def narrow(x: Node, axis: int, start: int, length: int) -> Node:
     """`length` elements from `start` on along an axis."""
     axis = normal_axis(axis, x.shape, "narrow")
+    start, length = whole_number(start, "narrow"), whole_number(length, "narrow")
     if start < 0 or length < 0 or start + length > x.shape[axis]:
         raise ExpressionError(
             f"narrow: [{start}, {start + length}) does not fit axis {axis} of {x.describe()}"
@@ -237,4 +247,5 @@ def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
     """Elements moved along each axis by a number of places."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
-    return x if not any(by) else x.graph.add(Shift(x, tuple(by), float(pad)))
+    by = tuple(whole_number(n, "shift") for n in by)
+    return x if not any(by) else x.graph.add(Shift(x, by, float(pad)))

@@ -11,7 +11,7 @@ from nnet3tools.expression.moves import reshape, shift, slice_
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.reductions import max_, sum_
 from nnet3tools.expression.select import gather
-from nnet3tools.expression.shapes import ExpressionError, normal_axis
+from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
 from nnet3tools.tensor.functional import Type
 from nnet3tools.tensor.order import cumulative_sum, sort_indexes
 
@@ -63,7 +63,7 @@ class CumSum(Node):
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
     """The k largest (or smallest) elements along an axis, in order, and their indexes."""
-    axis = normal_axis(axis, x.shape, "topk")
+    axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
     indexes = x.graph.add(SortIndexes(x, axis, k, descending))

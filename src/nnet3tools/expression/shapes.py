@@ -8,7 +8,15 @@ from typing import Any
 
 from nnet3tools.errors import UserError
 
-__all__ = ["ExpressionError", "Shape", "broadcast", "normal_axis", "reduced_axes", "shape_text"]
+__all__ = [
+    "ExpressionError",
+    "Shape",
+    "broadcast",
+    "normal_axis",
+    "reduced_axes",
+    "shape_text",
+    "whole_number",
+]
 
 Shape = tuple[int, ...]
 
@@ -44,6 +52,17 @@ def normal_axis(axis: Any, shape: Shape, what: str) -> int:
     if isinstance(axis, bool) or not -len(shape) <= number < len(shape):
         raise ExpressionError(f"{what}: no axis {axis} in shape {shape_text(shape)}")
     return number % len(shape)
+
+
+def whole_number(value: Any, what: str) -> int:
+    """The integer that a number is, as 2 and 2.0; ExpressionError for 1.5, nan and what is none."""
+    try:
+        number = int(value) if isinstance(value, float) else operator.index(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ExpressionError(f"{what}: expected a whole number, found {value!r}") from None
+    if isinstance(value, bool) or number != value:
+        raise ExpressionError(f"{what}: expected a whole number, found {value!r}")
+    return number
 
 
 def reduced_axes(small: Sequence[int], full: Sequence[int]) -> list[int]:

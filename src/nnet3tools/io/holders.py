@@ -139,6 +139,8 @@ def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
         return np.ascontiguousarray(cells[:, 1:]).view("<i4").reshape(-1, 2)
     line = reader.read_line().strip()
     try:
+        if "_" in line:  # which Python's integers may hold
+            raise ValueError
         pairs = [[int(word) for word in pair.split()] for pair in line.split(";")] if line else []
         return np.array(pairs, np.int32).reshape(len(pairs), 2)
     except (ValueError, OverflowError):

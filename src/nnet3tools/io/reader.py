@@ -24,6 +24,13 @@ _LAST_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)")
 _NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")
 
 
+def _plain(word: bytes) -> bytes:
+    """The word; ValueError for 1_000, a number to Python only."""
+    if b"_" in word:
+        raise ValueError
+    return word
+
+
 class Reader(InputBuffer):
     """Tokens, numbers, vectors and matrices as Kaldi writes them; all errors are DataError."""
 
@@ -98,7 +105,7 @@ class Reader(InputBuffer):
             return int(value)
         match = self._match(_NUMBER, what)
         try:
-            value = int(match.group(1))
+            value = int(_plain(match.group(1)))
             if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
                 raise ValueError
         except ValueError:
@@ -120,7 +127,7 @@ class Reader(InputBuffer):
             return float(value)
         match = self._match(_NUMBER, "a number")
         try:
-            value = float(match.group(1))
+            value = float(_plain(match.group(1)))
         except ValueError:
             raise self.error(f"expected a number, found {self._here()}") from None
         self._at = match.end()

@@ -73,6 +73,8 @@ def _fill(template: str, values: NDArray[np.floating]) -> str:
 def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
     """The white-space separated numbers of `body`; ValueError names the first that is none."""
     words = body.split()
+    if b"_" in body:  # Python's numbers may hold some: 1_000
+        raise _no_number(next(word for word in words if b"_" in word))
     if np.dtype(dtype).kind == "f":
         return cast(_converted(words, float, np.float64) if words else [], dtype)
     values = _converted(words, int, np.int64)
@@ -91,9 +93,13 @@ def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type
             try:
                 np.array(convert(word), dtype)
             except (ValueError, OverflowError):
-                found = word[:40].decode("utf-8", "replace")
-                raise ValueError(f"expected a number, found {quoted(found)}") from None
+                raise _no_number(word) from None
         raise
+
+
+def _no_number(word: bytes) -> ValueError:
+    found = word[:40].decode("utf-8", "replace")
+    return ValueError(f"expected a number, found {quoted(found)}")
 
 
 def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:

@@ -33,6 +33,7 @@ def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
         if any(a in relevant for a in node.arguments):
             relevant.add(node)
     adjoint: dict[Expr, Expr] = {expr: Constant(1)}
+    made: dict[Expr, Expr] = {}
     for node in reversed(nodes):
         if node not in adjoint or node not in relevant:
             continue
@@ -43,9 +44,9 @@ def derivatives(expr: Expr, wanted: Sequence[Expr]) -> list[Expr]:
             factors = partials(node)
         for argument, factor in zip(node.arguments, factors, strict=False):
             if argument in relevant:
-                term = simplify(FUNCTIONS["mul"](adjoint[node], factor))
+                term = simplify(FUNCTIONS["mul"](adjoint[node], factor), made)
                 known = adjoint.get(argument)
-                adjoint[argument] = term if known is None else simplify(known + term)
+                adjoint[argument] = term if known is None else simplify(known + term, made)
     return [adjoint.get(w, Constant(0)) for w in wanted]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,13 +88,13 @@ class Expr:
         """A stable hash of the content, the same in every process."""
         return hashlib.sha1(self.text().encode()).hexdigest()
 
-    def walk(self) -> Iterator[Expr]:
-        """Every distinct node once, arguments before what uses them."""
+    def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
+        """Every distinct node once, arguments before what uses them; none below a known one."""
         done: set[Expr] = set()
         stack: list[tuple[Expr, bool]] = [(self, False)]
         while stack:
             node, expanded = stack.pop()
-            if node in done:
+            if node in done or node in known:
                 continue
             if expanded or not node.arguments:
                 done.add(node)

@@ -6,12 +6,30 @@ differ in their operands and results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyparsing as pp
 
-__all__ = ["ASSIGN", "CONSTANTS", "SYMBOLS", "identifier", "number", "operators_over"]
+from nnet3tools.tensor.functional.formula_error import FormulaError
+
+__all__ = [
+    "ASSIGN",
+    "CONSTANTS",
+    "MAX_LEVELS",
+    "SYMBOLS",
+    "deep_recursion",
+    "identifier",
+    "number",
+    "operators_over",
+    "parse_whole",
+]
+
+MAX_LEVELS = 100
+"""Levels of parentheses, calls, lists and powers, and of definitions that use later ones."""
 
 CONSTANTS = {
     "true": True,
@@ -73,3 +91,59 @@ def operators_over(expr: Any, atom: pp.ParserElement, fold_left: Action, prefix:
     compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(fold_left)
     negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(prefix)
     expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
+
+
+def parse_whole(grammar: pp.ParserElement, text: str) -> pp.ParseResults:
+    """All of a text by a grammar; FormulaError, which marks the column, if that is wrong."""
+    _check_levels(text)
+    with deep_recursion():
+        try:
+            return grammar.parse_string(text, parse_all=True)
+        except pp.ParseBaseException as error:
+            found = repr(text[error.loc]) if error.loc < len(text) else "the end"
+            raise FormulaError(
+                f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}",
+                text,
+                error.loc,
+            ) from None
+
+
+_LEVELS = re.compile(
+    r"(?P<power>(?:\*\*|\^)[\s+-]*)|(?P<open>[(\[])|(?P<close>[)\]])|[-+*/<>=&|,;]"
+)
+
+
+def _check_levels(text: str) -> None:
+    """FormulaError at the place where a formula is nested too deeply."""
+    powers, total = [0], 0
+    """Powers on the way at each level of parentheses; all of these."""
+    for token in _LEVELS.finditer(text):
+        if token["open"]:
+            powers.append(0)
+        elif token["power"]:
+            powers[-1] += 1
+            total += 1
+        elif token["close"] and len(powers) > 1:
+            total -= powers.pop()
+        else:
+            total -= powers[-1]
+            powers[-1] = 0
+        if total + len(powers) - 1 > MAX_LEVELS:
+            raise FormulaError(
+                f"the formula is nested more than {MAX_LEVELS} levels deep", text, token.start()
+            )
+
+
+_FRAMES = 40_000
+"""Python calls in one another: 30 a level when text is read, and when definitions are built."""
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Allows as many calls in one another as formulas within MAX_LEVELS need."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

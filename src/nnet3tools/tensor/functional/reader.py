@@ -18,6 +18,7 @@ from nnet3tools.tensor.functional.grammar import (
     identifier,
     number,
     operators_over,
+    parse_whole,
 )
 
 __all__ = ["Build", "read_expression", "read_statements"]
@@ -134,19 +135,9 @@ def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
 
 def read_expression(text: str) -> Build:
     """A formula's expression, to be built; FormulaError if it is not well formed."""
-    return _run(_grammar()[0], text)[0]
+    return parse_whole(_grammar()[0], text)[0]
 
 
 def read_statements(text: str) -> list[tuple[int, str, str, Build]]:
     """Assignments as (position, name, sign such as "+=", value); FormulaError as above."""
-    return list(_run(_grammar()[1], text))
-
-
-def _run(grammar: pp.ParserElement, text: str) -> pp.ParseResults:
-    try:
-        return grammar.parse_string(text)
-    except pp.ParseBaseException as error:
-        found = repr(text[error.loc]) if error.loc < len(text) else "the end"
-        raise FormulaError(
-            f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}", text, error.loc
-        ) from None
+    return list(parse_whole(_grammar()[1], text))

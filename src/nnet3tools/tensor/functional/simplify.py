@@ -168,13 +168,18 @@ def _step(node: Apply) -> Expr:
     return _step(better) if isinstance(better, Apply) else better
 
 
-def simplify(expr: Expr) -> Expr:
-    """An expression of equal value (see the module's text for the exceptions), never larger."""
-    made: dict[Expr, Expr] = {}
-    for node in expr.walk():
+def simplify(expr: Expr, made: dict[Expr, Expr] | None = None) -> Expr:
+    """An expression of equal value (see the module's text for the exceptions), never larger.
+
+    `made` remembers what has been simplified, so that an expression that grows step by step takes
+    linear time.
+    """
+    made = {} if made is None else made
+    for node in expr.walk(made):
         new = node.rebuild([made[a] for a in node.arguments])
         if isinstance(new, Cast) and isinstance(new.arguments[0], Cast):
             inner = new.arguments[0]
             new = inner if inner.to is new.to else new
         made[node] = _step(new) if isinstance(new, Apply) else new
+        made.setdefault(made[node], made[node])
     return made[expr]
