@@ -28,6 +28,7 @@ __all__ = [
     "open_input",
     "open_output",
     "prove_output",
+    "read_text",
     "read_text_lines",
     "split_offset",
 ]
@@ -164,13 +165,16 @@ def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
         raise DataError(f"command '{command}' ended with status {status}")
 
 
+def read_text(rxfilename: str) -> str:
+    """A text file (or pipe, or standard input) as a whole."""
+    with open_input(rxfilename, header=False) as reader:
+        return reader.read_rest()
+
+
 def read_text_lines(rxfilename: str) -> list[str]:
     """All lines of a text file (or pipe, or standard input), without their newlines."""
-    with open_input(rxfilename, header=False) as reader:
-        lines = []
-        while reader.peek_byte() >= 0:
-            lines.append(reader.read_line().removesuffix("\r"))
-        return lines
+    *lines, last = read_text(rxfilename).split("\n")
+    return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
 
 
 # -- writing

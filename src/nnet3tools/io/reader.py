@@ -73,6 +73,14 @@ class Reader(InputBuffer):
         self._at = stop if end < 0 else stop + 1
         return line.decode("utf-8", "surrogateescape")
 
+    def read_rest(self) -> str:
+        """All that is left of the stream, as text."""
+        while self.more():
+            pass
+        rest = bytes(self._buffer[self._at :])
+        self._at = len(self._buffer)
+        return rest.decode("utf-8", "surrogateescape")
+
     def read_bool(self) -> bool:
         """T or F."""
         if not self.binary:

@@ -17,6 +17,7 @@ import numpy as np
 from nnet3tools.errors import ConfigError
 
 __all__ = [
+    "MAX_LINE",
     "ConfigLine",
     "is_valid_name",
     "name_matches_pattern",
@@ -37,6 +38,12 @@ _SPECIAL_FLOAT = re.compile(r"\s*[-+]?(inf|infinity|nan)\s*\Z", re.ASCII | re.IG
 _KEY_VALUE = re.compile(r"\s*([^=]*)=")
 
 _INT32_LIMIT = 1 << 31
+
+MAX_LINE = 1 << 22
+"""Characters of a line of a config file: half a million terms of a descriptor, which take 1 GB."""
+
+_LINE = re.compile(r"\S[^\n]*")
+"""A line that is not blank, from its first character."""
 
 
 def is_valid_name(name: str) -> bool:
@@ -198,9 +205,13 @@ class ConfigLine:
 
 def parse_config_lines(text: str, file: str = "") -> list[ConfigLine]:
     """The lines of a config file without comments and blank lines; ConfigError for a bad one."""
-    lines = []
-    for number, raw in enumerate(text.split("\n"), start=1):
-        stripped = raw.split("#", 1)[0].strip()
-        if stripped:
+    lines, number, counted = [], 1, 0
+    for found in _LINE.finditer(text):
+        number += text.count("\n", counted, found.start())
+        counted = found.start()
+        if found.end() - found.start() > MAX_LINE:
+            length = found.end() - found.start()
+            raise ConfigError(f"a line of {length} characters: at most {MAX_LINE}", file, number)
+        if stripped := found[0].split("#", 1)[0].strip():
             lines.append(ConfigLine(stripped, file, number))
     return lines

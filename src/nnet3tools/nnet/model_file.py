@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnet3tools.errors import ConfigError, DataError, quoted
-from nnet3tools.io.files import open_input, open_output, read_text_lines
+from nnet3tools.io.files import open_input, open_output, read_text
 from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
@@ -38,7 +38,7 @@ def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
 
 def obey_config_file(nnet: Nnet, rxfilename: str) -> None:
     """Add the nodes and components of a config file, pipe or "-"; ConfigError with its name."""
-    lines = parse_config_lines("\n".join(read_text_lines(rxfilename)), rxfilename)
+    lines = parse_config_lines(read_text(rxfilename), rxfilename)
     try:
         nnet.read_config(lines)
     except ConfigError as error:

@@ -1,8 +1,8 @@
 """How an utterance is split into chunks of frames (facts: Kaldi's nnet-example-utils.h).
 
 A *split* is a sorted list of chunk sizes: any number of the principal size and at most two of the
-alternative sizes. For every utterance length the splits whose total duration comes nearest are
-tabulated; one is drawn at random for each utterance, and gaps or overlaps make up the difference.
+alternative sizes. One is drawn at random for each utterance from those whose total duration comes
+nearest to its length, and gaps or overlaps make up the difference.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ Split = tuple[int, ...]
 
 _COST_MARGIN = np.float32(1.9999)
 """Splits within this much of the best cost may be drawn; just below 2, so that ties stay few."""
+
+
+_MAX_CHUNKS = 20_000_000
+"""Bound on twice the chunks in all splits: 80 MB, and seconds where chunks overlap."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,10 @@ class UtteranceSplitter:
     def __init__(self, options: ExampleGenerationOptions) -> None:
         self.options = options
         self._sizes = options.chunk_sizes()
-        self._splits_for_length = self._tabulate_splits() if self._sizes else []
+        self._splits = self._all_splits() if self._sizes else []
+        self._durations = np.array([self._duration(split) for split in self._splits], np.float32)
+        self._longest = np.array([max(split) for split in self._splits])
+        self._splits_for_length: dict[int, list[Split]] = {}
         self._gap_generator = MersenneTwister(0)
         self._num_utterances = self._input_frames = self._overlap_frames = 0
         self._count_of_size: dict[int, int] = {}
@@ -128,10 +135,17 @@ class UtteranceSplitter:
 
     # -- which chunk sizes
 
+    @property
+    def _step(self) -> int:
+        """Frames that another chunk of the principal size adds."""
+        return self._sizes[0] - self.options.num_frames_overlap
+
     def _duration(self, split: Split) -> np.float32:
         """Frames that a split covers when adjacent chunks overlap as advised."""
-        proportion = np.float32(self.options.num_frames_overlap) / np.float32(self._sizes[0])
         duration = np.float32(sum(split))
+        if self.options.num_frames_overlap == 0:
+            return duration
+        proportion = np.float32(self.options.num_frames_overlap) / np.float32(self._sizes[0])
         for a, b in itertools.pairwise(split):
             duration -= proportion * np.float32(min(a, b))
         return duration
@@ -141,6 +155,11 @@ class UtteranceSplitter:
         principal, others = self._sizes[0], self._sizes[1:]
         ceiling = 2 * max(self._sizes) + 2 * principal
         beginnings = [(), *((a,) for a in others), *((a, b) for a in others for b in others)]
+        if len(beginnings) * (ceiling // self._step) ** 2 > _MAX_CHUNKS:
+            raise OptionError(
+                f"--num-frames={self.options.num_frames}: the first number is too small beside the "
+                f"largest, {max(self._sizes)}: there are too many ways to split an utterance"
+            )
         splits: set[Split] = set()
         for split in beginnings:
             while self._duration(split) <= ceiling:
@@ -149,28 +168,27 @@ class UtteranceSplitter:
         splits.discard(())
         return sorted(splits)
 
-    def _tabulate_splits(self) -> list[list[Split]]:
-        """For each utterance length: the splits to draw from (none if it is too short).
+    def _splits_of(self, length: int) -> list[Split]:
+        """The splits to draw from for an utterance of this length (none if it is too short).
 
         A gap costs twice as much as an overlap of the same length, since it loses data.
         """
-        splits = self._all_splits()
-        max_length = 2 * max(self._sizes) + self._sizes[0]
-        lengths = np.arange(max_length + 1, dtype=np.float32)[:, None]
-        durations = np.array([self._duration(split) for split in splits], np.float32)
-        longest = np.array([max(split) for split in splits])
-        over = durations - lengths
+        if (known := self._splits_for_length.get(length)) is not None:
+            return known
+        over = self._durations - np.float32(length)
         costs = np.where(over > 0, over, np.float32(2.0) * -over)
-        costs[lengths < longest] = np.inf
-        best = costs.min(axis=1, keepdims=True)
+        costs[length < self._longest] = np.inf
+        best = costs.min()
         allowed = (costs < best + _COST_MARGIN) & np.isfinite(best)
-        return [[splits[i] for i in np.flatnonzero(row)] for row in allowed]
+        found = [self._splits[i] for i in np.flatnonzero(allowed)]
+        return self._splits_for_length.setdefault(length, found)
 
     def _draw_sizes(self, length: int) -> list[int]:
         """Chunk sizes for an utterance, in order of time; empty if it is too short."""
-        step = self._sizes[0] - self.options.num_frames_overlap
-        repeats = max(0, -(-(length - len(self._splits_for_length) + 1) // step))
-        possible = self._splits_for_length[length - repeats * step]
+        step = self._step
+        most = 2 * max(self._sizes) + self._sizes[0]
+        repeats = max(0, -(-(length - most) // step))
+        possible = self._splits_of(length - repeats * step)
         if not possible:
             return []
         drawn = possible[tensor.random.rand_int(0, len(possible) - 1)]

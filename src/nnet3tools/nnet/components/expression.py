@@ -128,6 +128,10 @@ class _Formula(Field[str]):
         return f'"{value}"'
 
 
+MAX_PARAMETERS = 1 << 26
+"""Numbers of a parameter: 256 MB. No layer has so many."""
+
+
 @register
 class ExpressionComponent(UpdatableComponent):
     """y = a formula of the input's parts and of parameters, which lie in one vector `values`."""
@@ -286,6 +290,10 @@ def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
     shape = tuple(_dim(line, name, n) for n in re.split("[xX]", fields[0]))
     if len(shape) > 2:
         raise line.error(f"parameter '{name}' has more than two dimensions: '{fields[0]}'")
+    if math.prod(shape) > MAX_PARAMETERS:
+        raise line.error(
+            f"parameter '{name}' has {math.prod(shape)} numbers: at most {MAX_PARAMETERS}"
+        )
     options = {"init": 0.0, "mean": 0.0, "stddev": 0.0}
     for field in fields[1:]:
         key, _, value = field.partition("=")

@@ -1,0 +1,72 @@
+"""What asks for absurd time or memory in a few bytes, or in many bytes of nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.errors import ConfigError, OptionError
+from nnet3tools.nnet.config import MAX_LINE, parse_config_lines
+from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
+from support.programs import run
+
+
+def test_blank_lines_cost_next_to_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "net.config"
+    count = 5_000_000
+    config.write_text(
+        f"input-node name=input dim=4{chr(10) * count}# note\noutput-node name=output input=b"
+    )
+    start = time.process_time()
+    assert run("nnet3-init", config, tmp_path / "0.raw") != 0
+    assert time.process_time() - start < 2, "it took 3 s for a call a line"
+
+
+def test_line_numbers_are_those_of_the_file() -> None:
+    lines = parse_config_lines("\n # a=b\r\n\n  a x=1 # y=2\n\t\nb z=3\n", "net.config")
+    assert [(line.text, line.line_number) for line in lines] == [("a x=1", 4), ("b z=3", 6)]
+
+
+def test_lines_of_megabytes_are_refused_with_the_limit() -> None:
+    with pytest.raises(
+        ConfigError, match=rf"net.config:2: a line of \d+ characters: at most {MAX_LINE}"
+    ):
+        parse_config_lines("\na x=" + "b" * MAX_LINE, "net.config")
+
+
+def test_absurd_parameters_of_a_formula_are_refused(tmp_path: Path, capfd) -> None:
+    config = tmp_path / "net.config"
+    config.write_text(
+        'component name=c type=ExpressionComponent dim=4 params=alpha:100000000 expression="x"\n'
+    )
+    assert run("nnet3-init", config, tmp_path / "0.raw") != 0
+    assert "at most 67108864" in capfd.readouterr().err
+
+
+def test_chunks_much_longer_than_the_principal_ones() -> None:
+    """There was a table of all lengths by all splits, of 5 GB."""
+    splitter = UtteranceSplitter(ExampleGenerationOptions(num_frames="140,100160"))
+    sizes = {chunk.num_frames for chunk in splitter.split(100_300)}
+    assert sizes == {140, 100_160} or sizes == {140}
+    with pytest.raises(OptionError, match="--num-frames=1,100160: the first number is too small"):
+        UtteranceSplitter(ExampleGenerationOptions(num_frames="1,100160"))
+
+
+@pytest.mark.parametrize("overlap", [0, 10])
+def test_splits_are_those_of_the_whole_table(overlap: int) -> None:
+    splitter = UtteranceSplitter(
+        ExampleGenerationOptions(num_frames="40,25,50", num_frames_overlap=overlap)
+    )
+    for length in range(20, 140, 7):
+        splits = splitter._splits_of(length)
+        costs = {}
+        for split in splitter._splits:
+            over = float(splitter._duration(split)) - length
+            if length >= max(split):
+                costs[split] = over if over > 0 else -2 * over
+        best = min(costs.values(), default=0.0)
+        expected = [s for s, cost in costs.items() if cost < best + float(np.float32(1.9999))]
+        assert splits == expected
