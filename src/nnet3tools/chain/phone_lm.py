@@ -26,11 +26,15 @@ from nnet3tools.io import log
 __all__ = ["estimate_phone_lm"]
 
 History = tuple[int, ...]
+_Counted = tuple[NDArray[np.int32], NDArray[np.int64]]
+"""N-grams, (N, order), and how often each comes, (N,)."""
 
 END = 0
 """The phone that ends a sentence, and begins the first histories."""
 
 _NOT_THERE = -1
+_MOST_ROWS = 1 << 20
+"""So many n-grams are held before equal ones are counted together: all of a corpus may be many."""
 _NUM_STAGES = 4
 _SAME = 0.001
 _NO_LOSS_PER_COUNT = 1e-15
@@ -48,17 +52,22 @@ def _count_ngrams(
     The history is the last order - 1 phones, END standing for the beginning. DataError for phones
     that are not positive.
     """
-    windows = []
+    parts: list[_Counted] = []
+    num_rows = 0
     for key, phones in sentences:
         if len(phones) and phones.min() <= 0:
             raise DataError(f"key '{key}': found phone {phones.min()}, expected positive ones")
         padded = np.full(len(phones) + order, _NOT_THERE, np.int32)
         padded[order - 2], padded[-1] = END, END
         padded[order - 1 : -1] = phones
-        windows.append(np.lib.stride_tricks.sliding_window_view(padded, order))
-    if not windows:
+        rows = np.lib.stride_tricks.sliding_window_view(padded, order)
+        parts.append((rows, np.ones(len(rows), np.int64)))
+        num_rows += len(rows)
+        if num_rows > _MOST_ROWS:
+            parts, num_rows = [_collapsed(parts)], 0
+    if not parts:
         raise DataError("found no phone sequences to estimate a language model of")
-    rows, counts = _unique_rows(np.concatenate(windows))
+    rows, counts = _collapsed(parts)
     table: dict[History, dict[int, int]] = {}
     for (*history, phone), count in zip(rows.tolist(), counts.tolist(), strict=True):
         known = tuple(p for p in history if p != _NOT_THERE)
@@ -66,13 +75,15 @@ def _count_ngrams(
     return table
 
 
-def _unique_rows(rows: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The different rows in the order they come first, and how often each comes."""
+def _collapsed(parts: list[_Counted]) -> _Counted:
+    """The different rows of all parts in the order they come first, with their counts added."""
+    rows = np.concatenate([part for part, _ in parts])
+    numbers = np.concatenate([counts for _, counts in parts])
     order = np.lexsort(rows.T[::-1])
     in_order = rows[order]
     new = np.concatenate([[True], (in_order[1:] != in_order[:-1]).any(axis=1)])
     starts = np.flatnonzero(new)
-    counts = np.diff(np.append(starts, len(rows)))
+    counts = np.add.reduceat(numbers[order], starts)
     firsts = np.minimum.reduceat(order, starts)
     by_first = np.argsort(firsts)
     return rows[firsts[by_first]], counts[by_first]

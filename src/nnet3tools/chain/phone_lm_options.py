@@ -10,6 +10,10 @@ from nnet3tools.training.options import option
 __all__ = ["LanguageModelOptions"]
 
 
+_HIGHEST_ORDER = 100
+"""Beyond it nobody estimates a phone language model; an n-gram takes 4 bytes a phone."""
+
+
 @dataclass(frozen=True)
 class LanguageModelOptions:
     """Options of the estimation."""
@@ -31,8 +35,10 @@ class LanguageModelOptions:
 
     def check(self) -> None:
         """OptionError for orders that make no sense."""
-        if self.ngram_order < 2:
-            raise OptionError(f"invalid --ngram-order={self.ngram_order}: must be >= 2")
+        if not 2 <= self.ngram_order <= _HIGHEST_ORDER:
+            raise OptionError(
+                f"invalid --ngram-order={self.ngram_order}: expected 2 to {_HIGHEST_ORDER}"
+            )
         if not 1 <= self.no_prune_ngram_order <= self.ngram_order:
             raise OptionError(
                 f"invalid --no-prune-ngram-order={self.no_prune_ngram_order}: expected 1 to "
