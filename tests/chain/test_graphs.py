@@ -18,7 +18,7 @@ from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.phone_lm import estimate_phone_lm
 from nnet3tools.chain.phone_lm_options import LanguageModelOptions
-from nnet3tools.chain.proto_supervision import of_alignment, of_lattice
+from nnet3tools.chain.proto_supervision import ProtoSupervision, of_alignment, of_lattice
 from nnet3tools.chain.supervision_options import SupervisionOptions
 from nnet3tools.chain.supervision_posteriors import supervision_posteriors
 from nnet3tools.chain.unconstrained import UnconstrainedConverter
@@ -341,3 +341,29 @@ def test_unconstrained_supervision_forgets_times():
     assert converted.alignment_pdfs.tolist() == [0, 1, 2, 3]
     found = {labels for labels in strings(converted.e2e_fsts[0], 4) if len(labels) == 4}
     assert found == {(1, 2, 2, 3), (1, 2, 3, 4), (1, 3, 4, 4)}
+
+
+# -- what damaged files brought to light
+
+
+def test_a_lattice_without_a_way_to_its_end_is_no_supervision():
+    cut = Fst.from_lists(0, [NOT_FINAL, NOT_FINAL, 0.0], [[(1, 1, 0.0, 1)], [], []])
+    lattice = PhoneLattice(cut, np.array([3]), np.zeros(3, np.int64))
+    with pytest.raises(DataError, match="no phone may be on frame|final state before"):
+        of_lattice(lattice, options())
+    linear = SupervisionCompiler(*MODELS["monophones"])
+    assert linear.compile(ProtoSupervision(cut, [{1}] * 3)) is None
+
+
+def test_endless_durations_are_refused():
+    pairs = np.array([[1, 3], [2, 2_000_000_000]], np.int32)
+    with pytest.raises(DataError, match="2000000003 frames"):
+        of_alignment(pairs, options())
+
+
+def test_a_language_model_that_accepts_nothing_is_refused():
+    with pytest.raises(DataError, match="accepts nothing"):
+        make_denominator_fst(
+            *MODELS["monophones"],
+            Fst.from_lists(0, [NOT_FINAL, NOT_FINAL], [[(1, 1, 0.0, 1)], []]),
+        )

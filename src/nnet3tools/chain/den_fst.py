@@ -41,6 +41,8 @@ def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_
         raise DataError("the phone language model is empty")
     _log_size("in phone-LM FST is", phone_lm)
     graph = HmmGraphs(tree, model, scale=1.0).expand(phone_lm)
+    if not graph.num_states:
+        raise DataError("the phone language model accepts nothing")
     labels = np.where(graph.ilabels > 0, model.pdfs_of_ids()[graph.ilabels] + 1, EPSILON)
     graph = graph.relabelled(labels.astype(np.int32))
     _log_size("in transition-id FST is", graph)
@@ -48,7 +50,7 @@ def make_denominator_fst(tree: ContextDependency, model: TransitionModel, phone_
     _log_size("in transition-id FST after removing epsilons is", graph)
     graph = _by_transition_count(_minimized(graph))
     if not graph.num_arcs:
-        raise DataError("the denominator FST is empty: the phone language model accepts nothing")
+        raise DataError("the denominator FST is empty: expected a phone language model with phones")
     _log_coverage(graph, model.num_pdfs)
     return graph.with_properties(Property.WEIGHTED | Property.NO_EPSILONS)
 

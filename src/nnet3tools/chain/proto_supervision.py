@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.phone_lattice import PhoneLattice
 from nnet3tools.chain.supervision_options import SupervisionOptions
-from nnet3tools.errors import DataError
+from nnet3tools.errors import MAX_FRAMES, DataError
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.minimize import distances_to_end, push_to_initial, top_order
 
@@ -50,7 +50,9 @@ def of_alignment(pairs: NDArray[np.int32], options: SupervisionOptions) -> Proto
     if pairs.min() <= 0:
         row = pairs[np.flatnonzero((pairs <= 0).any(axis=1))[0]]
         raise DataError(f"expected positive phones and durations, found {row[0]} {row[1]}")
-    ends = np.cumsum(pairs[:, 1])
+    ends = np.cumsum(pairs[:, 1], dtype=np.int64)
+    if ends[-1] > MAX_FRAMES:
+        raise DataError(f"the phones last {ends[-1]} frames: expected at most {MAX_FRAMES}")
     begins, num_frames = ends - pairs[:, 1], int(ends[-1])
     phones = pairs[:, 0].tolist()
     allowed = _allowed(phones, begins.tolist(), ends.tolist(), num_frames, options)

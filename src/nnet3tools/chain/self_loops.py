@@ -51,6 +51,8 @@ class SelfLoops:
         States that transitions of several transition states enter are told apart first. What leaves
         a state is scaled by the probability of doing so.
         """
+        if not fst.num_states:
+            return fst
         arcs, finals = fst.arc_lists(), fst.finals.tolist()
         self._separate(arcs, finals, fst.start)
         entered = [-1] * len(arcs)

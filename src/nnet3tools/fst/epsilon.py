@@ -184,7 +184,7 @@ class _Closures:
             if state in seen:
                 continue
             seen.add(state)
-            distance = distances[state]
+            distance = distances.get(state, NOT_FINAL)  # infinite if arcs to it are
             for ilabel, olabel, weight, target in self._arcs_of(state):
                 if not (ilabel or olabel):
                     if target not in seen:
