@@ -349,7 +349,7 @@ def test_unconstrained_supervision_forgets_times():
 def test_a_lattice_without_a_way_to_its_end_is_no_supervision():
     cut = Fst.from_lists(0, [NOT_FINAL, NOT_FINAL, 0.0], [[(1, 1, 0.0, 1)], [], []])
     lattice = PhoneLattice(cut, np.array([3]), np.zeros(3, np.int64))
-    with pytest.raises(DataError, match="no phone may be on frame|final state before"):
+    with pytest.raises(DataError, match="no path to a final state"):
         of_lattice(lattice, options())
     linear = SupervisionCompiler(*MODELS["monophones"])
     assert linear.compile(ProtoSupervision(cut, [{1}] * 3)) is None

@@ -55,9 +55,9 @@ class PhoneLattice:
                 times[target] = times[source] + length
             elif times[target] != times[source] + length:
                 raise DataError(f"paths to state {target} of the lattice differ in length")
-        finals = np.flatnonzero(fst.is_final)
+        finals = np.flatnonzero(fst.is_final & (times >= 0))
         if not len(finals):
-            raise DataError("the lattice has no final state")
+            raise DataError("the lattice has no path to a final state")
         end = int((times[finals] + self.final_lengths[finals]).max())
         if (times[finals] != end).any():
             raise DataError(
