@@ -171,3 +171,21 @@ def test_training_is_the_same_bit_for_bit_with_and_without_graphs(device, dropou
         options = ComputeOptions(cuda_graph=graph)
         models.append(vectorize(mixed_training(like, text, 12, computation=options)[0]))
     np.testing.assert_array_equal(models[1], models[0])
+
+
+def test_products_at_even_distances_are_one(device):
+    """Put off as far as those that wait for them allow; odd ones stay by themselves."""
+    left, right, out = matrices((4, 6, 7), (4, 7, 5), (4, 6, 5))
+    (total,) = matrices((6, 5))
+
+    def work():
+        for i in range(4):
+            tensor.prod(out[i], left[i], right[i], alpha=2.0)
+            tensor.scale(right[i], 0.5)  # after its product
+        for i in (0, 1, 3):
+            tensor.prod(out[i], left[i], right[i], beta=1.0)
+        for i in range(4):
+            tensor.add(total, out[i])
+
+    run_both_ways(device, work, [left, right, out, total])
+    assert device.launched.count("gemm") == 2 * 3

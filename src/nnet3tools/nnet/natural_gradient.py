@@ -38,6 +38,7 @@ from nnet3tools.nnet.natural_gradient_updates import (
     buffers_of,
     defer,
     make_buffers,
+    small_products,
     take_pending,
     update_estimates,
 )
@@ -120,9 +121,16 @@ class OnlineNaturalGradient(HasSettings):
     def map_arrays(self, function: Callable[[Array], Array]) -> None:
         """Replace each array of the state by the function's value of it."""
         if self.w is not None:
-            self.w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
-            if self.buffers is not None:
-                self.buffers = UpdateBuffers(*map(function, self.buffers))
+            w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
+            self._keep(w)
+
+    def _keep(self, w: Array) -> None:
+        """Take W over; on a GPU into the memory of updates."""
+        if device_of(w) == "numpy":
+            self.w, self.buffers = w, None
+        else:
+            self.buffers = make_buffers(w)
+            self.w = self.buffers.stack[1]
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.
@@ -182,10 +190,9 @@ class OnlineNaturalGradient(HasSettings):
         recording.not_capturable()
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
-        self.w = tensor.asarray(w.astype(np.float32), like=x)
+        self._keep(tensor.asarray(w.astype(np.float32), like=x))
         self.d = tensor.asarray(np.full(self.rank, EPSILON), like=x)
         self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
-        self.buffers = None if device_of(x) == "numpy" else make_buffers(self.w)
         # With no more rows than the rank one step already finds their row space.
         trace = tensor.dot(x, x)
         for _ in range(1 if num_rows <= self.rank else 3):
@@ -207,20 +214,21 @@ class OnlineNaturalGradient(HasSettings):
                 return
             with buffers_of(self) as buffers:
                 tensor.prod(buffers.j, h, x, trans_a=True)  # J = H^T X
-                # K = J J^T and L = H^T H = W J^T, by the cheaper way
-                tensor.prod(buffers.products[0], buffers.j, buffers.j, trans_b=True)
-                if x.shape[0] > x.shape[1]:
-                    tensor.prod(buffers.products[1], w, buffers.j, trans_b=True)
-                else:
-                    tensor.prod(buffers.products[1], h, h, trans_a=True)
+                later = (
+                    self.buffers is not None
+                    and not learning_only
+                    and recording.noting() is not None
+                )
+                if not later:
+                    small_products(w, buffers, h)
                 if not learning_only:
                     tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
-                if self.buffers is None or learning_only or recording.noting() is None:
-                    number = getattr(trace, "array", trace)
-                    update_estimates([Update(self, buffers, number, x.shape[0])])
-                else:
+                if later:
                     store(buffers.trace, trace)
                     recording.act(partial(defer, self, x.shape[0]))
+                else:
+                    number = getattr(trace, "array", trace)
+                    update_estimates([Update(self, buffers, number, x.shape[0])])
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:

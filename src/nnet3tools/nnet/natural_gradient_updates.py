@@ -16,6 +16,7 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.arrays import neighbouring, same_place
 from nnet3tools.tensor.fisher import check_finite, fisher_step, orthonormalize
 from nnet3tools.tensor.registry import device_of
 
@@ -31,6 +32,7 @@ __all__ = [
     "defer",
     "forget_pending",
     "make_buffers",
+    "small_products",
     "take_pending",
     "update_estimates",
 ]
@@ -51,6 +53,8 @@ class UpdateBuffers(NamedTuple):
     coefficients: Array
     trace: Array
     """tr(X X^T) (1,), where it is on a device."""
+    stack: Array = None
+    """There: (3, R, D), J, the estimate's W and its next one."""
 
 
 class Update(NamedTuple):
@@ -64,15 +68,33 @@ class Update(NamedTuple):
 
 
 def make_buffers(w: Array) -> UpdateBuffers:
-    """UpdateBuffers that stays."""
+    """UpdateBuffers that stays, with W in it; those of estimates of one shape lie side by side."""
     rank, dim = w.shape
+    stack = neighbouring((3, rank, dim), like=w)
+    tensor.copy(stack[1], w)
     return UpdateBuffers(
-        tensor.empty((rank, dim), like=w),
-        tensor.empty((2, rank, rank), like=w),
-        tensor.empty((rank, rank), like=w),
+        stack[0],
+        neighbouring((2, rank, rank), like=w),
+        neighbouring((rank, rank), like=w),
         tensor.empty((rank, 1), like=w),
         tensor.empty((1,), like=w, dtype=np.float64),
+        stack,
     )
+
+
+def small_products(w: Array, buffers: UpdateBuffers, h: Array | None = None) -> None:
+    """K = J J^T and L = H^T H = W J^T; with H by the cheaper way."""
+    j, (k, l) = buffers.j, buffers.products  # noqa: E741
+    if buffers.stack is not None and same_place(buffers.stack[1], w):
+        rank, dim = j.shape
+        both = buffers.stack[:2].reshape(2 * rank, dim)
+        tensor.prod(buffers.products.reshape(2 * rank, rank), both, j, trans_b=True)
+        return
+    tensor.prod(k, j, j, trans_b=True)
+    if h is None or h.shape[0] > j.shape[1]:
+        tensor.prod(l, w, j, trans_b=True)
+    else:
+        tensor.prod(l, h, h, trans_a=True)
 
 
 @contextmanager
@@ -126,15 +148,15 @@ def _replace_w(estimate: OnlineNaturalGradient, buffers: UpdateBuffers) -> None:
         return
     # nobody has looked yet whether it is finite
     _add_scaled_rows(buffers.j, buffers.coefficients, w)
-    with tensor.scratch(w.shape, like=w) as new:
-        tensor.prod(new, buffers.transform, buffers.j)
-        _replace_if_finite(w, new, buffers.coefficients)
+    new = buffers.stack[2]
+    tensor.prod(new, buffers.transform, buffers.j)
+    _replace_if_finite(w, new, buffers.coefficients)
 
 
 # -- later
 
 _pending: dict[OnlineNaturalGradient, int] = {}
-"""Estimate -> number of rows of a minibatch whose products and trace are in its buffers."""
+"""Estimate -> number of rows of a minibatch of which J and trace are in its buffers."""
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
@@ -150,13 +172,19 @@ def take_pending(estimate: OnlineNaturalGradient) -> int:
 def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
     """Do what was put off for one estimate, as `take_pending` told; the products are precise."""
     if num_rows:
-        update_estimates([_update(estimate, num_rows)])
+        _apply([_update(estimate, num_rows)])
 
 
 def apply_all_pending() -> None:
     """Do what was put off."""
     with tensor.precise_products():
-        update_estimates([_update(*each) for each in recording.decide(_take_all)])
+        _apply([_update(*each) for each in recording.decide(_take_all)])
+
+
+def _apply(updates: Sequence[Update]) -> None:
+    for update in updates:
+        small_products(update.estimate.w, update.buffers)
+    update_estimates(updates)
 
 
 def _take_all() -> tuple[tuple[OnlineNaturalGradient, int], ...]:

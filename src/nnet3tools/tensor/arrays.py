@@ -24,6 +24,7 @@ __all__ = [
     "constant",
     "empty",
     "forget_scratch",
+    "neighbouring",
     "persistent_array",
     "poison",
     "same_place",
@@ -83,6 +84,15 @@ def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     Without `like`: on the host; without either: float32.
     """
     return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
+
+
+def neighbouring(shape: tuple[int, ...], like: Array, dtype: Any = None) -> Array:
+    """As `empty`; on a GPU beside other such arrays of the same shape, for products of all."""
+    if device_of(like) == "numpy":
+        return empty(shape, like, dtype)
+    from nnet3tools.tensor.cupy_backend.stacks import next_of_stack
+
+    return poison(next_of_stack(shape, _dtype(like, dtype), like))
 
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:

@@ -16,7 +16,6 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.basics import prod
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
 from nnet3tools.tensor.cupy_backend.launches import Launch
@@ -103,11 +102,8 @@ def check_finite(numbers: Array) -> None:
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """R R^T always, then a kernel a rank that does nothing where all is well."""
+    """A kernel a rank, which does nothing where all is well."""
     for rank, places in _by_rank(w).items():
-        with scratch((len(places), rank, rank), like=w[0]) as grams:
-            for gram, i in zip(grams, places, strict=True):
-                prod(gram, w[i], w[i], trans_b=True)
-            rows = [[w[i], d[i], numbers[i], gram] for gram, i in zip(grams, places, strict=True)]
-            factors = [[alpha[i], w[i].shape[1], ORTHOGONALITY] for i in places]
-            _launch("orthonormalize", rank, rows, factors, num_read=3)
+        rows = [[w[i], d[i], numbers[i]] for i in places]
+        factors = [[alpha[i], w[i].shape[1], ORTHOGONALITY] for i in places]
+        _launch("orthonormalize", rank, rows, factors, num_read=2)

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, Dim, Kernel, get_device
 
-__all__ = ["Launch", "Other", "is_noting", "noted", "zero_tickets"]
+__all__ = ["Launch", "Other", "Product", "is_noting", "noted", "zero_tickets"]
 
 _notes: list[Launch | Other] | None = None
 
@@ -80,6 +80,20 @@ class Other:
 
     def __repr__(self) -> str:
         return self.name
+
+
+class Product(Other):
+    """A matrix product, which products of the same form may join (products.py)."""
+
+    __slots__ = ("form", "places")
+
+    def __init__(
+        self, form: Hashable, places: tuple[int, int, int], run: Callable[[], Any],
+        reads: Sequence[Array], writes: Sequence[Array],
+    ) -> None:  # fmt: skip
+        super().__init__("product", run, reads, writes)
+        self.form, self.places = form, places
+        """All but the addresses of its three matrices, None for what nothing can join; those."""
 
 
 @contextlib.contextmanager

@@ -1,19 +1,18 @@
 // The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. RANK stands for a number.
 
-// table: for each estimate addresses of w, d, numbers, gram = W W^T; factors: alpha, dim, and the
-// largest tolerated deviation. Gram and Schmidt's process, each row twice; what vanishes, as it lies
-// in the span of the rows before, becomes the first unit vector that does not.
+// table: for each estimate addresses of w, d, numbers; factors: alpha, dim, and the largest tolerated
+// deviation of R R^T from I. Gram and Schmidt's process, each row twice; what vanishes, as it lies in
+// the span of the rows before, becomes the first unit vector that does not.
 extern "C" __global__ void orthonormalize_RANK(const long long* table, const double* factors) {
   const int n = RANK;
   __shared__ double scale[n], dots[n];
   __shared__ nn_Sum<double> part[9];
   __shared__ nn_Max<double> worst_part[9];
-  const long long* at = table + 4 * blockIdx.x;
+  const long long* at = table + 3 * blockIdx.x;
   const double* factor = factors + 3 * blockIdx.x;
   float* w = (float*)at[0];
   const double* d = (const double*)at[1];
   const double* numbers = (const double*)at[2];
-  const float* gram = (const float*)at[3];
   const double alpha = factor[0];
   const int dim = (int)factor[1], thread = threadIdx.x, threads = blockDim.x;
   if (numbers[1] == 0.0) return;
@@ -27,7 +26,10 @@ extern "C" __global__ void orthonormalize_RANK(const long long* table, const dou
   worst.init();
   for (int k = thread; k < n * n; k += threads) {
     const int i = k / n, j = k % n;
-    worst.add(nn_abs(gram[k] / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
+    double dot = 0.0;
+    for (int c = 0; c < dim; ++c)
+      dot += (double)w[(long long)i * dim + c] * (double)w[(long long)j * dim + c];
+    worst.add(nn_abs(dot / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
   }
   if (nn_block(worst, worst_part).a <= factor[2]) return;
   for (int i = 0; i < n; ++i) {

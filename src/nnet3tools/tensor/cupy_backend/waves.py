@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, Device, get_device, pointer
-from nnet3tools.tensor.cupy_backend.launches import Launch, Other, noted
+from nnet3tools.tensor.cupy_backend.launches import Launch, Other, Product, noted
 from nnet3tools.tensor.cupy_backend.operands import overlap
+from nnet3tools.tensor.cupy_backend.products import joined
 from nnet3tools.tensor.cupy_backend.wave_source import (
     GROUP,
     PART,
@@ -80,9 +81,22 @@ def _steps(
         if isinstance(group, Wave):
             steps.append(group.bound(device, table))
         else:
-            steps += [node.run if isinstance(node, Other) else node for node in group]
+            steps += _alone(group)
     if not prepare:
         table.upload(device)
+    return steps
+
+
+def _alone(nodes: Sequence[Node]) -> list[Callable[[], Any]]:
+    """Work of nodes that do not wait for each other; products are joined where they can be."""
+    steps, products = list[Callable[[], Any]](), dict[object, list[Product]]()
+    for node in nodes:
+        if isinstance(node, Product) and node.form is not None:
+            products.setdefault(node.form, []).append(node)
+        else:
+            steps.append(node.run if isinstance(node, Other) else node)
+    for same in products.values():
+        steps += joined(same)
     return steps
 
 
@@ -333,24 +347,52 @@ def waves_of(nodes: Sequence[Node]) -> list[Wave | list[Node]]:
             followers[j].append(i)
     left = [len(earlier) for earlier in waits_for]
     fits = [_fits(node) for node in nodes]
-    ready = [i for i, n in enumerate(left) if n == 0]
-    found: list[Wave | list[Node]] = []
+    ready = {i for i, n in enumerate(left) if n == 0}
+    turns = list[tuple[Wave | None, list[int]]]()
     while ready:
-        if alone := [i for i in ready if not fits[i]]:
-            found.append([nodes[i] for i in alone])
-            ready = [i for i in ready if fits[i]]
-            done: list[int] = alone
-        else:
-            wave, done = _next_wave(nodes, ready, waits_for, followers, left, fits)
-            found.append(wave)
-            ready = sorted(set(ready).difference(done))
-        for i in done:
+        wave, now = None, sorted(i for i in ready if not fits[i])
+        if not now:
+            wave, now = _next_wave(nodes, sorted(ready), waits_for, followers, left, fits)
+        turns.append((wave, now))
+        for i in now:
             for j in followers[i]:
                 left[j] -= 1
-        of_done = set(done)
-        new = {j for i in done for j in followers[i] if left[j] == 0} - of_done
-        ready = sorted({*ready, *new})
-    return found
+        ready |= {j for i in now for j in followers[i] if left[j] == 0}
+        ready.difference_update(now)
+    alone = _gathered(nodes, turns, followers)
+    return [
+        wave or [nodes[i] for i in now]
+        for (wave, _), now in zip(turns, alone, strict=True)
+        if wave is not None or now
+    ]
+
+
+def _gathered(
+    nodes: Sequence[Node],
+    turns: Sequence[tuple[Wave | None, list[int]]],
+    followers: Sequence[list[int]],
+) -> list[list[int]]:
+    """The nodes of each turn after some products were put off, for others of their form to join.
+
+    None comes later than the turn before the first that waits for it.
+    """
+    turn = {i: t for t, (_, now) in enumerate(turns) for i in now}
+    by_form: dict[object, list[int]] = {}
+    for i in sorted(turn, key=turn.__getitem__):
+        node = nodes[i]
+        if isinstance(node, Product) and node.form is not None:
+            by_form.setdefault(node.form, []).append(i)
+    for same in by_form.values():
+        latest = turn[same[-1]]
+        for i in reversed(same):
+            if all(turn[j] > latest for j in followers[i]):
+                turn[i] = latest
+            else:
+                latest = turn[i]
+    found: list[list[int]] = [[] for _ in turns]
+    for i, t in turn.items():
+        found[t].append(i)
+    return [sorted(now) for now in found]
 
 
 def _next_wave(
