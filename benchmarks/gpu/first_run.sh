@@ -6,7 +6,8 @@
 # The report is one Markdown file to send in: what the machine is, the tests of tests/cuda on the
 # device, memcheck (compute-sanitizer, where it is installed), Kaldi's reference cases (where they
 # are), the table of speeds, whether memory grows in 20,000 minibatches, and the cost model to
-# compare with. One to three hours; what an interrupt cuts off is missing, the rest is written.
+# compare with. Each step has a limit of time; what an interrupt cuts off is missing, the rest is
+# written.
 #
 # Without a usable GPU it does what can be done without and says what could not. --try-out does as
 # little as possible of everything, in a minute, to try the script out. Exit status: 0 if all was
