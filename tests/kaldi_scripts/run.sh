@@ -125,7 +125,7 @@ output-layer name=output dim=30 output-delay=3
 X
   steps/nnet3/train_rnn.py --stage -10 "${common[@]}" --trainer.num-epochs 2 --egs.chunk-width 20 \
     --egs.chunk-left-context 10 --egs.chunk-left-context-initial 0 --egs.chunk-right-context-final 0 \
-    --trainer.samples-per-iter 2000 --trainer.rnn.num-chunk-per-minibatch 64 \
+    --trainer.samples-per-iter 2000 --trainer.optimization.momentum 0 --trainer.rnn.num-chunk-per-minibatch 64 \
     --trainer.optimization.initial-effective-lrate 0.003 --trainer.optimization.final-effective-lrate 0.0003 \
     --trainer.optimization.backstitch-training-scale 0.3 --trainer.optimization.backstitch-training-interval 4 \
     --feat.cmvn-opts "--norm-means=true --norm-vars=true" --egs.opts "--num-utts-subset 200 --nj 2" \
