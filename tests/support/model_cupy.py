@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,9 +230,20 @@ void nn_poison() {{
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\[\];")
 
 
-@functools.cache
+rewrite: list[Callable[[str], str]] = []
+"""What is done to sources before they are compiled, the prelude included: tests of the tests."""
+
+
 def _compiled(source: str, name: str) -> Any:
     """Library, address of a function that takes an array of pointers to arguments, their types."""
+    prelude = PRELUDE
+    for change in rewrite:
+        prelude, source = change(prelude), change(source)
+    return _loaded(prelude, source, name)
+
+
+@functools.cache
+def _loaded(prelude: str, source: str, name: str) -> Any:
     found = re.search(rf"void\s+{name}\((.*?)\)", source, re.S)
     assert found is not None, f"no kernel {name} in\n{source}"
     kinds = [" ".join(p.split()[:-1]).replace("const ", "") for p in found.group(1).split(",")]
@@ -241,7 +252,7 @@ def _compiled(source: str, name: str) -> Any:
     source = _DYNAMIC.sub(r"\1* \2 = (\1*)nn_dynamic_shared;", source)
     if "__shared__" in source:
         wrapper += _POISON
-    text = (HERE / "emulator.h").read_text() + PRELUDE + source + wrapper
+    text = (HERE / "emulator.h").read_text() + prelude + source + wrapper
     _runtime()
     library = ctypes.CDLL(compile_shared(text, "-O0"))
     return library, ctypes.cast(getattr(library, f"run_{name}"), ctypes.c_void_p), kinds

@@ -50,7 +50,6 @@ extern "C" __global__ void orthonormalize_RANK(const long long* table, const dou
           for (int j = 0; j < i; ++j) left -= dots[j] * (double)w[(long long)j * dim + c];
           row[c] = (float)left;
         }
-        __syncthreads();
       }
       acc.init();
       for (int c = thread; c < dim; c += threads) acc.add((double)row[c] * (double)row[c]);
@@ -63,8 +62,9 @@ extern "C" __global__ void orthonormalize_RANK(const long long* table, const dou
       }
       for (int c = thread; c < dim; c += threads) row[c] = c == (i + tried) % dim ? 1.0f : 0.0f;
     }
-    __syncthreads();
   }
+  // Needed though no order of whole threads shows it: up to here a thread has its own columns.
+  __syncthreads();
   for (long long k = thread; k < (long long)n * dim; k += threads)
     w[k] = (float)(w[k] * scale[k / dim]);
 }

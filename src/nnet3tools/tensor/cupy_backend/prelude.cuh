@@ -102,7 +102,8 @@ template <typename R> static __device__ __forceinline__ R nn_warp_in_order(R acc
 template <typename R> static __device__ __forceinline__ R nn_block(R acc, R* part)
 {
   acc = nn_warp(acc);
-  __syncthreads();
+  // Called again with the same `part` it needs no barrier here: who writes to part[8] then has met
+  // all others at the first one below, after they have read it.
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = acc;
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -115,6 +116,7 @@ template <typename R> static __device__ __forceinline__ R nn_block(R acc, R* par
 // The reduction over the 8 threads (x, .) of a block of (32, 8), for each x: y = 0 gets it.
 template <typename R> static __device__ __forceinline__ R nn_columns(R acc, R (*part)[33], int x, int y)
 {
+  // Needed where a block comes here again with the same `part`: the last sums may not be read yet.
   __syncthreads();
   part[y][x] = acc;
   __syncthreads();

@@ -98,7 +98,7 @@ class _Rows:
             self._add_once(instructions, stage)
             self._reduce([v for v in instructions if self._closes(v, stage)])
         self._add_once(instructions, last)
-        self.lines.append("__syncthreads();")
+        # no barrier: what is the same for a row was read before the reductions, which have theirs
         pairs = list(zip(assignments.targets, roots, whole_targets, strict=True))
         self._loop(
             [root for _, root, whole in pairs if whole],
