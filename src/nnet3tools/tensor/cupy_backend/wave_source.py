@@ -144,7 +144,7 @@ _CLOSING = """  const long long* const group = table + groups + part[7] * 3;
   if (!nn_is_last(tickets + part[7], blocks, threadIdx.x == 0, &is_last)) return;
   nn.at.x = nn.at.y = 0; nn.of.x = nn.of.y = 1;
   for (long long i = 0; i < group[2]; ++i) {
-    // a step may look at what other threads did in the one before
+    // Needed: a step may look at what other threads did in the one before.
     if (i > 0) __syncthreads();
     nn_do(table, table + steps + (group[1] + i) * 4, nn);
   }
