@@ -41,7 +41,9 @@ def started(words: list[str]) -> subprocess.Popen[bytes]:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
-    return subprocess.Popen(words, stderr=subprocess.PIPE, preexec_fn=listen)
+    return subprocess.Popen(
+        words, stderr=subprocess.PIPE, preexec_fn=listen, start_new_session=True
+    )
 
 
 def closing(*descriptors: int) -> Callable[[], None]:
@@ -165,7 +167,8 @@ def test_an_interrupt_while_python_itself_starts_is_quiet() -> None:
     for delay in np.linspace(0.01, 0.12, 12):
         program = started([str(ROOT / "bin/nnet3-copy"), "sleep 60 |", "1.raw"])
         time.sleep(delay)
-        program.send_signal(signal.SIGINT)
+        # To all, as a terminal does: bash passes over one that its own commands did not die of.
+        os.killpg(program.pid, signal.SIGINT)
         _, log = program.communicate()
         assert program.returncode in (130, -signal.SIGINT)
         assert "Traceback" not in log.decode()
