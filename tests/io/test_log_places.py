@@ -80,3 +80,12 @@ def test_table_is_not_loaded_by_programs_that_log_nothing() -> None:
     code = "import sys; import nnet3tools.io.log; print('nnet3tools.io.log_places' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False"
+
+
+def test_debugging_measures_nothing_in_compressed_matrices() -> None:
+    import numpy as np
+
+    from nnet3tools.executor.debugging import root_mean_square
+
+    assert root_mean_square(np.full((3, 4), 2, np.uint8)) == 0.0
+    assert root_mean_square(np.full((3, 4), 2, np.float32)) == 2.0

@@ -76,5 +76,7 @@ class Debugger:
 
 
 def root_mean_square(matrix: Array) -> float:
-    """Uncentred standard deviation of a matrix's elements."""
-    return math.sqrt(tensor.dot(matrix, matrix) / matrix.size) if matrix.size else 0.0
+    """Uncentred standard deviation of a matrix's elements; 0 of a compressed one, as in Kaldi."""
+    if not matrix.size or matrix.dtype.kind != "f":
+        return 0.0
+    return math.sqrt(tensor.dot(matrix, matrix) / matrix.size)
