@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("support")
+
+# On a busy machine examples take as long as they take.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +32,12 @@ def _seed() -> None:
     from nnet3tools import tensor
 
     tensor.random.seed(0)
+
+
+@pytest.fixture
+def unpoisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undefined memory is left alone, for tests that count launches: filling it is one."""
+    monkeypatch.setattr("nnet3tools.tensor.arrays.POISON", False)
 
 
 @pytest.fixture

@@ -100,6 +100,7 @@ def test_numerator(device, same):
     assert fetch(again)[0] == fetch(results)[0]
 
 
+@pytest.mark.usefixtures("unpoisoned")
 def test_launches_do_not_grow_with_frames(device):
     """One kernel each way for all frames, two for what is before and after."""
     rng = np.random.default_rng(5)

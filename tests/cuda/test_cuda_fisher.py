@@ -159,6 +159,7 @@ def test_divergence_is_reported_when_somebody_asks(device):
         preconditioner.check_finite()
 
 
+@pytest.mark.usefixtures("unpoisoned")
 def test_many_estimates_are_updated_by_one_kernel_a_rank(device):
     ranks = (4, 7, 4, 4)
     made = [estimate(rank, rank + 5, seed=i) for i, rank in enumerate(ranks)]

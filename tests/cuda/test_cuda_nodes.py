@@ -93,6 +93,7 @@ def count(found: list[list[Launch]]) -> Nodes:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("unpoisoned")
 @pytest.mark.parametrize("name", sorted(NODES))
 def test_a_minibatch_takes_no_more_nodes_than_before(name):
     found, written = count(minibatches(name)[0]), NODES[name]

@@ -79,6 +79,7 @@ def run(
         computer.program = bind_program(
             computation, case.nnet, gradient, gradient, arena=arena, compress_lossy=True
         )
+        computer._recorded_steps = [segment.steps for segment in computer.program.segments]
         computer.reset()
     if wanted_times is not None:
         computer._choose = _Zeroing(computer, *wanted_times)
