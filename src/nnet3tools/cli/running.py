@@ -103,13 +103,14 @@ def _termination_raises() -> Iterator[None]:
         yield
         return
     began = -_SECONDS_TO_UNWIND
+    received: int | None = None
     commands: StartedProcesses | None = None
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal began, commands
+        nonlocal began, commands, received
         if time.monotonic() - began < _SECONDS_TO_UNWIND:
             return
-        began = time.monotonic()
+        began, received = time.monotonic(), number
         commands = StartedProcesses()
         commands.terminate()
         signal.signal(signal.SIGALRM, lambda *_: insist(number))
@@ -127,6 +128,11 @@ def _termination_raises() -> Iterator[None]:
     before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
     try:
         yield
+    except Exception:
+        if received is None:
+            raise
+        # NumPy, for one, makes an ImportError of what ends its loading.
+        raise SystemExit(128 + received) from None
     finally:
         if commands is not None:
             commands.kill_after(_SECONDS_TO_END)
