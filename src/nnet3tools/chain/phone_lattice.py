@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError
 from nnet3tools.fst.binary_reader import check_fst, read_header
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
+from nnet3tools.fst.text_form import read_att_lines
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
 
@@ -106,23 +107,14 @@ def _read_text(reader: Reader) -> PhoneLattice:
     """State, next state, phone and weight; or state and weight: "graph,acoustic,1_1_2"."""
     reader.read_line()
     builder = _Builder()
-    while reader.peek_byte() >= 0:
-        line = reader.read_line()
-        fields = line.split()
-        if not fields:
-            break
-        try:
-            states = _parse_line(fields, builder)
-        except ValueError:
-            raise reader.error(f"bad line in a compact lattice: '{line[:60]}'") from None
-        builder.start = states[0] if builder.start == NO_STATE else builder.start
-        builder.num_states = max(builder.num_states, max(states) + 1)
-        if builder.num_states > 2 * len(builder.arcs) + len(builder.finals) + _MOST_UNUSED_STATES:
-            raise reader.error(f"a lattice has a state {max(states)}, and few others")
+    builder.start, builder.num_states = read_att_lines(
+        reader,
+        "a compact lattice",
+        "a lattice",
+        lambda fields: _parse_line(fields, builder),
+        lambda: 2 * len(builder.arcs) + len(builder.finals),
+    )
     return builder.lattice(reader)
-
-
-_MOST_UNUSED_STATES = 1_000_000
 
 
 def _parse_line(fields: list[str], builder: _Builder) -> list[int]:

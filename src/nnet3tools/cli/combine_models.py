@@ -46,12 +46,9 @@ class CombineOptions:
 
     def prepare(self, nnet: Nnet) -> None:
         """Set the test modes that a network is judged in."""
-        from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+        from nnet3tools.cli.model_changes import set_test_modes
 
-        if self.batchnorm_test_mode:
-            set_batchnorm_test_mode(nnet, True)
-        if self.dropout_test_mode:
-            set_dropout_test_mode(nnet, True)
+        set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)
 
 
 def combine_on_examples(

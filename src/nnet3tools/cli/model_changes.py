@@ -89,11 +89,19 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
         edit_network(nnet, options.edits.replace(";", "\n"), "--edits")
 
 
+def set_test_modes(nnet: Nnet, batchnorm: bool, dropout: bool) -> None:
+    """Set the test modes that are asked for; the others stay as they are."""
+    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+
+    if batchnorm:
+        set_batchnorm_test_mode(nnet, True)
+    if dropout:
+        set_dropout_test_mode(nnet, True)
+
+
 def prepare_for_test(nnet: Nnet) -> None:
     """Set the test modes and collapse components where possible."""
-    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3tools.nnet.collapse import collapse_model
 
-    set_batchnorm_test_mode(nnet, True)
-    set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet, batchnorm=True, dropout=True)
     collapse_model(nnet)

@@ -41,17 +41,14 @@ class Options:
 @program("nnet3-compute-prob", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Compute and log."""
-    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example
 
     device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
     if options.collapse_model:
         collapse_model(nnet)
     prob = NnetComputeProb(options.prob, nnet, like=device)

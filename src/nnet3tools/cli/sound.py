@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from nnet3tools.io.wave import Wave
     from nnet3tools.training.sound_features import SoundFeatures
+    from nnet3tools.training.sound_options import FbankOptions, MfccOptions
 
-__all__ = ["SoundOptions", "compute_features", "htk_kind"]
+__all__ = ["SoundOptions", "compute_features"]
 
 _ENERGY, _C0 = 0o100, 0o20000  # HTK's codes of what a frame has beside its other numbers
 
@@ -55,17 +56,21 @@ class SoundOptions:
 
 
 def compute_features(
-    options: SoundOptions, computer: SoundFeatures, htk_kind: int, args: list[str]
+    options: SoundOptions, of: FbankOptions | MfccOptions, htk_base: int, args: list[str]
 ) -> int:
     """Write the features of a table of sound; the exit status.
 
-    `htk_kind` is HTK's code of the features, for --output-format=htk.
+    `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
     """
     from nnet3tools.io.foreign_features import HTK, HtkFeatures
     from nnet3tools.io.holders import DOUBLE, MATRIX, Holder
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.io.wave import WAVE
+    from nnet3tools.training.sound_features import SoundFeatures
 
+    options.check()
+    computer = SoundFeatures(of)
+    htk_kind = htk_base | (_ENERGY if of.use_energy else _C0)
     is_htk = options.output_format == "htk"
     holder: Holder = HTK if is_htk else MATRIX
     num_read = num_done = 0
@@ -88,11 +93,6 @@ def compute_features(
             num_done += 1
     log.log(f" Done {num_done} out of {num_read} utterances.")
     return 0 if num_done else 1
-
-
-def htk_kind(base: int, use_energy: bool) -> int:
-    """HTK's code of features of this base kind, with energy or else C0."""
-    return base | (_ENERGY if use_energy else _C0)
 
 
 def _features_of(

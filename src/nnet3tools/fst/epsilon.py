@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,7 +45,7 @@ def remove_epsilons(fst: Fst) -> Fst:
             arcs, final = closures.expand(state)
             changed[state], finals[state] = True, final
             lists.append((state, arcs))
-    plain = _reversed_arcs(_arcs_of(fst, kept & ~changed))
+    plain = _reversed_arcs(fst.with_arcs_only((kept & ~changed)[fst.sources]))
     replaced = _arcs_of_lists(fst, lists)
     joined = Fst.from_arcs(
         fst.start,
@@ -55,21 +57,6 @@ def remove_epsilons(fst: Fst) -> Fst:
         None if fst.olabels is fst.ilabels else np.concatenate([plain.olabels, replaced.olabels]),
     )
     return connect(joined)
-
-
-def _arcs_of(fst: Fst, states: NDArray[np.bool_]) -> Fst:
-    """All states, but arcs of these alone."""
-    arcs = states[fst.sources]
-    outputs = None if fst.olabels is fst.ilabels else fst.olabels[arcs]
-    return Fst.from_arcs(
-        fst.start,
-        fst.finals,
-        fst.sources[arcs],
-        fst.ilabels[arcs],
-        fst.weights[arcs],
-        fst.nextstates[arcs],
-        outputs,
-    )
 
 
 def _arcs_of_lists(fst: Fst, lists: list[tuple[int, list[ArcTuple]]]) -> Fst:
@@ -99,16 +86,7 @@ def _reversed_arcs(fst: Fst) -> Fst:
     chosen = np.sort(last)
     best = np.empty(fst.num_arcs, np.float32)
     best[last] = weights
-    outputs = None if fst.olabels is fst.ilabels else fst.olabels[chosen]
-    return Fst.from_arcs(
-        fst.start,
-        fst.finals,
-        fst.sources[chosen],
-        fst.ilabels[chosen],
-        best[chosen],
-        fst.nextstates[chosen],
-        outputs,
-    )
+    return replace(fst.with_arcs_only(chosen), weights=best[chosen])
 
 
 def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[int]:

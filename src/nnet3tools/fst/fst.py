@@ -191,6 +191,19 @@ class Fst:
             properties=0,
         )
 
+    def with_arcs_only(self, arcs: NDArray[np.bool_] | NDArray[np.integer]) -> Fst:
+        """All states, but these arcs alone: a mask (A,), or places in rising order."""
+        outputs = None if self.olabels is self.ilabels else self.olabels[arcs]
+        return Fst.from_arcs(
+            self.start,
+            self.finals,
+            self.sources[arcs],
+            self.ilabels[arcs],
+            self.weights[arcs],
+            self.nextstates[arcs],
+            outputs,
+        )
+
     def sorted_by_input(self) -> Fst:
         """The same with each state's arcs sorted by input label, as OpenFst's ArcSort does."""
         return self.with_arcs_in(sort_order(self.sources, self.ilabels))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from nnet3tools.fst.binary_reader import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["read_fst_text", "write_fst_text"]
+__all__ = ["read_att_lines", "read_fst_text", "write_fst_text"]
 
 
 def read_fst_text(reader: Reader) -> Fst:
@@ -20,20 +22,13 @@ def read_fst_text(reader: Reader) -> Fst:
     reader.skip_byte()
     arcs: list[tuple[int, int, int, float, int]] = []
     finals: dict[int, float] = {}
-    num_states, start = 0, NO_STATE
-    while reader.peek_byte() >= 0:
-        line = reader.read_line()
-        fields = line.split()
-        if not fields:
-            break
-        try:
-            states = _parse_line(fields, arcs, finals)
-        except ValueError:
-            raise reader.error(f"bad line in an FST: '{line[:60]}'") from None
-        start = states[0] if start == NO_STATE else start
-        num_states = max(num_states, max(states) + 1)
-        if num_states > len(arcs) * 2 + len(finals) + _MOST_UNUSED_STATES:
-            raise reader.error(f"an FST in text form has a state {num_states - 1}, and few others")
+    start, num_states = read_att_lines(
+        reader,
+        "an FST",
+        "an FST in text form",
+        lambda fields: _parse_line(fields, arcs, finals),
+        lambda: 2 * len(arcs) + len(finals),
+    )
     final_weights = np.full(num_states, NOT_FINAL, np.float32)
     final_weights[list(finals)] = list(finals.values())
     table = np.array(arcs, np.float64).reshape(-1, 5)
@@ -50,6 +45,35 @@ def read_fst_text(reader: Reader) -> Fst:
             whole[:, 2],
         ),
     )
+
+
+def read_att_lines(
+    reader: Reader,
+    lines_of: str,
+    whole: str,
+    parse: Callable[[list[str]], Sequence[int]],
+    count_named: Callable[[], int],
+) -> tuple[int, int]:
+    """Give lines' fields to `parse` up to an empty line; the first state and the number of states.
+
+    `parse` returns the states that a line names, or raises ValueError; `count_named` says how many
+    have been named, repeatedly or not. `lines_of` and `whole` are what messages call it.
+    """
+    num_states, start = 0, NO_STATE
+    while reader.peek_byte() >= 0:
+        line = reader.read_line()
+        fields = line.split()
+        if not fields:
+            break
+        try:
+            states = parse(fields)
+        except ValueError:
+            raise reader.error(f"bad line in {lines_of}: '{line[:60]}'") from None
+        start = states[0] if start == NO_STATE else start
+        num_states = max(num_states, max(states) + 1)
+        if num_states > count_named() + _MOST_UNUSED_STATES:
+            raise reader.error(f"{whole} has a state {num_states - 1}, and few others")
+    return start, num_states
 
 
 _MOST_UNUSED_STATES = 1_000_000

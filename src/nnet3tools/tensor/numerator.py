@@ -70,8 +70,9 @@ class Grouping:
     def of(cls, keys: np.ndarray) -> Grouping:
         """Groups of equal keys."""
         order = np.argsort(keys, kind="stable")
-        values, starts, sizes = np.unique(keys[order], return_index=True, return_counts=True)
-        return cls(order, starts, sizes, values)
+        keys = keys[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        return cls(order, starts, np.diff(starts, append=len(keys)), keys[starts])
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.chain.diagnostics import ChainComputeProb
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
     from nnet3tools.chain.output_objective import den_graph_of
-    from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_of_kind
 
@@ -49,10 +49,7 @@ def main(options: Options, args: list[str]) -> int:
     options.chain.check()
     device = choose_device(options.use_gpu, options.gpu_math)
     nnet = read_nnet(model_in)
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
     graph = den_graph_of(den_fst, nnet, model_in)
     prob = ChainComputeProb(options.prob, options.chain, graph, nnet, like=device)
     if not for_each_of_kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program
-from nnet3tools.cli.sound import SoundOptions
+from nnet3tools.cli.sound import SoundOptions, compute_features
 from nnet3tools.training.sound_options import FbankOptions
 
 USAGE = """Create Mel-filter bank (FBANK) feature files.
@@ -26,10 +26,4 @@ class Options:
 @program("compute-fbank-feats", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Write the features of a table of sound."""
-    from nnet3tools.cli.sound import compute_features, htk_kind
-    from nnet3tools.training.sound_features import SoundFeatures
-
-    options.sound.check()
-    computer = SoundFeatures(options.features)
-    kind = htk_kind(_HTK_KIND, options.features.use_energy)
-    return compute_features(options.sound, computer, kind, args)
+    return compute_features(options.sound, options.features, _HTK_KIND, args)

@@ -17,12 +17,17 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 
-__all__ = ["check_rows", "forget", "kept_copies", "table", "uploaded"]
+__all__ = ["check_rows", "forget", "kept_copies", "sent", "table", "uploaded"]
 
 _KEEP = 1 << 16
 _by_content: dict[Any, Array] = {}
 _by_object: dict[tuple[int, int], tuple[Any, Array]] = {}
 _lists: list[list[Array]] = []
+
+
+def sent(host: Any, dtype: Any = np.int32) -> Array:
+    """A device copy of a host array, made anew and kept by nobody else."""
+    return get_device().upload(np.ascontiguousarray(host, dtype))
 
 
 def uploaded(host: Any, dtype: Any = np.int32) -> Array:

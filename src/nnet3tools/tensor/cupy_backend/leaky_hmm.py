@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import scratch
-from nnet3tools.tensor.cupy_backend.device import Array, get_device
-from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
+from nnet3tools.tensor.cupy_backend.device import Array
+from nnet3tools.tensor.cupy_backend.indexes import sent
+from nnet3tools.tensor.cupy_backend.strided import block_step
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.leaky_hmm import LIMIT, Hmm
 from nnet3tools.tensor.registry import implements
@@ -84,10 +86,7 @@ _BACKWARD = """
     posteriors = nn_block(posteriors, part);
     if (threadIdx.x == 0) { sums[[n, 1]] = both.a; sums[[n, 2]] = posteriors.a; }"""
 
-_IN_ORDER = """
-      double sum = 0.0;
-      for (long long n = 0; n < sequences; ++n) sum += sums[[n, k]];
-      results[[k]] = sum;"""
+_column_sums = aggregate("_1", "sum", axis=0)
 
 
 class _Plan:
@@ -95,29 +94,29 @@ class _Plan:
 
     def __init__(self, hmm: Hmm) -> None:
         numbers = np.arange(hmm.num_states)
-        self.initial = _sent(hmm.initial, np.float32)
+        self.initial = sent(hmm.initial, np.float32)
         order, offsets = _sorted(hmm.destinations, numbers)
         self.forward = {
-            "offsets": _sent(offsets),
-            "sources": _sent(hmm.sources[order]),
-            "pdfs": _sent(hmm.pdfs[order]),
-            "probs": _sent(hmm.probs[order], np.float32),
+            "offsets": sent(offsets),
+            "sources": sent(hmm.sources[order]),
+            "pdfs": sent(hmm.pdfs[order]),
+            "probs": sent(hmm.probs[order], np.float32),
         }
         order, offsets = _sorted(hmm.sources, numbers)
         self.backward = {
-            "from_offsets": _sent(offsets),
-            "destinations": _sent(hmm.destinations[order]),
-            "from_pdfs": _sent(hmm.pdfs[order]),
-            "from_probs": _sent(hmm.probs[order], np.float32),
+            "from_offsets": sent(offsets),
+            "destinations": sent(hmm.destinations[order]),
+            "from_pdfs": sent(hmm.pdfs[order]),
+            "from_probs": sent(hmm.probs[order], np.float32),
         }
         used = np.unique(hmm.pdfs)
         order, offsets = _sorted(hmm.pdfs, used)
         self.backward |= {
-            "used": _sent(used),
-            "pdf_offsets": _sent(offsets),
-            "pdf_sources": _sent(hmm.sources[order]),
-            "pdf_destinations": _sent(hmm.destinations[order]),
-            "pdf_probs": _sent(hmm.probs[order], np.float32),
+            "used": sent(used),
+            "pdf_offsets": sent(offsets),
+            "pdf_sources": sent(hmm.sources[order]),
+            "pdf_destinations": sent(hmm.destinations[order]),
+            "pdf_probs": sent(hmm.probs[order], np.float32),
         }
         self.num_used = len(used)
 
@@ -126,10 +125,6 @@ def _sorted(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """The order of arcs by key, and where those of each of the (sorted) values begin, and end."""
     order = np.argsort(keys, kind="stable")
     return order, np.append(np.searchsorted(keys[order], values), len(keys))
-
-
-def _sent(array: np.ndarray, dtype: Any = np.int32) -> Array:
-    return get_device().upload(np.ascontiguousarray(array, dtype))
 
 
 @implements("leaky_hmm", "cupy")
@@ -168,6 +163,4 @@ def leaky_hmm(
             backward = {**arrays, "beta": beta, "deriv": deriv, **plan.backward}
             block_step("leaky_hmm_back", space, _THREADS, backward, _BACKWARD, **numbers)()
         count = 1 if deriv is None else 3
-        totals_of = {"results": results, "sums": sums}
-        sequences = np.int64(num_sequences)
-        grid_step("leaky_hmm_sums", {"k": count}, totals_of, _IN_ORDER, sequences=sequences)()
+        _column_sums(results[:count], sums[:, :count])

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import fill
-from nnet3tools.tensor.cupy_backend.device import Array, get_device
-from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
+from nnet3tools.tensor.cupy_backend.device import Array
+from nnet3tools.tensor.cupy_backend.indexes import sent
+from nnet3tools.tensor.cupy_backend.strided import block_step
 from nnet3tools.tensor.numerator import FrameArcs, Paths
 from nnet3tools.tensor.registry import implements
 
@@ -69,14 +71,7 @@ _BACKWARD = """
       }
     }""".replace("FROM_SCORE", _SCORE.format("from")).replace("CELL_SCORE", _SCORE.format("cell"))
 
-_IN_ORDER = """
-      double sum = 0.0;
-      for (long long p = 0; p < parts; ++p) sum += totals[[p]];
-      results[[k]] = sum;"""
-
-
-def _sent(array: Any, dtype: Any = np.int32) -> Array:
-    return get_device().upload(np.ascontiguousarray(array, dtype))
+_column_sums = aggregate("_1", "sum", axis=0)
 
 
 class _Sorted:
@@ -113,11 +108,11 @@ class _Sorted:
     def arrays(self, prefix: str, others: str) -> dict[str, Array]:
         """On the device, with names for the kernels; `others` are the states at the other end."""
         return {
-            f"{prefix}_keys": _sent(self.keys),
-            f"{prefix}_offsets": _sent(self.offsets),
-            f"{prefix}_ranges": _sent(self.ranges),
-            f"{prefix}_others": _sent(self.column(others)),
-            f"{prefix}_costs": _sent(self.column("costs"), np.float64),
+            f"{prefix}_keys": sent(self.keys),
+            f"{prefix}_offsets": sent(self.offsets),
+            f"{prefix}_ranges": sent(self.ranges),
+            f"{prefix}_others": sent(self.column(others)),
+            f"{prefix}_costs": sent(self.column("costs"), np.float64),
         }
 
 
@@ -128,13 +123,13 @@ def _by_frame(paths: Paths) -> tuple[list[FrameArcs], dict[str, Array]]:
     order = np.argsort(paths.final_parts, kind="stable")
     bounds = np.searchsorted(paths.final_parts[order], np.arange(paths.num_parts + 1))
     return distinct, {
-        "which": _sent([number[id(frame)] for frame in paths.frames]),
-        "first_states": _sent(paths.first_states),
-        "first_cells": _sent(paths.first_cells, np.int64),
-        "starts": _sent(paths.starts),
-        "finals": _sent(paths.finals[order]),
-        "final_costs": _sent(paths.final_costs[order], np.float64),
-        "final_offsets": _sent(bounds),
+        "which": sent([number[id(frame)] for frame in paths.frames]),
+        "first_states": sent(paths.first_states),
+        "first_cells": sent(paths.first_cells, np.int64),
+        "starts": sent(paths.starts),
+        "finals": sent(paths.finals[order]),
+        "final_costs": sent(paths.final_costs[order], np.float64),
+        "final_offsets": sent(bounds),
     }
 
 
@@ -157,14 +152,13 @@ def numerator(
         fill(both, -np.inf)
         arrays = {"output": output, "alpha": both[0], "totals": totals, **shared}
         to = _Sorted(frames, paths.num_parts, "destinations")
-        forward = {**arrays, **to.arrays("to", "sources"), "to_cells": _sent(to.column("cells"))}
+        forward = {**arrays, **to.arrays("to", "sources"), "to_cells": sent(to.column("cells"))}
         block_step("numerator", space, _THREADS, forward, _FORWARD, **numbers)()
         if deriv is not None:
             arrays |= {"beta": both[1], "deriv": deriv, **_backward_arrays(frames, paths)}
             numbers["weight"] = np.float64(weight)
             block_step("numerator_back", space, _THREADS, arrays, _BACKWARD, **numbers)()
-        sums = {"results": results, "totals": totals}
-        grid_step("numerator_sum", {"k": 1}, sums, _IN_ORDER, parts=np.int64(paths.num_parts))()
+        _column_sums(results, totals[:, None])
 
 
 def _backward_arrays(frames: list[FrameArcs], paths: Paths) -> dict[str, Array]:
@@ -172,7 +166,7 @@ def _backward_arrays(frames: list[FrameArcs], paths: Paths) -> dict[str, Array]:
     by_cell = _Sorted(frames, paths.num_parts, "cells")
     return {
         **by_source.arrays("from", "destinations"),
-        "from_cells": _sent(by_source.column("cells")),
+        "from_cells": sent(by_source.column("cells")),
         **by_cell.arrays("cell", "destinations"),
-        "cell_sources": _sent(by_cell.column("sources")),
+        "cell_sources": sent(by_cell.column("sources")),
     }

@@ -8,6 +8,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
+from nnet3tools.tensor.cupy_backend.indexes import sent
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
@@ -27,7 +28,7 @@ def _elements(rows: Any, cols: Any, values: Any, dtype: Any) -> dict[str, Array]
 def _sent(array: Any, dtype: Any) -> Array:
     """A host array uploaded; what is on the device already, as it is."""
     if device_of(array) == "numpy":
-        return get_device().upload(np.ascontiguousarray(array, dtype))
+        return sent(array, dtype)
     if array.dtype != dtype:
         raise ProgramError(f"sparse targets of type {array.dtype}: expected {np.dtype(dtype)}")
     return array
