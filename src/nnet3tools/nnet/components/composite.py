@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CompositeComponent"]
 
 _MAX_COMPONENTS = 100000
+_NESTED = "a CompositeComponent cannot contain another one"
 
 
 class _Components(Field[list[Component]]):
@@ -43,7 +44,7 @@ class _Components(Field[list[Component]]):
         number = reader.read_int32()
         if not 0 < number <= _MAX_COMPONENTS:
             raise reader.error(f"{self.token} {number} is impossible")
-        return [read_component(reader) for _ in range(number)]
+        return [_read_part(reader) for _ in range(number)]
 
     def write_value(self, writer: Writer, value: list[Component]) -> None:
         writer.write_int32(len(value))
@@ -143,7 +144,7 @@ class CompositeComponent(UpdatableComponent):
             if Properties.SIMPLE not in flags or Properties.RANDOM in flags:
                 return f"a CompositeComponent cannot contain a {component.type_name}"
             if isinstance(component, CompositeComponent):
-                return "a CompositeComponent cannot contain another one"
+                return _NESTED
             if k > 0 and component.input_dim != self.components[k - 1].output_dim:
                 return (
                     f"component{k} has output-dim={self.components[k - 1].output_dim} but "
@@ -252,6 +253,13 @@ class CompositeComponent(UpdatableComponent):
         super().set_underlying_learning_rate(rate)
         for component in self.updatable:
             component.set_underlying_learning_rate(self.learning_rate)
+
+
+def _read_part(reader: Reader) -> Component:
+    """A component of a composite; another composite is refused before it is read (any depth)."""
+    if reader.peek_token() == f"<{CompositeComponent.type_name}>":
+        raise reader.error(_NESTED)
+    return read_component(reader)
 
 
 def _component_from_config(line: ConfigLine, key: str) -> Component:

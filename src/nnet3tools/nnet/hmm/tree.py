@@ -11,11 +11,12 @@ from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_input
 from nnet3tools.io.stream import Reader
 
-__all__ = ["ContextDependency"]
+__all__ = ["MAX_DEPTH", "ContextDependency"]
 
 PDF_CLASS_KEY = -1
 
-MAX_DEPTH = 500
+# A level takes two of the 1,000 frames of Python's stack; Kaldi's own trees have some 30 levels.
+MAX_DEPTH = 250
 
 Event = dict[int, int]
 
@@ -77,7 +78,7 @@ class _Split(EventMap):
 
 def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
     if depth > MAX_DEPTH:
-        raise reader.error("the decision tree is too deep")
+        raise reader.error(f"the decision tree is nested more than {MAX_DEPTH} levels deep")
     token = reader.read_token()
     if token == "NULL":
         return None
