@@ -316,3 +316,43 @@ def test_broken_ranges_name_their_line(ranges, message, capsys):
 def test_no_example_at_all_is_a_failure_that_leaves_nothing():
     assert get_egs("other 0 0 0 4 1\n") == 1
     assert not Path("0.egs").exists()
+
+
+OVERFLOWING = """
+input-node name=input dim=3
+component name=first type=NoOpComponent dim=3
+component name=large type=FixedScaleComponent dim=3 scale=1e30
+component name=larger type=FixedScaleComponent dim=3 scale=1e30
+component name=last type=NoOpComponent dim=3
+component-node name=first component=first input=input
+component-node name=large component=large input=first
+component-node name=larger component=larger input=large
+component-node name=last component=last input=larger
+output-node name=output input=last objective=quadratic
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("nnet3-compute", ["ark:feats.ark", "ark:out.ark"]),
+        ("nnet3-compute", ["--looped=true", "ark:feats.ark", "ark:out.ark"]),
+        ("nnet3-compute-batch", ["ark:feats.ark", "ark:out.ark"]),
+        ("nnet3-xvector-compute", ["ark:feats.ark", "ark:out.ark"]),
+        ("nnet3-xvector-compute-batched", ["--chunk-size=10", "ark:feats.ark", "ark:out.ark"]),
+        ("nnet3-compute-prob", ["ark:egs.ark"]),
+    ],
+)
+def test_the_log_says_once_at_which_component_numbers_overflowed(program, words, capfd):
+    Path("over.config").write_text(OVERFLOWING)
+    assert run("nnet3-init", "over.config", "over.raw") == 0
+    egs = ["--num-targets=3", "--num-frames=4", "ark:feats.ark", "ark:feats.ark", "ark:egs.ark"]
+    assert run("nnet3-get-egs-dense-targets", *egs) == 0
+    capfd.readouterr()
+    options = [word for word in words if word.startswith("--")]
+    assert run(program, "--use-gpu=no", *options, "over.raw", *words[len(options) :]) in (0, 1)
+    log = capfd.readouterr().err
+    warnings = [line for line in log.splitlines() if "WARNING" in line]
+    assert len(warnings) == 1
+    assert "'output' overflows or is not finite; it began at component 'larger'" in warnings[0]
+    assert "RuntimeWarning" not in log

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.executor.chunk_computers import ChunkComputers, fill_rows
 from nnet3tools.executor.chunks import Chunk, ChunkShape, chunks_for_batches, input_rows
+from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import BatchComputationOptions
 from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
@@ -59,6 +62,7 @@ class BatchComputer:
         self.network = SimpleNetwork(nnet)
         self._outputs_per_chunk = options.outputs_per_chunk(self.network.context.modulus)
         self._computers = ChunkComputers(nnet, options, like)
+        self._watch = FiniteWatch()
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._like = like
         self._tasks: OrderedDict[ChunkShape, deque[_Task]] = OrderedDict()
@@ -123,6 +127,19 @@ class BatchComputer:
             size = int(factor * size)
         tasks = [queue.popleft() for _ in range(min(size, len(queue)))]
         computer = self._computers.computer(shape._replace(num_sequences=size))
+        self._run(computer, tasks, shape, size)
+        output = computer.get_output("output")
+        again = partial(self._run, computer, tasks, shape, size)
+        self._watch.look("'output'", output, computer, again)
+        self._give_out(tasks, output)
+        self._num_tasks += len(tasks)
+        self._num_minibatches += 1
+
+    def _run(
+        self, computer: NnetComputer, tasks: list[_Task], shape: ChunkShape, size: int
+    ) -> None:
+        """Run chunks, and nothing instead of those that are missing up to `size`."""
+        computer.reset()
         inputs = computer.input_buffer("input")
         by_task = inputs.reshape(size, shape.num_inputs, inputs.shape[1])
         ivectors = computer.input_buffer("ivector") if shape.has_ivector else None
@@ -137,9 +154,6 @@ class BatchComputer:
             if ivectors is not None:
                 tensor.fill(ivectors[len(tasks) :], 0.0)
         computer.run()
-        self._give_out(tasks, computer.get_output("output"))
-        self._num_tasks += len(tasks)
-        self._num_minibatches += 1
 
     def _give_out(self, tasks: list[_Task], output: Array) -> None:
         self._scaling.apply(output)

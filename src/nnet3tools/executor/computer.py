@@ -13,7 +13,8 @@ computer.reset()                                # and again, for the next miniba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind_program
 from nnet3tools.executor.debugging import Debugger
+from nnet3tools.executor.finite_search import FiniteSearch
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.replay import Replayer, Step, device_capture
 from nnet3tools.io.log import get_verbose, log
@@ -248,6 +250,23 @@ class NnetComputer:
         before = self._debugger.before(c)
         elapsed = self._timed(c, step)
         log(self._debugger.after(c, before, elapsed))
+
+    @contextmanager
+    def watching(self) -> Iterator[list[str]]:
+        """Look for NaN and infinity in what is written by runs within the `with` block.
+
+        The list then holds the place of the first: a component, or a command.
+        """
+        search, choose = FiniteSearch(self.program), self._choose
+
+        def steps(segment: Segment) -> list[tuple[int, Step]]:
+            return [(c, partial(search.run, c, step)) for c, step in segment.steps]
+
+        self._choose = steps
+        try:
+            yield search.found
+        finally:
+            self._choose = choose
 
     def _explain(self, error: Exception, c: int) -> None:
         first = max(0, c - _SHOWN_BEFORE)

@@ -15,7 +15,7 @@ from nnet3tools.program.commands import Backprop
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.printing import ProgramNames, command_texts, preamble_text
 
-__all__ = ["Debugger", "Magnitudes"]
+__all__ = ["Debugger", "Magnitudes", "written_submatrices"]
 
 
 class Magnitudes(NamedTuple):
@@ -35,11 +35,7 @@ class Debugger:
         computation, nnet = program.computation, program.nnet
         self._texts = command_texts(computation, nnet)
         self._names = ProgramNames(computation, nnet)
-        components = ComponentTable(nnet)
-        self._written = [
-            [a.submatrix for a in c.accesses(computation, components) if a.type & AccessType.WRITE]
-            for c in computation.commands
-        ]
+        self._written = written_submatrices(program)
         log(preamble_text(computation, nnet))
 
     def before(self, c: int) -> Magnitudes:
@@ -73,6 +69,15 @@ class Debugger:
             return None
         size = max(component.num_parameters, 1)
         return math.sqrt(component.dot_product(component) / size)
+
+
+def written_submatrices(program: BoundProgram) -> list[list[int]]:
+    """By command the submatrices that it writes."""
+    computation, components = program.computation, ComponentTable(program.nnet)
+    return [
+        [a.submatrix for a in c.accesses(computation, components) if a.type & AccessType.WRITE]
+        for c in computation.commands
+    ]
 
 
 def root_mean_square(matrix: Array) -> float:

@@ -7,6 +7,8 @@ that later chunks look back to from each to the next, so nothing is computed twi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from itertools import islice
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from nnet3tools.errors import DataError, check_num_frames
 from nnet3tools.executor.chunk_computers import fill_rows
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
@@ -60,6 +63,7 @@ class LoopedUtteranceComputer:
         self.computation = compile_looped(nnet, options.optimization, requests)
         self._computer = NnetComputer(options.computation, self.computation, nnet, like=like)
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
+        self._watch = FiniteWatch()
         self._like = like
         rows = self._frames // self._factor
         self._output = tensor.empty((rows, self.network.output_dim), like=like)
@@ -80,7 +84,7 @@ class LoopedUtteranceComputer:
         computer, device_features = self._computer, tensor.asarray(features, like=self._like)
         computer.reset()
         end = -self._context.left
-        for begin_output in range(0, len(features), self._frames):
+        for done, begin_output in enumerate(range(0, len(features), self._frames)):
             begin, end = end, begin_output + self._frames + self._context.right
             rows = np.clip(np.arange(begin, end), 0, len(features) - 1).astype(np.int32)
             fill_rows(computer.input_buffer("input"), device_features, rows)
@@ -88,8 +92,11 @@ class LoopedUtteranceComputer:
                 num_rows = computer.input_buffer("ivector").shape[0]
                 computer.accept_input("ivector", self._ivector_rows(ivectors, end, num_rows))
             computer.run()
+            output = computer.get_output("output")
+            again = partial(self._again, features, ivectors, done + 1)
+            self._watch.look("'output'", output, computer, again)
             # A copy: what the program gives out may also be part of its state.
-            tensor.copy(self._output, computer.get_output("output"))
+            tensor.copy(self._output, output)
             self._scaling.apply(self._output)
             yield self._output
 
@@ -101,6 +108,11 @@ class LoopedUtteranceComputer:
         num_outputs = -(-len(features) // self._factor)
         parts = [tensor.to_host(chunk).copy() for chunk in self.chunks(features, ivectors)]
         return np.concatenate(parts)[:num_outputs]
+
+    def _again(self, features: np.ndarray, ivectors: Ivectors | None, num_chunks: int) -> None:
+        """Come to the state after so many chunks again, from the beginning."""
+        for _ in islice(self.chunks(features, ivectors), num_chunks):
+            pass
 
     def _ivector_rows(self, ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:
         """I-vectors for a chunk whose input ends before `frame`, (num_rows, dim), all the same.

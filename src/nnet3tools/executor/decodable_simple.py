@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError
 from nnet3tools.executor.chunk_computers import ChunkComputers, fill_rows
 from nnet3tools.executor.chunks import Chunk, chunks_of_utterance, input_rows, ivector_frame
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
 from nnet3tools.io.general_matrix import check_finite
@@ -133,6 +137,7 @@ class UtteranceComputer:
         self._outputs_per_chunk = options.outputs_per_chunk(self.network.context.modulus)
         self._computers = ChunkComputers(nnet, options, like, compiler)
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
+        self._watch = FiniteWatch()
         self._like = like
 
     @property
@@ -157,18 +162,23 @@ class UtteranceComputer:
         output = tensor.empty((num_outputs, self.network.output_dim), like=self._like)
         device_features = tensor.asarray(features, like=self._like)
         for chunk in chunks:
-            computer = self._computers.computer(chunk.shape)
-            rows = input_rows(chunk, len(features))
-            fill_rows(computer.input_buffer("input"), device_features, rows)
-            if ivectors is not None:
-                computer.accept_input("ivector", ivectors.of_chunk(chunk))
-            computer.run()
-            tensor.copy(
-                output[chunk.first_output : chunk.first_output + chunk.num_used],
-                computer.get_output("output"),
-            )
+            run = partial(self._run, chunk, device_features, ivectors)
+            computer = run()
+            found = computer.get_output("output")
+            self._watch.look("'output'", found, computer, run)
+            tensor.copy(output[chunk.first_output : chunk.first_output + chunk.num_used], found)
         self._scaling.apply(output)
         return tensor.to_host(output)
+
+    def _run(self, chunk: Chunk, features: Array, ivectors: Ivectors | None) -> NnetComputer:
+        """The computer that has computed a chunk."""
+        computer = self._computers.computer(chunk.shape)
+        rows = input_rows(chunk, len(features))
+        fill_rows(computer.input_buffer("input"), features, rows)
+        if ivectors is not None:
+            computer.accept_input("ivector", ivectors.of_chunk(chunk))
+        computer.run()
+        return computer
 
     def close(self) -> None:
         """Log times, if asked for."""

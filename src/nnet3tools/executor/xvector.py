@@ -13,6 +13,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError, check_num_frames
 from nnet3tools.executor.chunk_computers import ChunkComputers, fill_rows
 from nnet3tools.executor.chunks import ChunkShape
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import check_finite
@@ -60,6 +61,7 @@ class XvectorComputer:
         self._input_dim = nnet.input_dim("input")
         self._output_dim = nnet.output_dim("output")
         self._computers = ChunkComputers(nnet, options, like, compiler)
+        self._watch = FiniteWatch()
         self._like = like
 
     def compute(self, features: np.ndarray) -> np.ndarray:
@@ -98,8 +100,14 @@ class XvectorComputer:
     def _output_of(self, features: Array, rows: slice | np.ndarray) -> Array:
         num_rows = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
         computer = self._computers.computer(ChunkShape(0, num_rows, 1, 1))
-        fill_rows(computer.input_buffer("input"), features, rows)
-        computer.run()
+
+        def run() -> None:
+            computer.reset()
+            fill_rows(computer.input_buffer("input"), features, rows)
+            computer.run()
+
+        run()
+        self._watch.look("'output'", computer.get_output("output"), computer, run)
         return computer.get_output("output")
 
     def close(self) -> None:

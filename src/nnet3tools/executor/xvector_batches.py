@@ -13,6 +13,8 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.chunk_computers import ChunkComputers
 from nnet3tools.executor.chunks import ChunkShape
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.io import log
@@ -89,6 +91,7 @@ class BatchedXvectorComputer:
         self._chunk_size, self._pad = chunk_size, pad
         self._shape = ChunkShape(0, chunk_size, 1, 1, num_sequences=batch_size)
         self._computers = ChunkComputers(nnet, options, like)
+        self._watch = FiniteWatch()
         dim = nnet.input_dim("input")
         self._like, self._output_dim = like, nnet.output_dim("output")
         self._inputs = np.zeros((batch_size, chunk_size, dim), np.float32)
@@ -123,14 +126,20 @@ class BatchedXvectorComputer:
         if not self._batch:
             return
         computer = self._computers.computer(self._shape)
-        rows = self._inputs.reshape(-1, self._inputs.shape[2])
-        tensor.copy(computer.input_buffer("input"), tensor.asarray(rows, like=self._like))
-        computer.run()
-        outputs = tensor.to_host(computer.get_output("output"))
+        self._run(computer)
+        output = computer.get_output("output")
+        self._watch.look("'output'", output, computer, lambda: self._run(computer))
+        outputs = tensor.to_host(output)
         for task, output in zip(self._batch, outputs, strict=False):
             task.total += np.float32(1.0 / task.num_chunks) * output
             task.missing -= 1
         self._batch.clear()
+
+    def _run(self, computer: NnetComputer) -> None:
+        computer.reset()
+        rows = self._inputs.reshape(-1, self._inputs.shape[2])
+        tensor.copy(computer.input_buffer("input"), tensor.asarray(rows, like=self._like))
+        computer.run()
 
     def ready(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
         """Keys and vectors of utterances that are done, and not given before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.executor.computer import ComputeOptions
+from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
 from nnet3tools.io.sparse import SparseMatrix
@@ -127,6 +129,8 @@ class NnetComputeProb:
             like=like,
             objective=objective or FrameObjective(),
         )
+        # A second run would count statistics twice.
+        self._watch = None if store_stats_in_nnet else FiniteWatch()
         self.totals: dict[str, OutputTotals] = {}
 
     @property
@@ -142,6 +146,10 @@ class NnetComputeProb:
     def _compute(self, example: NnetExample, ready: NnetExample) -> None:
         """Accuracy goes by the targets as they were read, the rest by what is on the device."""
         computer = self._runner.forward(ready)
+        if self._watch is not None:
+            again = partial(self._runner.forward, ready)
+            for name in computer.available_outputs():
+                self._watch.look(f"'{name}'", computer.get_output(name), computer, again)
         need_deriv = self.deriv_nnet is not None
         read = {io.name: io.features for io in example.io}
         evaluations = self._runner.evaluations(ready, computer)
