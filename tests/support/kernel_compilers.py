@@ -8,11 +8,21 @@ import shutil
 import site
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["ARCHITECTURES", "HALF", "compile_with_nvcc", "compile_with_nvrtc", "nvcc", "nvrtc"]
+__all__ = [
+    "ARCHITECTURES",
+    "HALF",
+    "Resources",
+    "architectures",
+    "compile_with_nvcc",
+    "compile_with_nvrtc",
+    "nvcc",
+    "nvrtc",
+    "resources",
+]
 
 ARCHITECTURES = ("80", "90")
 HALF = "#include <cuda_fp16.h>\n"
@@ -97,3 +107,71 @@ def _run(library: Any, text: str, options: list[str]) -> tuple[int, str]:
     library.nvrtcGetProgramLog(program, log)
     library.nvrtcDestroyProgram(ctypes.byref(program))
     return status, log.value.decode()
+
+
+class Resources(NamedTuple):
+    """What a kernel takes of a device, by ptxas."""
+
+    registers: int
+    stack_bytes: int
+    """Of a thread: values that found no register, and arrays of its own."""
+    shared_bytes: int
+
+
+_USED = re.compile(
+    r"Compiling entry function '(\w+)' for.*?(\d+) bytes stack frame.*?Used (\d+) registers"
+    r"([^\n]*)",
+    re.S,
+)
+
+
+def architectures(wanted: Iterable[str]) -> list[str]:
+    """Those of some architectures that the toolkit has."""
+    listed = subprocess.run([_tool("nvcc"), "--list-gpu-code"], capture_output=True, text=True)
+    return [a for a in wanted if f"sm_{a}" in listed.stdout.split()]
+
+
+def resources(
+    prelude: str, sources: Iterable[str], wanted: Sequence[str], folder: Path
+) -> dict[str, dict[str, Resources]]:
+    """Architecture -> name -> what each kernel takes, as the driver's compiler would make it.
+
+    Sources may define the same helpers: each has a namespace of its own.
+    """
+    spaces = (f"namespace k{i} {{\n{_unguarded(s)}\n}}\n" for i, s in enumerate(sources))
+    source, ptx = folder / "resources.cu", folder / "resources.ptx"
+    source.write_text(HALF + prelude + "".join(spaces))
+    lowest = f"-arch=compute_{min(wanted, key=int)}"
+    _done([_tool("nvcc"), "-w", "-std=c++17", "-ptx", lowest, "-o", str(ptx), str(source)])
+    found = {}
+    for a in wanted:
+        log = _done([_tool("ptxas"), "-v", f"-arch=sm_{a}", str(ptx), "-o", "/dev/null"])
+        found[a] = {
+            name: Resources(int(registers), int(stack), _shared_bytes(rest))
+            for name, stack, registers, rest in _USED.findall(log)
+        }
+    return found
+
+
+def _unguarded(source: str) -> str:
+    """Without the guards of definitions that another namespace has, too."""
+    return re.sub(r"^#(ifndef nn_|define nn_|endif).*$", "", source, flags=re.M)
+
+
+def _shared_bytes(rest: str) -> int:
+    found = re.search(r"(\d+) bytes smem", rest)
+    return int(found[1]) if found else 0
+
+
+def _tool(name: str) -> str:
+    """A program of the toolkit that nvcc belongs to."""
+    path = nvcc()
+    assert path is not None
+    return str(Path(path).resolve().with_name(name))
+
+
+def _done(command: list[str]) -> str:
+    """What a command says; AssertionError with that if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stderr + done.stdout

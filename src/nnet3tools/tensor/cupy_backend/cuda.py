@@ -22,6 +22,7 @@ from nnet3tools.errors import OptionError, ProgramError
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
 from nnet3tools.tensor.cupy_backend.indexes import kept_copies
 from nnet3tools.tensor.cupy_backend.pools import SharedLimit
+from nnet3tools.tensor.cupy_backend.wave_source import in_registers
 from nnet3tools.tensor.precision import are_precise
 from nnet3tools.tensor.recording import NotCapturable
 
@@ -173,11 +174,14 @@ class CudaDevice:
         if "__half" in source:
             source = "#include <cuda_fp16.h>\n" + source
         found = cupy.RawKernel(PRELUDE + source, name, options=options)
+        found.compile()
+        if found.local_size_bytes and in_registers(source) != source:
+            found = cupy.RawKernel(PRELUDE + in_registers(source), name, options=options)
+            found.compile()
 
         def launch(grid: Any, block: Any, args: Any) -> None:
             found(grid, block, tuple(args))
 
-        found.compile()
         return launch
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
