@@ -21,6 +21,7 @@ from nnet3tools.program.report import ProgramReport
 
 __all__ = ["html_page", "page_data"]
 
+_STYLES = ("colors.css", "style.css")
 _SCRIPTS = ("model.js", "view.js", "scene.js", "panel.js", "main.js")
 
 
@@ -37,7 +38,7 @@ def html_page(
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "TITLE": html.escape(title),
-        "STYLE": (folder / "style.css").read_text("utf-8"),
+        "STYLE": "".join((folder / name).read_text("utf-8") for name in _STYLES),
         "DATA": text,
         "SCRIPT": "\n".join((folder / name).read_text("utf-8") for name in _SCRIPTS),
     }

@@ -1,0 +1,185 @@
+"""Charts as SVG text, in colours that the page's style sets for light and dark."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools.recipe.report.history import Curve
+
+__all__ = ["Band", "Line", "line_chart", "readable", "spark_line", "text_of"]
+
+_WIDTH, _HEIGHT = 440, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 26
+_MOST_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve with its name; `style` is a class of the page's style sheet."""
+
+    name: str
+    points: Curve
+    style: str = "s0"
+
+
+@dataclass(frozen=True)
+class Band:
+    """What lies between two curves."""
+
+    low: Curve
+    high: Curve
+
+
+def text_of(text: str) -> str:
+    """Text for HTML: escaped, with every control character shown as U+FFFD."""
+    clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
+    return html.escape(clean)
+
+
+def readable(value: float) -> str:
+    """A number with four digits."""
+    return f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One direction: from values to places."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def place(self, value: float) -> float:
+        value = math.log10(value) if self.log else value
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self, most: int) -> list[float]:
+        """Round values inside, at most so many or a few more."""
+        if self.log:
+            step = max(1, math.ceil((self.high - self.low) / most))
+            first = math.ceil(self.low - 1e-9)
+            return [10.0**e for e in range(first, math.floor(self.high + 1e-9) + 1, step)]
+        size = _round_step((self.high - self.low) / most)
+        first = math.ceil(self.low / size - 1e-9)
+        return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
+
+
+def _round_step(least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(f * power for f in (1, 2, 5, 10, 20) if f * power >= least * (1 - 1e-9))
+
+
+def _axis(values: Sequence[float], start: float, end: float, log: bool, zero: bool) -> _Axis:
+    """An axis that holds the values, with room to spare."""
+    if log:
+        powers = [math.log10(v) for v in values if v > 0] or [0.0]
+        first, last = math.floor(min(powers) + 1e-9), math.ceil(max(powers) - 1e-9)
+        return _Axis(first, max(last, first + 1), start, end, True)
+    low, high = min(values), max(values)
+    low = min(low, 0.0) if zero else low
+    # Values that differ by less than can be told apart are drawn as one.
+    apart = high - low > 1e-6 * max(abs(low), abs(high))
+    room = (high - low) * 0.05 if apart else abs(high) * 0.05 or 0.5
+    return _Axis(low if zero and low == 0 else low - room, high + room, start, end)
+
+
+def line_chart(
+    title: str,
+    lines: Sequence[Line],
+    band: Band | None = None,
+    log: bool = False,
+    zero: bool = False,
+    x_end: float = 1.0,
+    y_end: float | None = None,
+    settled: float = 0.0,
+) -> str:
+    """A chart over iterations, 0 to `x_end`, with a legend if there are several lines.
+
+    With `log` the values are on a logarithmic scale (those not above 0 are left out), with `zero`
+    the scale begins at zero, and with `y_end` it ends there. The scale is made for the values from
+    iteration `settled` on, if there are any: the first ones may lie far out.
+    """
+    shown = [Line(line.name, _thinned(line.points, log), line.style) for line in lines]
+    values = [v for line in shown for i, v in line.points if i >= settled]
+    values = values or [v for line in shown for _, v in line.points]
+    if band is not None:
+        values += [v for _, v in (*band.low, *band.high)]
+    if not values:
+        return ""
+    x = _Axis(0.0, max(x_end, 1.0), _LEFT, _WIDTH - _RIGHT)
+    y = _axis([*values, *([y_end] if y_end else [])], _HEIGHT - _BOTTOM, _TOP, log, zero)
+    parts = [_band(band, x, y) if band else ""]
+    parts += [_curve(line, x, y) for line in shown]
+    names = [f'<span class="{line.style}">{text_of(line.name)}</span>' for line in shown]
+    legend = f'<span class="names">{"".join(names)}</span>' if len(shown) > 1 else ""
+    inside = f'width="{_WIDTH - _LEFT - _RIGHT + 8}" height="{_HEIGHT - _TOP - _BOTTOM + 8}"'
+    return (
+        f'<figure class="chart"><figcaption>{text_of(title)}{legend}</figcaption>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{text_of(title)}">'
+        f'{_grid(x, y)}<svg x="{_LEFT - 4}" y="{_TOP - 4}" {inside} '
+        f'viewBox="{_LEFT - 4} {_TOP - 4} {_WIDTH - _LEFT - _RIGHT + 8} '
+        f'{_HEIGHT - _TOP - _BOTTOM + 8}">{"".join(parts)}</svg></svg></figure>'
+    )
+
+
+def _thinned(points: Curve, log: bool) -> Curve:
+    """At most some hundred points, the last one among them."""
+    kept = [point for point in points if point[1] > 0] if log else points
+    step = -(-len(kept) // _MOST_POINTS) or 1
+    return [*kept[:-1:step], *kept[-1:]]
+
+
+def _grid(x: _Axis, y: _Axis) -> str:
+    out = []
+    for value in y.ticks(4):
+        at = y.place(value)
+        out.append(f'<path class="grid" d="M{_LEFT} {at:.1f}H{_WIDTH - _RIGHT}"/>')
+        out.append(f'<text class="y" x="{_LEFT - 6}" y="{at + 4:.1f}">{readable(value)}</text>')
+    for value in x.ticks(6):
+        if value == int(value):
+            at = x.place(value)
+            out.append(f'<text class="x" x="{at:.1f}" y="{_HEIGHT - 8}">{value:.0f}</text>')
+    return "".join(out)
+
+
+def _band(band: Band, x: _Axis, y: _Axis) -> str:
+    outline = [*_thinned(band.low, False), *reversed(_thinned(band.high, False))]
+    places = "L".join(f"{x.place(i):.1f} {y.place(v):.1f}" for i, v in outline)
+    return f'<path class="band" d="M{places}Z"/>'
+
+
+def _curve(line: Line, x: _Axis, y: _Axis) -> str:
+    if not line.points:
+        return ""
+    places = [(x.place(i), y.place(v)) for i, v in line.points]
+    text = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
+    radius = 2 if len(places) < 60 else 0.5
+    dots = "".join(
+        f'<circle class="{line.style}" cx="{a:.1f}" cy="{b:.1f}" r="{radius}">'
+        f"<title>{text_of(line.name)}, {i:g}: {readable(v)}</title></circle>"
+        for (a, b), (i, v) in zip(places, line.points, strict=True)
+    )
+    return f'<path class="line {line.style}" d="M{text}"/>{dots}'
+
+
+def spark_line(points: Curve, low: float, high: float, x_end: float, log: bool = False) -> str:
+    """A small curve without axes; `low` and `high` are what its bottom and top stand for."""
+    kept = _thinned(points, log)
+    if not kept:
+        return ""
+    if log:
+        low, high = math.log10(low), math.log10(high)
+    x = _Axis(0.0, max(x_end, 1.0), 2, 138)
+    y = _Axis(low, high if high > low else low + 1, 26, 2, log)
+    text = "L".join(f"{x.place(i):.1f} {y.place(v):.1f}" for i, v in kept)
+    last, value = kept[-1]
+    return (
+        '<svg class="spark" viewBox="0 0 140 28" aria-hidden="true">'
+        f'<path class="line s0" d="M{text}"/>'
+        f'<circle class="s0" cx="{x.place(last):.1f}" cy="{y.place(value):.1f}" r="2"/></svg>'
+    )

@@ -1,0 +1,176 @@
+"""What one log file of a training directory tells: whose it is, its time, its numbers.
+
+The files are those that Kaldi's scripts leave (`train.5.1.log`, `progress.5.log`, ...): the command
+and the times that run.pl and its like write around it, the lines of the programs between them. A
+log may be of any origin and cut off anywhere: a line that does not read as expected is passed over.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nnet3tools.recipe.report.network import NetworkFacts, number_or_none, read_network
+
+__all__ = ["LogFile", "read_log"]
+
+_NAME = re.compile(r"(?P<stage>.+?)(?P<marks>(?:\.(?:\d{1,9}|final|combined))*)\.log")
+_OVERALL = re.compile(
+    r"Overall (average objective function|[\w-]{1,40}) for '([^']{1,200})' is "
+    r"(\S{1,40}(?: \+ \S{1,40}){0,3})(?: = (\S{1,40}))?(?: per frame,)? over (\S{1,40})"
+)
+_PER_COMPONENT = re.compile(
+    r"(Parameter differences|Relative parameter differences|Norms of parameter matrices)"
+    r".{0,40}? are \[ (.*) \]"
+)
+_MAX_CHANGE = re.compile(r"For (\S{1,200}), per-component max-change was enforced (\S+) % of")
+_GLOBAL_MAX_CHANGE = re.compile(r"The global max-change was enforced (\S+) % of")
+_LEARNING_RATE = re.compile(r"--learning-rate=(\S{1,40})")
+_TIME = re.compile(r"Accounting: time=(\S{1,20})")
+_STATUS = re.compile(r"# (?:Ended \(code (-?\d+)\)|Finished at .{1,60} with status (-?\d+))")
+_INFO = (
+    *("component ", "component-node ", "input-node ", "output-node ", "dim-range-node "),
+    *("left-context: ", "right-context: ", "num-parameters: "),
+)
+_NO_COMMAND = ("# Started at", "# Running on", "# Accounting", "# Ended", "# Finished")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MAX_BYTES = 1 << 26
+
+
+@dataclass
+class LogFile:
+    """The facts of one log file."""
+
+    stage: str
+    """The name without its numbers: "train", "compute_prob_valid", "get_egs"."""
+    marks: tuple[str, ...] = ()
+    """What follows it: ("5", "1"), ("final",)."""
+    command: str = ""
+    started: float | None = None
+    """Seconds since 1970, by the clock that the log was written with."""
+    seconds: float | None = None
+    """How long the job took; None if it has not ended."""
+    failed: bool = False
+    learning_rate: float | None = None
+    """Of the model that is trained, from the command."""
+    num_frames: float = 0.0
+    """Frames that were trained on."""
+    global_max_change: float = 0.0
+    """In how many percent of the minibatches it was enforced."""
+    objectives: dict[str, float] = field(default_factory=dict)
+    """By output: the objective per frame."""
+    accuracies: dict[str, float] = field(default_factory=dict)
+    max_changes: dict[str, float] = field(default_factory=dict)
+    """By component: in how many percent of the minibatches its max-change was enforced."""
+    per_component: dict[str, dict[str, float]] = field(default_factory=dict)
+    """"Parameter differences", "Relative ..." and "Norms ..." of nnet3-show-progress."""
+    network: NetworkFacts | None = None
+    """What nnet3-info printed."""
+
+    @property
+    def iteration(self) -> int | None:
+        """The first number of the name."""
+        return int(self.marks[0]) if self.marks and self.marks[0].isdigit() else None
+
+
+def read_log(path: str) -> LogFile | None:
+    """The facts of a file; None if its name is no log's or it cannot be read.
+
+    A file that stays as it was is read once in the life of a process, because a report is written
+    anew after every iteration.
+    """
+    try:
+        status = os.stat(path)
+        return _read(path, status.st_mtime_ns, status.st_size)
+    except OSError:
+        return None
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _read(path: str, mtime: int, size: int) -> LogFile | None:
+    match = _NAME.fullmatch(os.path.basename(path))
+    if match is None:
+        return None
+    marks = tuple(mark for mark in match["marks"].split(".") if mark)
+    out = LogFile(match["stage"], marks)
+    with open(path, "rb") as file:
+        text = file.read(_MAX_BYTES).decode("utf-8", "replace")
+    info = []
+    for line in text.split("\n"):
+        if line.startswith(_INFO):
+            info.append(line)
+        else:
+            _take_line(out, line)
+    if info:
+        out.network = read_network(info)
+    if found := _LEARNING_RATE.search(out.command):
+        out.learning_rate = number_or_none(found[1].rstrip("'\""))
+    return out
+
+
+def _take_line(out: LogFile, line: str) -> None:
+    if line.startswith("#"):
+        _take_frame(out, line)
+    elif "Overall " in line:
+        _take_overall(out, line)
+    elif " max-change was enforced " in line:
+        _take_max_change(out, line)
+    elif " are [ " in line and (found := _PER_COMPONENT.search(line)):
+        out.per_component[found[1]] = dict(_pairs(found[2]))
+
+
+def _take_frame(out: LogFile, line: str) -> None:
+    """A line that run.pl or its like wrote."""
+    if line.startswith("# Started at "):
+        out.started = _parse_date(line.removeprefix("# Started at "))
+    elif found := _TIME.search(line):
+        out.seconds = number_or_none(found[1])
+    elif found := _STATUS.match(line):
+        out.failed = (found[1] or found[2]) != "0"
+    elif not out.command and not line.startswith(_NO_COMMAND):
+        out.command = line[1:].strip()
+
+
+def _take_overall(out: LogFile, line: str) -> None:
+    found = _OVERALL.search(line)
+    if found is None:
+        return
+    kind, name, value, total, frames = found.groups()
+    number = number_or_none(total or value)
+    if number is None:
+        return
+    (out.accuracies if kind == "accuracy" else out.objectives)[name] = number
+    if kind.startswith("average"):
+        out.num_frames += number_or_none(frames.rstrip(".")) or 0.0
+
+
+def _take_max_change(out: LogFile, line: str) -> None:
+    if found := _MAX_CHANGE.search(line):
+        if (percent := number_or_none(found[2])) is not None:
+            out.max_changes[found[1]] = percent
+    elif found := _GLOBAL_MAX_CHANGE.search(line):
+        out.global_max_change = number_or_none(found[1]) or 0.0
+
+
+def _pairs(text: str) -> Iterator[tuple[str, float]]:
+    """`name:number` after name:number."""
+    for word in text.split():
+        name, _, value = word.rpartition(":")
+        if (number := number_or_none(value)) is not None:
+            yield name, number
+
+
+def _parse_date(text: str) -> float | None:
+    """What `date` prints: "Sun Nov 22 05:02:29 UTC 2026"; the time zone is not looked at."""
+    words = text.split()
+    try:
+        month = _MONTHS.index(words[1]) + 1
+        hour, minute, second = map(int, words[3].split(":"))
+        moment = datetime.datetime(int(words[-1]), month, int(words[2]), hour, minute, second)
+    except (ValueError, IndexError):
+        return None
+    return moment.replace(tzinfo=datetime.UTC).timestamp()

@@ -1,0 +1,201 @@
+"""A network as nnet3-info's lines (or a config) tell it: nodes with their sources, components."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nnet3tools.errors import ConfigError
+from nnet3tools.nnet.config import ConfigLine
+from nnet3tools.nnet.descriptor_parser import parse_expression
+from nnet3tools.nnet.descriptor_text import Expression
+
+__all__ = [
+    "ComponentFacts",
+    "NetworkFacts",
+    "NodeFacts",
+    "Nonlinearity",
+    "number_or_none",
+    "percentile",
+    "read_network",
+    "share_below",
+]
+
+_LARGEST = 1e30
+_FIELD = re.compile(r"(?:^|, | )([a-z][a-z-]*)=([^\s,\[{]+)")
+_GATE = re.compile(r"(\w{1,40})=\{ (.*?) \}")
+_SUMMARY = re.compile(r"(value-avg|deriv-avg)=\[(.*?)\]")
+_PERCENTILES = re.compile(r"percentiles\([\d, ]*\)=\(([^()]*)\)")
+_COMPONENT = re.compile(r"component name=(\S+) type=(\w+)(.*)", re.S)
+
+PERCENTS = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
+"""The percentiles that nnet3-info prints."""
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node of the network."""
+
+    kind: str
+    """ "input", "output", "component" or "range"."""
+    name: str
+    sources: tuple[tuple[str, tuple[int, ...]], ...]
+    """Nodes that it reads, each with the time offsets it reads them at."""
+    component: str = ""
+    dim: int = 0
+
+
+@dataclass(frozen=True)
+class Nonlinearity:
+    """How one nonlinearity (or one gate of an LSTM) is used, over its units."""
+
+    name: str
+    values: tuple[float, ...]
+    """Percentiles (PERCENTS) of the units' average values; of fewer than ten units, all."""
+    derivs: tuple[float, ...]
+    """The same of their average derivatives."""
+    self_repaired: float | None = None
+    """Proportion of units that self-repair was applied to."""
+
+
+@dataclass(frozen=True)
+class ComponentFacts:
+    """A component of the network."""
+
+    name: str
+    type: str
+    fields: dict[str, str]
+    nonlinearities: tuple[Nonlinearity, ...]
+
+
+@dataclass(frozen=True)
+class NetworkFacts:
+    """Nodes in the file's order, components by name, and numbers such as num-parameters."""
+
+    nodes: tuple[NodeFacts, ...]
+    components: dict[str, ComponentFacts]
+    numbers: dict[str, str]
+
+
+def read_network(lines: list[str]) -> NetworkFacts:
+    """The network that these lines tell of; lines that do not read as expected are left out."""
+    nodes: dict[str, NodeFacts] = {}
+    components: dict[str, ComponentFacts] = {}
+    numbers: dict[str, str] = {}
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        if kind == "component":
+            if facts := _read_component(line):
+                components[facts.name] = facts
+        elif kind.endswith("-node"):
+            if node := _read_node(line):
+                nodes[node.name] = node
+        elif kind.endswith(":"):
+            numbers[kind[:-1]] = rest.strip()
+    return NetworkFacts(tuple(nodes.values()), components, numbers)
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_node(line: str) -> NodeFacts | None:
+    try:
+        config = ConfigLine(line.strip())
+        name = config.get_string("name")
+        dim = config.get_int("output-dim", config.get_int("dim", 0))
+        kind = config.first_token.removesuffix("-node")
+        if kind == "input":
+            return NodeFacts(kind, name, (), dim=dim)
+        if kind == "dim-range":
+            source = config.get_string("input-node")
+            return NodeFacts("range", name, ((source, (0,)),), dim=dim)
+        sources = _sources(parse_expression(config.get_string("input")))
+        return NodeFacts(kind, name, sources, config.get_string("component", ""), dim)
+    except ConfigError:
+        return None
+
+
+def _sources(expression: Expression) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The nodes that a descriptor names, in its order, with their time offsets."""
+    offsets: dict[str, set[int]] = {}
+    for name, offset in _leaves(expression):
+        offsets.setdefault(name, set()).add(offset)
+    return tuple((name, tuple(sorted(found))) for name, found in offsets.items())
+
+
+def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
+    """Node names with the sum of the offsets around them."""
+    waiting = [(expression, 0)]
+    while waiting:
+        at, offset = waiting.pop()
+        if at.operator == "Offset":
+            offset += at.numbers[0]
+        if not at.operator:
+            yield at.name, offset
+        waiting += [(child, offset) for child in reversed(at.children)]
+
+
+def _read_component(line: str) -> ComponentFacts | None:
+    """A component's line of nnet3-info, or of a config."""
+    match = _COMPONENT.fullmatch(line)
+    if match is None:
+        return None
+    name, type_name, rest = match.groups()
+    outside = _GATE.sub("", rest)
+    fields = dict(_FIELD.findall(outside))
+    gates = [(f"{name} {gate}", text) for gate, text in _GATE.findall(rest)] or [(name, rest)]
+    found = [_nonlinearity(gate, text) for gate, text in gates]
+    kept = tuple(nonlinearity for nonlinearity in found if nonlinearity is not None)
+    return ComponentFacts(name, type_name, fields, kept)
+
+
+def _nonlinearity(name: str, text: str) -> Nonlinearity | None:
+    summaries = {key: _numbers(inside) for key, inside in _SUMMARY.findall(text)}
+    if not summaries.get("deriv-avg"):
+        return None
+    fields = dict(_FIELD.findall(text))
+    repaired = number_or_none(fields.get("self-repaired-proportion", ""))
+    return Nonlinearity(name, summaries.get("value-avg", ()), summaries["deriv-avg"], repaired)
+
+
+def _numbers(inside: str) -> tuple[float, ...]:
+    """The numbers of a summary: 13 percentiles, or fewer than ten sorted values; () if garbled."""
+    match = _PERCENTILES.search(inside)
+    words = re.split("[, ]+", match[1] if match else inside.strip())
+    numbers = tuple(n for n in map(number_or_none, words) if n is not None)
+    if len(numbers) != len(words):
+        return ()
+    if match:
+        return numbers if len(numbers) == len(PERCENTS) else ()
+    return tuple(sorted(numbers))
+
+
+def number_or_none(text: str) -> float | None:
+    """The number that a text is, or None; what no chart could show is none, or 0 if it is small."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    if not math.isfinite(value) or abs(value) > _LARGEST:
+        return None
+    return value if abs(value) > 1 / _LARGEST else 0.0
+
+
+def percentile(numbers: tuple[float, ...], percent: int) -> float:
+    """A percentile of units' numbers, as `Nonlinearity` holds them."""
+    if len(numbers) == len(PERCENTS):
+        return numbers[PERCENTS.index(percent)]
+    return numbers[(len(numbers) - 1) * percent // 100]
+
+
+def share_below(numbers: tuple[float, ...], limit: float) -> float:
+    """About which share of the units is below `limit`, from 0 to 1."""
+    if len(numbers) != len(PERCENTS):
+        return sum(n < limit for n in numbers) / len(numbers)
+    for (p, low), (q, high) in itertools.pairwise(zip(PERCENTS, numbers, strict=True)):
+        if high >= limit:
+            inside = (limit - low) / (high - low) if high > low else 0.0
+            return (p + (q - p) * max(0.0, inside)) / 100
+    return 1.0

@@ -1,0 +1,283 @@
+"""nnet3-report: what log files of a training directory tell comes on the page, nothing else."""
+
+from __future__ import annotations
+
+import html.parser
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.cli import nnet3_report
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.report import report_page, write_report
+from nnet3tools.recipe.report.charts import Line, line_chart
+from nnet3tools.recipe.report.history import read_history
+from nnet3tools.recipe.report.network import PERCENTS, read_network, share_below
+from nnet3tools.recipe.report.network_picture import network_picture
+from nnet3tools.recipe.report.plots import write_pictures
+
+FRAME = """# {command}
+# Started at Sun Nov 22 05:0{minute}:00 UTC 2026
+#
+{text}
+# Accounting: time={seconds} threads=1
+# Ended (code {code}) at Sun Nov 22 05:09:00 UTC 2026, elapsed time {seconds} seconds
+"""
+PROB = """LOG (nnet3-compute-prob[5.5]:PrintTotalStats():nnet-diagnostics.cc:180) Overall \
+log-likelihood for 'output' is {objective} per frame, over 8561 frames.
+LOG (nnet3-compute-prob[5.5]:PrintTotalStats():nnet-diagnostics.cc:190) Overall \
+accuracy for 'output' is {accuracy} per frame, over 8561 frames."""
+TRAIN = """LOG (nnet3-train[5.5]:PrintTotalStats():nnet-training.cc:72) Overall \
+average objective function for 'output' is {objective} over 1000 frames.
+LOG (nnet3-train[5.5]:Print():nnet-utils.cc:1) For tdnn1.affine, per-component max-change \
+was enforced {percent} % of the time.
+LOG (nnet3-train[5.5]:Print():nnet-utils.cc:2) The global max-change was \
+enforced 10 % of the time."""
+DERIVATIVES = "0,0,0,0 0,0.1,0.30,0.99,1.0 1.0,1.0,1.0,1.0"
+INFO = f"""left-context: 2
+right-context: 2
+num-parameters: 1234
+input-node name=input dim=20
+component-node name=tdnn1.affine component=tdnn1.affine input=Append(Offset(input, -2), input, \
+Offset(input, 2)) input-dim=60 output-dim=128
+component-node name=tdnn1.relu component=tdnn1.relu input=tdnn1.affine input-dim=128 output-dim=128
+component-node name=output.affine component=output.affine input=Sum(tdnn1.relu, \
+Offset(output.affine, -3)) input-dim=128 output-dim=30
+output-node name=output input=output.affine dim=30 objective=linear
+component name=tdnn1.affine type=NaturalGradientAffineComponent, input-dim=60, output-dim=128, \
+learning-rate=0.0019, max-change=0.75, linear-params-rms=0.1, bias-{{mean,stddev}}=-0.1,0.9
+component name=tdnn1.relu type=RectifiedLinearComponent, dim=128, self-repaired-proportion=0.5, \
+value-avg=[percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)=({DERIVATIVES}), mean=0.4, \
+stddev=0.5], deriv-avg=[percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)=({DERIVATIVES}), \
+mean=0.4, stddev=0.4]
+component name=output.affine type=AffineComponent, input-dim=128, output-dim=30
+LOG (nnet3-show-progress[5.5]:main():nnet3-show-progress.cc:118) Parameter differences per \
+layer are [ tdnn1.affine:1.28674 output.affine:0.8 ]
+LOG (nnet3-show-progress[5.5]:main():nnet3-show-progress.cc:119) Norms of parameter matrices from \
+<new-nnet-in> are [ tdnn1.affine:16.9 output.affine:8.2 ]
+LOG (nnet3-show-progress[5.5]:main():nnet3-show-progress.cc:124) Relative parameter differences \
+per layer are [ tdnn1.affine:0.0765 output.affine:0.1046 ]"""
+
+
+def write_log(folder: Path, name: str, text: str, seconds: int = 9, **frame: object) -> None:
+    (folder / "log").mkdir(exist_ok=True)
+    values = {"command": "nnet3-x", "minute": 1, "code": 0, **frame}
+    whole = FRAME.format(text=text, seconds=seconds, **values)
+    (folder / "log" / f"{name}.log").write_text(whole)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    """Two iterations of two jobs, and a final model."""
+    folder = tmp_path / "tdnn"
+    folder.mkdir()
+    for i, mark in enumerate(["0", "1", "final"]):
+        for k, part in enumerate(["train", "valid"]):
+            text = PROB.format(objective=-3 + i - k / 4, accuracy=0.1 + 0.3 * i)
+            write_log(folder, f"compute_prob_{part}.{mark}", text, minute=i)
+    for i in range(2):
+        for job in (1, 2):
+            command = f'nnet3-train "nnet3-copy --learning-rate={0.004 / (i + 1)} {i}.raw - |"'
+            text = TRAIN.format(objective=-2 + i + job, percent=20 * job)
+            write_log(folder, f"train.{i}.{job}", text, 5 * job, command=command, minute=2 + i)
+    write_log(folder, "progress.1", INFO, minute=4)
+    write_log(folder, "combine", "", 30, code=1, minute=5)
+    return folder
+
+
+def test_curves_are_what_the_logs_say(trained: Path) -> None:
+    history = read_history(trained)
+    assert history.num_iterations == 2
+    assert history.diagnostics("train", "objectives") == {"output": [(0, -3), (1, -2), (2, -1)]}
+    assert history.diagnostics("valid", "objectives")["output"][-1] == (2, -1.25)
+    accuracies = history.diagnostics("valid", "accuracies")["output"]
+    assert accuracies == [(0, 0.1), (1, 0.4), (2, 0.7)]
+    assert history.training_objectives() == {"output": [(0.5, -0.5), (1.5, 0.5)]}
+    given, effective = history.learning_rates()
+    assert given == [(0, 0.004), (1, 0.002)]
+    assert effective == [(0, 0.002), (1, 0.001)]
+    assert history.frame_rates() == [(0, 2000 / 10), (1, 2000 / 10)]
+    limited, whole = history.max_changes()
+    assert limited == {"tdnn1.affine": [(0, 30), (1, 30)]}
+    assert whole == [(0, 10), (1, 10)]
+    assert history.changes("Relative parameter differences")["output.affine"] == [(1, 0.1046)]
+    assert history.span() is not None
+    first, last = history.span() or (0, 0)
+    assert last - first == 5 * 60 + 30
+
+
+def test_stages_have_their_time_and_their_failures(trained: Path) -> None:
+    by_name = {stage.stage: stage for stage in read_history(trained).stages()}
+    assert (by_name["train"].num_jobs, by_name["train"].seconds) == (4, 30)
+    assert by_name["combine"].num_failed == 1
+    assert "<b>1 failed</b>" in report_page(trained)
+
+
+def test_an_objective_of_terms_is_their_sum_and_each_output_has_its_own(tmp_path: Path) -> None:
+    text = (
+        "LOG (nnet3-chain-compute-prob:PrintTotalStats():nnet-chain-diagnostics.cc:149) Overall "
+        "log-probability for 'output' is -0.399395 + -0.013437 = -0.412832 per frame, over 20000 "
+        "frames.\n"
+        "LOG (nnet3-chain-compute-prob:PrintTotalStats():nnet-chain-diagnostics.cc:144) Overall "
+        "log-probability for 'output-xent' is -0.307255 per frame, over 20000 frames.\n"
+    )
+    write_log(tmp_path, "compute_prob_valid.7", text)
+    curves = read_history(tmp_path).diagnostics("valid", "objectives")
+    assert curves == {"output": [(7, -0.412832)], "output-xent": [(7, -0.307255)]}
+
+
+class _Checker(html.parser.HTMLParser):
+    """Every element is closed where it was opened."""
+
+    EMPTY = frozenset(("meta",))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.seen.add(tag)
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def check_html(page: str) -> set[str]:
+    checker = _Checker()
+    checker.feed(page)
+    checker.close()
+    assert checker.open == []
+    return checker.seen
+
+
+def test_page_needs_nothing_else(trained: Path) -> None:
+    write_report(trained)
+    page = (trained / "report.html").read_text()
+    for outside in ("http:", "https:", "src=", "<link", "@import", "url(h"):
+        assert outside not in page
+    assert "script" not in check_html(page)
+    for shown in ("tdnn1.affine", "0.0765", "1234", "--learning-rate=0.002", "-2, 0, +2", "16.9"):
+        assert shown in page
+    assert "tdnn1.relu: 15 % off, 50 % self-repaired" in page
+
+
+def test_a_name_cannot_leave_its_place_on_the_page(trained: Path) -> None:
+    evil = "<!--<script>&quot;'\">"
+    for log in (trained / "log").iterdir():
+        text = log.read_text()
+        log.write_text(text.replace("tdnn1.affine", evil).replace("'output'", f"'{evil[:9]}'"))
+    page = report_page(trained)
+    assert "<!--" not in page
+    assert "<script" not in page
+    assert "&lt;!--&lt;script&gt;&amp;quot;&#x27;&quot;&gt;" in page
+    assert "script" not in check_html(page)
+
+
+def test_control_characters_are_never_on_the_page(trained: Path) -> None:
+    for log in (trained / "log").iterdir():
+        text = log.read_text()
+        log.write_bytes(text.replace("affine", "a\0\x1b[31m\x07\x85\xff").encode("latin-1"))
+    page = report_page(trained)
+    assert set(re.findall(r"[\x00-\x1f\x7f-\x9f]", page)) == {"\n"}
+    check_html(page)
+
+
+def test_logs_cut_off_or_garbled_anywhere_do_no_harm(trained: Path) -> None:
+    draws = random.Random(0)
+    logs = sorted((trained / "log").iterdir())
+    whole = {log: log.read_bytes() for log in logs}
+    for _ in range(60):
+        for log, data in whole.items():
+            cut = bytearray(data[: draws.randrange(len(data) + 1)])
+            for _ in range(draws.randrange(4)):
+                if cut:
+                    cut[draws.randrange(len(cut))] = draws.randrange(256)
+            log.write_bytes(cut)
+        check_html(report_page(trained))
+
+
+@pytest.mark.parametrize(
+    "value", ["1e308", "-1e308", "1e-320", "nan", "inf", "1e30", "0", "5" * 400]
+)
+def test_numbers_that_no_chart_can_hold_do_no_harm(trained: Path, value: str) -> None:
+    for log in (trained / "log").iterdir():
+        log.write_text(
+            re.sub(r"(is|affine:|rate=|time=)( ?)-?[\d.]+", rf"\g<1>\g<2>{value}", log.read_text())
+        )
+    page = report_page(trained)
+    check_html(page)
+    assert not re.search(r'(d|[xy]|c[xy]|width)="[^"]*(nan|inf)', page)
+
+
+def test_values_nearly_equal_make_a_chart() -> None:
+    for values in ([0.1, 0.1 + 1e-17], [-1e-30, 1e-30], [1e30, -1e30], [3.0], [1e6, 1e6 + 1e-9]):
+        check_html(line_chart("t", [Line("x", list(enumerate(values)))]))
+
+
+def test_a_directory_without_logs_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(DataError, match="no training directory"):
+        report_page(tmp_path)
+    assert nnet3_report.main([str(tmp_path / "none")]) != 0
+    assert "no log files in" in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_before_any_training_the_config_gives_the_picture(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "final.config").write_text(
+        "input-node name=input dim=4\n"
+        "component name=tdnn1.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=3\n"
+        "component-node name=tdnn1.affine component=tdnn1.affine "
+        "input=Append(input, Offset(input, 1))\n"
+        "component-node name=broken component=x input=Append(\n"
+        "output-node name=output input=tdnn1.affine\n"
+    )
+    write_log(tmp_path, "nnet_init", "")
+    page = report_page(tmp_path)
+    assert ">tdnn1.affine</text>" in page
+    assert "broken" not in page
+    assert "0, +1" in page
+
+
+def test_a_loop_goes_back_and_chains_share_a_box() -> None:
+    picture = network_picture(read_network(INFO.split("\n")))
+    assert picture.count("<rect") == 4
+    assert picture.count('class="arrow back"') == 1
+    assert ">affine, ReLU</text>" in picture
+    assert picture.count('class="arrow"') == 3
+
+
+def test_share_below_goes_straight_between_percentiles() -> None:
+    values = tuple(p / 100 for p in PERCENTS)
+    for limit in (0.005, 0.05, 0.15, 0.77, 1.0):
+        assert share_below(values, limit) == pytest.approx(limit)
+    assert share_below((0.0, 0.2, 0.4), 0.3) == pytest.approx(2 / 3)
+
+
+def test_a_log_is_read_again_when_it_has_grown(trained: Path) -> None:
+    log = trained / "log" / "compute_prob_valid.1.log"
+    before = read_history(trained).diagnostics("valid", "accuracies")["output"][1]
+    log.write_text(log.read_text().replace("0.4 per frame", "0.4444 per frame"))
+    assert before == (1, 0.4)
+    assert read_history(trained).diagnostics("valid", "accuracies")["output"][1] == (1, 0.4444)
+
+
+def test_pictures_stand_beside_the_page(trained: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra [recipe] is not installed")
+    for log in (trained / "log").iterdir():
+        log.write_text(log.read_text().replace("tdnn1.affine", "_$\\x^{$"))
+    names = ["accuracy", "changes", "learning_rate", "objective"]
+    assert sorted(path.name for path in write_pictures(trained)) == [
+        f"report.{x}.png" for x in names
+    ]
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in trained.glob("report.*.png"))
