@@ -18,6 +18,9 @@ from nnet3tools.training.running import ExampleRunner
 
 __all__ = ["LdaAccumulator"]
 
+# There is a row of statistics for each class that an example claims to choose from.
+_MAX_CLASSES = 1_000_000
+
 
 class LdaAccumulator:
     """Accumulates over examples, each element of the supervision of 'output' with its weight.
@@ -46,6 +49,8 @@ class LdaAccumulator:
         if not isinstance(supervision, SparseMatrix):
             supervision = SparseMatrix.from_dense(to_dense(supervision))
         num_classes = supervision.num_cols
+        if num_classes > _MAX_CLASSES:
+            raise DataError(f"example has {num_classes} classes: at most {_MAX_CLASSES} are taken")
         if self.stats is None:
             self.stats = LdaStats.empty(num_classes, output.shape[1])
         if num_classes != len(self.stats.zero):
