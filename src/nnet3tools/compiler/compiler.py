@@ -7,7 +7,7 @@ commands and numbering are Kaldi's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +42,9 @@ from nnet3tools.program.computation import Computation, MatrixDebugInfo, Precomp
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["Compiler"]
+__all__ = ["AfterExploring", "Compiler"]
+
+AfterExploring = Callable[[GraphBuilder, ComputationRequest], None]
 
 
 class Compiler:
@@ -53,15 +55,23 @@ class Compiler:
         self.plan = NetworkPlan(nnet)
         self._facts = FactsOfNodes(nnet)
 
-    def compile(self, requests: list[ComputationRequest], options: CompilerOptions) -> Computation:
+    def compile(
+        self,
+        requests: list[ComputationRequest],
+        options: CompilerOptions,
+        after_exploring: AfterExploring | None = None,
+    ) -> Computation:
         """The unoptimized program for a request, or for several as segments of one program.
 
+        `after_exploring` may look at the graph of each request before it is pruned.
         Raises RequestError if the network cannot do it, naming an output row and what it lacks.
         """
         _check_segments(requests)
         builder = GraphBuilder(self.plan)
         for request in requests:
             builder.compute(request)
+            if after_exploring is not None:
+                after_exploring(builder, request)
             if problem := explain_uncomputable(builder, request):
                 raise RequestError(problem)
             builder.prune()

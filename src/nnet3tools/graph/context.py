@@ -137,8 +137,11 @@ def draw_context_checks(nnet: Nnet) -> None:
     window, shift = _FIRST_WINDOW, 0
     while window < _WINDOW_LIMIT and shift <= nnet.modulus():
         tensor.random.rand()  # Kaldi picks an n
-        draw_graph_checks(plan, _request(plan, np.array([shift]), window))
-        if _computable(plan, np.array([shift]), window).any():
+        request = _request(plan, np.array([shift]), window)
+        builder = GraphBuilder(plan)
+        builder.compute(request)
+        draw_graph_checks(builder, request)
+        if builder.computable_outputs(request)[0].any():
             shift += 1
         else:
             window, shift = 2 * window, 0

@@ -45,6 +45,11 @@ class NodeRule:
     needs_all = True
     """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
 
+    @property
+    def is_strict(self) -> bool:
+        """As `needs_all`, for rules whose rows may be padded."""
+        return self.needs_all
+
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         """Ids of the dependencies of these cindexes of this node, (N, width)."""
         return np.empty((len(keys), 0), np.int32)
@@ -82,6 +87,10 @@ class ComponentRule(NodeRule):
     def __init__(self, source: int, component: Component) -> None:
         self.sources = (source,)
         self._component = component
+
+    @property
+    def is_strict(self) -> bool:
+        return type(self._component).computable is Component.computable
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         inputs, offsets = self._component.input_indexes(unpack(keys))

@@ -4,40 +4,43 @@ Kaldi decides with one stream of rand() which minibatches store statistics, self
 constrained, and its ComputationGraphBuilder (nnet-computation-graph.cc) draws from that stream to
 choose when and what to check. Training repeats Kaldi's decisions only if the same numbers go. How
 many go depends on how many cindexes there are after each hop of Kaldi's breadth-first search, so
-this module replays its queues, one cindex at a time: it is run for the small request that shortcut
-compilation compiles, once a training run, and nowhere else.
+this module replays its queues, for the small request that shortcut compilation compiles: one
+cindex at a time where some cannot be computed, or not all of their dependencies are needed, and
+with arrays (strict_search.py), some ten times as fast, elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.graph.builder import GraphBuilder
-from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.node_rules import ComponentRule, DescriptorRule
 from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.strict_search import StrictSearch, is_strict
 from nnet3tools.graph.tables import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN
 from nnet3tools.nnet.indexes import KeyArray
 
-__all__ = ["draw_graph_checks"]
+__all__ = ["QueueSearch", "draw_graph_checks"]
 
 _MAX_HOPS = 10000
 
 
-def draw_graph_checks(plan: NetworkPlan, request: ComputationRequest) -> None:
-    """Draw as many numbers from `tensor.random` as building this request's graph costs Kaldi."""
-    replay = _Replay(plan, request)
-    for hop in range(1, _MAX_HOPS):
-        replay.hop()
+def draw_graph_checks(builder: GraphBuilder, request: ComputationRequest) -> None:
+    """Draw as many numbers from `tensor.random` as building this request's graph costs Kaldi.
+
+    `builder` has explored the request, and it alone, and has not pruned anything yet.
+    """
+    search = StrictSearch if is_strict(builder) else QueueSearch
+    num_cindexes = 0
+    for hop, num_cindexes in enumerate(islice(search(builder, request).sizes(), _MAX_HOPS - 1), 1):
         if tensor.random.rand_int(1, hop + 1) == 1:
-            _draw_check(replay.num_cindexes)
-        if not replay.queue:
-            break
+            _draw_check(num_cindexes)
     if tensor.random.rand_int(1, 2) == 1:
-        _draw_check(replay.num_cindexes)
+        _draw_check(num_cindexes)
 
 
 def _draw_check(num_cindexes: int) -> None:
@@ -48,14 +51,12 @@ def _draw_check(num_cindexes: int) -> None:
         cindex += 1 + tensor.random.rand_int(0, largest_step)
 
 
-class _Replay:
+class QueueSearch:
     """Kaldi's queues over the cindexes, by the ids that our own builder gives them."""
 
-    def __init__(self, plan: NetworkPlan, request: ComputationRequest) -> None:
-        builder = GraphBuilder(plan)
-        builder.compute(request)
+    def __init__(self, builder: GraphBuilder, request: ComputationRequest) -> None:
         store, size = builder.store, builder.store.size
-        self.plan = plan
+        self.plan = plan = builder.plan
         self.nodes: list[int] = store.nodes[:size].tolist()
         self.keys: list[int] = store.keys[:size].tolist()
         self.rows = _explored(builder)
@@ -78,6 +79,14 @@ class _Replay:
                 self.usable[cindex] = 1
                 self._discover(cindex)
         self.queue, self.next = self.next, []
+
+    def sizes(self) -> Iterator[int]:
+        """After each hop, until the queue is empty, the number of cindexes found."""
+        while True:
+            self.hop()
+            yield self.num_cindexes
+            if not self.queue:
+                return
 
     def hop(self) -> None:
         """BuildGraphOneIter: the whole queue, last in first out; cindexes queued meanwhile wait."""

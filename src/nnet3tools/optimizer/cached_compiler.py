@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from nnet3tools.compiler.compiler import Compiler
+from nnet3tools.compiler.compiler import AfterExploring, Compiler
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import ProgramError
-from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
@@ -59,11 +58,11 @@ class CachingOptimizingCompiler:
         nnet: Nnet,
         optimize_options: OptimizeOptions | None = None,
         compiler_options: CompilerOptions | None = None,
-        before_compiling: Callable[[NetworkPlan, ComputationRequest], None] | None = None,
+        after_exploring: AfterExploring | None = None,
     ) -> None:
-        """`before_compiling` is called for each request that is compiled in full."""
+        """`after_exploring` is called for each request that is compiled in full."""
         self.nnet = nnet
-        self._before_compiling = before_compiling
+        self._after_exploring = after_exploring
         self.optimize_options = optimize_options or OptimizeOptions()
         self.options = compiler_options or CompilerOptions()
         self.cache: OrderedDict[ComputationRequest, Computation | Stored] = OrderedDict()
@@ -181,9 +180,7 @@ class CachingOptimizingCompiler:
         began = time.perf_counter()
         if self._compiler is None:
             self._compiler = Compiler(self.nnet)
-        if self._before_compiling is not None:
-            self._before_compiling(self._compiler.plan, request)
-        computation = self._compiler.compile([request], self.options)
+        computation = self._compiler.compile([request], self.options, self._after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
         self._check(computation, request, check_rewrite=True)

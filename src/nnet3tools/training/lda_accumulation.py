@@ -32,7 +32,7 @@ class LdaAccumulator:
         self._rand_prune = np.float32(rand_prune)
         # Kaldi's compiler draws from the numbers that decide on the pruning.
         draw = draw_graph_checks if rand_prune > 0.0 else None
-        compiler = CachingOptimizingCompiler(nnet, before_compiling=draw)
+        compiler = CachingOptimizingCompiler(nnet, after_exploring=draw)
         self._runner = ExampleRunner(nnet, compiler)
         self.stats: LdaStats | None = None
 

@@ -140,7 +140,7 @@ class NnetTrainer:
         # Which minibatches store statistics or self-repair is decided by the random numbers that
         # Kaldi's compiler leaves.
         self.compiler = CachingOptimizingCompiler(
-            nnet, options.optimization, options.compiler, before_compiling=draw_graph_checks
+            nnet, options.optimization, options.compiler, after_exploring=draw_graph_checks
         )
         if options.read_cache:
             load_cache(options.read_cache, self.compiler)
