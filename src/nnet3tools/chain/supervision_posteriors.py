@@ -40,9 +40,12 @@ def supervision_posteriors(supervision: Supervision) -> SparseMatrix:
         frames, pdfs, weights = times[fst.sources], fst.ilabels - 1, _arc_posteriors(fst, times)
     if pdfs.min() < 0 or pdfs.max() >= num_pdfs:
         raise DataError(f"the supervision has pdf {pdfs.max()}: expected 0 to {num_pdfs - 1}")
-    dense = np.zeros((num_frames, num_pdfs))
-    np.add.at(dense, (frames, pdfs), weights)
-    return SparseMatrix.from_dense(dense.astype(np.float32))
+    # Not through a dense matrix: how wide it is nothing but the header says.
+    cells, cell = np.unique(frames.astype(np.int64) * num_pdfs + pdfs, return_inverse=True)
+    sums = np.bincount(cell, weights).astype(np.float32)
+    rows, columns = np.divmod(cells[sums != 0], num_pdfs)
+    counts = np.bincount(rows, minlength=num_frames)
+    return SparseMatrix.from_counts(counts, columns, sums[sums != 0], num_pdfs)
 
 
 def _arc_posteriors(fst: Fst, times: NDArray[np.int32]) -> NDArray[np.float64]:
