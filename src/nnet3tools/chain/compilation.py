@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
-from nnet3tools.chain.hmm_graph import HmmGraphs
 from nnet3tools.chain.proto_supervision import ProtoSupervision
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.connect import breadth_first_sorted, connect
 from nnet3tools.fst.epsilon import epsilon_arcs, remove_epsilons
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.io import log
+from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.chain.den_graph import initial_probs
-from nnet3tools.chain.hmm_graph import HmmGraphs
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import reordered
 from nnet3tools.fst.encode import decoded, encoded
@@ -18,6 +17,7 @@ from nnet3tools.fst.properties import Property
 from nnet3tools.fst.push_special import push_special
 from nnet3tools.fst.reverse import reversed_fst
 from nnet3tools.io import log
+from nnet3tools.lang.hmm_graph import HmmGraphs
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 

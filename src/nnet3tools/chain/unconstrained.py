@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
-from nnet3tools.chain.self_loops import SelfLoops
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.determinize import determinize
@@ -22,6 +21,7 @@ from nnet3tools.fst.fst import EPSILON, Fst
 from nnet3tools.fst.minimize import minimize_acyclic
 from nnet3tools.fst.partition import minimize_encoded
 from nnet3tools.io import log
+from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 __all__ = ["UnconstrainedConverter"]

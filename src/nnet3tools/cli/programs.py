@@ -1,6 +1,7 @@
 """The programs there are: each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here and all of chain/ and data/. setup.py runs this file on its own.
+The modules are `nnet3_*.py` here and all of chain/, data/ and lang/. setup.py runs this file on
+its own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def _modules(folder: str, prefix: str = "") -> dict[str, str]:
     return {name.replace("_", "-"): f"{package}.{name}" for name in names}
 
 
-_MODULES = _modules("", "nnet3_") | _modules("chain") | _modules("data")
+_MODULES = _modules("", "nnet3_") | _modules("chain") | _modules("data") | _modules("lang")
 
 PROGRAMS = tuple(sorted(_MODULES))
 

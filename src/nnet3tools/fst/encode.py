@@ -23,10 +23,12 @@ class Codes:
 
     labels: NDArray[np.int32]
     weights: NDArray[np.float32]
+    olabels: NDArray[np.int32] | None = None
+    """Output labels; None for those of an acceptor."""
 
 
 def encoded(fst: Fst) -> tuple[Fst, Codes]:
-    """The acceptor whose labels, numbered as they come, stand for labels and weights.
+    """The acceptor whose labels, numbered as they come, stand for both labels and weights.
 
     Final weights become arcs, after a state's others, to a new last state.
     """
@@ -36,32 +38,49 @@ def encoded(fst: Fst) -> tuple[Fst, Codes]:
         fst.start,
         np.append(np.full(end, NOT_FINAL), 0.0),
         np.concatenate([fst.sources, finals]),
-        np.concatenate([fst.ilabels, np.full(len(finals), _END)]),
+        _with_ends(fst.ilabels, len(finals)),
         np.concatenate([fst.weights, fst.finals[finals]]),
         np.concatenate([fst.nextstates, np.full(len(finals), end)]),
+        _with_ends(fst.olabels, len(finals)) if fst.olabels is not fst.ilabels else None,
     )
     # 0.0 added, as the bits of -0.0 are others.
     bits = (whole.weights + np.float32(0.0)).view(np.uint32).astype(np.int64)
-    pairs = (whole.ilabels.astype(np.int64) << 32) | bits
+    pairs = (_label_numbers(whole) << 32) | bits
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
     by_first = np.argsort(firsts)
     numbers = np.empty(len(firsts), np.int32)
     numbers[by_first] = np.arange(1, len(firsts) + 1)
-    codes = Codes(whole.ilabels[firsts[by_first]], whole.weights[firsts[by_first]])
+    chosen = firsts[by_first]
+    outputs = None if whole.olabels is whole.ilabels else whole.olabels[chosen]
+    codes = Codes(whole.ilabels[chosen], whole.weights[chosen], outputs)
     labels = numbers[inverse.reshape(-1)]
     weights = np.zeros(whole.num_arcs, np.float32)
     return replace(whole, ilabels=labels, olabels=labels, weights=weights), codes
 
 
+def _with_ends(labels: NDArray[np.int32], num_finals: int) -> NDArray[np.int32]:
+    return np.concatenate([labels, np.full(num_finals, _END, np.int32)])
+
+
+def _label_numbers(fst: Fst) -> NDArray[np.int64]:
+    """A number for each arc's label, or pair of labels."""
+    if fst.olabels is fst.ilabels:
+        return fst.ilabels.astype(np.int64)
+    both = (fst.ilabels.astype(np.int64) << 32) | (fst.olabels.astype(np.int64) & 0xFFFFFFFF)
+    return np.unique(both, return_inverse=True)[1].reshape(-1)
+
+
 def decoded(fst: Fst, codes: Codes) -> Fst:
-    """The connected acceptor that an encoded one, with states merged perhaps, stands for.
+    """The connected FST that an encoded one, with states merged perhaps, stands for.
 
     Epsilons to a final state without arcs become final weights again.
     """
-    labels, weights = codes.labels[fst.ilabels - 1], codes.weights[fst.ilabels - 1]
-    labels = np.where(labels == _END, np.int32(EPSILON), labels)
+    numbers = fst.ilabels - 1
+    labels, weights = _without_ends(codes.labels[numbers]), codes.weights[numbers]
+    outputs = None if codes.olabels is None else _without_ends(codes.olabels[numbers])
+    silent = labels == EPSILON if outputs is None else (labels == EPSILON) & (outputs == EPSILON)
     last = fst.is_final & (fst.counts == 0)
-    to_end = (labels == EPSILON) & last[fst.nextstates]
+    to_end = silent & last[fst.nextstates]
     finals = fst.finals.copy()
     np.minimum.at(finals, fst.sources[to_end], weights[to_end])
     kept = ~to_end
@@ -73,5 +92,10 @@ def decoded(fst: Fst, codes: Codes) -> Fst:
             labels[kept],
             weights[kept],
             fst.nextstates[kept],
+            None if outputs is None else outputs[kept],
         )
     )
+
+
+def _without_ends(labels: NDArray[np.int32]) -> NDArray[np.int32]:
+    return np.where(labels == _END, np.int32(EPSILON), labels)

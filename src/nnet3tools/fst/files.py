@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from nnet3tools.fst.binary_reader import read_binary_fst
-from nnet3tools.fst.binary_writer import write_vector_fst
+from nnet3tools.fst.binary_writer import write_const_fst, write_vector_fst
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.text_form import read_fst_text, write_fst_text
 from nnet3tools.io.files import open_input, open_output
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["FST", "load_fst", "read_fst", "save_fst"]
+__all__ = ["FST", "load_fst", "read_fst", "save_const_fst", "save_fst"]
 
 
 def read_fst(reader: Reader) -> Fst:
@@ -30,6 +30,12 @@ def save_fst(wxfilename: str, fst: Fst) -> None:
     """Write a vector file (whole or not at all), pipe or "-"; always binary, as Kaldi does."""
     with open_output(wxfilename, header=False) as writer:
         write_vector_fst(writer, fst)
+
+
+def save_const_fst(wxfilename: str, fst: Fst) -> None:
+    """Write a const file, which decoders read fastest; whole or not at all."""
+    with open_output(wxfilename, header=False) as writer:
+        write_const_fst(writer, fst)
 
 
 _TABLE_DIGITS = 6

@@ -208,6 +208,15 @@ class Fst:
         """The same with each state's arcs sorted by input label, as OpenFst's ArcSort does."""
         return self.with_arcs_in(sort_order(self.sources, self.ilabels))
 
+    def sorted_by_output(self) -> Fst:
+        """The same with each state's arcs sorted by output label, as OpenFst's ArcSort does."""
+        return self.with_arcs_in(sort_order(self.sources, self.olabels))
+
+    def without_inputs(self, labels: Sequence[int]) -> Fst:
+        """The same with epsilons for these input labels (Kaldi's RemoveSomeInputSymbols)."""
+        kept = np.where(np.isin(self.ilabels, labels), np.int32(EPSILON), self.ilabels)
+        return replace(self, ilabels=kept, properties=0)
+
     def with_properties(self, properties: int) -> Fst:
         """The same, with these of OpenFst's bits said of it in its file."""
         return replace(self, properties=int(properties))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.log_weights import log_sum
 from nnet3tools.fst.weights import single
 
 __all__ = ["remove_epsilons_locally"]
@@ -12,16 +15,18 @@ _DELETED = -1
 """The next state of an arc that is no more; the others of its state keep their places."""
 
 
-def remove_epsilons_locally(fst: Fst) -> Fst:
+def remove_epsilons_locally(fst: Fst, stochastic_in_log: bool = False) -> Fst:
     """An equivalent connected FST with fewer epsilons, or as many.
 
     An arc is joined with those after it if not both read and not both write something, and the
-    state between has one arc in or one out, a final weight counting as an arc out.
+    state between has one arc in or one out, a final weight counting as an arc out. Weights are
+    moved so that what leaves a state keeps its least weight, or with `stochastic_in_log` its total
+    probability (RemoveEpsLocalSpecial).
     """
     fst = connect(fst)  # of a cycle of epsilons that nothing leaves there would be no end
     if not fst.num_states:
         return fst
-    work = _Work(fst)
+    work = _Work(fst, log_sum if stochastic_in_log else min)
     for state in range(fst.num_states):
         position = 0
         while position < len(work.arcs[state]):  # which grows
@@ -46,7 +51,8 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
 class _Work:
     """Arcs and final weights as they change, and how many arcs enter and leave each state."""
 
-    def __init__(self, fst: Fst) -> None:
+    def __init__(self, fst: Fst, plus: Callable[[float, float], float]) -> None:
+        self._plus = plus
         self.arcs = fst.arc_lists()
         self.finals = fst.finals.tolist()
         self.num_in = [0] * fst.num_states
@@ -103,22 +109,22 @@ class _Work:
             if after[3] == _DELETED:
                 continue
             if (joined := _combined(arc, after)) is None:
-                kept = min(kept, after[2])
+                kept = self._plus(kept, after[2])
                 continue
-            removed = min(removed, after[2])
+            removed = self._plus(removed, after[2])
             self._delete(between, place)
             added.append(joined)
         if (final := self.finals[between]) != NOT_FINAL:
             if self._join_final(state, arc):
-                removed = min(removed, final)
+                removed = self._plus(removed, final)
                 self._take_final(between)
             else:
-                kept = min(kept, final)
+                kept = self._plus(kept, final)
         if removed != NOT_FINAL:
             if kept == NOT_FINAL:
                 self._delete(state, position)
             else:
-                self._reweight(state, position, single(kept - min(removed, kept)))
+                self._reweight(state, position, single(kept - self._plus(removed, kept)))
         for joined in added:
             self._add(state, joined)
 

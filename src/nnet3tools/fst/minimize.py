@@ -102,18 +102,36 @@ def minimize_acyclic(fst: Fst) -> Fst:
 
 
 def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
-    """States with the same final weight and the same arcs to the same states as one."""
+    """States with the same final weight and the same arcs to the same states as one.
+
+    States are compared with those that have as long a longest path to the end. Of like ones the
+    first remains, but the last of those like the last of all that are compared, as in OpenFst.
+    """
     lists, finals = fst.arc_lists(), fst.finals.tolist()
-    representative = [0] * fst.num_states
-    known: dict[tuple, int] = {}
+    representative = list(range(fst.num_states))
     kept: list[list[ArcTuple]] = [[] for _ in order]
-    for state in reversed(order):
-        arcs = [(i, o, weight, representative[target]) for i, o, weight, target in lists[state]]
-        arcs.sort()
-        representative[state] = first = known.setdefault((finals[state], *arcs), state)
-        if first == state:
-            kept[state] = arcs
-    merged = Fst.from_lists(representative[fst.start], finals, kept)
     keep = np.zeros(fst.num_states, bool)
-    keep[list(known.values())] = True
-    return keep_states(merged, keep)
+    for states in _by_height(lists, order):
+        alike: dict[tuple, list[int]] = {}
+        for state in sorted(states, reverse=True):
+            arcs = [(i, o, weight, representative[target]) for i, o, weight, target in lists[state]]
+            arcs.sort()
+            alike.setdefault((finals[state], *arcs), []).append(state)
+        for number, ((_, *arcs), members) in enumerate(alike.items()):
+            chosen = members[0] if number == 0 else members[-1]
+            kept[chosen], keep[chosen] = arcs, True
+            for state in members:
+                representative[state] = chosen
+    return keep_states(Fst.from_lists(representative[fst.start], finals, kept), keep)
+
+
+def _by_height(lists: list[list[ArcTuple]], order: list[int]) -> list[list[int]]:
+    """The states by the length of their longest path to the end, the shortest first."""
+    heights = [0] * len(lists)
+    groups: list[list[int]] = []
+    for state in reversed(order):
+        heights[state] = height = max((heights[arc[3]] + 1 for arc in lists[state]), default=0)
+        while len(groups) <= height:
+            groups.append([])
+        groups[height].append(state)
+    return groups

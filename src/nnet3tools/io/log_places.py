@@ -10,7 +10,15 @@ from __future__ import annotations
 __all__ = ["place"]
 
 _OWN_PROGRAMS = frozenset(
-    {"chain-objf", "nnet3-compile", "nnet3-computation-info", "nnet3-xconfig-to-configs"}
+    {
+        "chain-objf",
+        "nnet3-compile",
+        "nnet3-computation-info",
+        "nnet3-make-graph",
+        "nnet3-prepare-lang",
+        "nnet3-text-to-phones",
+        "nnet3-xconfig-to-configs",
+    }
 )
 _OWN_PLACES = frozenset(
     {

@@ -37,6 +37,11 @@ class HmmTopology:
         """The states of a phone of `phones`."""
         return self.entries[self.phone_to_entry[phone]]
 
+    def num_pdf_classes(self, phone: int) -> int:
+        """How many pdf classes, from 0, the states of a phone have."""
+        states = self.states(phone)
+        return 1 + max(max(s.forward_pdf_class, s.self_loop_pdf_class) for s in states)
+
     @property
     def is_hmm(self) -> bool:
         """Whether no state has a pdf class of its own for its self-loop."""

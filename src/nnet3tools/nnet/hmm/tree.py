@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3tools.errors import DataError, quoted
 from nnet3tools.io.files import open_input
-from nnet3tools.io.stream import Reader
+from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["MAX_DEPTH", "ContextDependency"]
+__all__ = [
+    "MAX_DEPTH",
+    "PDF_CLASS_KEY",
+    "ConstantMap",
+    "ContextDependency",
+    "EventMap",
+    "SplitMap",
+    "TableMap",
+]
 
 PDF_CLASS_KEY = -1
 
@@ -32,9 +41,15 @@ class EventMap:
         """The largest pdf in it, -1 if there is none."""
         raise NotImplementedError
 
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
-class _Constant(EventMap):
+class ConstantMap(EventMap):
+    """One pdf, whatever the event."""
+
     pdf: int
 
     def answers(self, event: Event) -> set[int]:
@@ -43,11 +58,22 @@ class _Constant(EventMap):
     def largest(self) -> int:
         return self.pdf
 
+    def write(self, writer: Writer) -> None:
+        writer.write_token("CE")
+        writer.write_int32(self.pdf)
+
 
 @dataclass(frozen=True)
-class _Table(EventMap):
+class TableMap(EventMap):
+    """A map for each value of a key, from 0; None where there is no answer."""
+
     key: int
     children: tuple[EventMap | None, ...]
+
+    @classmethod
+    def of(cls, key: int, maps: Mapping[int, EventMap]) -> TableMap:
+        """Of the maps of some values."""
+        return cls(key, tuple(maps.get(value) for value in range(max(maps) + 1)))
 
     def answers(self, event: Event) -> set[int]:
         if (value := event.get(self.key)) is None:
@@ -59,9 +85,24 @@ class _Table(EventMap):
     def largest(self) -> int:
         return max((child.largest() for child in self.children if child is not None), default=-1)
 
+    def write(self, writer: Writer) -> None:
+        writer.write_token("TE")
+        writer.write_int32(self.key)
+        _write_uint32(writer, len(self.children))
+        writer.write_token("(")
+        for child in self.children:
+            if child is None:
+                writer.write_token("NULL")
+            else:
+                child.write(writer)
+        writer.write_token(")")
+        writer.write_newline()
+
 
 @dataclass(frozen=True)
-class _Split(EventMap):
+class SplitMap(EventMap):
+    """One of two maps, by whether a key's value is one of some."""
+
     key: int
     values: frozenset[int]
     yes: EventMap
@@ -75,6 +116,16 @@ class _Split(EventMap):
     def largest(self) -> int:
         return max(self.yes.largest(), self.no.largest())
 
+    def write(self, writer: Writer) -> None:
+        writer.write_token("SE")
+        writer.write_int32(self.key)
+        writer.write_int32_vector(sorted(self.values))
+        writer.write_token("{")
+        self.yes.write(writer)
+        self.no.write(writer)
+        writer.write_token("}")
+        writer.write_newline()
+
 
 def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
     if depth > MAX_DEPTH:
@@ -83,13 +134,13 @@ def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
     if token == "NULL":
         return None
     if token == "CE":
-        return _Constant(reader.read_int32())
+        return ConstantMap(reader.read_int32())
     if token == "TE":
         key, size = reader.read_int32(), _read_uint32(reader)
         reader.expect_token("(")
         children = tuple(_read_event_map(reader, depth + 1) for _ in range(size))
         reader.expect_token(")")
-        return _Table(key, children)
+        return TableMap(key, children)
     if token == "SE":
         key = reader.read_int32()
         values = frozenset(int(value) for value in reader.read_int32_vector())
@@ -97,7 +148,7 @@ def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
         yes, no = _read_event_map(reader, depth + 1), _read_event_map(reader, depth + 1)
         reader.expect_token("}")
         if yes is not None and no is not None:
-            return _Split(key, values, yes, no)
+            return SplitMap(key, values, yes, no)
     raise reader.error(f"expected a decision tree (CE, TE, SE or NULL), found {quoted(token)}")
 
 
@@ -109,6 +160,13 @@ def _read_uint32(reader: Reader) -> int:
         raise reader.error("expected a uint32 in the decision tree")
     reader.skip_byte()
     return int(reader.read_array(1, "<u4", "a uint32")[0])
+
+
+def _write_uint32(writer: Writer, value: int) -> None:
+    if writer.binary:
+        writer.write_bytes(struct.pack("<bI", -4, value))
+    else:
+        writer.write_int32(value)
 
 
 @dataclass(frozen=True)
@@ -139,6 +197,15 @@ class ContextDependency:
         if to_pdf is None or not 0 <= central < width:
             raise reader.error("the decision tree is empty or has no central phone")
         return cls(width, central, to_pdf)
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+        writer.write_token("ContextDependency")
+        writer.write_int32(self.width)
+        writer.write_int32(self.central)
+        writer.write_token("ToPdf")
+        self.to_pdf.write(writer)
+        writer.write_token("EndContextDependency")
 
     @property
     def num_pdfs(self) -> int:

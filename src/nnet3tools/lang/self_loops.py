@@ -49,7 +49,7 @@ class SelfLoops:
         """Each state entered by a transition gets the self-loop of that transition's state.
 
         States that transitions of several transition states enter are told apart first. What leaves
-        a state is scaled by the probability of doing so.
+        a state is scaled by the probability of doing so. Self-loops write nothing.
         """
         if not fst.num_states:
             return fst
@@ -103,4 +103,4 @@ class SelfLoops:
             finals[number] = single(finals[number] + cost)
         if label := self._self_loop_ids[state]:
             weight = single(-float(self._model.log_probs[label]) * self._scale)
-            arcs[number].append((label, label, weight, number))
+            arcs[number].append((label, 0, weight, number))

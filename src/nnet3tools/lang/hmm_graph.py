@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.context import Window, in_context
-from nnet3tools.chain.self_loops import SelfLoops
 from nnet3tools.errors import DataError
 from nnet3tools.fst.compose import compose_with_loops
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.fst.weights import single
+from nnet3tools.lang.context import Window, in_context, is_disambig
+from nnet3tools.lang.self_loops import SelfLoops
 from nnet3tools.nnet.hmm.topology import NO_PDF, HmmState
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -44,9 +45,23 @@ class HmmGraphs:
         Self-loops are there, and epsilons may be. DataError for phones that tree or model lack.
         """
         context = in_context(phones, self.tree, self.model.topology)
-        hmms = [self._hmm(window) for window in context.windows[1:]]
-        graph = compose_with_loops(_loop_of(hmms), context.fst).projected()
-        return self._loops.added_to(graph)
+        graph = compose_with_loops(self.transducer(context.windows), context.fst)
+        return self._loops.added_to(graph).projected()
+
+    def transducer(self, windows: Sequence[Window]) -> Fst:
+        """From transition ids to numbers of windows (GetHTransducer); `windows[0]` is epsilon's.
+
+        Disambiguation symbols are read as the labels of `disambig_ids`.
+        """
+        ids = iter(self.disambig_ids(windows))
+        hmms = [Fst.linear([next(ids)]) if is_disambig(w) else self._hmm(w) for w in windows[1:]]
+        return _loop_of(hmms)
+
+    def disambig_ids(self, windows: Sequence[Window]) -> list[int]:
+        """The input labels of the disambiguation symbols: those after the transition ids."""
+        count = sum(map(is_disambig, windows))
+        first = self.model.num_transition_ids + 1
+        return list(range(first, first + count))
 
     # -- HMMs
 
@@ -63,9 +78,7 @@ class HmmGraphs:
         """The HMM of the central phone, without self-loops; DataError if tree and model differ."""
         phone = window[self.tree.central]
         entry = self.model.topology.states(phone)
-        num_classes = 1 + max(
-            max(state.forward_pdf_class, state.self_loop_pdf_class) for state in entry
-        )
+        num_classes = self.model.topology.num_pdf_classes(phone)
         pdfs = tuple(self.tree.pdf_of(window, pdf_class) for pdf_class in range(num_classes))
         if (hmm := self._hmms.get((phone, *pdfs))) is None:
             arcs = [self._arcs_of(phone, number, state, pdfs) for number, state in enumerate(entry)]

@@ -1,7 +1,11 @@
-"""From sequences of phones to sequences of phones in context (Kaldi's InverseContextFst)."""
+"""From sequences of phones to sequences of phones in context (Kaldi's InverseContextFst).
+
+Disambiguation symbols, which keep graphs determinizable, pass through.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from nnet3tools.errors import DataError
@@ -9,34 +13,52 @@ from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.tree import ContextDependency
 
-__all__ = ["ContextGraph", "in_context"]
+__all__ = ["ContextGraph", "Window", "in_context", "is_disambig"]
 
 Window = tuple[int, ...]
-"""Phones around the central one; 0 stands for those before the first and after the last."""
+"""Phones around the central one; 0 stands for those before the first and after the last.
+
+A disambiguation symbol is the window of its negated number; (0,) is one that comes before the
+first phone where windows look ahead.
+"""
 
 _WIDEST = 100
 
 
 @dataclass(frozen=True)
 class ContextGraph:
-    """An acceptor whose label j stands for the phones `windows[j]`; 0 is epsilon."""
+    """An FST whose input label j stands for the phones `windows[j]`; 0 is epsilon."""
 
     fst: Fst
     windows: list[Window]
 
 
-def in_context(phones: Fst, tree: ContextDependency, topology: HmmTopology) -> ContextGraph:
-    """The graph of a phone acceptor with each phone in its context, the tree's.
+def is_disambig(window: Window) -> bool:
+    """Whether it stands for a disambiguation symbol."""
+    return len(window) == 1 and window[0] <= 0
 
-    States and windows are numbered as they are met. DataError for phones that the topology lacks.
+
+def in_context(
+    phones: Fst,
+    tree: ContextDependency,
+    topology: HmmTopology,
+    disambig: Collection[int] = (),
+) -> ContextGraph:
+    """The graph that reads phones in their context, the tree's, instead of phones.
+
+    What it writes stays as it is. States and windows are numbered as they are met. DataError for
+    phones that neither the topology has nor `disambig`, the disambiguation symbols.
     """
     if tree.width > _WIDEST:
         raise DataError(f"the tree's context of {tree.width} phones is too wide")
     known = set(topology.phones.tolist())
-    for phone in set(phones.ilabels.tolist()) - {0}:
+    if both := known & set(disambig):
+        raise DataError(f"Disambiguation symbol {min(both)} is also a phone.")
+    for phone in set(phones.ilabels.tolist()) - {0} - set(disambig):
         if phone not in known:
             raise DataError(f"phone {phone} is none of the topology's")
-    return _Expansion(phones, tree, max(known) + 1).graph()
+    end_symbol = max(known | set(disambig)) + 1
+    return _Expansion(phones, tree, frozenset(disambig), end_symbol).graph()
 
 
 def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
@@ -45,20 +67,26 @@ def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], li
     end = len(arcs)
     for state, final in enumerate(finals):
         if final != NOT_FINAL:
-            arcs[state].append((symbol, symbol, final, end))
-    return [*arcs, [(symbol, symbol, 0.0, end)]], [*finals, 0.0]
+            arcs[state].append((symbol, 0, final, end))
+    return [*arcs, [(symbol, 0, 0.0, end)]], [*finals, 0.0]
 
 
 class _Expansion:
     """Composes with the context FST, whose states are the last phones that were read."""
 
-    def __init__(self, phones: Fst, tree: ContextDependency, end_symbol: int) -> None:
+    def __init__(
+        self, phones: Fst, tree: ContextDependency, disambig: frozenset[int], end_symbol: int
+    ) -> None:
+        self._disambig = disambig
         self._width, self._central, self._end = tree.width, tree.central, end_symbol
         self._arcs, self._finals = phones.arc_lists(), phones.finals.tolist()
         if self._looks_ahead:
             self._arcs, self._finals = _with_end_symbol(phones, end_symbol)
         self._start = phones.start
         self._labels: dict[Window, int] = {(): 0}
+        # Disambiguation symbols come earlier among phones in context than among phones.
+        early = self._looks_ahead and bool(disambig)
+        self._before_first = self._labels.setdefault((0,), 1) if early else 0
 
     @property
     def _looks_ahead(self) -> bool:
@@ -66,14 +94,14 @@ class _Expansion:
         return self._central < self._width - 1
 
     def graph(self) -> ContextGraph:
-        """States are pairs of phones that were read and a state of the phone acceptor."""
+        """States are pairs of phones that were read and a state of the phone FST."""
         pairs: list[tuple[Window, int]] = [((0,) * (self._width - 1), self._start)]
         numbers = {pairs[0]: 0}
         arcs: list[list[ArcTuple]] = []
         finals: list[float] = []
         for read, state in pairs:  # which grows
             found: list[ArcTuple] = []
-            for phone, _, weight, target in self._arcs[state]:
+            for phone, olabel, weight, target in self._arcs[state]:
                 step = (read, 0) if phone == 0 else self._step(read, phone)
                 if step is None:
                     continue
@@ -81,7 +109,7 @@ class _Expansion:
                 if (number := numbers.get(pair)) is None:
                     number = numbers[pair] = len(pairs)
                     pairs.append(pair)
-                found.append((step[1], step[1], weight, number))
+                found.append((step[1], olabel, weight, number))
             arcs.append(found)
             complete = not self._looks_ahead or read[self._central] == self._end
             finals.append(self._finals[state] if complete else NOT_FINAL)
@@ -89,6 +117,8 @@ class _Expansion:
 
     def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
         """The phones read after another one, and its window's label; None if it cannot come."""
+        if phone in self._disambig:
+            return read, self._labels.setdefault((-phone,), len(self._labels))
         if phone == self._end:
             if not self._looks_ahead or read[self._central] == self._end:
                 return None
@@ -99,5 +129,5 @@ class _Expansion:
             0 if i > self._central and p == self._end else p for i, p in enumerate(whole)
         )
         if window[self._central] == 0:
-            return whole[1:], 0
+            return whole[1:], self._before_first
         return whole[1:], self._labels.setdefault(window, len(self._labels))

@@ -1,0 +1,53 @@
+"""What gmm-init-mono and gmm-init-biphone share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3tools.errors import OptionError
+
+if TYPE_CHECKING:
+    from nnet3tools.lang.gaussians import Gaussian
+    from nnet3tools.nnet.hmm.topology import HmmTopology
+    from nnet3tools.nnet.hmm.tree import ContextDependency
+
+__all__ = ["dimension", "load_topology", "save_flat_start"]
+
+_LARGEST = 10_000
+
+
+def dimension(text: str) -> int:
+    """The Gaussians' dimension; OptionError for anything but 1 to 10000."""
+    if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
+        raise OptionError(f"Bad dimension:{text}. It should be a positive integer.")
+    return int(text)
+
+
+def load_topology(rxfilename: str) -> HmmTopology:
+    """The topology in a file or pipe."""
+    from nnet3tools.io.files import open_input
+    from nnet3tools.nnet.hmm.topology import HmmTopology
+
+    with open_input(rxfilename) as reader:
+        return HmmTopology.read(reader)
+
+
+def save_flat_start(
+    tree: ContextDependency,
+    topology: HmmTopology,
+    gaussian: Gaussian,
+    names: tuple[str, str],
+    binary: bool,
+) -> None:
+    """Write the model, one Gaussian for every pdf in it, and the tree."""
+    from nnet3tools.io.files import open_output
+    from nnet3tools.lang.gaussians import write_gaussians
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+    model = TransitionModel.from_tree(tree, topology)
+    model_out, tree_out = names
+    with open_output(model_out, binary) as writer:
+        model.write(writer)
+        write_gaussians(writer, gaussian, tree.num_pdfs)
+    with open_output(tree_out, binary) as writer:
+        tree.write(writer)

@@ -1,0 +1,1 @@
+"""Programs that build a system: lang folders, trees, graphs."""

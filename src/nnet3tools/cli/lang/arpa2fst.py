@@ -1,0 +1,65 @@
+"""arpa2fst: language models in the ARPA form as FSTs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+from nnet3tools.errors import OptionError
+
+USAGE = """Convert an ARPA format language model into an FST
+Usage: arpa2fst [opts] <input-arpa> <output-fst>
+ e.g.: arpa2fst --disambig-symbol=#0 --read-symbol-table=data/lang/words.txt lm/input.arpa G.fst
+
+Note: symbol tables are files of their own here, never part of the FST: one of
+--read-symbol-table and --write-symbol-table is needed.
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of arpa2fst."""
+
+    bos_symbol: str = option("<s>", "Beginning of sentence symbol")
+    eos_symbol: str = option("</s>", "End of sentence symbol")
+    disambig_symbol: str = option(
+        "",
+        "Disambiguator. If provided (e. g. #0), used on input side of backoff links, and <s> and "
+        "</s> are replaced with epsilons",
+    )
+    read_symbol_table: str = option("", "Use existing symbol table")
+    write_symbol_table: str = option("", "Write generated symbol table to a file")
+    ilabel_sort: bool = option(True, "Ilabel-sort the output FST")
+    max_arpa_warnings: int = option(
+        30, "Maximum warnings to report on ARPA parsing, 0 to disable, -1 to show all"
+    )
+
+
+@program("arpa2fst", USAGE, Options, num_args=(1, 2))
+def main(options: Options, args: list[str]) -> None:
+    """Convert it."""
+    from nnet3tools.fst.files import save_fst
+    from nnet3tools.io.files import read_text_lines
+    from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+    from nnet3tools.lang.symbols import SymbolTable
+
+    if not (options.read_symbol_table or options.write_symbol_table):
+        raise OptionError("one of --read-symbol-table and --write-symbol-table is needed")
+    arpa_in, fst_out = args[0], args[1] if len(args) > 1 else "-"
+    lines = read_text_lines(arpa_in)
+    ends = [options.bos_symbol, options.eos_symbol]
+    if options.read_symbol_table:
+        table = SymbolTable.load(options.read_symbol_table)
+        disambig = table.number(options.disambig_symbol) if options.disambig_symbol else 0
+        table = table.with_symbols(ends)
+    else:
+        first = [options.disambig_symbol] if options.disambig_symbol else []
+        table = SymbolTable.of(["<eps>"]).with_symbols([*first, *ends, *arpa_words(lines)])
+        disambig = table.number(options.disambig_symbol) if first else 0
+    most = options.max_arpa_warnings
+    begin, end = map(table.number, ends)
+    words = ArpaOptions(table.numbers, begin, end, disambig, most if most >= 0 else len(lines))
+    fst = arpa_fst(lines, words, arpa_in)
+    if options.write_symbol_table:
+        table.save(options.write_symbol_table)
+    save_fst(fst_out, fst.sorted_by_input() if options.ilabel_sort else fst)

@@ -1,0 +1,46 @@
+"""gmm-init-mono: a tree without context, its transition model, and Gaussians that are all alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, program
+
+USAGE = """Initialize monophone GMM.
+Usage:  gmm-init-mono <topology-in> <dim> <model-out> <tree-out>
+e.g.:
+ gmm-init-mono topo 39 mono.mdl mono.tree
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of gmm-init-mono."""
+
+    binary: bool = option(True, "Write output in binary mode")
+    train_feats: str = option(
+        "", "rspecifier for training features [used to set mean and variance]"
+    )
+    shared_phones: str = option(
+        "", "rxfilename containing, on each line, a list of phones whose pdfs should be shared."
+    )
+
+
+@program("gmm-init-mono", USAGE, Options, num_args=4)
+def main(options: Options, args: list[str]) -> None:
+    """Make both."""
+    from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import SequentialTableReader
+    from nnet3tools.lang.gaussians import Gaussian
+    from nnet3tools.lang.trees import monophone_tree, read_shared_phones
+
+    topology_in, dim_text, model_out, tree_out = args
+    gaussian = Gaussian.unit(dimension(dim_text))
+    if options.train_feats:
+        with SequentialTableReader(options.train_feats, MATRIX) as reader:
+            features = (matrix for _, matrix in reader)
+            gaussian = Gaussian.of_features(features, dimension(dim_text))
+    topology = load_topology(topology_in)
+    tree = monophone_tree(read_shared_phones(options.shared_phones, topology), topology)
+    save_flat_start(tree, topology, gaussian, (model_out, tree_out), options.binary)

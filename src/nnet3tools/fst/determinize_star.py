@@ -1,0 +1,272 @@
+"""Determinisation of transducers with removal of epsilons (Kaldi's DeterminizeStarInLog).
+
+The subset construction of Mohri, "Finite-State Transducers in Language and Speech Processing",
+1997, in which states also owe labels that are still to be written. Weights are those of the log
+semiring, so that the sum over all paths stays what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.log_weights import log_sum
+from nnet3tools.fst.std_sort import std_sort_order
+from nnet3tools.fst.weights import single
+
+__all__ = ["determinize_star"]
+
+DELTA = 1.0 / 1024.0
+"""Subsets whose weights differ by no more are taken for one (OpenFst's kDelta)."""
+
+_NOT_FUNCTIONAL = (
+    "FST was not functional -> not determinizable (one input has several outputs: are there enough "
+    "disambiguation symbols?)"
+)
+
+Labels = tuple[int, ...]
+
+
+class _Element(NamedTuple):
+    """A state of the FST with the weight and the output labels still owed to it."""
+
+    state: int
+    weight: float
+    owed: Labels
+
+
+class _NewArc(NamedTuple):
+    """An arc, or with next state -1 a final weight, that may write several labels."""
+
+    label: int
+    written: Labels
+    weight: float
+    target: int
+
+
+_FINAL = -1
+
+
+def determinize_star(fst: Fst, max_states: int | None = None) -> Fst:
+    """An equivalent FST without input epsilons in which no state has two arcs of one input label.
+
+    Where several output labels belong to one input label there are further states, between which
+    arcs read nothing. DataError if one input has two different outputs, or if there would be more
+    than `max_states` states.
+    """
+    if not fst.num_states:
+        return fst
+    return _written_out(_Determinizer(fst.sorted_by_input(), max_states).run())
+
+
+def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
+    """With states in between for arcs that write more than one label."""
+    arcs: list[list[ArcTuple]] = [[] for _ in arcs_of]
+    finals = [NOT_FINAL] * len(arcs_of)
+    for source, new_arcs in enumerate(arcs_of):
+        for label, written, weight, target in new_arcs:
+            state, rest = source, list(written)
+            first = (label, weight)
+            num_between = len(rest) if target == _FINAL else len(rest) - 1
+            for olabel in rest[: max(num_between, 0)]:
+                arcs.append([])
+                finals.append(NOT_FINAL)
+                arcs[state].append((first[0], olabel, first[1], len(arcs) - 1))
+                state, first = len(arcs) - 1, (EPSILON, 0.0)
+            if target == _FINAL:
+                finals[state] = first[1]
+            else:
+                last = rest[-1] if rest else EPSILON
+                arcs[state].append((first[0], last, first[1], target))
+    return Fst.from_lists(0, finals, arcs)
+
+
+@dataclass
+class _Known:
+    """Numbers of subsets, found by states and labels exactly and by weights nearly."""
+
+    by_key: dict[tuple, list[tuple[list[float], int]]] = field(default_factory=dict)
+    count: int = 0
+
+    def number_of(self, subset: list[_Element]) -> tuple[int, bool]:
+        """The subset's number, and whether it is new."""
+        key = tuple((element.state, element.owed) for element in subset)
+        weights = [element.weight for element in subset]
+        candidates = self.by_key.setdefault(key, [])
+        for known, number in reversed(candidates):
+            if all(abs(a - b) <= DELTA for a, b in zip(known, weights, strict=True)):
+                return number, False
+        candidates.append((weights, self.count))
+        self.count += 1
+        return self.count - 1, True
+
+
+class _Determinizer:
+    """The subset construction; subsets are dealt with from the one found last."""
+
+    def __init__(self, fst: Fst, max_states: int | None) -> None:
+        self._start, self._lists, self._finals = fst.start, fst.arc_lists(), fst.finals.tolist()
+        self._max_states = max_states
+        self._known = _Known()
+        self._arcs: list[list[_NewArc]] = []
+        self._stack: list[tuple[list[_Element], int]] = []
+
+    def run(self) -> list[list[_NewArc]]:
+        """The arcs of each new state."""
+        self._number_of([_Element(self._start, 0.0, ())])
+        while self._stack:
+            subset, number = self._stack.pop()
+            closed = self._closure(subset)
+            self._add_final(closed, number)
+            self._add_arcs(closed, number)
+            if self._max_states is not None and len(self._arcs) > self._max_states:
+                raise DataError(f"determinisation makes more than {self._max_states} states")
+        return self._arcs
+
+    def _number_of(self, subset: list[_Element]) -> int:
+        number, new = self._known.number_of(subset)
+        if new:
+            self._arcs.append([])
+            self._stack.append((subset, number))
+        return number
+
+    def _epsilons(self, element: _Element) -> list[_Element]:
+        """Where the epsilons of a state lead; arcs are sorted by input."""
+        found = []
+        for ilabel, olabel, weight, target in self._lists[element.state]:
+            if ilabel != EPSILON:
+                break
+            owed = (*element.owed, olabel) if olabel else element.owed
+            found.append(_Element(target, single(element.weight + weight), owed))
+        return found
+
+    def _closure(self, subset: list[_Element]) -> list[_Element]:
+        """The subset with all that epsilons lead to, by state."""
+        beginning = [after for element in subset for after in self._epsilons(element)]
+        return _Closure(subset).grown(beginning, self._epsilons) if beginning else subset
+
+    def _add_final(self, subset: list[_Element], number: int) -> None:
+        total = NOT_FINAL
+        owed: Labels = ()
+        for element in subset:
+            if (final := self._finals[element.state]) == NOT_FINAL:
+                continue
+            if total != NOT_FINAL and owed != element.owed:
+                raise DataError(_NOT_FUNCTIONAL)
+            owed = element.owed
+            total = log_sum(total, single(element.weight + final))
+        if total != NOT_FINAL:
+            self._arcs[number].append(_NewArc(EPSILON, owed, total, _FINAL))
+
+    def _add_arcs(self, subset: list[_Element], number: int) -> None:
+        by_label: dict[int, list[_Element]] = {}
+        elements: list[tuple[int, _Element]] = []
+        for state, owed_weight, owed in subset:
+            for ilabel, olabel, weight, target in self._lists[state]:
+                if ilabel != EPSILON:
+                    labels = (*owed, olabel) if olabel else owed
+                    after = _Element(target, single(owed_weight + weight), labels)
+                    elements.append((ilabel, after))
+        for place in _sorted_places(elements):
+            label, element = elements[place]
+            by_label.setdefault(label, []).append(element)
+        for label, found in by_label.items():
+            written, total, rest = _divided(_merged(found))
+            self._arcs[number].append(_NewArc(label, written, total, self._number_of(rest)))
+
+
+def _sorted_places(elements: list[tuple[int, _Element]]) -> list[int]:
+    """In order of label and state; like ones, which are summed, as std::sort leaves them."""
+    keys = [label << 32 | element.state for label, element in elements]
+    if len(keys) > 16 and len(set(keys)) < len(keys):
+        return std_sort_order(keys)
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
+def _merged(elements: list[_Element]) -> list[_Element]:
+    """One element for each state, with the sum of its weights; elements are sorted by state."""
+    merged: list[_Element] = []
+    for element in elements:
+        if not merged or merged[-1].state != element.state:
+            merged.append(element)
+            continue
+        if merged[-1].owed != element.owed:
+            raise DataError(_NOT_FUNCTIONAL)
+        total = log_sum(merged[-1].weight, element.weight)
+        merged[-1] = element._replace(weight=total)
+    return merged
+
+
+def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
+    """The labels that all owe first, the sum of their weights, and what is owed beyond that."""
+    if len(subset) == 1:
+        (only,) = subset
+        return only.owed, only.weight, [_Element(only.state, 0.0, ())]
+    common = subset[0].owed
+    for element in subset[1:]:
+        same = 0
+        for ours, theirs in zip(common, element.owed, strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        common = common[:same]
+    total = subset[0].weight
+    for element in subset[1:]:
+        total = log_sum(total, element.weight)
+    size = len(common)
+    return (
+        common,
+        total,
+        [_Element(e.state, single(e.weight - total), e.owed[size:]) for e in subset],
+    )
+
+
+class _Closure:
+    """The states that epsilons lead to, with the sums of the weights of all ways there.
+
+    A state's weight goes on in parts: what has come in since it was last sent on waits until it
+    makes a difference of more than DELTA.
+    """
+
+    def __init__(self, subset: list[_Element]) -> None:
+        self._owed = {element.state: element.owed for element in subset}
+        self._sent = dict.fromkeys(self._owed, NOT_FINAL)
+        self._waiting = {element.state: element.weight for element in subset}
+        self._queued: set[int] = set()
+        self._queue: list[int] = []
+
+    def grown(
+        self, beginning: list[_Element], epsilons: Callable[[_Element], list[_Element]]
+    ) -> list[_Element]:
+        """The closure, by state, given what the subset's own epsilons lead to."""
+        for element in beginning:
+            self._add(element)
+        for state in self._queue:  # which grows
+            weight = self._waiting[state]
+            self._sent[state] = log_sum(self._sent[state], weight)
+            self._waiting[state] = NOT_FINAL
+            self._queued.discard(state)
+            for after in epsilons(_Element(state, weight, self._owed[state])):
+                self._add(after)
+        return [
+            _Element(state, log_sum(self._sent[state], self._waiting[state]), self._owed[state])
+            for state in sorted(self._owed)
+        ]
+
+    def _add(self, element: _Element) -> None:
+        state = element.state
+        if (owed := self._owed.get(state)) is None:
+            self._owed[state], self._sent[state] = element.owed, NOT_FINAL
+            self._waiting[state] = element.weight
+        else:
+            if owed != element.owed:
+                raise DataError(_NOT_FUNCTIONAL)
+            sent = self._sent[state]
+            self._waiting[state] = waiting = log_sum(self._waiting[state], element.weight)
+            if state in self._queued or abs(log_sum(sent, waiting) - sent) <= DELTA:
+                return
+        self._queued.add(state)
+        self._queue.append(state)

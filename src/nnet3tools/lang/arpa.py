@@ -1,0 +1,235 @@
+"""Language models in the ARPA form as acceptors of words (Kaldi's arpa2fst).
+
+States are histories; an arc with the disambiguation symbol, that writes nothing, backs off from one
+to the next shorter one that there is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3tools.errors import DataError, naming
+from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.local_epsilon import remove_epsilons_locally
+from nnet3tools.io import log
+
+__all__ = ["ArpaOptions", "arpa_fst", "arpa_words"]
+
+_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
+_MOST_ORDERS = 100
+
+
+@dataclass(frozen=True)
+class ArpaOptions:
+    """Numbers of words; an n-gram with a word that `words` lacks is left out.
+
+    With `disambig`, the number of the disambiguation symbol, the ends of sentences are no words of
+    the FST; with 0 they are, and back-off arcs read nothing.
+    """
+
+    words: dict[str, int]
+    begin: int
+    end: int
+    disambig: int
+    max_warnings: int = 30
+
+
+@dataclass
+class _NGram:
+    words: tuple[int, ...]
+    cost: float
+    backoff_cost: float
+
+
+def _natural_cost(text: str) -> float:
+    """The cost of a logarithm to base 10, in float32."""
+    value = np.float32(float(text))
+    return -float(np.float32(float(value) * math.log(10.0)))
+
+
+@dataclass
+class _Parser:
+    """Reads the lines of a model; `place` is the number of the current one."""
+
+    lines: Sequence[str]
+    options: ArpaOptions
+    place: int = 0
+    num_warnings: int = 0
+
+    def error(self, message: str) -> DataError:
+        """With the line."""
+        line = self.lines[self.place - 1] if 0 < self.place <= len(self.lines) else ""
+        return DataError(f"line {self.place} [{line[:80]}]: {message}")
+
+    def warn(self, message: str) -> None:
+        """Unless there have been too many."""
+        self.num_warnings += 1
+        if self.num_warnings <= self.options.max_warnings:
+            log.warning(f"line {self.place} [{self.lines[self.place - 1]}] {message}")
+
+    def _next_line(self) -> str | None:
+        """The next line that is not empty, without white space at its ends."""
+        while self.place < len(self.lines):
+            self.place += 1
+            if line := self.lines[self.place - 1].strip():
+                return line
+        return None
+
+    def counts(self) -> list[int]:
+        """How many n-grams of each order the data section promises."""
+        while (line := self._next_line()) != "\\data\\":
+            if line is None:
+                raise self.error("\\data\\ section missing or empty.")
+        log.log("Reading \\data\\ section.")
+        counts: list[int] = []
+        while (line := self._next_line()) is not None and not line.startswith("\\"):
+            match = _COUNT.fullmatch(line)
+            if match is None or not 0 < int(match[1]) <= _MOST_ORDERS:
+                log.warning(f"line {self.place} [{line}]: uninterpretable line in \\data\\ section")
+                continue
+            order = int(match[1])
+            counts += [0] * (order - len(counts))
+            counts[order - 1] = int(match[2])
+        if not counts:
+            raise self.error("\\data\\ section missing or empty.")
+        self.place -= 1  # the keyword is read again
+        return counts
+
+    def ngrams(self, counts: Sequence[int]) -> Iterator[tuple[_NGram, bool]]:
+        """All n-grams, and whether each is of the highest order; DataError for a broken file."""
+        for order, promised in enumerate(counts, start=1):
+            keyword = f"\\{order}-grams:"
+            if self._next_line() != keyword:
+                raise self.error(f"invalid directive, expecting '{keyword}'")
+            log.log(f"Reading {keyword} section.")
+            found = 0
+            while (line := self._next_line()) is not None and not line.startswith("\\"):
+                found += 1
+                if (ngram := self._ngram(line, order, order == len(counts))) is not None:
+                    yield ngram, order == len(counts)
+            if found > promised:
+                raise self.error(
+                    f"header said there would be {promised} n-grams of order {order}, but we saw "
+                    "more already."
+                )
+            self.place -= 1 if line is not None else 0
+        if self._next_line() != "\\end\\":
+            raise self.error("invalid or unexpected directive line, expecting \\end\\")
+
+    def _ngram(self, line: str, order: int, highest: bool) -> _NGram | None:
+        """That of a line; None, perhaps after a warning, if it is to be left out."""
+        fields = line.split()
+        if not order < len(fields) <= order + (1 if highest else 2):
+            raise self.error("Invalid n-gram data line")
+        try:
+            cost = _natural_cost(fields[0])
+            backoff = _natural_cost(fields[order + 1]) if len(fields) > order + 1 else 0.0
+        except ValueError:
+            raise self.error("invalid n-gram logprob or backoff weight") from None
+        numbers = []
+        for word in fields[1 : order + 1]:
+            if (number := self.options.words.get(word)) is None:
+                self.warn(f"skipped: word '{word}' not in symbol table")
+                return None
+            if number in (EPSILON, self.options.disambig):
+                raise self.error(f"epsilon or disambiguation symbol '{word}' is illegal in ARPA LM")
+            numbers.append(number)
+        if self.options.begin in numbers[1:] or self.options.end in numbers[:-1]:
+            self.warn("skipped: n-gram has invalid BOS/EOS placement")
+            return None
+        return _NGram(tuple(numbers), cost, backoff)
+
+
+@dataclass
+class _Compiler:
+    """States by history; the first is that of no history."""
+
+    options: ArpaOptions
+    arcs: list[list[ArcTuple]] = field(default_factory=lambda: [[]])
+    finals: list[float] = field(default_factory=lambda: [NOT_FINAL])
+    states: dict[tuple[int, ...], int] = field(default_factory=lambda: {(): 0})
+    start: int = -1
+
+    def __post_init__(self) -> None:
+        if not self.options.disambig:
+            self._end = self._new_state()
+            self.finals[self._end] = 0.0
+
+    def _new_state(self) -> int:
+        self.arcs.append([])
+        self.finals.append(NOT_FINAL)
+        return len(self.arcs) - 1
+
+    def add(self, ngram: _NGram, highest: bool) -> bool:
+        """Take up an n-gram; False if no shorter one is there that it continues."""
+        source = self.states.get(ngram.words[:-1])
+        if source is None:
+            return False
+        word, cost, options = ngram.words[-1], ngram.cost, self.options
+        if word == options.end:
+            if options.disambig:
+                self.finals[source] = cost
+                return True
+            target = self._end
+        else:
+            target = self._state_of(ngram.words[int(highest) :], ngram.backoff_cost)
+        if word == options.begin:
+            if options.disambig:
+                self.start = target
+                return True
+            source = self.start = self._new_state()
+            cost = 0.0
+        self.arcs[source].append((word, word, cost, target))
+        return True
+
+    def _state_of(self, history: tuple[int, ...], backoff_cost: float) -> int:
+        if (state := self.states.get(history)) is None:
+            state = self.states[history] = self._new_state()
+            shorter = history[1:]
+            while shorter not in self.states:
+                shorter = shorter[1:]
+            self.arcs[state].append(
+                (self.options.disambig, EPSILON, backoff_cost, self.states[shorter])
+            )
+        return state
+
+    def fst(self) -> Fst:
+        """The acceptor, without states that only back off."""
+        if self.start < 0:
+            raise DataError("Arpa file did not contain the beginning-of-sentence symbol.")
+        disambig = self.options.disambig
+        if not disambig:
+            return Fst.from_lists(self.start, self.finals, self.arcs)
+        for state, arcs in enumerate(self.arcs):
+            if len(arcs) == 1 and self.finals[state] == NOT_FINAL and arcs[0][0] == disambig:
+                arcs[0] = (EPSILON, *arcs[0][1:])
+        fst = remove_epsilons_locally(Fst.from_lists(self.start, self.finals, self.arcs))
+        log.log(f"Reduced num-states from {len(self.arcs)} to {fst.num_states}")
+        return fst
+
+
+def arpa_words(lines: Sequence[str]) -> Iterator[str]:
+    """The words of a model's n-grams, which may come again."""
+    order = 0
+    for line in lines:
+        if line.startswith("\\"):
+            match = re.fullmatch(r"\\(\d+)-grams:", line.strip())
+            order = int(match[1]) if match else 0
+        elif order:
+            yield from line.split()[1 : order + 1]
+
+
+def arpa_fst(lines: Sequence[str], options: ArpaOptions, name: str) -> Fst:
+    """The acceptor of a model, its arcs as they come; `name` is the file's, for errors."""
+    compiler = _Compiler(options)
+    parser = _Parser(lines, options)
+    with naming(name):
+        for ngram, highest in parser.ngrams(parser.counts()):
+            if not compiler.add(ngram, highest):
+                parser.warn("skipped: no parent (n-1)-gram exists")
+        return compiler.fst()

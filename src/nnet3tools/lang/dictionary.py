@@ -1,0 +1,121 @@
+"""Dictionaries as users write them: a lexicon and lists of phones (Kaldi's data/local/dict)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.io.files import read_text_lines
+from nnet3tools.lang.lexicon import Pronunciation, read_lexicon
+
+__all__ = ["Dictionary", "PhoneNames"]
+
+PhoneSets = tuple[tuple[str, ...], ...]
+"""Lines of phones; those of one line are versions of one, and share pdfs and questions."""
+
+_POSITIONS = ("_B", "_E", "_I", "_S")
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """What the files of a dictionary folder say."""
+
+    lexicon: tuple[Pronunciation, ...]
+    silence: PhoneSets
+    nonsilence: PhoneSets
+    optional_silence: str
+    extra_questions: PhoneSets
+
+    @classmethod
+    def load(cls, folder: str) -> Dictionary:
+        """Read lexicon.txt or lexiconp.txt and the lists of phones; DataError if they disagree."""
+        if os.path.exists(os.path.join(folder, "lexiconp_silprob.txt")):
+            log.warning(f"{folder}/lexiconp_silprob.txt is not used: silence is as likely anywhere")
+        name = os.path.join(folder, "lexiconp.txt")
+        has_probabilities = os.path.exists(name)
+        lexicon_name = name if has_probabilities else os.path.join(folder, "lexicon.txt")
+        lexicon = read_lexicon(lexicon_name, has_probabilities)
+        silence = _phone_sets(folder, "silence_phones.txt")
+        nonsilence = _phone_sets(folder, "nonsilence_phones.txt")
+        optional = _phone_sets(folder, "optional_silence.txt")
+        questions: PhoneSets = ()
+        if (Path(folder) / "extra_questions.txt").exists():
+            questions = _phone_sets(folder, "extra_questions.txt", may_be_empty=True)
+        known = [phone for phones in (*silence, *nonsilence) for phone in phones]
+        if len(set(known)) < len(known):
+            twice = next(phone for phone in known if known.count(phone) > 1)
+            raise DataError(f"{folder}: phone '{twice}' is in the lists of phones twice")
+        for entry in lexicon:
+            for phone in entry.phones:
+                if phone not in known:
+                    raise DataError(
+                        f"{lexicon_name}: phone '{phone}' of word '{entry.word}' is neither in "
+                        "silence_phones.txt nor in nonsilence_phones.txt"
+                    )
+        if (
+            len(optional) != 1
+            or len(optional[0]) != 1
+            or (optional[0],) not in (((phone,),) for phones in silence for phone in phones)
+        ):
+            raise DataError(
+                f"{folder}/optional_silence.txt: expected one phone of silence_phones.txt"
+            )
+        return cls(tuple(lexicon), silence, nonsilence, optional[0][0], questions)
+
+
+def _phone_sets(folder: str, name: str, may_be_empty: bool = False) -> PhoneSets:
+    path = os.path.join(folder, name)
+    sets = tuple(tuple(line.split()) for line in read_text_lines(path) if line.strip())
+    if not sets and not may_be_empty:
+        raise DataError(f"{path}: expected phones, found none")
+    for phones in sets:
+        for phone in phones:
+            if phone == "<eps>" or phone.startswith("#"):
+                raise DataError(f"{path}: '{phone}' cannot be a phone")
+    return sets
+
+
+@dataclass(frozen=True)
+class PhoneNames:
+    """How a system calls phones: as the dictionary does, or by their position in words too."""
+
+    by_position: bool
+
+    def versions(self, phone: str, silence: bool) -> list[str]:
+        """All names of a phone; silence may also be outside words."""
+        if not self.by_position:
+            return [phone]
+        suffixes = ("", *_POSITIONS) if silence else _POSITIONS
+        return [phone + suffix for suffix in suffixes]
+
+    def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
+        """Sets of all versions."""
+        return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
+
+    def pronunciation(self, entry: Pronunciation) -> Pronunciation:
+        """With phones called by their position: _B, _I ..., _E, or _S for a word of one phone."""
+        if not self.by_position:
+            return entry
+        first, *rest = entry.phones
+        if not rest:
+            return replace(entry, phones=(first + "_S",))
+        between = [phone + "_I" for phone in rest[:-1]]
+        return replace(entry, phones=(first + "_B", *between, rest[-1] + "_E"))
+
+    def questions(self, silence: Sequence[str], nonsilence: Sequence[str]) -> list[list[str]]:
+        """Sets of the phones of one position, for questions of trees."""
+        if not self.by_position:
+            return []
+        of_words = [[phone + suffix for phone in nonsilence] for suffix in _POSITIONS]
+        others = [[phone + suffix for phone in silence] for suffix in ("", *_POSITIONS)]
+        return of_words + others
+
+
+def word_position(phone: str) -> str:
+    """What word_boundary.txt calls a phone's position."""
+    names = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
+    return names.get(phone[-2:], "nonword")

@@ -1,0 +1,33 @@
+"""The folder of a decoding graph: what of the lang folder is needed beside it (mkgraph.sh)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+
+__all__ = ["copy_lang_files"]
+
+_NEEDED = ("words.txt", "phones/silence.csl")
+_OPTIONAL = (
+    "phones.txt",
+    *(
+        f"phones/{name}.{kind}"
+        for name in ("word_boundary", "align_lexicon", "optional_silence", "disambig")
+        for kind in ("txt", "int")
+    ),
+)
+
+
+def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
+    """Copy symbol tables and lists of phones, and write num_pdfs; DataError for a missing file."""
+    source, target = Path(lang), Path(graph_dir)
+    for name in _NEEDED:
+        if not (source / name).exists():
+            raise DataError(f"expected {source / name} to exist")
+    (target / "phones").mkdir(parents=True, exist_ok=True)
+    for name in (*_NEEDED, *_OPTIONAL):
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)
+    (target / "num_pdfs").write_text(f"{num_pdfs}\n")

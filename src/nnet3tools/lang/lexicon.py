@@ -1,0 +1,149 @@
+"""Pronunciation lexicons: files, disambiguation symbols, and their transducers to words.
+
+What Kaldi's add_lex_disambig.pl and make_lexicon_fst.py make.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.io.files import read_text_lines
+
+__all__ = ["OptionalSilence", "Pronunciation", "lexicon_fst", "read_lexicon", "with_disambiguation"]
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """A word's phones, and how probable this pronunciation is among the word's."""
+
+    word: str
+    phones: tuple[str, ...]
+    probability: float = 1.0
+
+
+def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciation]:
+    """Lines of a word, its probability if they have one, and its phones; DataError for others."""
+    found = []
+    for number, line in enumerate(read_text_lines(rxfilename), start=1):
+        fields = line.split()
+        where = f"{rxfilename}:{number}"
+        if not fields:
+            raise DataError(f"{where}: expected a word and its phones, found an empty line")
+        word, phones, probability = fields[0], fields[1:], 1.0
+        if word in ("<eps>", "<s>", "</s>", "#0"):
+            raise DataError(f"{where}: '{word}' cannot be a word of the lexicon")
+        if with_probabilities:
+            try:
+                probability = float(phones[0])
+            except (ValueError, IndexError):
+                raise DataError(f"{where}: expected a probability after '{word}'") from None
+            phones = phones[1:]
+            if not 0.0 < probability <= 1.0:
+                raise DataError(f"{where}: probability {probability:g} is not above 0 and up to 1")
+        if not phones:
+            raise DataError(f"{where}: word '{word}' has no phones")
+        found.append(Pronunciation(word, tuple(phones), probability))
+    if not found:
+        raise DataError(f"{rxfilename}: expected pronunciations, found none")
+    return found
+
+
+def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
+    """With #1, #2, ... after phones that several words have, or that begin others; the largest.
+
+    So no two pronunciations are the same, and none is the beginning of another.
+    """
+    counts = Counter(entry.phones for entry in lexicon)
+    beginnings = {entry.phones[:size] for entry in lexicon for size in range(len(entry.phones))}
+    used: Counter[tuple[str, ...]] = Counter()
+    found = []
+    for entry in lexicon:
+        if counts[entry.phones] > 1 or entry.phones in beginnings:
+            used[entry.phones] += 1
+            entry = replace(entry, phones=(*entry.phones, f"#{used[entry.phones]}"))
+        found.append(entry)
+    return found, max(used.values(), default=0)
+
+
+@dataclass(frozen=True)
+class OptionalSilence:
+    """The phone that may stand between words and at the ends; `disambig` is said after it."""
+
+    phone: str
+    probability: float
+    disambig: str = ""
+
+
+def lexicon_fst(
+    lexicon: Sequence[Pronunciation],
+    silence: OptionalSilence,
+    phone_numbers: Mapping[str, int],
+    word_numbers: Mapping[str, int],
+) -> Fst:
+    """The transducer from phones to any sequence of words, with arcs as they come.
+
+    Words leave and enter one state; with silence of a probability above zero another one stands
+    before the silence. DataError for phones that have no number.
+    """
+    builder = _Builder(phone_numbers, word_numbers)
+    if silence.probability == 0.0:
+        return builder.without_silence(lexicon)
+    return builder.with_silence(lexicon, silence)
+
+
+class _Builder:
+    def __init__(self, phones: Mapping[str, int], words: Mapping[str, int]) -> None:
+        self._phones, self._words = phones, words
+        self._arcs: list[list[ArcTuple]] = []
+
+    def _new_state(self) -> int:
+        self._arcs.append([])
+        return len(self._arcs) - 1
+
+    def _phone(self, phone: str, word: str = "") -> int:
+        if (number := self._phones.get(phone)) is None:
+            of_word = f", of word '{word}'," if word else ""
+            raise DataError(f"phone '{phone}'{of_word} is none of the phones of the dictionary")
+        return number
+
+    def _add_word(
+        self, entry: Pronunciation, start: int, ends: Sequence[tuple[int, float]]
+    ) -> None:
+        """The path of a pronunciation, whose last phone leads to each end at its cost."""
+        cost, label, state = -math.log(entry.probability), self._words[entry.word], start
+        for phone in entry.phones[:-1]:
+            after = self._new_state()
+            self._arcs[state].append((self._phone(phone, entry.word), label, cost, after))
+            cost, label, state = 0.0, EPSILON, after
+        last = self._phone(entry.phones[-1], entry.word)
+        for target, end_cost in ends:
+            self._arcs[state].append((last, label, end_cost + cost, target))
+
+    def without_silence(self, lexicon: Sequence[Pronunciation]) -> Fst:
+        loop = self._new_state()
+        for entry in lexicon:
+            self._add_word(entry, loop, [(loop, 0.0)])
+        return self._finished(loop)
+
+    def with_silence(self, lexicon: Sequence[Pronunciation], silence: OptionalSilence) -> Fst:
+        silence_cost = -math.log(silence.probability)
+        other_cost = -math.log(1.0 - silence.probability)
+        start, loop, before = (self._new_state() for _ in range(3))
+        self._arcs[start] += [(0, 0, other_cost, loop), (0, 0, silence_cost, before)]
+        after = self._new_state() if silence.disambig else loop
+        self._arcs[before].append((self._phone(silence.phone), EPSILON, 0.0, after))
+        if silence.disambig:
+            self._arcs[after].append((self._phone(silence.disambig), EPSILON, 0.0, loop))
+        for entry in lexicon:
+            self._add_word(entry, loop, [(loop, other_cost), (before, silence_cost)])
+        return self._finished(loop)
+
+    def _finished(self, final: int) -> Fst:
+        finals = [NOT_FINAL] * len(self._arcs)
+        finals[final] = 0.0
+        return Fst.from_lists(0, finals, self._arcs)

@@ -1,0 +1,84 @@
+"""Symbol tables: lines of a symbol and its number (phones.txt, words.txt)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.files import open_output, read_text_lines
+
+__all__ = ["SymbolTable", "read_numbers"]
+
+_MAX_NUMBER = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class SymbolTable:
+    """Symbols and their numbers; `name` is the file's, for errors."""
+
+    numbers: dict[str, int]
+    name: str = "the symbol table"
+
+    @classmethod
+    def of(cls, symbols: Iterable[str]) -> SymbolTable:
+        """Numbered from 0 in their order."""
+        return cls({symbol: number for number, symbol in enumerate(symbols)})
+
+    @classmethod
+    def load(cls, rxfilename: str) -> SymbolTable:
+        """Read a table; DataError for a line that is not a symbol and its number, or a repeat."""
+        numbers: dict[str, int] = {}
+        for place, line in enumerate(read_text_lines(rxfilename), start=1):
+            if not (words := line.split()):
+                continue
+            if len(words) != 2 or not words[1].isdecimal() or int(words[1]) > _MAX_NUMBER:
+                raise DataError(
+                    f"{rxfilename}:{place}: expected a symbol and its number, found '{line[:60]}'"
+                )
+            if words[0] in numbers:
+                raise DataError(f"{rxfilename}:{place}: symbol '{words[0]}' is there twice")
+            numbers[words[0]] = int(words[1])
+        return cls(numbers, rxfilename)
+
+    def save(self, wxfilename: str) -> None:
+        """Write the table."""
+        with open_output(wxfilename, binary=False) as writer:
+            writer.write_text("".join(f"{s} {n}\n" for s, n in self.numbers.items()))
+
+    def with_symbols(self, symbols: Iterable[str]) -> SymbolTable:
+        """With those that it lacks after the others, numbered on."""
+        numbers = dict(self.numbers)
+        after = max(numbers.values(), default=-1) + 1
+        for symbol in symbols:
+            if symbol not in numbers:
+                numbers[symbol], after = after, after + 1
+        return SymbolTable(numbers, self.name)
+
+    @cached_property
+    def symbols(self) -> dict[int, str]:
+        """Symbols by number; of several with one number the last."""
+        return {number: symbol for symbol, number in self.numbers.items()}
+
+    def number(self, symbol: str) -> int:
+        """A symbol's number; DataError if it is not in the table."""
+        if (number := self.numbers.get(symbol)) is None:
+            raise DataError(f"symbol '{symbol}' is not in {self.name}")
+        return number
+
+    def sequence(self, symbols: Sequence[str], unknown: int | None = None) -> list[int]:
+        """The symbols' numbers; `unknown` stands for those not in the table, which else fail."""
+        if unknown is None:
+            return [self.number(symbol) for symbol in symbols]
+        return [self.numbers.get(symbol, unknown) for symbol in symbols]
+
+
+def read_numbers(rxfilename: str) -> list[int]:
+    """The number on each line of a file (disambig.int and the like); DataError for other lines."""
+    numbers = []
+    for place, line in enumerate(read_text_lines(rxfilename), start=1):
+        if not line.strip().isdecimal():
+            raise DataError(f"{rxfilename}:{place}: expected a number, found '{line[:60]}'")
+        numbers.append(int(line))
+    return numbers

@@ -1,0 +1,115 @@
+"""Language models as acceptors: costs of sentences by the ARPA rules, and broken files."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+
+WORDS = {"<eps>": 0, "a": 1, "b": 2, "#0": 3, "<s>": 4, "</s>": 5}
+BIGRAM = """\\data\\
+ngram 1=4
+ngram 2=3
+
+\\1-grams:
+-99\t<s>\t-0.2
+-0.6\ta\t-0.3
+-0.7\tb\t-0.4
+-0.5\t</s>
+
+\\2-grams:
+-0.1\t<s> a
+-0.15\ta b
+-0.05\tb </s>
+
+\\end\\
+"""
+
+
+def grammar(text: str, disambig: int = 3) -> Fst:
+    return arpa_fst(text.split("\n"), ArpaOptions(WORDS, 4, 5, disambig), "g.arpa")
+
+
+def best_cost(fst: Fst, sentence: list[int], silent: tuple[int, ...] = (0, 3)) -> float:
+    """The least cost of a sentence, silent labels coming anywhere."""
+    lists, finals = fst.arc_lists(), fst.finals.tolist()
+
+    def closed(costs: dict[int, float]) -> dict[int, float]:
+        queue = list(costs)
+        for state in queue:
+            for label, _, weight, target in lists[state]:
+                cost = costs[state] + weight
+                if label in silent and cost < costs.get(target, math.inf):
+                    costs[target] = cost
+                    queue.append(target)
+        return costs
+
+    here = closed({fst.start: 0.0})
+    for word in sentence:
+        after: dict[int, float] = {}
+        for state, cost in here.items():
+            for label, _, weight, target in lists[state]:
+                if label == word:
+                    after[target] = min(after.get(target, math.inf), cost + weight)
+        here = closed(after)
+    return min((c + finals[s] for s, c in here.items() if finals[s] != NOT_FINAL), default=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "log10"),
+    [
+        ([1, 2], -0.1 - 0.15 - 0.05),
+        ([2], -0.2 - 0.7 - 0.05),  # <s> b backs off
+        ([1], -0.1 - 0.3 - 0.5),  # a </s> backs off
+        ([2, 1, 2], -0.2 - 0.7 - 0.4 - 0.6 - 0.15 - 0.05),
+    ],
+)
+def test_sentences_cost_what_the_model_says(sentence: list[int], log10: float) -> None:
+    assert best_cost(grammar(BIGRAM), sentence) == pytest.approx(-log10 * math.log(10), rel=1e-5)
+
+
+def test_without_a_disambiguation_symbol_sentence_ends_are_words() -> None:
+    cost = best_cost(grammar(BIGRAM, disambig=0), [4, 1, 2, 5], silent=(0,))
+    assert cost == pytest.approx(0.3 * math.log(10), rel=1e-5)
+
+
+def test_back_off_arcs_read_the_symbol_and_write_nothing() -> None:
+    fst = grammar(BIGRAM)
+    silent = fst.olabels == 0
+    assert silent.any()
+    assert set(fst.ilabels[silent].tolist()) == {3}
+
+
+def test_ngrams_with_unknown_words_are_left_out_with_a_warning(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    text = BIGRAM.replace("ngram 1=4", "ngram 1=5").replace("-0.7\tb", "-0.4\tc\n-0.7\tb")
+    assert best_cost(grammar(text), [1, 2]) == best_cost(grammar(BIGRAM), [1, 2])
+    assert "'c' not in symbol table" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\\data\\", "data", "section missing"),
+        ("ngram 2=3", "ngram 2=2", "header said there would be 2"),
+        ("\\2-grams:", "\\3-grams:", "expecting '\\\\2-grams:'"),
+        ("-0.15\ta b", "-0.15\ta", "Invalid n-gram data line"),
+        ("-0.15", "x", "line 13"),
+        ("\\end\\", "", "expecting \\\\end"),
+        ("-0.6\ta", "-0.6\t#0", "illegal in ARPA"),
+        ("-99\t<s>\t-0.2\n", "", "beginning-of-sentence"),
+    ],
+)
+def test_broken_models_are_told_by_line(old: str, new: str, message: str) -> None:
+    with pytest.raises(DataError, match=message) as error:
+        grammar(BIGRAM.replace(old, new))
+    assert str(error.value).startswith("g.arpa: ")
+
+
+def test_words_of_a_model_are_found() -> None:
+    assert set(arpa_words(BIGRAM.split("\n"))) == {"<s>", "a", "b", "</s>"}
