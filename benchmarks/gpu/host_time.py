@@ -45,8 +45,8 @@ class _Idle(paper_device.PaperDevice):
         super().__init__(132)
         self.calls: Counter[str] = Counter()
 
-    def kernel(self, source: str, name: str) -> Any:
-        super().kernel(source, name)
+    def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Any:
+        super().kernel(source, name, shared_bytes)
         calls = self.calls
 
         def launch(grid: Any, block: Any, args: Any) -> None:

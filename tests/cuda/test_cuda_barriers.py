@@ -57,6 +57,8 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         waves.test_numbers_have_no_kernels_of_their_own,
         partial(waves.test_training_is_the_same_bit_for_bit_with_and_without_graphs, dropout=True),
     ),
+    "fisher_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
+    "fisher_replace.cuh": (fisher.test_new_estimates_come_from_old_ones_unless_those_diverged,),
     "fisher_step.cuh": (
         partial(fisher.test_estimates_are_those_of_the_host, rank=20, dim=41),
         partial(fisher.test_estimates_are_those_of_the_host, rank=97, dim=120),

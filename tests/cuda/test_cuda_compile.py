@@ -29,7 +29,7 @@ class CollectingDevice(EmulatedDevice):
     def __init__(self) -> None:
         super().__init__(runs=False)
 
-    def kernel(self, source: str, name: str) -> Any:
+    def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Any:
         self.sources[name] = source
         return lambda grid, block, args: None
 

@@ -123,8 +123,8 @@ class EmulatedDevice:
         """As if most were taken."""
         return 1 << 20, 1 << 30
 
-    def kernel(self, source: str, name: str) -> Any:
-        found = self._device.kernel(source, name)
+    def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Any:
+        found = self._device.kernel(source, name, shared_bytes)
         self.sources[name] = source
         return found
 
@@ -161,9 +161,9 @@ class RealDevice:
 
         return noted
 
-    def kernel(self, source: str, name: str) -> Any:
+    def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Any:
         self.sources[name] = source
-        return self._noted(name, self._device.kernel(source, name))
+        return self._noted(name, self._device.kernel(source, name, shared_bytes))
 
     def gemm(self, *args: Any) -> Any:
         return self._noted("gemm", self._device.gemm(*args))

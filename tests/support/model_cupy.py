@@ -343,7 +343,10 @@ class Device:
 
     @property
     def attributes(self) -> dict[str, int]:
-        return {"MultiProcessorCount": get_machine().processors}
+        return {
+            "MultiProcessorCount": get_machine().processors,
+            "MaxSharedMemoryPerBlockOptin": _MOST_SHARED,
+        }
 
     def use(self) -> None:
         """It is in use."""

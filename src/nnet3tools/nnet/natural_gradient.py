@@ -43,6 +43,7 @@ from nnet3tools.nnet.natural_gradient_updates import (
     update_estimates,
 )
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.arrays import padded
 from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio
 from nnet3tools.tensor.number import store
 from nnet3tools.tensor.registry import device_of
@@ -125,12 +126,11 @@ class OnlineNaturalGradient(HasSettings):
             self._keep(w)
 
     def _keep(self, w: Array) -> None:
-        """Take W over; on a GPU into the memory of updates."""
-        if device_of(w) == "numpy":
-            self.w, self.buffers = w, None
-        else:
-            self.buffers = make_buffers(w)
-            self.w = self.buffers.stack[1]
+        """Take W over; on a GPU with padded rows, beside the memory of updates."""
+        self.w, self.buffers = w, None
+        if device_of(w) != "numpy":
+            self.w, self.buffers = padded(w.shape, like=w), make_buffers(w)
+            tensor.copy(self.w, w)
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.

@@ -16,8 +16,14 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.arrays import neighbouring, same_place
-from nnet3tools.tensor.fisher import check_finite, fisher_step, orthonormalize
+from nnet3tools.tensor.arrays import padded
+from nnet3tools.tensor.fisher import (
+    check_finite,
+    fisher_products,
+    fisher_replace,
+    fisher_step,
+    orthonormalize,
+)
 from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
@@ -39,10 +45,6 @@ __all__ = [
 
 Array = Any
 
-# W by the new one, unless its coefficients are 0, which says that the products were not finite
-_replace_if_finite = tensor.element("_1 = where(_3 != 0, _2, _1)")
-_add_scaled_rows = tensor.element("_1 += _2 * _3")
-
 
 class UpdateBuffers(NamedTuple):
     """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), its coefficients (R, 1)."""
@@ -53,8 +55,6 @@ class UpdateBuffers(NamedTuple):
     coefficients: Array
     trace: Array
     """tr(X X^T) (1,), where it is on a device."""
-    stack: Array = None
-    """There: (3, R, D), J, the estimate's W and its next one."""
 
 
 class Update(NamedTuple):
@@ -68,30 +68,25 @@ class Update(NamedTuple):
 
 
 def make_buffers(w: Array) -> UpdateBuffers:
-    """UpdateBuffers that stays, with W in it; those of estimates of one shape lie side by side."""
-    rank, dim = w.shape
-    stack = neighbouring((3, rank, dim), like=w)
-    tensor.copy(stack[1], w)
+    """UpdateBuffers that stays, for an estimate on a device."""
+    rank = w.shape[0]
     return UpdateBuffers(
-        stack[0],
-        neighbouring((2, rank, rank), like=w),
-        neighbouring((rank, rank), like=w),
+        padded(w.shape, like=w),
+        tensor.empty((2, rank, rank), like=w),
+        tensor.empty((rank, rank), like=w),
         tensor.empty((rank, 1), like=w),
         tensor.empty((1,), like=w, dtype=np.float64),
-        stack,
     )
 
 
-def small_products(w: Array, buffers: UpdateBuffers, h: Array | None = None) -> None:
-    """K = J J^T and L = H^T H = W J^T; with H by the cheaper way."""
-    j, (k, l) = buffers.j, buffers.products  # noqa: E741
-    if buffers.stack is not None and same_place(buffers.stack[1], w):
-        rank, dim = j.shape
-        both = buffers.stack[:2].reshape(2 * rank, dim)
-        tensor.prod(buffers.products.reshape(2 * rank, rank), both, j, trans_b=True)
+def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
+    """K = J J^T and L = H^T H = W J^T, on the host by the cheaper way."""
+    if device_of(w) != "numpy":
+        fisher_products([buffers.products], [buffers.j], [w])
         return
+    j, (k, l) = buffers.j, buffers.products  # noqa: E741
     tensor.prod(k, j, j, trans_b=True)
-    if h is None or h.shape[0] > j.shape[1]:
+    if h.shape[0] > j.shape[1]:
         tensor.prod(l, w, j, trans_b=True)
     else:
         tensor.prod(l, h, h, trans_a=True)
@@ -133,24 +128,16 @@ def update_estimates(updates: Sequence[Update]) -> None:
             for e, update in zip(estimates, updates, strict=True)
         ],
     )
-    for estimate, buffers in zip(estimates, all_buffers, strict=True):
-        _replace_w(estimate, buffers)
-    orthonormalize([e.w for e in estimates], *states, [e.alpha for e in estimates])
-
-
-def _replace_w(estimate: OnlineNaturalGradient, buffers: UpdateBuffers) -> None:
-    w = estimate.w
-    assert w is not None
-    if device_of(w) == "numpy":
+    for estimate in estimates:  # nobody looks on a GPU
         check_finite(estimate.numbers)
-        _add_scaled_rows(buffers.j, buffers.coefficients, w)
-        tensor.prod(w, buffers.transform, buffers.j)
-        return
-    # nobody has looked yet whether it is finite
-    _add_scaled_rows(buffers.j, buffers.coefficients, w)
-    new = buffers.stack[2]
-    tensor.prod(new, buffers.transform, buffers.j)
-    _replace_if_finite(w, new, buffers.coefficients)
+    w = [estimate.w for estimate in estimates]
+    fisher_replace(
+        w,
+        [buffers.j for buffers in all_buffers],
+        [buffers.transform for buffers in all_buffers],
+        [buffers.coefficients for buffers in all_buffers],
+    )
+    orthonormalize(w, *states, [e.alpha for e in estimates])
 
 
 # -- later
@@ -182,8 +169,10 @@ def apply_all_pending() -> None:
 
 
 def _apply(updates: Sequence[Update]) -> None:
-    for update in updates:
-        small_products(update.estimate.w, update.buffers)
+    if updates:
+        buffers = [update.buffers for update in updates]
+        w = [update.estimate.w for update in updates]
+        fisher_products([b.products for b in buffers], [b.j for b in buffers], w)
     update_estimates(updates)
 
 

@@ -5,6 +5,7 @@ matrix of D-dimensional rows, and W = E^1/2 R is kept instead of R. What is R x 
 elements is done here, in float64; on the host by the functions below, which are the operators'
 NumPy implementations, too, on a GPU by one block of threads for each estimate, so that nobody waits
 for the device (cupy_backend/fisher_step.cuh states the formulas again, as there is no LAPACK).
+There the products of all estimates are one kernel, and so are all new estimates.
 
 `numbers` (3,) float64 holds rho at RHO; at DOUBTFUL whether the rows of R may have lost their
 orthogonality; at DIVERGED how often there was infinity or NaN in the products.
@@ -34,6 +35,8 @@ __all__ = [
     "RHO",
     "check_finite",
     "diagonal_e",
+    "fisher_products",
+    "fisher_replace",
     "fisher_step",
     "norm_ratio",
     "orthonormalize",
@@ -53,6 +56,9 @@ ORTHOGONALITY = 1.0e-3
 _ratio = element("_1 = where(_2 > 0 && _3 != 0, sqrt(_2 / where(_3 != 0, _3, 1)), 1)")
 
 
+_add_scaled_rows = element("_1 += _2 * _3")
+
+
 def norm_ratio(before: float, after: float) -> float:
     """sqrt(before / after), of squared norms; 1 where there is nothing to compare.
 
@@ -67,6 +73,28 @@ def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
     """Diagonal of E: 1 / (beta / d + 1), with beta = rho (1 + alpha) + alpha / D tr(D)."""
     beta = rho * (1.0 + alpha) + alpha * d.sum() / dim
     return 1.0 / (beta / d + 1.0)
+
+
+@operator(writes=("products",))
+def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
+    """K = J J^T and L = H^T H = W J^T (2, R, R) of each estimate, with J and W (R, D)."""
+    for (k, l), one, other in zip(products, j, w, strict=True):  # noqa: E741
+        prod(k, one, one, trans_b=True)
+        prod(l, other, one, trans_b=True)
+
+
+@operator(writes=("w", "j"))
+def fisher_replace(
+    w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
+    coefficients: Sequence[Array],
+) -> None:  # fmt: skip
+    """W = A (J + diag(coefficients) W) of each estimate; J has been of use then.
+
+    On a GPU W stays where the coefficients are 0, which says that the products were not finite.
+    """
+    for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
+        _add_scaled_rows(one, numbers, new)
+        prod(new, factors, one)
 
 
 @operator(writes=("d", "numbers", "transform", "coefficients"), types=("float64",))
@@ -191,5 +219,7 @@ def check_finite(numbers: Array) -> None:
 
 
 implements("check_finite", "numpy")(check_finite.reference)
+implements("fisher_products", "numpy")(fisher_products.reference)
+implements("fisher_replace", "numpy")(fisher_replace.reference)
 implements("fisher_step", "numpy")(fisher_step.reference)
 implements("orthonormalize", "numpy")(orthonormalize.reference)

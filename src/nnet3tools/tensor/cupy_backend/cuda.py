@@ -152,6 +152,7 @@ class CudaDevice:
     def __init__(self) -> None:
         device = cupy.cuda.Device()
         self.num_processors = int(device.attributes["MultiProcessorCount"])
+        self.most_shared_bytes = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
         # a stream of our own, made current: the default one cannot be captured
         self.stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
@@ -167,7 +168,7 @@ class CudaDevice:
         self.gemm = self._cublas.bind
         self.kernel = functools.cache(self._kernel)
 
-    def _kernel(self, source: str, name: str) -> Kernel:
+    def _kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
         if self._capturing:  # loading may wait for the device, which a capture does not survive
             raise NotCapturable
         options: tuple[str, ...] = ("--std=c++17",)
@@ -179,8 +180,11 @@ class CudaDevice:
             found = cupy.RawKernel(PRELUDE + in_registers(source), name, options=options)
             found.compile()
 
+        if shared_bytes:
+            found.max_dynamic_shared_size_bytes = shared_bytes
+
         def launch(grid: Any, block: Any, args: Any) -> None:
-            found(grid, block, tuple(args))
+            found(grid, block, tuple(args), shared_mem=shared_bytes)
 
         return launch
 

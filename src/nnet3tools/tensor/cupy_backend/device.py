@@ -55,8 +55,14 @@ class Device(Protocol):
     num_processors: int
     """Blocks that can be busy at the same time, for choosing grids."""
 
-    def kernel(self, source: str, name: str) -> Kernel:
-        """The kernel `name` of a CUDA C++ source; compiled once, cached on disk."""
+    most_shared_bytes: int
+    """Of shared memory that a block may have."""
+
+    def kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
+        """The kernel `name` of a CUDA C++ source; compiled once, cached on disk.
+
+        Its blocks get so much shared memory beside what the source declares.
+        """
 
     def gemm(
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,

@@ -1,26 +1,35 @@
 // The estimates of online natural gradient, one block of threads for each. Formulas and names are
-// those of tensor/fisher.py. RANK stands for a number, STORAGE for where z lies.
+// those of tensor/fisher.py. MOST stands for the largest rank, SHARED for 1 where matrices are in
+// shared memory.
 
-// table: for each estimate addresses of d, numbers, transform, coefficients, products, trace, work;
-// factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
-extern "C" __global__ void fisher_step_RANK(const long long* table, const double* factors) {
-  const int n = RANK, half = (n + 1) / 2, size = 2 * half;  // padded by a zero row if odd
-  STORAGE
-  __shared__ double ise[size], d_rho[size], value[size], root[size], cosine[half], sine[half];
+// table: for each estimate its rank, addresses of d, numbers, transform, coefficients, products, trace,
+// work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
+// A warp does a row of what is square, so that no thread has to divide.
+extern "C" __global__ void fisher_step_MOST_SHARED(const long long* table, const double* factors) {
+  const int most = MOST + MOST % 2;
+  __shared__ double ise[most], d_rho[most], value[most], root[most];
+  __shared__ double cosine[most / 2], sine[most / 2];
   __shared__ double rho, smallest, sum_d;
-  __shared__ int first[half], second[half], source[size];
-  __shared__ nn_Sum<double> part[9];
-  const long long* at = table + 7 * blockIdx.x;
+  __shared__ int first[most / 2], second[most / 2], source[most];
+  __shared__ nn_Sum<double> part[33];
+  const long long* at = table + 8 * blockIdx.x;
+  const int n = (int)at[0], half = (n + 1) / 2, size = 2 * half;  // padded by a zero row if odd
   const double* factor = factors + 8 * blockIdx.x;
-  double* d = (double*)at[0];
-  double* numbers = (double*)at[1];
-  float* transform = (float*)at[2];
-  float* coefficients = (float*)at[3];
-  const float* products = (const float*)at[4];
-  const double trace = *(const double*)at[5];
-  double* u = (double*)at[6];  // rows: eigenvectors
+  double* d = (double*)at[1];
+  double* numbers = (double*)at[2];
+  float* transform = (float*)at[3];
+  float* coefficients = (float*)at[4];
+  const float* products = (const float*)at[5];
+  const double trace = *(const double*)at[6];
+#if SHARED
+  extern __shared__ double u[];  // rows: eigenvectors
+#else
+  double* u = (double*)at[7];
+#endif
+  double* z = u + size * size;  // the upper triangle
   const double eta_n = factor[0], keep = factor[1], alpha = factor[2], dim = factor[3];
   const int thread = threadIdx.x, threads = blockDim.x;
+  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
   auto place = [](int i, int j) { return i <= j ? j * (j + 1) / 2 + i : i * (i + 1) / 2 + j; };
 
   nn_Sum<double> acc;
@@ -46,31 +55,29 @@ extern "C" __global__ void fisher_step_RANK(const long long* table, const double
   }
   __syncthreads();
   acc.init();
-  for (int k = thread; k < size * size; k += threads) {
-    const int i = k / size, j = k % size;
-    u[k] = i == j ? 1.0 : 0.0;
-    if (i > j) continue;
-    double z_ij = 0.0;
-    if (j < n) {
-      const double both = ise[i] * ise[j];
-      const double k_ij = 0.5 * ((double)products[i * n + j] + (double)products[j * n + i]);
-      const float* l = products + n * n;
-      const double l_ij = 0.5 * ((double)l[i * n + j] + (double)l[j * n + i]);
-      z_ij = eta_n * eta_n * both * k_ij + eta_n * keep * both * l_ij * (d_rho[i] + d_rho[j]);
-      if (i == j) z_ij += keep * d_rho[i] * (keep * d_rho[i]);
+  for (int i = warp; i < size; i += warps)
+    for (int j = lane; j < size; j += 32) {
+      u[i * size + j] = i == j ? 1.0 : 0.0;
+      if (i > j) continue;
+      double z_ij = 0.0;
+      if (j < n) {
+        const double both = ise[i] * ise[j];
+        const double k_ij = 0.5 * ((double)products[i * n + j] + (double)products[j * n + i]);
+        const float* l = products + n * n;
+        const double l_ij = 0.5 * ((double)l[i * n + j] + (double)l[j * n + i]);
+        z_ij = eta_n * eta_n * both * k_ij + eta_n * keep * both * l_ij * (d_rho[i] + d_rho[j]);
+        if (i == j) z_ij += keep * d_rho[i] * (keep * d_rho[i]);
+      }
+      z[place(i, j)] = z_ij;
+      acc.add((i == j ? 1.0 : 2.0) * z_ij * z_ij);
     }
-    z[place(i, j)] = z_ij;
-    acc.add((i == j ? 1.0 : 2.0) * z_ij * z_ij);
-  }
   const double total = nn_block(acc, part).a;
 
   // Jacobi: rounds of a tournament, in each of which half of the pairs are rotated at once
   for (int sweep = 0; sweep < 30; ++sweep) {
     acc.init();
-    for (int k = thread; k < size * size; k += threads) {
-      const int i = k / size, j = k % size;
-      if (i < j) acc.add(2.0 * z[place(i, j)] * z[place(i, j)]);
-    }
+    for (int j = warp; j < size; j += warps)
+      for (int i = lane; i < j; i += 32) acc.add(2.0 * z[place(i, j)] * z[place(i, j)]);
     if (nn_block(acc, part).a <= 1e-30 * total) break;
     for (int round = 0; round < size - 1; ++round) {
       for (int k = thread; k < half; k += threads) {
@@ -89,35 +96,37 @@ extern "C" __global__ void fisher_step_RANK(const long long* table, const double
         second[k] = q;
       }
       __syncthreads();
-      for (int k = thread; k < half * half; k += threads) {
-        const int a = k / half, b = k % half;
-        if (a > b) continue;
-        const double ca = cosine[a], sa = sine[a], cb = cosine[b], sb = sine[b];
-        const int pa = first[a], qa = second[a], pb = first[b], qb = second[b];
-        if (a == b) {
-          const double pp = z[place(pa, pa)], pq = z[place(pa, qa)], qq = z[place(qa, qa)];
-          z[place(pa, pa)] = ca * ca * pp - 2.0 * ca * sa * pq + sa * sa * qq;
-          z[place(qa, qa)] = sa * sa * pp + 2.0 * ca * sa * pq + ca * ca * qq;
-          z[place(pa, qa)] = 0.0;
-          continue;
+      for (int a = warp; a < half; a += warps) {
+        const double ca = cosine[a], sa = sine[a];
+        const int pa = first[a], qa = second[a];
+        for (int b = a + lane; b < half; b += 32) {
+          const double cb = cosine[b], sb = sine[b];
+          const int pb = first[b], qb = second[b];
+          if (a == b) {
+            const double pp = z[place(pa, pa)], pq = z[place(pa, qa)], qq = z[place(qa, qa)];
+            z[place(pa, pa)] = ca * ca * pp - 2.0 * ca * sa * pq + sa * sa * qq;
+            z[place(qa, qa)] = sa * sa * pp + 2.0 * ca * sa * pq + ca * ca * qq;
+            z[place(pa, qa)] = 0.0;
+            continue;
+          }
+          const double z00 = z[place(pa, pb)], z01 = z[place(pa, qb)];
+          const double z10 = z[place(qa, pb)], z11 = z[place(qa, qb)];
+          const double y00 = ca * z00 - sa * z10, y01 = ca * z01 - sa * z11;
+          const double y10 = sa * z00 + ca * z10, y11 = sa * z01 + ca * z11;
+          z[place(pa, pb)] = cb * y00 - sb * y01;
+          z[place(pa, qb)] = sb * y00 + cb * y01;
+          z[place(qa, pb)] = cb * y10 - sb * y11;
+          z[place(qa, qb)] = sb * y10 + cb * y11;
         }
-        const double z00 = z[place(pa, pb)], z01 = z[place(pa, qb)];
-        const double z10 = z[place(qa, pb)], z11 = z[place(qa, qb)];
-        const double y00 = ca * z00 - sa * z10, y01 = ca * z01 - sa * z11;
-        const double y10 = sa * z00 + ca * z10, y11 = sa * z01 + ca * z11;
-        z[place(pa, pb)] = cb * y00 - sb * y01;
-        z[place(pa, qb)] = sb * y00 + cb * y01;
-        z[place(qa, pb)] = cb * y10 - sb * y11;
-        z[place(qa, qb)] = sb * y10 + cb * y11;
       }
-      for (int k = thread; k < half * size; k += threads) {
-        const int pair = k / size, i = k % size;
+      for (int pair = warp; pair < half; pair += warps) {
         const double c = cosine[pair], s = sine[pair];
-        double* up = u + first[pair] * size + i;
-        double* uq = u + second[pair] * size + i;
-        const double vp = *up, vq = *uq;
-        *up = c * vp - s * vq;
-        *uq = s * vp + c * vq;
+        double *up = u + first[pair] * size, *uq = u + second[pair] * size;
+        for (int i = lane; i < size; i += 32) {
+          const double vp = up[i], vq = uq[i];
+          up[i] = c * vp - s * vq;
+          uq[i] = s * vp + c * vq;
+        }
       }
       __syncthreads();
     }
@@ -162,10 +171,10 @@ extern "C" __global__ void fisher_step_RANK(const long long* table, const double
     d[i] = nn_max(root[i] - value[0], smallest);
     coefficients[i] = (float)(keep / eta_n * d_rho[i]);
   }
-  for (int k = thread; k < n * n; k += threads) {
-    const int i = k / n, j = k % n;
+  for (int i = warp; i < n; i += warps) {
     const double d_i = nn_max(root[i] - value[0], smallest);
     const double scale = eta_n / sqrt(beta / d_i + 1.0) / root[i];
-    transform[k] = (float)(scale * u[source[i] * size + j] * ise[j]);
+    for (int j = lane; j < n; j += 32)
+      transform[i * n + j] = (float)(scale * u[source[i] * size + j] * ise[j]);
   }
 }

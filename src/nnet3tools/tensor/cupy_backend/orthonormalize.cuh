@@ -1,15 +1,17 @@
-// The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. RANK stands for a number.
+// The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. MOST stands for the largest rank.
 
-// table: for each estimate addresses of w, d, numbers; factors: alpha, dim, and the largest tolerated
+// table: for each estimate addresses of w, d, numbers, rank, and the
+// pitch of w; factors: alpha, dim, and the largest tolerated
 // deviation of R R^T from I. Gram and Schmidt's process, each row twice; what vanishes, as it lies in
 // the span of the rows before, becomes the first unit vector that does not.
-extern "C" __global__ void orthonormalize_RANK(const long long* table, const double* factors) {
-  const int n = RANK;
-  __shared__ double scale[n], dots[n];
+extern "C" __global__ void orthonormalize_MOST(const long long* table, const double* factors) {
+  __shared__ double scale[MOST], dots[MOST];
   __shared__ nn_Sum<double> part[9];
   __shared__ nn_Max<double> worst_part[9];
-  const long long* at = table + 3 * blockIdx.x;
+  const long long* at = table + 5 * blockIdx.x;
   const double* factor = factors + 3 * blockIdx.x;
+  const int n = (int)at[3];
+  const long long pitch = at[4];
   float* w = (float*)at[0];
   const double* d = (const double*)at[1];
   const double* numbers = (const double*)at[2];
@@ -28,26 +30,26 @@ extern "C" __global__ void orthonormalize_RANK(const long long* table, const dou
     const int i = k / n, j = k % n;
     double dot = 0.0;
     for (int c = 0; c < dim; ++c)
-      dot += (double)w[(long long)i * dim + c] * (double)w[(long long)j * dim + c];
+      dot += (double)w[i * pitch + c] * (double)w[j * pitch + c];
     worst.add(nn_abs(dot / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
   }
   if (nn_block(worst, worst_part).a <= factor[2]) return;
   for (int i = 0; i < n; ++i) {
-    float* row = w + (long long)i * dim;
+    float* row = w + i * pitch;
     for (int c = thread; c < dim; c += threads) row[c] = (float)(row[c] / scale[i]);
     for (int tried = 0; tried <= dim; ++tried) {
       for (int pass = 0; pass < 2; ++pass) {
         for (int j = 0; j < i; ++j) {
           acc.init();
           for (int c = thread; c < dim; c += threads)
-            acc.add((double)row[c] * (double)w[(long long)j * dim + c]);
+            acc.add((double)row[c] * (double)w[j * pitch + c]);
           const double dot = nn_block(acc, part).a;
           if (thread == 0) dots[j] = dot;
         }
         __syncthreads();
         for (int c = thread; c < dim; c += threads) {
           double left = row[c];
-          for (int j = 0; j < i; ++j) left -= dots[j] * (double)w[(long long)j * dim + c];
+          for (int j = 0; j < i; ++j) left -= dots[j] * (double)w[j * pitch + c];
           row[c] = (float)left;
         }
       }
@@ -65,6 +67,6 @@ extern "C" __global__ void orthonormalize_RANK(const long long* table, const dou
   }
   // Needed though no order of whole threads shows it: up to here a thread has its own columns.
   __syncthreads();
-  for (long long k = thread; k < (long long)n * dim; k += threads)
-    w[k] = (float)(w[k] * scale[k / dim]);
+  for (int i = 0; i < n; ++i)
+    for (int c = thread; c < dim; c += threads) w[i * pitch + c] = (float)(w[i * pitch + c] * scale[i]);
 }

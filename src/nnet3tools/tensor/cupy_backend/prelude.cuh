@@ -98,20 +98,21 @@ template <typename R> static __device__ __forceinline__ R nn_warp(R acc)
 // The same for reductions that do not commute; only the first thread gets it.
 template <typename R> static __device__ __forceinline__ R nn_warp_in_order(R acc)
 { for (int d = 1; d < 32; d <<= 1) acc.merge(acc.down(d)); return acc; }
-// The reduction over a block of (x <= 256, 1): every thread gets it. `part` is shared, of 9 places.
-template <typename R> static __device__ __forceinline__ R nn_block(R acc, R* part)
+// The reduction over a block of (x, 1): every thread gets it. `part` is shared, of one place more than
+// the block has warps.
+template <typename R, int N> static __device__ __forceinline__ R nn_block(R acc, R (&part)[N])
 {
   acc = nn_warp(acc);
-  // Called again with the same `part` it needs no barrier here: who writes to part[8] then has met
+  // Called again with the same `part` it needs no barrier here: who writes the result then has met
   // all others at the first one below, after they have read it.
   if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = acc;
   __syncthreads();
   if (threadIdx.x == 0) {
     for (int w = 1; w < (blockDim.x + 31) / 32; ++w) acc.merge(part[w]);
-    part[8] = acc;
+    part[N - 1] = acc;
   }
   __syncthreads();
-  return part[8];
+  return part[N - 1];
 }
 // The reduction over the 8 threads (x, .) of a block of (32, 8), for each x: y = 0 gets it.
 template <typename R> static __device__ __forceinline__ R nn_columns(R acc, R (*part)[33], int x, int y)
