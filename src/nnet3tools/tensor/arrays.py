@@ -25,6 +25,7 @@ __all__ = [
     "empty",
     "forget_scratch",
     "padded",
+    "padded_scratch",
     "persistent_array",
     "poison",
     "same_place",
@@ -86,12 +87,20 @@ def empty(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     return poison(_make(_module(like).empty, shape, _dtype(like, dtype)))
 
 
-def padded(shape: tuple[int, int], like: Array) -> Array:
-    """As `empty`; on a GPU each row begins at a multiple of 16 bytes, as cuBLAS's kernels want."""
-    rows, columns = shape
+_FLOATS_ALIGNED = 4
+"""float32 in 16 bytes: rows that begin at multiples of them, as cuBLAS's fast kernels want."""
+
+
+def _padded_columns(columns: int, like: Array) -> int:
     if device_of(like) == "numpy":
-        return empty(shape, like)
-    return empty((rows, -(-columns // 4) * 4), like)[:, :columns]
+        return columns
+    return -(-columns // _FLOATS_ALIGNED) * _FLOATS_ALIGNED
+
+
+def padded(shape: tuple[int, int], like: Array) -> Array:
+    """As `empty`; on a GPU each row begins at a multiple of four elements."""
+    rows, columns = shape
+    return empty((rows, _padded_columns(columns, like)), like)[:, :columns]
 
 
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
@@ -242,3 +251,11 @@ def scratch(shape: Shape, like: Array, dtype: Any = None) -> AbstractContextMana
     """
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     return _Scratch(shape, like, _dtype(like, dtype))
+
+
+@contextmanager
+def padded_scratch(shape: tuple[int, int], like: Array) -> Iterator[Array]:
+    """As `scratch`; on a GPU each row begins at a multiple of four elements."""
+    rows, columns = shape
+    with scratch((rows, _padded_columns(columns, like)), like) as whole:
+        yield whole[:, :columns]

@@ -163,8 +163,8 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         """The bias is preconditioned as one more input that is always 1."""
         rows, dim = in_value.shape
         with (
-            tensor.scratch((rows, dim + 1), like=in_value) as extended,
-            tensor.scratch(out_deriv.shape, like=out_deriv) as deriv,
+            tensor.padded_scratch((rows, dim + 1), like=in_value) as extended,
+            tensor.padded_scratch(out_deriv.shape, like=out_deriv) as deriv,
         ):
             inputs, ones = extended[:, :dim], extended[:, dim:]
             tensor.copy(inputs, in_value)

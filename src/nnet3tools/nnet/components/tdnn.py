@@ -240,8 +240,8 @@ class TdnnComponent(TwoSidedNaturalGradient):
         spliced = dim * len(self.time_offsets)
         shape = (num_rows, spliced + (1 if self.has_bias else 0))
         with (
-            tensor.scratch(shape, like=in_value) as in_temp,
-            tensor.scratch(out_deriv.shape, like=out_deriv) as out_temp,
+            tensor.padded_scratch(shape, like=in_value) as in_temp,
+            tensor.padded_scratch(out_deriv.shape, like=out_deriv) as out_temp,
         ):
             if self.has_bias:
                 tensor.fill(in_temp[:, spliced:], 1.0)

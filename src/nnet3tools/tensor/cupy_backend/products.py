@@ -40,6 +40,8 @@ def _as_blas(array: Array) -> _Matrix | None:
     strides, shape = element_strides(array), array.shape
     rows, cols = strides[-2:]
     step = strides[0] if len(shape) == 3 and shape[0] > 1 else 0
+    if shape[-1] == 1 and rows == 1:  # a row to BLAS, which has no pitch of 1 then
+        return _Matrix(array, max(shape[-2], 1), True, step)
     # the stride of an axis of size 1 may be anything
     if (cols == 1 or shape[-1] == 1) and (rows >= shape[-1] or shape[-2] == 1):
         return _Matrix(array, max(rows if shape[-2] > 1 else 0, shape[-1], 1), False, step)
