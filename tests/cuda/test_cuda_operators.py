@@ -386,10 +386,25 @@ def test_order_and_cumulative_sums(device, axis, flag):
     for k in (1, 5):
         out = np.zeros((k, 2) if axis == 0 else (2, k), np.int32)
         check(order.sort_indexes, [out], np.nan_to_num(long), axis, flag)
-    every = np.zeros(long.shape, np.int32)
-    check(order.sort_indexes, [every], long, axis, flag)
+    for k in (60, 300):
+        out = np.zeros((k, 2) if axis == 0 else (2, k), np.int32)
+        check(order.sort_indexes, [out], long, axis, flag)
     for exclusive in (False, True):
         check(order.cumulative_sum, [normal(7, 6)], x, axis, flag, exclusive, 0.5)
+
+
+@pytest.mark.parametrize(("length", "wanted"), [(2048, 2048), (4500, 4500), (4097, 3000)])
+def test_lines_longer_than_a_block_sorts_are_merged(device, length, wanted):
+    rng = np.random.default_rng(length)
+    x = rng.integers(0, 1000, (2, length)).astype(np.float32)  # many are equal
+    x[1, ::7] = np.nan
+    check(order.sort_indexes, [np.zeros((2, wanted), np.int32)], x, 1, True)
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65])
+def test_short_lines_are_sorted(device, length):
+    x = np.round(normal(length, 40))
+    check(order.sort_indexes, [np.zeros((length, 40), np.int32)], x, 0, False)
 
 
 @pytest.mark.parametrize("trans", [False, True])

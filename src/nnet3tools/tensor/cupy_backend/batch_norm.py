@@ -16,6 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
+from nnet3tools.tensor.cupy_backend.launch import in_turn
 from nnet3tools.tensor.cupy_backend.launches import zero_tickets
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
@@ -98,14 +99,6 @@ def _sum_columns(
     )  # fmt: skip
 
 
-def _in_turn(steps: list[Step]) -> Step:
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
-
-
 @implements("batch_norm", "cupy", binder=True)
 def bind_batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: float) -> Step:
     """Two kernels: sums and statistics, result."""
@@ -115,7 +108,7 @@ def bind_batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_r
     )  # fmt: skip
     space = {"r": x.shape[0], "c": x.shape[1]}
     arrays = {"out": out, "stats": stats, "x": x}
-    return _in_turn([sums, grid_step("batch_norm", space, arrays, _NORMALIZE)])
+    return in_turn([sums, grid_step("batch_norm", space, arrays, _NORMALIZE)])
 
 
 @implements("batch_norm_backprop", "cupy", binder=True)
@@ -131,4 +124,4 @@ def bind_batch_norm_backprop(
     )  # fmt: skip
     space = {"r": out_deriv.shape[0], "c": out_deriv.shape[1]}
     arrays = {"in_deriv": in_deriv, **inputs, "means": means, "scale": scale}
-    return _in_turn([sums, grid_step("batch_norm_backprop", space, arrays, _BACKPROP)])
+    return in_turn([sums, grid_step("batch_norm_backprop", space, arrays, _BACKPROP)])

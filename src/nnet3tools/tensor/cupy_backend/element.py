@@ -19,7 +19,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import get_device, pointer
 from nnet3tools.tensor.cupy_backend.formula import C_TYPES, STORED_TYPES, Body, load, stored
-from nnet3tools.tensor.cupy_backend.launch import grid_for
+from nnet3tools.tensor.cupy_backend.launch import grid_for, in_turn
 from nnet3tools.tensor.cupy_backend.launches import Launch
 from nnet3tools.tensor.cupy_backend.operands import (
     broadcast_shape,
@@ -208,7 +208,7 @@ class ElementKernel:
                         given[i] = get_device().empty(other.shape, other.dtype)
                         copies.append(copy_kernel(given[i], other))
         run = self._bind(given)
-        return _in_turn([*copies, run]) if copies else run
+        return in_turn([*copies, run])
 
     def _bind(self, operands: list[Any]) -> Callable[[], None]:
         if self._assignments.reduces_rows:
@@ -293,14 +293,6 @@ def _signature(operand: Any) -> Any:
 
 def _nothing() -> None:
     pass
-
-
-def _in_turn(steps: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Picking by index arrays along an axis, order along an axis, and sparse products on CUDA.
+"""Picking by index arrays along an axis, cumulative sums, and sparse products on CUDA.
 
 Sums are made by the thread that owns the result, which looks at all that could go there: slower
 than atomics for long axes, but the same every time.
@@ -14,15 +14,17 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
-from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
+from nnet3tools.tensor.cupy_backend.strided import grid_step
 from nnet3tools.tensor.registry import implements
+
+__all__ = ["last_axis", "space_of"]
 
 Step = Callable[[], None]
 
 _INDEXES = "abck"
 
 
-def _last(array: Array, axis: int) -> Array:
+def last_axis(array: Array, axis: int) -> Array:
     """The array with four axes, the given one last."""
     if array.ndim > 4:
         raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
@@ -32,7 +34,8 @@ def _last(array: Array, axis: int) -> Array:
     return moved[(None,) * (4 - array.ndim)] if array.ndim < 4 else moved
 
 
-def _space(array: Array) -> dict[str, int]:
+def space_of(array: Array) -> dict[str, int]:
+    """Index names of an array with four axes, and their sizes."""
     return dict(zip(_INDEXES, array.shape, strict=True))
 
 
@@ -46,98 +49,60 @@ def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output; nan for what lies outside."""
-    to = _last(out, axis)
-    arrays = {"out": to, "src": _last(src, axis), "at": uploaded(indexes)}
+    to = last_axis(out, axis)
+    arrays = {"out": to, "src": last_axis(src, axis), "at": uploaded(indexes)}
     body = """
       const long long i = at[[k]];
       out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
-    return grid_step("take", _space(to), arrays, body, **_bounds(out, src, axis))
+    return grid_step("take", space_of(to), arrays, body, **_bounds(out, src, axis))
 
 
 @implements("add_taken", "cupy", binder=True)
 def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to = _last(out, axis)
-    arrays = {"out": to, "src": _last(src, axis), "at": uploaded(indexes)}
+    to = last_axis(out, axis)
+    arrays = {"out": to, "src": last_axis(src, axis), "at": uploaded(indexes)}
     body = """
       T sum = 0;
       for (long long i = 0; i < count; ++i) if (at[[i]] == k) sum += src[[a, b, c, i]];
       out[[a, b, c, k]] += sum;"""
-    return grid_step("add_taken", _space(to), arrays, body, count=np.int64(len(indexes)))
+    return grid_step("add_taken", space_of(to), arrays, body, count=np.int64(len(indexes)))
 
 
 @implements("gather", "cupy", binder=True)
 def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to = _last(out, axis)
-    arrays = {"out": to, "src": _last(src, axis), "at": _last(uploaded(indexes), axis)}
+    to = last_axis(out, axis)
+    arrays = {"out": to, "src": last_axis(src, axis), "at": last_axis(uploaded(indexes), axis)}
     body = """
       const long long i = at[[a, b, c, k]];
       out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
-    return grid_step("gather", _space(to), arrays, body, **_bounds(out, src, axis))
+    return grid_step("gather", space_of(to), arrays, body, **_bounds(out, src, axis))
 
 
 @implements("add_gathered", "cupy", binder=True)
 def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to, at = _last(out, axis), _last(uploaded(indexes), axis)
-    arrays = {"out": to, "src": _last(src, axis), "at": at}
+    to, at = last_axis(out, axis), last_axis(uploaded(indexes), axis)
+    arrays = {"out": to, "src": last_axis(src, axis), "at": at}
     body = """
       T sum = 0;
       for (long long i = 0; i < count; ++i)
         if (at[[a, b, c, i]] == k) sum += src[[a, b, c, i]];
       out[[a, b, c, k]] += sum;"""
-    space = {**_space(to), **dict(zip("abc", at.shape, strict=False))}
+    space = {**space_of(to), **dict(zip("abc", at.shape, strict=False))}
     return grid_step("add_gathered", space, arrays, body, count=np.int64(at.shape[3]))
 
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the source."""
-    of = _last(src, axis)
-    arrays = {"out": _last(out, axis), "src": of, "at": _last(uploaded(indexes), axis)}
+    of = last_axis(src, axis)
+    arrays = {"out": last_axis(out, axis), "src": of, "at": last_axis(uploaded(indexes), axis)}
     body = """
       const long long i = at[[a, b, c, k]];
       if (i >= 0 && i < count) out[[a, b, c, i]] = src[[a, b, c, k]];"""
-    return grid_step("scatter", _space(of), arrays, body, count=np.int64(out.shape[axis]))
-
-
-_SELECT = """
-    __shared__ nn_First part[9];
-    nn_First last; last.init();
-    for (long long k = 0; k < wanted; ++k) {
-      nn_First next; next.init();
-      for (long long i = threadIdx.x; i < count; i += blockDim.x) {
-        const double value = sign * (double)x[[a, b, c, i]];
-        if (last.at < 0 || nn_before(last.a, last.at, value, i)) next.add(value, i);
-      }
-      last = nn_block(next, part);
-      if (threadIdx.x == 0) out[[a, b, c, k]] = (T)last.at;
-    }
-"""
-_COUNT = """
-      const double mine = sign * (double)x[[a, b, c, k]];
-      long long place = 0;
-      for (long long i = 0; i < n_k; ++i)
-        place += nn_before(sign * (double)x[[a, b, c, i]], i, mine, k);
-      if (place < wanted) out[[a, b, c, place]] = (T)k;"""
-
-
-@implements("sort_indexes", "cupy", types=("int32",), binder=True)
-def bind_sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> Step:
-    """Few places: a block for each line finds one after the other.
-
-    Many: each element counts those that come before it.
-    """
-    of, wanted, length = _last(x, axis), out.shape[axis], x.shape[axis]
-    arrays = {"out": _last(out, axis), "x": of}
-    sign = np.float64(-1.0 if descending else 1.0)
-    numbers: dict[str, Any] = {"sign": sign, "wanted": np.int64(wanted)}
-    if 4 * wanted > length > 1:
-        return grid_step("sort_indexes", _space(of), arrays, _COUNT, **numbers)
-    lines = {i: n for i, n in _space(of).items() if i != "k"}
-    numbers["count"] = np.int64(length)
-    return block_step("select_indexes", lines, length, arrays, _SELECT, **numbers)
+    return grid_step("scatter", space_of(of), arrays, body, count=np.int64(out.shape[axis]))
 
 
 @implements("cumulative_sum", "cupy", binder=True)
@@ -145,7 +110,7 @@ def bind_cumulative_sum(
     out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
 ) -> Step:
     """One thread a line."""
-    arrays = {"out": _last(out, axis), "x": _last(x, axis)}
+    arrays = {"out": last_axis(out, axis), "x": last_axis(x, axis)}
     length = x.shape[axis]
     body = """
       T sum = 0;
@@ -156,7 +121,7 @@ def bind_cumulative_sum(
         sum += value;
         out[[a, b, c, k]] = beta == T(0) ? result : result + beta * out[[a, b, c, k]];
       }"""
-    space = {i: n for i, n in _space(arrays["out"]).items() if i != "k"}
+    space = {i: n for i, n in space_of(arrays["out"]).items() if i != "k"}
     return grid_step(
         "cumulative_sum", space, arrays, body, length=np.int64(length),
         reverse=np.int32(reverse), exclusive=np.int32(exclusive), beta=out.dtype.type(beta),

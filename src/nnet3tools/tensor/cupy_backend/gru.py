@@ -9,6 +9,7 @@ import numpy as np
 
 from nnet3tools.tensor.basics import prod
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
+from nnet3tools.tensor.cupy_backend.launch import in_turn
 from nnet3tools.tensor.cupy_backend.strided import grid_step
 from nnet3tools.tensor.gru import gru_columns
 from nnet3tools.tensor.registry import implements
@@ -48,14 +49,6 @@ def _step(
     return grid_step(what, {"i": rows, "c": columns}, given, body, **numbers)
 
 
-def _in_turn(steps: list[Callable[[], Any]]) -> Step:
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
-
-
 @implements("gru_nonlinearity", "cupy", binder=True)
 def bind_gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
     """One kernel, or two with a product in between."""
@@ -65,7 +58,7 @@ def bind_gru_nonlinearity(out: Array, x: Array, w_h: Array) -> Step:
         return _step("output_gru", w_h, dim, body, out=out, x=x, w_h=w_h)
     gated = get_device().empty((len(x), recurrent_dim), x.dtype)
     body = _CELL.format(argument="out[[i, c]]")
-    return _in_turn(
+    return in_turn(
         [
             _step("gru_gate", w_h, dim, _BEFORE_PRODUCT, out=out, x=x, gated=gated),
             prod.bind(out[:, :dim], gated, w_h, trans_b=True, beta=1.0),
@@ -95,4 +88,4 @@ def bind_gru_nonlinearity_backprop(
     last = _step(
         "gru_gate_derivs", w_h, recurrent_dim, _AFTER_PRODUCT, in_deriv=in_deriv, x=x, gated=gated
     )
-    return _in_turn([first, prod.bind(gated, argument_deriv, w_h), last])
+    return in_turn([first, prod.bind(gated, argument_deriv, w_h), last])

@@ -1,12 +1,14 @@
-"""Geometry of launches whose threads loop over what one grid does not hold."""
+"""Geometry of launches whose threads loop over what one grid does not hold; several in turn."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nnet3tools.tensor.cupy_backend.device import Dim
 
-__all__ = ["THREADS", "grid_for"]
+__all__ = ["THREADS", "grid_for", "in_turn"]
 
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
@@ -22,3 +24,15 @@ def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
     blocks_x = min(blocks_x, max(1, most))
     blocks_y = min(max(1, math.ceil(rows / height)), max(1, most // blocks_x), 65535)
     return (blocks_x, blocks_y, 1), (width, height, 1)
+
+
+def in_turn(steps: Sequence[Callable[[], Any]]) -> Callable[[], None]:
+    """All of some bound steps, one after the other; a single one as it is."""
+    if len(steps) == 1:
+        return steps[0]
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run

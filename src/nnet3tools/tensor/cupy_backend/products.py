@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.element import as_typed_number, copy_kernel
+from nnet3tools.tensor.cupy_backend.launch import in_turn
 from nnet3tools.tensor.cupy_backend.launches import Product
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 from nnet3tools.tensor.element import element
@@ -96,15 +97,7 @@ def bind_prod(
         target = _as_blas(buffer)
         assert target is not None
     steps = [*before, _gemm(out, first, second, target, inner, alpha, beta), *after]
-    return steps[0] if len(steps) == 1 else _in_turn(steps)
-
-
-def _in_turn(steps: list[Callable[[], None]]) -> Callable[[], None]:
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
+    return in_turn(steps)
 
 
 def _gemm(
@@ -139,7 +132,7 @@ def _gemm(
     places = pointer(a.array), pointer(b.array), pointer(c.array)
     reads = [*read, *([c.array] if beta else [])]
     product = Product(form, places, run, reads, [c.array])
-    return product if not steps else _in_turn([*steps, product])
+    return in_turn([*steps, product])
 
 
 class Form(NamedTuple):

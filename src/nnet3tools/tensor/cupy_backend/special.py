@@ -10,6 +10,7 @@ import numpy as np
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
+from nnet3tools.tensor.cupy_backend.launch import in_turn
 from nnet3tools.tensor.cupy_backend.strided import grid_step
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
@@ -23,14 +24,6 @@ _norm_backprop = element("_1 = where(_3 != 0, _2 * (_4 / where(_3 != 0, _3, 1)),
 _window_dots = aggregate("_1 * _2", "sum", axis=3)
 _weighted_windows = aggregate("_1 * _2", "sum", axis=2)
 _add_product = element("_1 += _2 * _3 * _4")
-
-
-def _in_turn(*steps: Step) -> Step:
-    def run() -> None:
-        for step in steps:
-            step()
-
-    return run
 
 
 # -- compression
@@ -69,7 +62,7 @@ def bind_decompress(out: Array, src: Array, value_range: float) -> Step:
 def bind_group_norm(out: Array, x: Array) -> Step:
     """Splitting the last axis is a view, even of strided matrices."""
     groups = x.reshape(*out.shape, -1)
-    return _in_turn(_discard(_sum_squares.bind(out, groups)), _sqrt.bind(out))
+    return in_turn([_discard(_sum_squares.bind(out, groups)), _sqrt.bind(out)])
 
 
 @implements("group_norm_backprop", "cupy", binder=True)
@@ -170,9 +163,9 @@ def _discard(step: Callable[[], Any]) -> Step:
 def bind_add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> Step:
     """One formula for each place of the window."""
     starts = [(k, k * shift) for k in range(weights.shape[2])]
-    return _in_turn(
-        *(
+    return in_turn(
+        [
             _add_product.bind(b[s : s + len(a)], a, weights[:, :, k : k + 1], float(alpha))
             for k, s in starts
-        )
+        ]
     )
