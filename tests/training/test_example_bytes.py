@@ -34,13 +34,14 @@ EXAMPLES = {
     "16 bits": of(compress(FEATURES, CompressionMethod.TWO_BYTE_AUTO)),
     "8 bits": of(compress(FEATURES, CompressionMethod.ONE_BYTE_AUTO)),
     "sparse": of(FEATURES, one_hot([1, 0, 4], 5)),
+    "uneven rows": of(UNEVEN),
     "two a row": of(EVEN, FEATURES[:1]),
     "jumps in t": NnetExample(
         [NnetIo("a", np.array([[0, 0, 0], [0, 900, 0], [0, 901, 2]], np.int32), FEATURES[:3])]
     ),
     "minibatch": merge_examples([example(seed=i) for i in range(3)], compress_features=True),
 }
-ODD = {"uneven rows": of(UNEVEN), "no rows": of(FEATURES[:0]), "no elements": of(FEATURES[:, :0])}
+ODD = {"no rows": of(FEATURES[:0]), "no elements": of(FEATURES[:, :0])}
 
 
 def written(value: NnetExample | ExampleBytes, binary: bool = True) -> bytes:

@@ -1,8 +1,7 @@
 """Kaldi's lossy compressed matrices (matrix/compressed-matrix.h), bit for bit.
 
 Three formats: CM (one byte an element between four percentiles of its column, stored by columns),
-CM2 (two bytes, stored by rows) and CM3 (one byte, stored by rows). The float32 arithmetic below
-keeps Kaldi's order of operations and its mixture of float and double, so that the bytes agree.
+CM2 (two bytes, stored by rows) and CM3 (one byte, stored by rows).
 """
 
 from __future__ import annotations
@@ -10,18 +9,32 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, ProgramError, quoted
+from nnet3tools.io.compressed_codes import (
+    column_percentiles,
+    decode_columns,
+    decode_rows,
+    encode_columns,
+    quantize,
+)
 
 if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
     from nnet3tools.io.writer import Writer
 
-__all__ = ["CompressedMatrix", "CompressionMethod", "read_compressed", "write_compressed"]
+__all__ = [
+    "CompressedMatrix",
+    "CompressionMethod",
+    "compress_all",
+    "decompress_all",
+    "read_compressed",
+    "write_compressed",
+]
 
 _TOKENS = {1: "CM", 2: "CM2", 3: "CM3"}
 _F = np.float32
@@ -68,36 +81,12 @@ class CompressedMatrix:
         cls, matrix: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
     ) -> CompressedMatrix:
         """Compress; DataError for infinities or NaNs where the method needs the range."""
-        matrix = np.asarray(matrix, _F)
-        rows, cols = matrix.shape
-        if rows == 0 or cols == 0:
-            return _empty()
-        if method == CompressionMethod.AUTOMATIC:
-            method = (
-                CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
-            )
-        low, extent = _range_of(matrix, method)
-        form = _FORMATS[method]
-        percentiles = np.empty((0, 4), np.uint16)
-        if form == 1:
-            percentiles = _column_percentiles(matrix, low, extent)
-            data = _encode_columns(matrix, _percentile_values(percentiles, low, extent))
-        else:
-            steps, dtype = (65535, np.uint16) if form == 2 else (255, np.uint8)
-            data = _quantize(matrix, low, extent, steps).astype(dtype)
-        return cls(form, float(low), float(extent), rows, cols, percentiles, data)
+        return compress_all(np.asarray(matrix, _F)[None], method)[0]
 
     def to_dense(self) -> NDArray[np.float32]:
         """The matrix it stands for, float32, C-contiguous."""
-        low, extent = _F(self.min_value), _F(self.range)
-        if self.format == 1:
-            values = _percentile_values(self.percentiles, low, extent)
-            return np.ascontiguousarray(_decode_columns(self.data, values).T)
-        increment = _F(float(extent) * (1.0 / (65535.0 if self.format == 2 else 255.0)))
-        out = self.data.astype(_F)
-        out *= increment
-        out += low
-        return out
+        low, extent = np.array([[self.min_value], [self.range]], _F)
+        return decompress_all(low, extent, self.percentiles[None], self.data[None])[0]
 
     def scaled(self, alpha: float) -> CompressedMatrix:
         """Times alpha: only the header changes."""
@@ -144,84 +133,49 @@ def _empty() -> CompressedMatrix:
     )
 
 
-def _range_of(matrix: NDArray[np.float32], method: int) -> tuple[np.float32, np.float32]:
-    """min_value and range of the header, both float32."""
-    if (fixed := _FIXED_RANGES.get(method)) is not None:
-        return _F(fixed[0]), _F(fixed[1])
-    low, high = matrix.min(), matrix.max()
-    if not (np.isfinite(low) and np.isfinite(high)):
-        raise DataError("cannot compress a matrix that has NaNs or infinities in it")
-    if high == low:
-        high = _F(float(low) + (1.0 + abs(float(low))))
-    return low, _F(high - low)
+def compress_all(
+    matrices: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
+) -> list[CompressedMatrix]:
+    """Matrices (N, rows, columns), each compressed by itself; DataError as in `from_dense`."""
+    num, rows, cols = matrices.shape
+    if rows == 0 or cols == 0:
+        return [_empty()] * num
+    if method == CompressionMethod.AUTOMATIC:
+        method = CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
+    low, extent = _ranges_of(matrices, method)
+    form = _FORMATS[method]
+    percentiles = np.empty((num, 0, 4), np.uint16)
+    if form == 1:
+        percentiles = column_percentiles(matrices, low, extent)
+        data = encode_columns(matrices, percentiles, low, extent)
+    else:
+        steps, dtype = (65535, np.uint16) if form == 2 else (255, np.uint8)
+        data = quantize(matrices, low, extent, steps).astype(dtype)
+    ranges = zip(low.tolist(), extent.tolist(), percentiles, data, strict=True)
+    return [CompressedMatrix(form, a, b, rows, cols, p, d) for a, b, p, d in ranges]
 
 
-def _quantize(
-    values: NDArray, low: np.float32, extent: np.float32, steps: int
-) -> NDArray[np.int32]:
-    """FloatToUint16 / FloatToUint8: 0.499 instead of 0.5 is Kaldi's."""
-    with np.errstate(all="ignore"):
-        f = ((values - low) / extent).clip(_F(0.0), _F(1.0))
-        return ((f * _F(steps)).astype(np.float64) + 0.499).astype(np.int32)
-
-
-def _column_percentiles(
-    matrix: NDArray[np.float32], low: np.float32, extent: np.float32
-) -> NDArray[np.uint16]:
-    """(columns, 4), each column strictly increasing."""
-    rows = len(matrix)
-    quarter = rows // 4
-    picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))
-    ordered = np.partition(matrix, picks, axis=0)[picks]
-    steps = _quantize(ordered, low, extent, 65535)
-    out = np.empty((matrix.shape[1], 4), np.int32)
-    for i in range(4):
-        out[:, i] = steps[i] if i < len(picks) else 0
-        if i > 0:
-            np.maximum(out[:, i], out[:, i - 1] + 1, out=out[:, i])
-        np.minimum(out[:, i], 65532 + i, out=out[:, i])
-    return out.astype(np.uint16)
-
-
-def _percentile_values(
-    percentiles: NDArray[np.uint16], low: np.float32, extent: np.float32
+def decompress_all(
+    low: NDArray, extent: NDArray, percentiles: NDArray, data: NDArray
 ) -> NDArray[np.float32]:
-    """Uint16ToFloat, shape (columns, 4); all in float32."""
-    return low + (extent * _F(1.52590218966964e-05)) * percentiles.astype(_F)
+    """The dense matrices (N, rows, columns) of parts as CompressedMatrix has them, N of each."""
+    if percentiles.shape[1] == 0:
+        return decode_rows(data, low, extent)
+    return decode_columns(data, percentiles, low, extent)
 
 
-def _encode_columns(matrix: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """FloatToChar for whole columns, (columns, rows): 64, 128 and 63 steps between percentiles."""
-    columns = np.ascontiguousarray(matrix.T)
-    p = [values[:, i : i + 1] for i in range(4)]
-    middle, top = columns >= p[1], columns >= p[2]
-
-    def pick(low: Any, between: Any, high: Any) -> NDArray:
-        return np.where(top, high, np.where(middle, between, low))
-
-    steps = pick(_F(64), _F(128), _F(63))
-    # Percentiles that are equal as floats give 0 / 0 and 1 / 0, which C++ on x86 turns into the
-    # smallest integer; so does astype.
-    with np.errstate(all="ignore"):
-        f = (columns - pick(*p[:3])) / pick(p[1] - p[0], p[2] - p[1], p[3] - p[2])
-        code = ((f * steps).astype(np.float64) + 0.5).astype(np.int32)
-    code = code.clip(0, steps.astype(np.int32)) + pick(0, 64, 192)
-    return code.astype(np.uint8)
-
-
-def _decode_columns(data: NDArray[np.uint8], values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """CharToFloat for whole columns by a table of 256 values a column, (columns, rows)."""
-    codes = np.arange(256, dtype=_F)[None, :]
-    p = [values[:, i : i + 1] for i in range(4)]
-    table = np.empty((len(values), 256), _F)
-    for begin, end, i, first, scale in (
-        (0, 65, 0, 0, 1 / 64.0),
-        (65, 193, 1, 64, 1 / 128.0),
-        (193, 256, 2, 192, 1 / 63.0),
-    ):
-        steps = (p[i + 1] - p[i]) * (codes[:, begin:end] - _F(first))
-        table[:, begin:end] = p[i] + steps.astype(np.float64) * scale
-    return table.ravel()[data + 256 * np.arange(len(table), dtype=np.int32)[:, None]]
+def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDArray]:
+    """min_value and range of the headers, float32, (N,) each."""
+    if (fixed := _FIXED_RANGES.get(method)) is not None:
+        low, extent = np.repeat(np.array(fixed, _F)[:, None], len(matrices), axis=1)
+        return low, extent
+    low, high = matrices.min(axis=(1, 2)), matrices.max(axis=(1, 2))
+    if not (np.isfinite(low) & np.isfinite(high)).all():
+        raise DataError("cannot compress a matrix that has NaNs or infinities in it")
+    wide = low.astype(np.float64)
+    high = np.where(high == low, (wide + (1.0 + abs(wide))).astype(_F), high)
+    with np.errstate(over="ignore"):
+        return low, high - low
 
 
 def read_compressed(reader: Reader) -> CompressedMatrix:

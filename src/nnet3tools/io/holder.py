@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,6 +22,8 @@ class Holder(Generic[T]):
     `read(reader)` and `write(writer, value)` deal with the object alone; the binary header, the key
     and the file belong to the table. With `has_header` False (Kaldi's token holders) the object is
     text in any mode. `extract_range(value, "0:9,3:5")` cuts a part for `file[0:9,3:5]`.
+    `entries(reader)`, if given, takes keys and objects of an archive several at a time: as many, if
+    any, as are at hand in the reader in forms that it knows.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Holder(Generic[T]):
     write: Callable[[Writer, T], None]
     has_header: bool = True
     extract_range: Callable[[T, str], T] | None = None
+    entries: Callable[[Reader], Iterator[tuple[str, T]]] | None = None
 
     def read_object(self, reader: Reader) -> T:
         """Read header and object."""

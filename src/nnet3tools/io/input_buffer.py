@@ -95,7 +95,8 @@ class InputBuffer:
 
     def buffered(self, limit: int) -> bytes:
         """Up to `limit` of the next bytes as far as they are at hand, not consumed."""
-        return bytes(self._buffer[self._at : self._at + limit])
+        with memoryview(self._buffer) as view:
+            return bytes(view[self._at : self._at + limit])
 
     def more(self) -> bool:
         """Have more bytes at hand; False at the end of the stream."""

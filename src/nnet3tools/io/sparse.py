@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nnet3tools.io.reader import Reader
     from nnet3tools.io.writer import Writer
 
-__all__ = ["SparseMatrix", "read_sparse", "write_sparse"]
+__all__ = ["SparseMatrix", "read_sparse", "sparse_of_rows", "write_sparse"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,12 +204,29 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
     dims = _ints_at(raw, starts + 4)
     if (dims != dims[0]).any():
         raise reader.error("the rows of a sparse matrix differ in their dimension")
-    is_element = np.ones(used, bool)
+    return _uneven_rows(raw[:used], starts, counts, size), used
+
+
+def _uneven_rows(
+    raw: NDArray[np.uint8], starts: NDArray, counts: NDArray, size: int
+) -> SparseMatrix:
+    """Of sound rows that start there and have `counts` elements of `size` bytes."""
+    is_element = np.ones(len(raw), bool)
     is_element[starts[:, None] + np.arange(_ROW_HEAD)] = False
-    elements = raw[:used][is_element].reshape(-1, size)
+    elements = raw[is_element].reshape(-1, size)
     indices = np.ascontiguousarray(elements[:, 1:5]).view("<i4").ravel()
     values = np.ascontiguousarray(elements[:, 6:]).view("<f4" if size == 10 else "<f8").ravel()
-    return SparseMatrix.from_counts(counts, indices, values, int(dims[0])), used
+    return SparseMatrix.from_counts(counts, indices, values, int(_ints_at(raw, starts[:1] + 4)[0]))
+
+
+def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
+    """Of the bytes of rows, one or more, known to be sound (`matrix_forms.sparse_row_pattern`)."""
+    if (even := _decode_even_rows(data, num_rows)) is not None:
+        return even[0]
+    lengths = np.array(list(map(len, _ROW.findall(data))))
+    starts = np.cumsum(lengths) - lengths
+    raw = np.frombuffer(data, np.uint8)
+    return _uneven_rows(raw, starts, (lengths - _ROW_HEAD) // 10, 10)
 
 
 def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:

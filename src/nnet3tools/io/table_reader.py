@@ -106,6 +106,8 @@ def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]
     """(key, object) after (key, object) to the end of an archive."""
     while True:
         reader.key, reader.binary = "", False
+        if holder.entries is not None:
+            yield from holder.entries(reader)
         if reader.at_end():
             return
         key = _read_key(reader)

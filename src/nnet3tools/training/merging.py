@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
+from nnet3tools.training.like_examples import LikeExample, prototype, runs_of_like
 from nnet3tools.training.options import option
 from nnet3tools.training.std_order import HashOrder
 
@@ -30,23 +32,29 @@ __all__ = [
 E = TypeVar("E")
 
 
-def merge_examples(examples: Sequence[NnetExample], compress_features: bool) -> NnetExample:
+def merge_examples(examples: Sequence[LikeExample], compress_features: bool) -> NnetExample:
     """One example of many: rows one after another, sequence numbers n told apart.
 
     Inputs and outputs come out sorted by name. Examples that are minibatches already keep the
     sequences they have. DataError if a name's dimension differs between examples.
     """
-    stride = int(examples[0].io[0].indexes[:, 0].max(initial=0)) + 1
-    parts: dict[str, list[tuple[int, NnetIo]]] = {}
-    for n, example in enumerate(examples):
-        for io in example.io:
-            parts.setdefault(io.name, []).append((n, io))
+    stride = int(prototype(examples[0]).io[0].indexes[:, 0].max(initial=0)) + 1
+    parts: dict[str, list[tuple[NDArray[np.int32], NnetIo]]] = {}
+    first = 0
+    for num, ios in runs_of_like(examples):
+        numbers = np.arange(first, first + num, dtype=np.int32)
+        for io in ios:
+            of_rows = np.repeat(numbers, len(io.indexes) // num)
+            parts.setdefault(io.name, []).append((of_rows, io))
+        first += num
     return NnetExample(
         [_merge_io(parts[name], stride, compress_features) for name in sorted(parts)]
     )
 
 
-def _merge_io(parts: list[tuple[int, NnetIo]], stride: int, compress_features: bool) -> NnetIo:
+def _merge_io(
+    parts: list[tuple[NDArray[np.int32], NnetIo]], stride: int, compress_features: bool
+) -> NnetIo:
     name = parts[0][1].name
     dims = {io.dim for _, io in parts}
     if len(dims) > 1:
@@ -60,8 +68,7 @@ def _merge_io(parts: list[tuple[int, NnetIo]], stride: int, compress_features: b
             f"merging examples whose '{name}' has n = {indexes[:, 0].max()}: expected less than "
             f"{stride}, as in the first example"
         )
-    numbers = np.array([n for n, _ in parts], np.int32)
-    indexes[:, 0] += stride * np.repeat(numbers, [len(io.indexes) for _, io in parts])
+    indexes[:, 0] += stride * np.concatenate([numbers for numbers, _ in parts])
     features = append_rows([io.features for _, io in parts])
     return NnetIo(name, indexes, compress(features) if compress_features else features)
 
@@ -163,8 +170,11 @@ class Mergeable(Generic[E]):
     merge: Callable[[Sequence[E], bool], E]
 
 
-MERGEABLE_FRAMES: Mergeable[NnetExample] = Mergeable(
-    structure_key, structure_hash, lambda example: example.size, merge_examples
+MERGEABLE_FRAMES: Mergeable[LikeExample] = Mergeable(
+    lambda example: structure_key(prototype(example)),
+    lambda example: structure_hash(prototype(example)),
+    lambda example: prototype(example).size,
+    merge_examples,
 )
 """Frame-level examples."""
 

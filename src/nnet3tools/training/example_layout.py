@@ -1,0 +1,152 @@
+"""Layouts of examples: what the bytes of like examples have in common.
+
+Most examples of an archive differ only in the elements of their matrices: all other bytes are the
+same ones. A layout is a regular expression for such examples, made of one that was walked over;
+what it matches is known to be sound, and where its matrices are. Without NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.matrix_forms import MatrixForm
+from nnet3tools.io.stream import Reader
+
+__all__ = ["KnownLayouts", "Layout", "walk_example"]
+
+_MOST_NUM_IO = 1000
+
+
+def walk_example(walk: ByteWalk) -> None:
+    """Go to the end of the `<Nnet3Eg>` that starts here."""
+    walk.word(b"<Nnet3Eg> <NumIo> \x04")
+    if not 0 < (num_io := walk.integer()) <= _MOST_NUM_IO:
+        raise OtherFormError
+    for _ in range(num_io):
+        walk_io(walk)
+    walk.word(b"</Nnet3Eg> ")
+
+
+def walk_io(walk: ByteWalk) -> None:
+    """Go over an `<NnetIo>`."""
+    walk.word(b"<NnetIo> ")
+    walk.name()
+    walk.matrix(walk.index_vector())
+    walk.word(b"</NnetIo> ")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Examples that have the bytes `fixed` before, between and after matrices of these forms."""
+
+    fixed: tuple[bytes, ...]
+    forms: tuple[MatrixForm, ...]
+
+    @classmethod
+    def of(cls, walk: ByteWalk, start: int) -> Layout:
+        """The layout of the example that was walked over from `start` on."""
+        begins = [begin for begin, _, _ in walk.matrices] + [walk.at]
+        ends = [start] + [end for _, end, _ in walk.matrices]
+        fixed = [bytes(walk.data[a:b]) for a, b in zip(ends, begins, strict=True)]
+        return cls(tuple(fixed), tuple(form for _, _, form in walk.matrices))
+
+    def __hash__(self) -> int:
+        """Computed once, as layouts are what examples are grouped by."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.fixed, self.forms))
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """Matches an example; its groups are those of the matrices' patterns, in order."""
+        pieces = [re.escape(self.fixed[0])]
+        for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
+            pieces += [form.pattern, re.escape(fixed)]
+        return re.compile(b"".join(pieces), re.DOTALL)
+
+    @property
+    def size_of_pattern(self) -> int:
+        """What the time to make the pattern goes by."""
+        return sum(map(len, self.fixed)) + sum(form.most for form in self.forms) ** 2
+
+
+_SIGHTINGS = 8
+"""Examples of a layout after which its pattern is made, which takes as long as reading about 10."""
+_LARGEST_PATTERN = 4000
+_MAX_LAYOUTS = 32
+_MAX_COUNTED = 1000
+_AT_HAND = 1 << 20
+_KEY = re.compile(rb"([!-~]+)[ \t]\0B")
+"""The usual key of an archive, and the header of what follows in binary."""
+
+
+class KnownLayouts:
+    """The layouts of the examples met so far, to find more examples of them quickly.
+
+    `walk` goes over an example of the kind in question, as `walk_example` does.
+    """
+
+    def __init__(self, walk: Callable[[ByteWalk], None]) -> None:
+        self._walk = walk
+        self._counts: dict[Layout, int] = {}
+        self._known: list[Layout] = []  # the one matched last is first
+        self.latest: Layout | None = None
+        """The layout of what `end_of` found last; None if it has no pattern."""
+
+    def end_of(self, data: bytearray, start: int) -> int | None:
+        """Where the example that starts here ends; IndexError if that may be beyond the data.
+
+        None if it is none of the forms walked over.
+        """
+        if (end := self._match(data, start)) is not None:
+            return end
+        walk = ByteWalk(data, start)
+        try:
+            self._walk(walk)
+        except OtherFormError:
+            return None
+        self.latest = self._count(Layout.of(walk, start))
+        return walk.at
+
+    def entries(self, reader: Reader) -> Iterator[tuple[str, bytes, Layout]]:
+        """Take the entries of an archive that are at hand and known: key, example and layout."""
+        if not self._known:
+            return
+        data = reader.buffered(_AT_HAND)
+        start = 0
+        while (key := _KEY.match(data, start)) is not None:
+            if (end := self._match(data, key.end())) is None:
+                break
+            reader.advance(end - start)
+            start = end
+            assert self.latest is not None
+            yield key.group(1).decode(), data[key.end() : end], self.latest
+
+    def _match(self, data: bytes | bytearray, start: int) -> int | None:
+        for i, layout in enumerate(self._known):
+            if (match := layout.pattern.match(data, start)) is not None:
+                if i:
+                    self._known.insert(0, self._known.pop(i))
+                self.latest = layout
+                return match.end()
+        return None
+
+    def _count(self, layout: Layout) -> Layout | None:
+        """Count a sighting; the layout itself once there are enough of them."""
+        count = self._counts.pop(layout, 0) + 1
+        if count < _SIGHTINGS:
+            if len(self._counts) >= _MAX_COUNTED:
+                self._counts.clear()
+            self._counts[layout] = count
+            return None
+        if layout.size_of_pattern > _LARGEST_PATTERN:
+            return None
+        self._known.insert(0, layout)
+        del self._known[_MAX_LAYOUTS:]
+        return layout

@@ -1,0 +1,173 @@
+"""Examples found by their layouts and taken apart together: as if each were read by itself."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from nnet3tools.errors import DataError
+from nnet3tools.io.compressed import CompressionMethod
+from nnet3tools.io.general_matrix import GeneralMatrix, compress
+from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.table_reader import iterate_archive
+from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structure_key
+from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
+from nnet3tools.training.like_examples import LIKE_EXAMPLES, prototype
+from nnet3tools.training.merging import merge_examples
+
+NUM = 24
+RNG = np.random.default_rng(7)
+
+
+def _full(rows: int) -> GeneralMatrix:
+    return (RNG.normal(size=(rows, 5)) * 10).astype(np.float32)
+
+
+def _by_columns(rows: int) -> GeneralMatrix:
+    return compress(np.asarray(_full(rows)), CompressionMethod.SPEECH_FEATURE)
+
+
+def _two_bytes(rows: int) -> GeneralMatrix:
+    return compress(np.asarray(_full(rows)), CompressionMethod.TWO_BYTE_AUTO)
+
+
+def _one_byte(rows: int) -> GeneralMatrix:
+    return compress(np.asarray(_full(rows)), CompressionMethod.ONE_BYTE_AUTO)
+
+
+def _one_hot(rows: int) -> GeneralMatrix:
+    return SparseMatrix.from_counts([1] * rows, RNG.integers(0, 300, rows), RNG.random(rows), 300)
+
+
+def _uneven(rows: int) -> GeneralMatrix:
+    counts = RNG.integers(0, 6, rows)
+    counts[0] = 5  # so that a pattern that has been seen is soon one for all of them
+    total = int(counts.sum())
+    return SparseMatrix.from_counts(counts, RNG.integers(0, 9, total), RNG.random(total), 9)
+
+
+KINDS = {
+    "full": _full,
+    "by columns": _by_columns,
+    "two bytes": _two_bytes,
+    "one byte": _one_byte,
+    "one hot": _one_hot,
+    "uneven": _uneven,
+}
+PAIRS = [(a, b) for a, b in itertools.product(KINDS, KINDS) if (a < b or a in ("full", "uneven"))]
+
+
+def examples(first: str, second: str) -> list[NnetExample]:
+    """Examples of four layouts, in turns: of two contexts and two rates of the output."""
+    found = []
+    for i in range(NUM):
+        left = 3 if i % 3 else 4
+        ios = [frames_io("input", -left, KINDS[first](11 + left))]
+        found.append(NnetExample([*ios, frames_io("output", 0, KINDS[second](8), 1 + i % 2)]))
+    return found
+
+
+def archive(values: list[NnetExample]) -> bytes:
+    file = io.BytesIO()
+    writer = Writer(file)
+    for i, value in enumerate(values):
+        writer.write_text(f"utt-{'x' * (i % 5)}{i} ")
+        EXAMPLE.write_object(writer, value)
+    return file.getvalue()
+
+
+class Trickle(io.BytesIO):
+    """A pipe that gives some bytes at a time, cutting examples anywhere."""
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return super().read1(min(size or 1, 999))
+
+
+def written(value: NnetExample | ExampleBytes) -> bytes:
+    file = io.BytesIO()
+    EXAMPLE_BYTES.write(Writer(file), value)
+    return file.getvalue()
+
+
+def outcome(holder, data: bytes, stream=io.BytesIO) -> tuple[list[tuple[str, bytes]], str]:
+    """Keys and bytes of an archive as far as it can be read, and the error at its end, if any."""
+    found = []
+    try:
+        for key, value in iterate_archive(Reader(stream(data), "egs"), holder):
+            found.append((key, written(value)))
+    except DataError as error:
+        return found, str(error)
+    return found, ""
+
+
+@pytest.mark.parametrize("stream", [io.BytesIO, Trickle])
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_all_bytes_and_keys_pass_whatever_is_at_hand(first, second, stream) -> None:
+    values = examples(first, second)
+    data = archive(values)
+    expected = [written(value) for value in values]
+    found, error = outcome(EXAMPLE_BYTES, data, stream)
+    assert ([value for _, value in found], error) == (expected, "")
+    assert [key for key, _ in found] == [key for key, _ in outcome(EXAMPLE, data)[0]]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None:
+    data = archive(examples(first, second)) * 4
+    whole = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), EXAMPLE)]
+    alike = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
+    assert sum(isinstance(value, ExampleBytes) for value in alike) > NUM
+    kinds = [structure_key(prototype(value)) for value in alike]
+    assert kinds == list(map(structure_key, whole))
+    for kind in set(kinds):
+        places = [i for i, other in enumerate(kinds) if other == kind]
+        merged = [merge_examples([some[i] for i in places], compressed) for some in (whole, alike)]
+        assert written(merged[0]) == written(merged[1])
+
+
+def _garbled(data: bytes, generator: random.Random) -> Iterator[bytes]:
+    for _ in range(150):
+        changed = bytearray(data)
+        changed[generator.randrange(len(data))] = generator.choice([0, 4, 8, 32, 125, 127, 255])
+        yield bytes(changed)
+    for _ in range(20):
+        yield data[: generator.randrange(len(data))]
+
+
+@pytest.mark.parametrize(("first", "second"), [("full", "one hot"), ("by columns", "uneven")])
+def test_garbled_archives_have_the_error_of_the_full_reader(first, second) -> None:
+    data = archive(examples(first, second))
+    outcome(EXAMPLE_BYTES, data)  # from here on its layouts are known
+    for garbled in _garbled(data, random.Random(first)):
+        (expected, error), (found, other) = (
+            outcome(EXAMPLE, garbled),
+            outcome(EXAMPLE_BYTES, garbled),
+        )
+        assert other == error
+        assert [key for key, _ in found] == [key for key, _ in expected]
+        # What is right passes as it is, also if the writer would have put it another way.
+        assert all(value in garbled for _, value in found)
+
+
+def test_a_column_beyond_the_dimension_matches_no_layout() -> None:
+    def one(column: int, dim: int) -> NnetExample:
+        return NnetExample(
+            [frames_io("output", 0, SparseMatrix.from_counts([1], [column], [1], dim))]
+        )
+
+    for dim in (1, 255, 256, 257, 65536, 70000, 1 << 24, 0x12345678):
+        outcome(EXAMPLE_BYTES, archive([one(0, dim)] * 10))
+        columns = {c for c in (0, 1, 254, 255, 256, 65535, 65536, dim // 2, dim - 1) if c < dim}
+        data = archive([one(column, dim) for column in sorted(columns)])
+        assert len(outcome(EXAMPLE_BYTES, data)[0]) == len(columns)
+        for column in (dim, dim + 1, dim + 255, -1, 0x7FFFFFFF):
+            data = archive([one(column, dim)])
+            assert outcome(EXAMPLE_BYTES, data) == outcome(EXAMPLE, data)
+            assert f"column {column} of a sparse matrix" in outcome(EXAMPLE, data)[1]
