@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ __all__ = ["read_parameters", "write_parameters"]
 
 _UNREADABLE = (
     *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, SyntaxError),
-    *(zipfile.BadZipFile, zlib.error),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 """What NumPy and zipfile raise, depending on where a file is damaged."""
 
