@@ -37,7 +37,7 @@ from nnet3tools.program.commands import (
     ProvideOutput,
     SetConst,
 )
-from nnet3tools.program.computation import Computation, MatrixDebugInfo, PrecomputedInfo
+from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugInfo, PrecomputedInfo
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -244,7 +244,7 @@ def _ends_with_n1(indexes: IndexArray) -> bool:
 def _add_debug_info(infos: Sequence[StepInfo], computation: Computation) -> None:
     """Say of each matrix which cindexes its rows are about."""
     none = MatrixDebugInfo(False, np.empty(0, np.int32), np.empty((0, 3), np.int32))
-    debug = [none] * len(computation.matrices)
+    debug: list[DebugInfo] = [none] * len(computation.matrices)
     for info in infos:
         if info.value == 0 or not computation.is_whole_matrix(info.value):
             continue

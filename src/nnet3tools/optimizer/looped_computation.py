@@ -28,7 +28,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.component_facts import ComponentTable
-from nnet3tools.program.computation import Computation, MatrixDebugInfo
+from nnet3tools.program.computation import Computation, DebugInfo
 
 __all__ = ["fix_goto_label", "looped_computation"]
 
@@ -94,7 +94,7 @@ def _time_shift(computation: Computation) -> int:
 
     The first chunk is special: it has all the left context.
     """
-    outputs: list[list[MatrixDebugInfo]] = [[]]
+    outputs: list[list[DebugInfo]] = [[]]
     for command in computation.commands:
         if isinstance(command, NoOperationMarker):
             outputs.append([])
@@ -109,7 +109,7 @@ def _time_shift(computation: Computation) -> int:
     return int(third[0] - second[0])
 
 
-def _content(debug: MatrixDebugInfo) -> _Content:
+def _content(debug: DebugInfo) -> _Content:
     indexes = debug.indexes.copy()
     timed = indexes[:, 1] != NO_TIME
     if not timed.any():

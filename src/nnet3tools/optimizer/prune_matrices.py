@@ -9,7 +9,7 @@ import numpy as np
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import NoOperation, SetConst
-from nnet3tools.program.computation import Computation, SubMatrixInfo
+from nnet3tools.program.computation import Computation, MatrixDebugInfo, SubMatrixInfo
 
 __all__ = ["prune_matrices"]
 
@@ -82,6 +82,6 @@ def _cut(computation: Computation, limited: dict[int, tuple[int, int]]) -> None:
     for m, (begin, end) in limited.items():
         computation.matrices[m] = computation.matrices[m]._replace(num_rows=end - begin)
         debug = computation.matrix_debug_info[m]
-        computation.matrix_debug_info[m] = debug._replace(
-            nodes=debug.nodes[begin:end], indexes=debug.indexes[begin:end]
+        computation.matrix_debug_info[m] = MatrixDebugInfo(
+            debug.is_deriv, debug.nodes[begin:end], debug.indexes[begin:end]
         )

@@ -10,7 +10,7 @@ import enum
 import itertools
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Computation",
+    "DebugInfo",
     "MatrixDebugInfo",
     "MatrixInfo",
     "PrecomputedInfo",
@@ -62,6 +63,22 @@ class SubMatrixInfo(NamedTuple):
         return self.num_rows * self.num_cols
 
 
+class DebugInfo(Protocol):
+    """Which cindex each row of a matrix is about, as `MatrixDebugInfo` or made when asked for."""
+
+    @property
+    def is_deriv(self) -> bool:
+        """True for a derivative, False for a value."""
+
+    @property
+    def nodes(self) -> IntArray:
+        """Network node of each row, (rows,)."""
+
+    @property
+    def indexes(self) -> IndexArray:
+        """Index of each row, (rows, 3)."""
+
+
 class MatrixDebugInfo(NamedTuple):
     """Which cindex each row of a matrix is about."""
 
@@ -95,7 +112,7 @@ class Computation:
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
     submatrices: list[SubMatrixInfo] = field(default_factory=lambda: [SubMatrixInfo(0, 0, 0, 0, 0)])
-    matrix_debug_info: list[MatrixDebugInfo] = field(default_factory=list)
+    matrix_debug_info: list[DebugInfo] = field(default_factory=list)
     """Either empty or one entry a matrix, entry 0 included."""
     component_precomputed_indexes: list[PrecomputedInfo] = field(
         default_factory=lambda: [PrecomputedInfo(None, _no_indexes(), _no_indexes())]

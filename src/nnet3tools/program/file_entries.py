@@ -16,6 +16,7 @@ from nnet3tools.io.index_vector import (
 from nnet3tools.nnet.components.registry import read_precomputed_indexes
 from nnet3tools.program.commands import COMMANDS, Command
 from nnet3tools.program.computation import (
+    DebugInfo,
     MatrixDebugInfo,
     MatrixInfo,
     PrecomputedInfo,
@@ -94,7 +95,7 @@ def read_debug_info(reader: Reader) -> MatrixDebugInfo:
     return MatrixDebugInfo(is_deriv, nodes, indexes)
 
 
-def write_debug_info(writer: Writer, info: MatrixDebugInfo) -> None:
+def write_debug_info(writer: Writer, info: DebugInfo) -> None:
     """Write <MatrixDebugInfo>."""
     writer.write_token("<MatrixDebugInfo>")
     writer.write_newline()

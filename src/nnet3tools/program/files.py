@@ -65,7 +65,7 @@ def read_computation(reader: Reader) -> Computation:
     debug_info = _read_table(reader, "<NumMatrixDebugInfo>", "<MatrixDebugInfo>", read_debug_info)
     computation = Computation(
         matrices=matrices,
-        matrix_debug_info=debug_info,
+        matrix_debug_info=list(debug_info),
         submatrices=_read_table(reader, "<NumSubMatrices>", "<SubMatrices>", read_submatrix),
         component_precomputed_indexes=read_precomputed_list(reader),
         indexes=_read_table(reader, "<NumIndexes>", "<Indexes>", _read_int32_vector),
