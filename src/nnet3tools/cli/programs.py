@@ -1,7 +1,7 @@
 """The programs there are: each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here and all of chain/, data/ and lang/. setup.py runs this file on
-its own.
+The modules are `nnet3_*.py` here and all of chain/, data/, decoding/ and lang/. setup.py runs this
+file on its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,11 @@ def _modules(folder: str, prefix: str = "") -> dict[str, str]:
     return {name.replace("_", "-"): f"{package}.{name}" for name in names}
 
 
-_MODULES = _modules("", "nnet3_") | _modules("chain") | _modules("data") | _modules("lang")
+_FOLDERS = ("chain", "data", "decoding", "lang")
+
+_MODULES = _modules("", "nnet3_")
+for _folder in _FOLDERS:
+    _MODULES |= _modules(_folder)
 
 PROGRAMS = tuple(sorted(_MODULES))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "IvectorOptions",
     "NothingDoneError",
     "UtteranceCounts",
+    "complete_utterances",
     "naming",
+    "read_acoustic_model",
     "read_model",
     "utterances",
 ]
@@ -86,13 +89,34 @@ class UtteranceCounts:
         if self.done == 0:
             raise NothingDoneError
 
+    def restart(self) -> None:
+        """Count time from now on."""
+        self.began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """The time since the start."""
+        return time.perf_counter() - self.began
+
     def report(self) -> int:
         """Log times and counts as Kaldi does; the program's exit status."""
-        seconds = time.perf_counter() - self.began
+        seconds = self.seconds
         factor = 100.0 * seconds / self.frames if self.frames else 0.0
         log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
         log.log(f"Done {self.done} utterances, failed for {self.failed}")
         return 0 if self.done else 1
+
+
+def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndarray]:
+    """A .mdl file's transition model, network prepared for test, and priors (perhaps none)."""
+    from nnet3tools.cli.am_models import draw_before_statistics
+    from nnet3tools.cli.model_changes import prepare_for_test
+    from nnet3tools.nnet.am_nnet import AmNnet
+
+    model = AmNnet.load(rxfilename)
+    draw_before_statistics(model.nnet)
+    prepare_for_test(model.nnet)
+    return model.transition_model, model.nnet, model.priors
 
 
 def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
@@ -100,21 +124,17 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
     from nnet3tools.cli.am_models import draw_before_statistics
     from nnet3tools.cli.model_changes import prepare_for_test
     from nnet3tools.io.files import open_input
-    from nnet3tools.nnet.am_nnet import AmNnet
     from nnet3tools.nnet.model_file import load_nnet
 
-    priors = None
     if use_priors:
-        model = AmNnet.load(rxfilename)
-        nnet, priors, is_acoustic = model.nnet, model.priors, True
-    else:
-        with open_input(rxfilename) as reader:
-            is_acoustic = reader.peek_token() == "<TransitionModel>"
-            nnet = load_nnet(reader)
+        return read_acoustic_model(rxfilename)[1:]
+    with open_input(rxfilename) as reader:
+        is_acoustic = reader.peek_token() == "<TransitionModel>"
+        nnet = load_nnet(reader)
     if is_acoustic:
         draw_before_statistics(nnet)
     prepare_for_test(nnet)
-    return nnet, priors
+    return nnet, None
 
 
 def utterances(
@@ -124,15 +144,29 @@ def utterances(
 
     Others are warned about and counted. EmptyError if there are no utterances.
     """
-    from nnet3tools.io.general_matrix import check_finite
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
 
+    with SequentialTableReader(rspecifier, MATRIX) as reader:
+        yield from complete_utterances(reader, rspecifier, options, counts)
+
+
+def complete_utterances(
+    source: Iterable[tuple[str, np.ndarray]],
+    name: str,
+    options: IvectorOptions,
+    counts: UtteranceCounts,
+) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
+    """(key, features, i-vectors) of the utterances of `source` that are whole and have i-vectors.
+
+    Others are warned about and counted. EmptyError, with the name, if there are none at all.
+    """
+    from nnet3tools.io.general_matrix import check_finite
+
     with contextlib.ExitStack() as stack:
         ivectors_of = _ivector_source(options, stack)
-        reader = stack.enter_context(SequentialTableReader(rspecifier, MATRIX))
         num_seen = 0
-        for key, features in reader:
+        for key, features in source:
             num_seen += 1
             if len(features) == 0:
                 log.warning(f"Zero-length utterance: {key}")
@@ -156,8 +190,8 @@ def utterances(
                 continue
             yield key, features, ivectors
             counts.frames += len(features)
-        if num_seen == 0:
-            raise EmptyError(f"{rspecifier}: no utterances")
+        if num_seen == 0 and counts.failed == 0:
+            raise EmptyError(f"{name}: no utterances")
 
 
 def _ivector_source(

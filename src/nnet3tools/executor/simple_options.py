@@ -15,7 +15,12 @@ from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 
-__all__ = ["BatchComputationOptions", "SimpleComputationOptions"]
+__all__ = [
+    "BatchComputationOptions",
+    "BatchDecodingOptions",
+    "DecodingOptions",
+    "SimpleComputationOptions",
+]
 
 T = TypeVar("T")
 
@@ -144,3 +149,20 @@ class BatchComputationOptions(SimpleComputationOptions):
             raise OptionError("--partial-minibatch-factor must be >= 0 and < 1")
         if not self.ensure_exact_final_context:  # then shorter utterances are padded
             check_num_frames("frames-per-chunk", self.frames_per_chunk)
+
+
+_DECODING_SCALE = 0.1
+
+
+@dataclass(frozen=True)
+class DecodingOptions(SimpleComputationOptions):
+    """For programs that decode, whose acoustic scale is another where none is given."""
+
+    acoustic_scale: float = _option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
+
+
+@dataclass(frozen=True)
+class BatchDecodingOptions(BatchComputationOptions):
+    """For programs that decode with chunks of many utterances computed together."""
+
+    acoustic_scale: float = _option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")

@@ -20,11 +20,25 @@ from nnet3tools.fst.layout import (
 from nnet3tools.fst.properties import TRINARY, Property, all_properties, all_settled
 from nnet3tools.io.stream import Writer
 
-__all__ = ["write_compact_acceptor", "write_const_fst", "write_vector_fst"]
+__all__ = [
+    "write_compact_acceptor",
+    "write_const_fst",
+    "write_vector_fst",
+    "write_vector_header",
+]
 
 
-def _write_header(writer: Writer, kind: str, properties: int, fst: Fst, num_arcs: int) -> None:
-    names = b"".join(struct.pack("<i", len(name)) + name for name in (kind.encode(), b"standard"))
+def _write_header(
+    writer: Writer,
+    kind: str,
+    properties: int,
+    fst: Fst,
+    num_arcs: int,
+    arc_type: str = "standard",
+) -> None:
+    names = b"".join(
+        struct.pack("<i", len(name)) + name for name in (kind.encode(), arc_type.encode())
+    )
     numbers = HEADER.pack(VERSION, 0, properties, fst.start, fst.num_states, num_arcs)
     writer.write_bytes(struct.pack("<i", MAGIC) + names + numbers)
 
@@ -36,10 +50,15 @@ def _arc_array(fst: Fst) -> np.ndarray:
     return arcs
 
 
-def write_vector_fst(writer: Writer, fst: Fst) -> None:
-    """OpenFst's vector file, whose header says of the FST what `fst.properties` does."""
+def write_vector_header(writer: Writer, fst: Fst, arc_type: str = "standard") -> None:
+    """What a vector file begins with; it says of the FST what `fst.properties` does."""
     properties = fst.properties | Property.EXPANDED | Property.MUTABLE
-    _write_header(writer, "vector", properties, fst, 0)
+    _write_header(writer, "vector", properties, fst, 0, arc_type)
+
+
+def write_vector_fst(writer: Writer, fst: Fst) -> None:
+    """OpenFst's vector file."""
+    write_vector_header(writer, fst)
     arcs = _arc_array(fst).tobytes()
     ends = (fst.offsets * ARC.itemsize).tolist()
     counts = fst.counts.tolist()

@@ -10,7 +10,7 @@ from nnet3tools.fst.binary_reader import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["read_att_lines", "read_fst_text", "write_fst_text"]
+__all__ = ["parse_natural", "read_att_lines", "read_fst_text", "write_fst_text"]
 
 
 def read_fst_text(reader: Reader) -> Fst:
@@ -86,13 +86,13 @@ def _parse_line(
     finals: dict[int, float],
 ) -> list[int]:
     """Take up a line's arc or final weight; the states it names. ValueError if it is neither."""
-    state = _parse_int(fields[0])
+    state = parse_natural(fields[0])
     if len(fields) <= 2:
         finals[state] = _parse_weight(fields[1]) if len(fields) == 2 else 0.0
         return [state]
     if len(fields) not in (4, 5):
         raise ValueError
-    target, ilabel, olabel = map(_parse_int, fields[1:4])
+    target, ilabel, olabel = map(parse_natural, fields[1:4])
     weight = _parse_weight(fields[4]) if len(fields) == 5 else 0.0
     if weight == NOT_FINAL:
         raise ValueError
@@ -100,7 +100,8 @@ def _parse_line(
     return [state, target]
 
 
-def _parse_int(text: str) -> int:
+def parse_natural(text: str) -> int:
+    """A state or label: 0 to 2^31 - 1; ValueError for anything else."""
     if not 0 <= (value := int(text)) < 1 << 31:
         raise ValueError
     return value

@@ -69,6 +69,25 @@ _PLACES = {
         "chain/unconstrained.py",
         "convert",
     ): "ConvertSupervisionToUnconstrained():chain-supervision.cc",
+    (
+        "cli/decoding_io.py",
+        "write",
+    ): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
+    (
+        "cli/decoding/nnet3_latgen_faster_batch.py",
+        "_report",
+    ): "~NnetBatchDecoder():nnet-batch-compute.cc",
+    ("decoding/alignment.py", "align"): "AlignUtteranceWrapper():decoder-wrappers.cc",
+    (
+        "decoding/phone_determinization.py",
+        "_run",
+    ): "DeterminizeLatticePruned():determinize-lattice-pruned.cc",
+    (
+        "decoding/phone_determinization.py",
+        "determinize",
+    ): "DeterminizeLatticePhonePruned():determinize-lattice-pruned.cc",
+    ("decoding/utterance.py", "_lattice"): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
+    ("decoding/utterance.py", "decode"): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
     ("executor/batch_compute.py", "finish"): "PrintMinibatchStats():nnet-batch-compute.cc",
     ("executor/computer.py", "_debugged"): "DebugAfterExecute():nnet-compute.cc",
     ("executor/debugging.py", "__init__"): "Init():nnet-compute.cc",

@@ -1,0 +1,1 @@
+"""Programs that decode, align and score, and those for lattices."""

@@ -1,0 +1,150 @@
+"""nnet3-latgen-faster-batch: lattices of utterances whose chunks are computed together."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.utterance_inputs import IvectorOptions, NothingDoneError, UtteranceCounts
+from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.errors import OptionError, naming
+from nnet3tools.executor.simple_options import BatchDecodingOptions
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.cli.decoding_io import DecodingOutputs
+    from nnet3tools.decoding.decoder import Decoder
+    from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
+    from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+USAGE = """Generate lattices using nnet3 neural net model.  This version is optimized
+for GPU-based inference.
+Usage: nnet3-latgen-faster-batch [options] <nnet-in> <fst-in> <features-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ nnet3-latgen-faster-batch --frame-subsampling-factor=3 --acoustic-scale=1.0 final.mdl HCLG.fst \\
+   scp:feats.scp ark:lat.ark
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-latgen-faster-batch."""
+
+    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
+    batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
+    inputs: IvectorOptions = option_group("", IvectorOptions)
+    word_symbol_table: str = option("", "Symbol table for words [for debug output]")
+    allow_partial: bool = option(
+        False, "If true, produce output even if end state was not reached."
+    )
+    num_threads: int = option(
+        1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
+    )
+    use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+
+
+@program("nnet3-latgen-faster-batch", USAGE, Options, num_args=4)
+def main(options: Options, args: list[str]) -> int:
+    """Decode a table of features."""
+    from nnet3tools.cli.utterance_inputs import read_acoustic_model
+    from nnet3tools.decoding.utterance import DecodingTotals
+    from nnet3tools.executor.batch_compute import BatchComputer
+
+    for group in (options.decoder, options.batch, options.inputs):
+        group.check()
+    if options.num_threads < 1:
+        raise OptionError("--num-threads must be greater than 0")
+    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    model, nnet, priors = read_acoustic_model(args[0])
+    with naming(args[0]):
+        computer = BatchComputer(nnet, options.batch, priors, like=device)
+    counts, totals = UtteranceCounts(), DecodingTotals()
+    with contextlib.suppress(NothingDoneError), contextlib.ExitStack() as stack:
+        task = _decoding(options, args, model, computer, counts, totals, stack)
+        _decode_all(task, options, args[2])
+        counts.check()
+    return _report(counts, totals, options.batch.frame_subsampling_factor)
+
+
+@dataclass
+class _Decoding:
+    """Takes what the computer has ready, decodes it and writes the results."""
+
+    computer: BatchComputer
+    decoding: UtteranceDecoder
+    decoder: Decoder
+    outputs: DecodingOutputs
+    counts: UtteranceCounts
+    totals: DecodingTotals
+
+    def take_ready(self) -> None:
+        """Decode the utterances that are complete."""
+        for key, loglikes in self.computer.ready():
+            decoded = self.decoding.decode(self.decoder, key, loglikes)
+            if decoded is None:
+                self.counts.failed += 1
+                continue
+            self.outputs.write(key, decoded)
+            self.totals.add(decoded)
+            self.counts.done += 1
+
+
+def _decoding(
+    options: Options,
+    args: list[str],
+    model: TransitionModel,
+    computer: BatchComputer,
+    counts: UtteranceCounts,
+    totals: DecodingTotals,
+    stack: contextlib.ExitStack,
+) -> _Decoding:
+    from nnet3tools.cli.decoding_io import DecodingOutputs
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.decoding.utterance import UtteranceDecoder
+    from nnet3tools.fst.files import load_fst
+
+    decoding = UtteranceDecoder(
+        model, options.decoder, options.batch.acoustic_scale, options.allow_partial
+    )
+    decoder = decoding.decoder(DecodingGraph.of(load_fst(args[1]), model, args[1]))
+    outputs = DecodingOutputs(
+        options.decoder.determinize_lattice, args[3:], options.word_symbol_table, stack
+    )
+    return _Decoding(computer, decoding, decoder, outputs, counts, totals)
+
+
+def _decode_all(task: _Decoding, options: Options, features: str) -> None:
+    from nnet3tools.cli.utterance_inputs import utterances
+
+    task.counts.restart()
+    for key, matrix, ivectors in utterances(features, options.inputs, task.counts):
+        with naming(f"utterance {key}"):
+            task.computer.accept(key, matrix, ivectors)
+        task.take_ready()
+    task.computer.finish()
+    task.take_ready()
+
+
+def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:
+    """Log times and counts as Kaldi does; the program's exit status."""
+    frames = totals.num_frames
+    average = totals.loglike / max(frames, 1)
+    log.log(f"Overall likelihood per frame was {average:g} over {frames} frames.")
+    seconds = counts.seconds
+    log.log(
+        f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is "
+        f"{seconds * 100.0 / max(frames * factor, 1):g} (per thread; with 1 threads)."
+    )
+    log.log(
+        f"Done {counts.done} utterances ({totals.num_partial} forced out); failed for "
+        f"{counts.failed}"
+    )
+    return 0 if counts.done else 1

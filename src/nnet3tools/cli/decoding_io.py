@@ -1,0 +1,118 @@
+"""What the programs that decode share: graphs of utterances, tables of results, transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3tools.cli.utterance_inputs import UtteranceCounts
+    from nnet3tools.decoding.utterance import Decoded
+    from nnet3tools.fst.fst import Fst
+    from nnet3tools.io.holders import Holder
+
+__all__ = ["DecodingOutputs", "GraphTable", "OptionalTable", "Transcripts"]
+
+
+class GraphTable:
+    """Utterances of a table of graphs with their features; `graph` is that of the latest one."""
+
+    graph: Fst
+
+    def __init__(
+        self,
+        graphs: Iterable[tuple[str, Fst]],
+        features: str,
+        counts: UtteranceCounts,
+        missing: str,
+    ) -> None:
+        """`missing` is the warning about an utterance without features, its key for {key}."""
+        self._graphs, self._features, self._counts = graphs, features, counts
+        self._missing = missing
+
+    def __iter__(self) -> Iterator[tuple[str, np.ndarray]]:
+        from nnet3tools.io.holders import MATRIX
+        from nnet3tools.io.table import RandomAccessTableReader
+
+        with RandomAccessTableReader(self._features, MATRIX) as reader:
+            for key, graph in self._graphs:
+                self.graph = graph
+                if (features := reader.get(key)) is None:
+                    log.warning(self._missing.format(key=key))
+                    self._counts.failed += 1
+                else:
+                    yield key, features
+
+
+class OptionalTable:
+    """A table that is written if a wspecifier is given."""
+
+    def __init__(self, wspecifier: str, holder: Holder, stack: ExitStack) -> None:
+        from nnet3tools.io.table import TableWriter
+
+        self._writer = None
+        if wspecifier:
+            self._writer = stack.enter_context(TableWriter(wspecifier, holder))
+
+    def write(self, key: str, value: object) -> None:
+        """Add an object, if there is a table."""
+        if self._writer is not None:
+            self._writer.write(key, value)
+
+
+class Transcripts:
+    """Shows transcripts on standard error, given a symbol table for words."""
+
+    def __init__(self, symbol_table: str) -> None:
+        """No name is no table: nothing is shown."""
+        from nnet3tools.lang.symbols import SymbolTable
+
+        self._table = SymbolTable.load(symbol_table) if symbol_table else None
+
+    def show(self, key: str, words: np.ndarray) -> None:
+        """Write the key and the words; DataError for a number that the table lacks."""
+        if self._table is None:
+            return
+        symbols, numbers = self._table.symbols, words.tolist()
+        for number in numbers:
+            if number not in symbols:
+                raise DataError(f"Word-id {number} not in symbol table {self._table.name}.")
+        log.write(f"{key} {''.join(symbols[number] + ' ' for number in numbers)}")
+
+
+class DecodingOutputs:
+    """Lattices, words and alignments of decoded utterances, and the log lines about them."""
+
+    def __init__(
+        self, compact: bool, tables: list[str], symbol_table: str, stack: ExitStack
+    ) -> None:
+        """`tables` are one to three wspecifiers, of lattices, words and alignments."""
+        from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
+        from nnet3tools.io.holders import INT32_VECTOR
+
+        names = [*tables, "", ""]
+        self._transcripts = Transcripts(symbol_table)
+        self._lattices = OptionalTable(names[0], COMPACT_LATTICE if compact else LATTICE, stack)
+        self._words = OptionalTable(names[1], INT32_VECTOR, stack)
+        self._alignments = OptionalTable(names[2], INT32_VECTOR, stack)
+
+    def write(self, key: str, decoded: Decoded) -> None:
+        """Write and tell of one utterance."""
+        best = decoded.best
+        self._words.write(key, best.transcript)
+        self._alignments.write(key, best.alignment)
+        self._transcripts.show(key, best.transcript)
+        self._lattices.write(key, decoded.lattice)
+        average = decoded.loglike / decoded.num_frames if decoded.num_frames else float("nan")
+        log.log(
+            f"Log-like per frame for utterance {key} is {average:g} over {decoded.num_frames} "
+            "frames."
+        )
+        graph, acoustic = best.costs
+        log.vlog(2, f"Cost for utterance {key} is {graph:g} + {acoustic:g}")

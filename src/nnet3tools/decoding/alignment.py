@@ -1,0 +1,106 @@
+"""Alignment of utterances to graphs of their transcripts (AlignUtteranceWrapper)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.options import AlignOptions
+from nnet3tools.decoding.traceback import BestPath, best_path
+from nnet3tools.fst.epsilon import concatenate
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.io import log
+from nnet3tools.lang.self_loops import SelfLoops
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+__all__ = ["Aligner", "transition_log_probs"]
+
+_MIN_ACTIVE = 20
+"""What Kaldi's FasterDecoder has where nothing is said."""
+
+
+def transition_log_probs(
+    model: TransitionModel, transition_scale: float, self_loop_scale: float
+) -> NDArray[np.float32]:
+    """The scaled log-probability of each transition id; 0 for id 0 (GetScaledTransitionLogProb).
+
+    With scales that differ, `self_loop_scale` is that of staying in a state or leaving it, and
+    `transition_scale` that of where to go.
+    """
+    log_probs = model.log_probs.copy()
+    log_probs[0] = 0.0
+    if transition_scale == self_loop_scale:
+        return log_probs * np.float32(transition_scale)
+    transitions = model.transitions()
+    leaving = np.array(SelfLoops(model, 1.0).leaving_log_probs, np.float32)[transitions.states]
+    leaving[transitions.is_self_loop] = log_probs[transitions.is_self_loop]
+    leaving[0] = 0.0
+    directions = log_probs - leaving
+    return np.float32(self_loop_scale) * leaving + np.float32(transition_scale) * directions
+
+
+@dataclass
+class Aligner:
+    """Aligns utterances with one model."""
+
+    model: TransitionModel
+    options: AlignOptions
+    log_probs: NDArray[np.float32]
+    """Log-probabilities by transition id, added to graphs."""
+    num_retried: int = 0
+
+    def align(self, key: str, graph: Fst, loglikes: NDArray[np.float32]) -> BestPath | None:
+        """The best path that ends in a final state; None, with a warning, if there is none."""
+        if not graph.num_states:
+            log.warning(f"Empty decoding graph for {key}")
+            return None
+        decoding_graph = self._prepared(key, graph)
+        options = self.options
+        decoder = self._decoded(decoding_graph, options.beam, loglikes)
+        if not decoder.reached_final() and options.retry_beam != 0.0:
+            self.num_retried += 1
+            log.warning(f"Retrying utterance {key} with beam {options.retry_beam:g}")
+            decoder = self._decoded(decoding_graph, options.retry_beam, loglikes)
+        if not decoder.reached_final():
+            log.warning(f"Did not successfully decode file {key}, len = {len(loglikes)}")
+            return None
+        return best_path(decoder)
+
+    def _prepared(self, key: str, graph: Fst) -> DecodingGraph:
+        DecodingGraph.check(graph, self.model, f"graph of {key}")
+        weights = graph.weights - self.log_probs[graph.ilabels]
+        graph = replace(graph, weights=weights, properties=0)
+        if self.options.careful:
+            graph = _with_loop(graph)
+        return DecodingGraph.of(graph, self.model, f"graph of {key}")
+
+    def _decoded(self, graph: DecodingGraph, beam: float, loglikes: NDArray[np.float32]) -> Decoder:
+        decoder = Decoder(graph, SearchOptions(beam, min_active=_MIN_ACTIVE))
+        decoder.start()
+        decoder.advance(loglikes)
+        return decoder
+
+
+def _with_loop(graph: Fst) -> Fst:
+    """A graph that goes on from its end to its beginning, with no way to end there again.
+
+    An utterance that uses up its words too early then fails instead of being badly aligned
+    (ModifyGraphForCarefulAlignment).
+    """
+    again = replace(graph, finals=np.full(graph.num_states, NOT_FINAL, np.float32), properties=0)
+    size = again.num_states
+    finals = np.append(again.finals, np.float32(0.0))
+    before = Fst.from_arcs(
+        size,
+        finals,
+        np.append(again.sources, size),
+        np.append(again.ilabels, 0),
+        np.append(again.weights, np.float32(0.0)),
+        np.append(again.nextstates, again.start),
+        np.append(again.olabels, 0),
+    )
+    return concatenate([graph, before])

@@ -1,0 +1,112 @@
+"""Options of decoding, aligning and determinizing (Kaldi's *Config and *Options).
+
+Only declarations: programs read their command lines before they load what computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from nnet3tools.errors import OptionError
+
+__all__ = ["AlignOptions", "DeterminizeOptions", "LatticeDecoderOptions"]
+
+T = TypeVar("T")
+
+_MOST = 2**31 - 1
+
+
+def _option(default: T, text: str) -> T:
+    declared: Any = field(default=default, metadata={"help": text})
+    return declared
+
+
+@dataclass(frozen=True)
+class DeterminizeOptions:
+    """Kaldi's DeterminizeLatticePhonePrunedOptions."""
+
+    delta: float = _option(1.0 / 1024, "Tolerance used in determinization")
+    max_mem: int = _option(
+        50_000_000,
+        "Maximum approximate memory usage in determinization (real usage might be many times "
+        "this).",
+    )
+    phone_determinize: bool = _option(
+        True,
+        "If true, do an initial pass of determinization on both phones and words (see also "
+        "--word-determinize)",
+    )
+    word_determinize: bool = _option(
+        True,
+        "If true, do a second pass of determinization on words only (see also --phone-determinize)",
+    )
+    minimize: bool = _option(
+        False, "For Kaldi's scripts: lattices are not minimized here, so true is refused"
+    )
+
+
+@dataclass(frozen=True)
+class LatticeDecoderOptions(DeterminizeOptions):
+    """Kaldi's LatticeFasterDecoderConfig."""
+
+    beam: float = _option(16.0, "Decoding beam.  Larger->slower, more accurate.")
+    max_active: int = _option(_MOST, "Decoder max active states.  Larger->slower; more accurate")
+    min_active: int = _option(200, "Decoder minimum #active states.")
+    lattice_beam: float = _option(
+        10.0, "Lattice generation beam.  Larger->slower, and deeper lattices"
+    )
+    prune_interval: int = _option(
+        25, "Accepted as Kaldi's option about when it saves memory: not used here"
+    )
+    determinize_lattice: bool = _option(
+        True,
+        "If true, determinize the lattice (lattice-determinization, keeping only best pdf-sequence "
+        "for each word-sequence).",
+    )
+    beam_delta: float = _option(
+        0.5,
+        "Increment used in decoding-- this parameter is obscure and relates to a speedup in the "
+        "way the max-active constraint is applied.  Larger is more accurate.",
+    )
+    hash_ratio: float = _option(
+        2.0, "Accepted as Kaldi's option about its hashes of tokens: there are none here"
+    )
+    memory_pool_tokens_block_size: int = _option(
+        256, "Accepted as Kaldi's option about its memory: not used here"
+    )
+    memory_pool_links_block_size: int = _option(
+        256, "Accepted as Kaldi's option about its memory: not used here"
+    )
+
+    def check(self) -> None:
+        """OptionError for values that no decoding can have."""
+        for name in ("beam", "lattice_beam", "beam_delta"):
+            if not getattr(self, name) > 0.0:
+                raise OptionError(f"--{name.replace('_', '-')} must be greater than 0")
+        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
+            raise OptionError("--max-active must be > 1, and --min-active between 0 and it")
+        if self.prune_interval <= 0 or self.hash_ratio < 1.0:
+            raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1")
+        if self.minimize:
+            raise OptionError("--minimize=true is not possible here: lattices are not minimized")
+
+
+@dataclass(frozen=True)
+class AlignOptions:
+    """Kaldi's AlignConfig."""
+
+    beam: float = _option(200.0, "Decoding beam used in alignment")
+    retry_beam: float = _option(0.0, "Decoding beam for second try at alignment")
+    careful: bool = _option(
+        False,
+        "If true, do 'careful' alignment, which is better at detecting alignment failure (involves "
+        "loop to start of decoding graph).",
+    )
+
+    def check(self) -> None:
+        """OptionError for beams that make no sense."""
+        if self.beam <= 0.0 or (self.retry_beam != 0.0 and self.retry_beam <= self.beam):
+            raise OptionError(
+                f"Beams do not make sense: beam {self.beam:g}, retry-beam {self.retry_beam:g}"
+            )

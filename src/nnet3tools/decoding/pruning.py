@@ -1,0 +1,98 @@
+"""Forgetting tokens and links that are on no path within a beam of the best one."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.frames import Frame, Links
+from nnet3tools.decoding.graph import ArcTable, DecodingGraph
+
+__all__ = ["prune"]
+
+_Floats = NDArray[np.float32]
+_INFINITY = np.float32(np.inf)
+
+
+def prune(
+    frames: list[Frame], graph: DecodingGraph, beam: np.float32, extra: _Floats, first_new: int
+) -> None:
+    """Prune frames from the last to the first.
+
+    `extra` is how much more than the best path the best one through each of the last frame's tokens
+    costs. Frames before `first_new` have been pruned: it stops where nothing is left to do.
+    """
+    later = None
+    for number in range(len(frames) - 1, -1, -1):
+        frame = frames[number]
+        extra, epsilon = _follow_epsilon(frame, extra, graph.epsilon, beam)
+        before = frames[number - 1].costs if number else _NO_COSTS
+        extra_before, emitting = _follow_emitting(frame, extra, before, graph.emitting, beam)
+        numbers, changed = _keep(frame, extra <= beam, emitting, epsilon)
+        if later is not None:
+            later.emitting.sources = numbers[later.emitting.sources]
+        if not changed and number < first_new:
+            return
+        extra, later = extra_before, frame
+
+
+_NO_COSTS = np.zeros(0, np.float32)
+
+
+def _follow_epsilon(
+    frame: Frame, extra: _Floats, table: ArcTable, beam: np.float32
+) -> tuple[_Floats, NDArray[np.bool_]]:
+    """Extra costs when epsilon links are ways on, too; which of these links are in the beam."""
+    links = frame.epsilon
+    if not len(links.arcs):
+        return extra, np.zeros(0, bool)
+    detour = _detours(links, frame.costs, frame.costs, table)
+    while True:
+        ways = np.maximum(extra[links.targets] + detour, 0)
+        better = extra.copy()
+        np.minimum.at(better, links.sources, ways)
+        if (better == extra).all():
+            return extra, ways <= beam
+        extra = better
+
+
+def _follow_emitting(
+    frame: Frame, extra: _Floats, costs_before: _Floats, table: ArcTable, beam: np.float32
+) -> tuple[_Floats, NDArray[np.bool_]]:
+    """Extra costs of the frame before; which of the links between are in the beam."""
+    links = frame.emitting
+    detour = _detours(links, costs_before, frame.costs, table)
+    ways = np.maximum(extra[links.targets] + detour, 0)
+    before = np.full(len(costs_before), _INFINITY)
+    np.minimum.at(before, links.sources, ways)
+    return before, ways <= beam
+
+
+def _detours(
+    links: Links, source_costs: _Floats, target_costs: _Floats, table: ArcTable
+) -> _Floats:
+    """How much more than the best way to its target each link costs.
+
+    Added up as the decoder did, so that this is exactly 0 for the best one.
+    """
+    costs = source_costs[links.sources] + links.acoustic + table.weights[links.arcs]
+    return costs - target_costs[links.targets]
+
+
+def _keep(
+    frame: Frame, kept: NDArray[np.bool_], emitting: NDArray[np.bool_], epsilon: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp], bool]:
+    """Keep some tokens and links; the new numbers of the tokens, and whether anything changed."""
+    numbers = np.cumsum(kept) - 1
+    changed = not (kept.all() and emitting.all() and epsilon.all())
+    if changed:
+        # Rounding may leave a link in the beam whose end is out of it.
+        frame.emitting = frame.emitting.only(emitting & kept[frame.emitting.targets])
+        links = frame.epsilon
+        frame.epsilon = links.only(epsilon & kept[links.sources] & kept[links.targets])
+        frame.emitting.targets = numbers[frame.emitting.targets]
+        frame.epsilon.sources = numbers[frame.epsilon.sources]
+        frame.epsilon.targets = numbers[frame.epsilon.targets]
+        frame.entry_costs = frame.entry_costs[kept[: len(frame.entry_costs)]]
+        frame.states, frame.costs = frame.states[kept], frame.costs[kept]
+    return numbers, changed

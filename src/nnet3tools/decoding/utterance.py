@@ -1,0 +1,117 @@
+"""Decoding of whole utterances with Kaldi's decisions and log lines.
+
+Kaldi's function is DecodeUtteranceLatticeFaster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
+from nnet3tools.decoding.raw_lattice import raw_lattice
+from nnet3tools.decoding.traceback import BestPath, best_path
+from nnet3tools.fst.lattice import CompactLattice, Lattice
+from nnet3tools.io import log
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+__all__ = ["Decoded", "DecodingTotals", "UtteranceDecoder"]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What came of an utterance; `is_partial` if no final state was reached."""
+
+    best: BestPath
+    lattice: Lattice | CompactLattice
+    is_partial: bool
+
+    @property
+    def loglike(self) -> float:
+        """The log-likelihood of the best path, acoustic part times the acoustic scale."""
+        return -sum(self.best.costs)
+
+    @property
+    def num_frames(self) -> int:
+        """The frames of the best path."""
+        return len(self.best.alignment)
+
+
+@dataclass
+class DecodingTotals:
+    """Sums over utterances."""
+
+    loglike: float = 0.0
+    num_frames: int = 0
+    num_partial: int = 0
+
+    def add(self, decoded: Decoded) -> None:
+        """Take an utterance up."""
+        self.loglike += decoded.loglike
+        self.num_frames += decoded.num_frames
+        self.num_partial += decoded.is_partial
+
+
+class UtteranceDecoder:
+    """Decodes utterance after utterance; graphs may differ."""
+
+    def __init__(
+        self,
+        model: TransitionModel,
+        options: LatticeDecoderOptions,
+        acoustic_scale: float,
+        allow_partial: bool,
+    ) -> None:
+        """`acoustic_scale` is in the log-likelihoods; lattices are written without it."""
+        self._search = SearchOptions(
+            beam=options.beam,
+            max_active=options.max_active,
+            min_active=options.min_active,
+            beam_delta=options.beam_delta,
+            lattice_beam=options.lattice_beam,
+        )
+        self._determinizer = None
+        if options.determinize_lattice:
+            self._determinizer = PhoneDeterminizer(model, options.lattice_beam, options)
+        self._acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
+
+    def decoder(self, graph: DecodingGraph) -> Decoder:
+        """A decoder with these options."""
+        return Decoder(graph, self._search)
+
+    def decode(self, decoder: Decoder, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
+        """Decode (frames, pdfs) log-likelihoods; None, with a warning, if nothing comes of it."""
+        decoder.start()
+        decoder.advance(loglikes)
+        if not decoder.is_alive:
+            log.warning(f"Failed to decode utterance with id {key}")
+            return None
+        is_partial = not decoder.reached_final()
+        if is_partial and not self._allow_partial:
+            log.warning(
+                f"Not producing output for utterance {key} since no final-state reached and "
+                "--allow-partial=false."
+            )
+            return None
+        if is_partial:
+            log.warning(
+                f"Outputting partial output for utterance {key} since no final-state reached"
+            )
+        decoder.finish()
+        return Decoded(best_path(decoder), self._lattice(decoder, key), is_partial)
+
+    def _lattice(self, decoder: Decoder, key: str) -> Lattice | CompactLattice:
+        raw = raw_lattice(decoder)
+        lattice: Lattice | CompactLattice = raw
+        if self._determinizer is not None:
+            lattice, complete = self._determinizer.determinize(raw)
+            if not complete:
+                log.warning(f"Determinization finished earlier than the beam for utterance {key}")
+        if self._acoustic_scale not in (0.0, 1.0):
+            lattice = lattice.scaled(acoustic_scale=1.0 / self._acoustic_scale)
+        return lattice

@@ -1,0 +1,234 @@
+"""Lattices: acyclic FSTs whose weights have a graph and an acoustic part (Kaldi's Lattice types).
+
+A Lattice reads transition ids and writes words. A CompactLattice accepts words, and each arc and
+final weight has the transition ids that go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.connect import accessible, coaccessible
+from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
+
+__all__ = ["CompactArc", "CompactLattice", "FinalWeight", "Lattice", "Strings"]
+
+CompactArc = tuple[int, float, float, tuple[int, ...], int]
+"""Word, graph cost, acoustic cost, transition ids, next state."""
+
+FinalWeight = tuple[float, float, tuple[int, ...]]
+"""Graph cost, acoustic cost, transition ids; the last are none in a Lattice."""
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Sequences of integers in one array: sequence i is `ids[ends[i]:ends[i + 1]]`."""
+
+    ends: NDArray[np.int64]
+    ids: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, sequences: Sequence[Sequence[int]]) -> Strings:
+        """Of these sequences."""
+        ends = np.zeros(len(sequences) + 1, np.int64)
+        np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
+        return cls(ends, np.array([i for sequence in sequences for i in sequence], np.int32))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many integers each sequence has."""
+        return self.ends[1:] - self.ends[:-1]
+
+    def tuples(self) -> list[tuple[int, ...]]:
+        """The sequences as Python tuples."""
+        ids = self.ids.tolist()
+        return [tuple(ids[begin:end]) for begin, end in pairwise(self.ends.tolist())]
+
+    def only(self, chosen: NDArray[np.intp]) -> Strings:
+        """The sequences with these numbers."""
+        lengths = self.lengths[chosen]
+        ends = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(lengths, out=ends[1:])
+        places = np.arange(ends[-1]) + np.repeat(self.ends[chosen] - ends[:-1], lengths)
+        return Strings(ends, self.ids[places])
+
+
+@dataclass(frozen=True)
+class _TwoCosts:
+    """What both kinds of lattices have: graph costs in `fst`, and acoustic costs beside them.
+
+    `acoustic` (A,) is of arcs, `final_acoustic` (N,) of final weights (0 where there is none).
+    """
+
+    fst: Fst
+    acoustic: NDArray[np.float32]
+    final_acoustic: NDArray[np.float32]
+
+    def scaled(
+        self,
+        graph_scale: float = 1.0,
+        acoustic_scale: float = 1.0,
+        acoustic_to_graph: float = 0.0,
+        graph_to_acoustic: float = 0.0,
+    ) -> Self:
+        """Costs times scales, the last two of which add of one to the other (ScaleLattice)."""
+        scales = np.array([[graph_scale, acoustic_to_graph], [graph_to_acoustic, acoustic_scale]])
+        if (scales == np.eye(2)).all():
+            return self
+        weights, acoustic = _mixed(scales, self.fst.weights, self.acoustic)
+        finals, final_acoustic = self.fst.finals.copy(), self.final_acoustic.copy()
+        chosen = self.fst.is_final
+        finals[chosen], final_acoustic[chosen] = _mixed(
+            scales, finals[chosen], final_acoustic[chosen]
+        )
+        fst = replace(self.fst, weights=weights, finals=finals, properties=0)
+        return replace(self, fst=fst, acoustic=acoustic, final_acoustic=final_acoustic)
+
+    def total_costs(self) -> tuple[float, float]:
+        """The graph and acoustic costs of all arcs and final weights: of a path, its own."""
+        final = self.fst.is_final
+        graph = np.append(self.fst.weights, self.fst.finals[final])
+        acoustic = np.append(self.acoustic, self.final_acoustic[final])
+        return _float32_sum(graph), _float32_sum(acoustic)
+
+    @property
+    def is_top_sorted(self) -> bool:
+        """Whether every arc leads to a state of a higher number."""
+        return bool((self.fst.nextstates > self.fst.sources).all())
+
+
+def _mixed(
+    scales: NDArray[np.float64], graph: NDArray[np.float32], acoustic: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    first, second = graph.astype(np.float64), acoustic.astype(np.float64)
+    mixed = [row[0] * first + row[1] * second for row in scales]
+    return mixed[0].astype(np.float32), mixed[1].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Lattice(_TwoCosts):
+    """Transition ids on input, words on output; the arcs and final weights have two costs."""
+
+    @classmethod
+    def from_lists(
+        cls,
+        start: int,
+        finals: Sequence[tuple[float, float] | None],
+        arcs: Sequence[Sequence[tuple[int, int, float, float, int]]],
+    ) -> Lattice:
+        """Of each state's final costs, or None, and arcs.
+
+        An arc is input label, output label, graph cost, acoustic cost, next state.
+        """
+        fst = Fst.from_lists(
+            start,
+            [NOT_FINAL if final is None else final[0] for final in finals],
+            [[(i, o, graph, n) for i, o, graph, _, n in of_state] for of_state in arcs],
+        )
+        acoustic = [arc[3] for of_state in arcs for arc in of_state]
+        return cls(fst, np.array(acoustic, np.float32), _final_acoustic(finals))
+
+    def arc_lists(self) -> list[list[tuple[int, int, float, float, int]]]:
+        """The arcs of each state, as `from_lists` takes them."""
+        acoustic = iter(self.acoustic.tolist())
+        return [
+            [(i, o, graph, next(acoustic), n) for i, o, graph, n in arcs]
+            for arcs in self.fst.arc_lists()
+        ]
+
+    def final_list(self) -> list[tuple[float, float] | None]:
+        """The final costs of each state, None where it is not final."""
+        pairs = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strict=True)
+        return [None if graph == NOT_FINAL else (graph, acoustic) for graph, acoustic in pairs]
+
+    def connected(self) -> Lattice:
+        """Only the states on some path from the start to a final state."""
+        fst = self.fst
+        if not fst.num_states:
+            return self
+        keep = accessible(fst) & coaccessible(fst)
+        if not keep[fst.start]:
+            none = np.zeros(0, np.float32)
+            return Lattice(Fst.empty(), none, none)
+        return self._with_states(keep)
+
+    def _with_states(self, keep: NDArray[np.bool_]) -> Lattice:
+        fst = self.fst
+        numbers = np.cumsum(keep) - 1
+        arcs = keep[fst.sources] & keep[fst.nextstates]
+        kept = Fst.from_arcs(
+            int(numbers[fst.start]),
+            fst.finals[keep],
+            numbers[fst.sources[arcs]],
+            fst.ilabels[arcs],
+            fst.weights[arcs],
+            numbers[fst.nextstates[arcs]],
+            fst.olabels[arcs],
+        )
+        return Lattice(kept, self.acoustic[arcs], self.final_acoustic[keep])
+
+
+@dataclass(frozen=True)
+class CompactLattice(_TwoCosts):
+    """Words; `strings` are the transition ids of the A arcs, and after them of the N states."""
+
+    strings: Strings
+
+    @classmethod
+    def from_lists(
+        cls,
+        start: int,
+        finals: Sequence[FinalWeight | None],
+        arcs: Sequence[Sequence[CompactArc]],
+    ) -> CompactLattice:
+        """Of each state's final weight, or None, and arcs."""
+        of_fst: list[list[ArcTuple]] = [
+            [(word, word, graph, n) for word, graph, _, _, n in of_state] for of_state in arcs
+        ]
+        fst = Fst.from_lists(
+            start, [NOT_FINAL if final is None else final[0] for final in finals], of_fst
+        )
+        flat = [arc for of_state in arcs for arc in of_state]
+        strings = [arc[3] for arc in flat] + [() if final is None else final[2] for final in finals]
+        acoustic = np.array([arc[2] for arc in flat], np.float32)
+        return cls(fst, acoustic, _final_acoustic(finals), Strings.of(strings))
+
+    @classmethod
+    def empty(cls) -> CompactLattice:
+        """The lattice without states."""
+        return cls.from_lists(NO_STATE, [], [])
+
+    def arc_lists(self) -> list[list[CompactArc]]:
+        """The arcs of each state, as `from_lists` takes them."""
+        rest = zip(self.acoustic.tolist(), self.strings.tuples(), strict=False)
+        return [
+            [(word, graph, *next(rest), n) for word, _, graph, n in arcs]
+            for arcs in self.fst.arc_lists()
+        ]
+
+    def final_list(self) -> list[FinalWeight | None]:
+        """The final weight of each state, None where it is not final."""
+        strings = self.strings.tuples()[self.fst.num_arcs :]
+        weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
+        return [None if weight[0] == NOT_FINAL else weight for weight in weights]
+
+    def with_penalty(self, penalty: float) -> CompactLattice:
+        """The graph cost of every word greater by `penalty` (AddWordInsPenToCompactLattice)."""
+        extra = np.where(self.fst.ilabels != 0, np.float32(penalty), np.float32(0))
+        fst = replace(self.fst, weights=self.fst.weights + extra, properties=0)
+        return replace(self, fst=fst)
+
+
+def _float32_sum(costs: NDArray[np.float32]) -> float:
+    """Added up one after the other in float32, as Kaldi multiplies weights."""
+    return float(np.cumsum(costs, dtype=np.float32)[-1]) if len(costs) else 0.0
+
+
+def _final_acoustic(finals: Sequence[tuple | None]) -> NDArray[np.float32]:
+    return np.array([0.0 if final is None else final[1] for final in finals], np.float32)

@@ -1,0 +1,122 @@
+"""Lattices with a transition id an arc to ones with a word an arc, and back (ConvertLattice)."""
+
+from __future__ import annotations
+
+from nnet3tools.fst.depth_first import depth_first, top_order
+from nnet3tools.fst.fst import NO_STATE
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
+from nnet3tools.fst.weights import single
+
+__all__ = ["compacted", "expanded", "top_sorted"]
+
+_Arc = tuple[int, int, float, float, int]
+
+
+def top_sorted(lattice: CompactLattice) -> CompactLattice:
+    """The same with states in topological order; DataError if it has a cycle."""
+    if lattice.is_top_sorted:
+        return lattice
+    return _sorted(lattice.fst.start, lattice.final_list(), lattice.arc_lists())
+
+
+def _sorted(
+    start: int, finals: list[FinalWeight | None], arcs: list[list[CompactArc]]
+) -> CompactLattice:
+    order = top_order(start, [[arc[4] for arc in of_state] for of_state in arcs])
+    numbers = [0] * len(order)
+    for number, state in enumerate(order):
+        numbers[state] = number
+    return CompactLattice.from_lists(
+        numbers[start],
+        [finals[state] for state in order],
+        [[(*arc[:4], numbers[arc[4]]) for arc in arcs[state]] for state in order],
+    )
+
+
+def compacted(lattice: Lattice) -> CompactLattice:
+    """Chains of arcs as single arcs that begin with the word, states in topological order."""
+    fst = lattice.fst
+    if fst.start == NO_STATE:
+        return CompactLattice.empty()
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    inner = _inner_states(lattice, arcs)
+    met, _, _ = depth_first(fst.start, [[arc[4] for arc in of_state] for of_state in arcs])
+    numbers: dict[int, int] = {}
+    new_arcs: dict[int, list[CompactArc]] = {}
+    for state in met:
+        if inner[state]:
+            continue
+        number = numbers.setdefault(state, len(numbers))
+        new_arcs[number] = []
+        for arc in arcs[state]:
+            word, graph, acoustic, ids, target = _chain(arc, arcs, inner)
+            target = numbers.setdefault(target, len(numbers))
+            new_arcs[number].append((word, graph, acoustic, ids, target))
+    new_finals: list[FinalWeight | None] = [None] * len(numbers)
+    for state, number in numbers.items():
+        final = finals[state]
+        new_finals[number] = None if final is None else (*final, ())
+    return _sorted(numbers[fst.start], new_finals, [new_arcs[n] for n in range(len(numbers))])
+
+
+def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
+    """Which states are the middle of a chain: one arc in, one out, which writes no word."""
+    fst = lattice.fst
+    arcs_in = [0] * fst.num_states
+    for target in fst.nextstates.tolist():
+        arcs_in[target] += 1
+    final = fst.is_final.tolist()
+    return [
+        state != fst.start
+        and not final[state]
+        and arcs_in[state] == 1
+        and len(of_state) == 1
+        and of_state[0][1] == 0
+        for state, of_state in enumerate(arcs)
+    ]
+
+
+def _chain(arc: _Arc, arcs: list[list[_Arc]], inner: list[bool]) -> CompactArc:
+    """An arc and all that follow it through inner states, as one."""
+    ilabel, word, graph, acoustic, target = arc
+    ids = [ilabel] if ilabel else []
+    while inner[target]:
+        ilabel, _, more_graph, more_acoustic, target = arcs[target][0]
+        graph, acoustic = single(graph + more_graph), single(acoustic + more_acoustic)
+        if ilabel:
+            ids.append(ilabel)
+    return word, graph, acoustic, tuple(ids), target
+
+
+def expanded(lattice: CompactLattice) -> Lattice:
+    """An arc for every transition id; new states come after the old ones."""
+    size = lattice.fst.num_states
+    arcs: list[list[_Arc]] = [[] for _ in range(size)]
+    finals: list[tuple[float, float] | None] = [None] * size
+
+    def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
+        """Arcs through `num_inner` new states; returns the last of these (or `state`)."""
+        word, graph, acoustic, ids, _ = first
+        for place in range(num_inner):
+            arcs.append([])
+            finals.append(None)
+            costs = (graph, acoustic) if place == 0 else (0.0, 0.0)
+            arcs[state].append((ids[place], word if place == 0 else 0, *costs, len(arcs) - 1))
+            state = len(arcs) - 1
+        return state
+
+    arc_lists = lattice.arc_lists()
+    for state, final in enumerate(lattice.final_list()):
+        if final is not None:
+            graph, acoustic, ids = final
+            last = add_chain(state, (0, graph, acoustic, ids, 0), len(ids))
+            finals[last] = (0.0, 0.0) if ids else (graph, acoustic)
+        for arc in arc_lists[state]:
+            word, graph, acoustic, ids, target = arc
+            last = add_chain(state, arc, max(len(ids) - 1, 0))
+            ilabel = ids[-1] if ids else 0
+            if len(ids) > 1:
+                arcs[last].append((ilabel, 0, 0.0, 0.0, target))
+            else:
+                arcs[last].append((ilabel, word, graph, acoustic, target))
+    return Lattice.from_lists(lattice.fst.start, finals, arcs)

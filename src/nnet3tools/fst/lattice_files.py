@@ -1,0 +1,138 @@
+"""Tables of lattices: OpenFst's vector files with Kaldi's weights, and Kaldi's text form."""
+
+from __future__ import annotations
+
+import struct
+
+from nnet3tools.fst.binary_reader import check_fst, read_header
+from nnet3tools.fst.binary_writer import write_vector_header
+from nnet3tools.fst.fst import NOT_FINAL
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
+from nnet3tools.fst.lattice_conversion import compacted, expanded
+from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
+from nnet3tools.io.holder import Holder
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = ["COMPACT_LATTICE", "LATTICE"]
+
+_PLAIN, _COMPACT = "lattice4", "compactlattice44"
+_ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice84": "<f8"}
+"""Arc types (Kaldi reads those with doubles, too), and how they store a cost."""
+
+_WEIGHT = struct.Struct("<ff")
+_LABELS = struct.Struct("<ii")
+_INT = struct.Struct("<i")
+_COUNT = struct.Struct("<q")
+
+
+# -- reading
+
+
+def _read_either(reader: Reader) -> Lattice | CompactLattice:
+    if chr(max(reader.peek_byte(), 0)).isspace():
+        lattice = read_lattice_text(reader)
+    else:
+        lattice = _read_binary(reader)
+    check_fst(reader, lattice.fst)
+    return lattice
+
+
+def _read_binary(reader: Reader) -> Lattice | CompactLattice:
+    header = read_header(reader, tuple(_ARC_TYPES))
+    if header.kind != "vector":
+        raise reader.error(f"expected a lattice of kind vector, found '{header.kind}'")
+    weights = _Weights(reader, _ARC_TYPES[header.arc_type], "compact" in header.arc_type)
+    finals: list[FinalWeight | None] = []
+    arcs: list[list[tuple[int, int, FinalWeight, int]]] = []
+    for _ in range(header.num_states):
+        final = weights.read()
+        finals.append(None if final[0] == NOT_FINAL else final)
+        count = int(reader.read_array(1, "<i8", "a lattice's state")[0])
+        if count < 0:
+            raise reader.error(f"expected a state's arcs, found {count} of them")
+        arcs.append([weights.read_arc() for _ in range(count)])
+    if weights.compact:
+        words = [[(i, *weight, n) for i, _, weight, n in of_state] for of_state in arcs]
+        return CompactLattice.from_lists(header.start, finals, words)
+    plain = [[(i, o, weight[0], weight[1], n) for i, o, weight, n in of_state] for of_state in arcs]
+    costs = [None if final is None else final[:2] for final in finals]
+    return Lattice.from_lists(header.start, costs, plain)
+
+
+class _Weights:
+    """Reads weights and arcs one after the other: they differ in length."""
+
+    def __init__(self, reader: Reader, cost_type: str, compact: bool) -> None:
+        self._reader, self._type, self.compact = reader, cost_type, compact
+
+    def read(self) -> FinalWeight:
+        graph, acoustic = self._reader.read_array(2, self._type, "a lattice's weight").tolist()
+        if not self.compact:
+            return graph, acoustic, ()
+        size = int(self._reader.read_array(1, "<i4", "a lattice's weight")[0])
+        if size < 0:
+            raise self._reader.error(f"expected transition ids, found {size} of them")
+        ids = self._reader.read_array(size, "<i4", "transition ids").tolist() if size else ()
+        return graph, acoustic, tuple(ids)
+
+    def read_arc(self) -> tuple[int, int, FinalWeight, int]:
+        ilabel, olabel = self._reader.read_array(2, "<i4", "a lattice's arc").tolist()
+        weight = self.read()
+        return ilabel, olabel, weight, int(self._reader.read_array(1, "<i4", "an arc")[0])
+
+
+def _read_plain(reader: Reader) -> Lattice:
+    lattice = _read_either(reader)
+    return expanded(lattice) if isinstance(lattice, CompactLattice) else lattice
+
+
+def _read_compact(reader: Reader) -> CompactLattice:
+    lattice = _read_either(reader)
+    return lattice if isinstance(lattice, CompactLattice) else compacted(lattice)
+
+
+# -- writing
+
+
+def _write_plain(writer: Writer, lattice: Lattice) -> None:
+    if not writer.binary:
+        write_lattice_text(writer, lattice)
+        return
+    pieces = []
+    for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
+        pieces.append(_WEIGHT.pack(*(final or (NOT_FINAL, NOT_FINAL))) + _COUNT.pack(len(arcs)))
+        for ilabel, word, graph, acoustic, target in arcs:
+            pieces.append(struct.pack("<iiffi", ilabel, word, graph, acoustic, target))
+    write_vector_header(writer, lattice.fst, _PLAIN)
+    writer.write_bytes(b"".join(pieces))
+
+
+def _write_compact(writer: Writer, lattice: CompactLattice) -> None:
+    if not writer.binary:
+        write_lattice_text(writer, lattice)
+        return
+    pieces = []
+    for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
+        pieces.append(_compact_weight(final or (NOT_FINAL, NOT_FINAL, ())) + _COUNT.pack(len(arcs)))
+        pieces.extend(map(_compact_arc, arcs))
+    write_vector_header(writer, lattice.fst, _COMPACT)
+    writer.write_bytes(b"".join(pieces))
+
+
+def _compact_weight(weight: FinalWeight) -> bytes:
+    graph, acoustic, ids = weight
+    return _WEIGHT.pack(graph, acoustic) + struct.pack(f"<i{len(ids)}i", len(ids), *ids)
+
+
+def _compact_arc(arc: CompactArc) -> bytes:
+    word, graph, acoustic, ids, target = arc
+    return _LABELS.pack(word, word) + _compact_weight((graph, acoustic, ids)) + _INT.pack(target)
+
+
+LATTICE: Holder[Lattice] = Holder("a lattice", _read_plain, _write_plain, has_header=False)
+"""The holder of tables of lattices with a transition id an arc; reads compact ones, too."""
+
+COMPACT_LATTICE: Holder[CompactLattice] = Holder(
+    "a lattice", _read_compact, _write_compact, has_header=False
+)
+"""The holder of tables of lattices with a word an arc; reads the others, too."""

@@ -1,0 +1,148 @@
+"""The best paths of lattices."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from random import Random
+
+from nnet3tools.fst.depth_first import top_order
+from nnet3tools.fst.fst import NO_STATE
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, Lattice
+from nnet3tools.fst.lattice_conversion import top_sorted
+
+__all__ = ["best_compact_path", "best_paths", "random_paths"]
+
+_Arc = tuple[int, int, float, float, int]
+
+
+def best_compact_path(lattice: CompactLattice) -> CompactLattice:
+    """The lattice of the best path alone, or the empty one (CompactLatticeShortestPath)."""
+    if lattice.fst.start == NO_STATE:
+        return CompactLattice.empty()
+    lattice = top_sorted(lattice)
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    costs = [math.inf] * len(arcs)
+    costs[lattice.fst.start] = 0.0
+    entered: list[tuple[int, CompactArc] | None] = [None] * len(arcs)
+    best, last = math.inf, NO_STATE
+    for state, of_state in enumerate(arcs):
+        for arc in of_state:
+            cost = costs[state] + arc[1] + arc[2]
+            if cost < costs[arc[4]]:
+                costs[arc[4]] = cost
+                entered[arc[4]] = state, arc
+        final = finals[state]
+        if final is not None and costs[state] + final[0] + final[1] < best:
+            best, last = costs[state] + final[0] + final[1], state
+    if last == NO_STATE:
+        return CompactLattice.empty()
+    path: list[CompactArc] = []
+    state = last
+    while (step := entered[state]) is not None:
+        state, arc = step
+        path.append(arc)
+    chain = [[(*arc[:4], place)] for place, arc in enumerate(path[::-1], start=1)]
+    return CompactLattice.from_lists(0, [None] * len(path) + [finals[last]], [*chain, []])
+
+
+@dataclass(frozen=True)
+class _Way:
+    """An arc, or final costs, and the way before it."""
+
+    before: _Way | None
+    step: tuple
+
+
+def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
+    """Up to `count` best paths, the best first, each as a lattice of its own.
+
+    If more than one is asked for, each begins with an epsilon arc and ends with one that has the
+    final costs, as OpenFst's ShortestPath makes them.
+    Paths are extended in the order of the best way on from them, which is A* search with an exact
+    estimate: none is followed that is not among the best.
+    """
+    start = lattice.fst.start
+    if start == NO_STATE:
+        return []
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    backward = _backward_costs(arcs, finals, lattice.is_top_sorted, start)
+    number = 0
+    # cost of the whole path, order of arrival, cost so far, state (-1 at the end), way here
+    queue: list[tuple[float, int, float, int, _Way | None]]
+    way = _Way(None, (0, 0, 0.0, 0.0, start)) if count > 1 else None
+    queue = [] if math.isinf(backward[start]) else [(backward[start], 0, 0.0, start, way)]
+    found: list[Lattice] = []
+    while queue and len(found) < count:
+        _, _, cost, state, way = heapq.heappop(queue)
+        if state < 0 and way is not None:
+            found.append(_linear(way))
+            continue
+        final = finals[state]
+        if final is not None:
+            number += 1
+            total = cost + final[0] + final[1]
+            end = _Way(way, final)
+            if count > 1:
+                end = _Way(_Way(way, (0, 0, *final, -1)), (0.0, 0.0))
+            heapq.heappush(queue, (total, number, total, -1, end))
+        for arc in arcs[state]:
+            after = cost + arc[2] + arc[3]
+            total = after + backward[arc[4]]
+            if total < math.inf:
+                number += 1
+                heapq.heappush(queue, (total, number, after, arc[4], _Way(way, arc)))
+    return found
+
+
+def _backward_costs(
+    arcs: list[list[_Arc]], finals: list[tuple[float, float] | None], is_sorted: bool, start: int
+) -> list[float]:
+    """The cost of the best way from each state to the end."""
+    costs = [math.inf] * len(arcs)
+    if is_sorted:
+        order = list(range(len(arcs)))
+    else:
+        order = top_order(start, [[arc[4] for arc in of_state] for of_state in arcs])
+    for state in reversed(order):
+        final = finals[state]
+        best = math.inf if final is None else final[0] + final[1]
+        for _, _, graph, acoustic, target in arcs[state]:
+            best = min(best, graph + acoustic + costs[target])
+        costs[state] = best
+    return costs
+
+
+def _linear(end: _Way) -> Lattice:
+    """The lattice of one path, given its final costs and the way before them."""
+    final, way = end.step, end.before
+    path: list[_Arc] = []
+    while way is not None:
+        path.append(way.step)
+        way = way.before
+    chain = [[(*arc[:4], place)] for place, arc in enumerate(path[::-1], start=1)]
+    return Lattice.from_lists(0, [None] * len(path) + [final], [*chain, []])
+
+
+def random_paths(lattice: Lattice, count: int, random: Random) -> list[Lattice]:
+    """Paths drawn one step after the other, ends and arcs being equally likely; without costs.
+
+    The draws are not those of OpenFst's RandGen.
+    """
+    lattice = lattice.connected()
+    if lattice.fst.start == NO_STATE:
+        return []
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    found = []
+    for _ in range(count):
+        state, way = lattice.fst.start, None
+        while True:
+            of_state = arcs[state]
+            place = random.randrange(len(of_state) + (finals[state] is not None))
+            if place == len(of_state):
+                break
+            ilabel, olabel, _, _, target = of_state[place]
+            way, state = _Way(way, (ilabel, olabel, 0.0, 0.0, target)), target
+        found.append(_linear(_Way(way, (0.0, 0.0))))
+    return found
