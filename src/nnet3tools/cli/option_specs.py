@@ -19,15 +19,20 @@ __all__ = ["OptionSpec", "build", "option", "option_group", "specs_of"]
 
 T = TypeVar("T")
 
-_KINDS = {bool: "bool", int: "int", float: "float", str: "string"}
+_KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ...]: "strings"}
 
 
-def option(default: T, text: str, name: str = "", infinite: bool = False) -> T:
+def option(
+    default: T, text: str, name: str = "", infinite: bool = False, aliases: tuple[str, ...] = ()
+) -> T:
     """A dataclass field that is an option; its name comes from the field's unless given.
 
     A number may be infinite only if `infinite` says so; all of Kaldi's may be, and NaN, too.
+    `aliases` are other names, in full. A tuple of strings is an option that may be repeated.
     """
-    metadata = {"help": text, "name": name} if name else {"help": text}
+    metadata: dict[str, Any] = {"help": text, "aliases": aliases}
+    if name:
+        metadata["name"] = name
     if infinite:
         metadata["kind"] = "any float"
     declared: Any = field(default=default, metadata=metadata)
@@ -64,7 +69,7 @@ class OptionSpec:
     def _default(self) -> str:
         if self.kind == "bool":
             return "true" if self.default else "false"
-        if self.kind == "string":
+        if self.kind in ("string", "strings"):
             return f'"{self.default or ""}"'
         return f"{self.default:g}" if self._kind in ("float", "double") else str(self.default)
 
@@ -82,7 +87,8 @@ def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Ite
             continue
         name = prefix + item.metadata.get("name", item.name.replace("_", "-"))
         kind = item.metadata.get("kind") or _kind(types[item.name], name)
-        yield OptionSpec(name, here, kind, _default_of(item), item.metadata.get("help", ""))
+        for known in (name, *item.metadata.get("aliases", ())):
+            yield OptionSpec(known, here, kind, _default_of(item), item.metadata.get("help", ""))
 
 
 def _kind(hint: Any, name: str) -> str:

@@ -16,10 +16,11 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
     """The options that `words`, all of the form --name=value, give a value, by name.
 
     `kinds` says of every option of the program what its value is: "bool", "int", "float", "double",
-    "any float" (infinite ones, too) or "string". OptionError for a value that is not.
+    "any float" (infinite ones, too), "string" or "strings" (a tuple: it may be repeated).
+    OptionError for a value that is not.
     """
     parameters = [
-        click.Option([f"o{number}", f"--{name}"], type=_TYPES[kind])
+        click.Option([f"o{number}", f"--{name}"], type=_TYPES[kind], multiple=kind == "strings")
         for number, (name, kind) in enumerate(kinds.items())
     ]
     command = click.Command(program, params=[*parameters], add_help_option=False)
@@ -28,7 +29,7 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
     except click.ClickException as error:
         raise OptionError(error.format_message()) from None
     found = {name: context.params.get(f"o{number}") for number, name in enumerate(kinds)}
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in found.items() if value not in (None, ())}
 
 
 def check_value(name: str, kind: str, value: str) -> None:
@@ -95,4 +96,5 @@ _TYPES: dict[str, click.ParamType] = {
     "any float": _Float(is_finite=False),
     "double": _Float(),
     "string": click.STRING,
+    "strings": click.STRING,
 }

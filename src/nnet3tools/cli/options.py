@@ -151,15 +151,17 @@ class CommandLine(Generic[O]):
         return f"{number} argument{'s' if most != 1 and number != 'at least 1' else ''}"
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """--name value as --name=value; flags have no value of their own."""
+        """--name value as --name=value; of flags only true and false are values."""
         joined: list[str] = []
-        left = iter(words)
-        for word in left:
+        left = list(reversed(words))
+        while left:
+            word = left.pop()
             name = _normal(word)[2:]
             specs = self.specs.get(name) or self.standard.get(name)
-            apart = word.startswith("--") and specs is not None and specs[0].kind != "bool"
-            value = next(left, None) if apart else None
-            joined.append(word if value is None else f"{word}={value}")
+            apart = word.startswith("--") and specs is not None and bool(left)
+            if apart and specs is not None and specs[0].kind == "bool":
+                apart = left[-1] in ("true", "false")
+            joined.append(f"{word}={left.pop()}" if apart else word)
         return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:

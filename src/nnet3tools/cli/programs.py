@@ -1,7 +1,7 @@
 """The programs there are: each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here and all of chain/, data/, decoding/ and lang/. setup.py runs this
-file on its own.
+The modules are `nnet3_*.py` here, all of chain/, data/, decoding/ and lang/, and those of the training
+driver, which stands above this room (recipe/programs/). setup.py runs this file on its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 def _modules(folder: str, prefix: str = "") -> dict[str, str]:
     """Program -> module; without pathlib, whose import would take 5 ms of every start."""
-    package = ".".join(["nnet3tools.cli", *folder.split()])
+    names = [part for part in folder.split("/") if part]
+    package = ".".join(["nnet3tools", *(names[1:] if names[:1] == [".."] else ["cli", *names])])
     files = os.listdir(os.path.join(_HERE, folder))
     names = [n[:-3] for n in files if n.endswith(".py") and n.startswith(prefix) and n[0] != "_"]
     return {name.replace("_", "-"): f"{package}.{name}" for name in names}
@@ -26,6 +27,7 @@ _FOLDERS = ("chain", "data", "decoding", "lang")
 _MODULES = _modules("", "nnet3_")
 for _folder in _FOLDERS:
     _MODULES |= _modules(_folder)
+_MODULES |= _modules("../recipe/programs", "nnet3_")
 
 PROGRAMS = tuple(sorted(_MODULES))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, cast
 
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.io import log
+from nnet3tools.io import handover, log
 from nnet3tools.io.reader import Reader
 from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.whole_file import prove_writable, whole_file
@@ -114,6 +114,12 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
     With `header` a leading "\0B" is consumed and sets the reader's `binary`. DataError if it
     cannot be opened, or if a command read to its end fails.
     """
+    if (handed := handover.find(rxfilename)) is not None:
+        reader = handed.reader(rxfilename)
+        if header:
+            reader.read_header()
+        yield reader
+        return
     kind = classify_input(rxfilename)
     opener = {Kind.STANDARD: _open_stdin, Kind.PIPE: _open_pipe_in}.get(kind, _open_file)
     with opener(rxfilename) as reader:
@@ -187,6 +193,13 @@ def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> It
     A file appears when the block ends without an exception, else it stays as it was. DataError if
     it cannot be written, or if a command fails.
     """
+    if (handed := handover.sink(wxfilename)) is not None:
+        with handover.open_sink(handed) as file:
+            writer = Writer(file, binary, wxfilename)
+            if header:
+                writer.write_header()
+            yield writer
+        return
     kind = classify_output(wxfilename)
     opener = {Kind.STANDARD: _open_stdout, Kind.PIPE: _open_pipe_out}.get(kind, _write_file)
     with opener(wxfilename) as (file, name):
@@ -243,5 +256,5 @@ def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
 
 def prove_output(wxfilename: str) -> None:
     """DataError if a file cannot be written: to be asked before a long run."""
-    if classify_output(wxfilename) is Kind.FILE:
+    if handover.sink(wxfilename) is None and classify_output(wxfilename) is Kind.FILE:
         prove_writable(wxfilename)

@@ -24,6 +24,8 @@ class Holder(Generic[T]):
     text in any mode. `extract_range(value, "0:9,3:5")` cuts a part for `file[0:9,3:5]`.
     `entries(reader)`, if given, takes keys and objects of an archive several at a time: as many, if
     any, as are at hand in the reader in forms that it knows.
+    `adopt(value)`, of an object that any holder wrote, is what reading it back would give, or None
+    if that takes its bytes: programs in one process hand objects over so (handover.py).
     """
 
     name: str
@@ -32,6 +34,7 @@ class Holder(Generic[T]):
     has_header: bool = True
     extract_range: Callable[[T, str], T] | None = None
     entries: Callable[[Reader], Iterator[tuple[str, T]]] | None = None
+    adopt: Callable[[object], T | None] | None = None
 
     def read_object(self, reader: Reader) -> T:
         """Read header and object."""

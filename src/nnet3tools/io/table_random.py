@@ -8,10 +8,9 @@ from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io import log
-from nnet3tools.io.files import open_input
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
-from nnet3tools.io.table_reader import ObjectLoader, iterate_archive, script_lines
+from nnet3tools.io.table_reader import ObjectLoader, archive_items, script_lines
 
 __all__ = ["MappedTableReader", "RandomAccessTableReader"]
 
@@ -163,8 +162,7 @@ class _Archive(Generic[T]):
 
     def _read(self, holder: Holder[T]) -> Iterator[tuple[str, T]]:
         try:
-            with open_input(self._specifier.rxfilename, header=False) as reader:
-                yield from iterate_archive(reader, holder)
+            yield from archive_items(self._specifier.rxfilename, holder)
         except DataError as error:
             if not self._specifier.permissive:
                 raise

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError, quoted
-from nnet3tools.io import log
+from nnet3tools.io import handover, log
 from nnet3tools.io.files import Kind, classify_input, open_input, read_text_lines, split_offset
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.read_ahead import read_ahead
@@ -18,6 +18,7 @@ from nnet3tools.io.specifiers import Rspecifier, TableKind, parse_rspecifier
 __all__ = [
     "ObjectLoader",
     "SequentialTableReader",
+    "archive_items",
     "iterate_archive",
     "parse_script_line",
     "split_range",
@@ -115,6 +116,19 @@ def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]
         yield key, holder.read_object(reader)
 
 
+def archive_items(rxfilename: str, holder: Holder[T]) -> Iterator[tuple[str, T]]:
+    """(key, object) after (key, object) of an archive, which this process may have."""
+    if (handed := handover.find(rxfilename)) is not None:
+        if (items := handed.table(holder)) is not None:
+            yield from items
+            return
+    elif (kept := handover.kept_table(rxfilename, holder)) is not None:
+        yield from kept
+        return
+    with open_input(rxfilename, header=False) as reader:
+        yield from iterate_archive(reader, holder)
+
+
 def _read_key(reader: Reader) -> str:
     """A key and the one blank after it; a newline after it belongs to the object."""
     start = reader.offset
@@ -157,7 +171,9 @@ class SequentialTableReader(Generic[T]):
     def __iter__(self) -> Iterator[tuple[str, T]]:
         if self._items is None:
             items = _items(self._specifier, self._holder)
-            self._items = read_ahead(items, depth=1) if self._specifier.background else items
+            is_here = handover.find(self._specifier.rxfilename) is not None
+            ahead = self._specifier.background and not is_here
+            self._items = read_ahead(items, depth=1) if ahead else items
         return self._items
 
 
@@ -166,8 +182,7 @@ def _items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[str, T]]:
         yield from _script_items(specifier, holder)
         return
     try:
-        with open_input(specifier.rxfilename, header=False) as reader:
-            yield from iterate_archive(reader, holder)
+        yield from archive_items(specifier.rxfilename, holder)
     except DataError as error:
         if not specifier.permissive:
             raise

@@ -7,6 +7,7 @@ import os
 from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import handover
 from nnet3tools.io.files import Kind, classify_output, open_output
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.specifiers import TableKind, parse_wspecifier
@@ -39,6 +40,7 @@ class TableWriter(Generic[T]):
         self._archive: Writer | None = None
         self._script: Writer | None = None
         self._files: dict[str, str] = {}
+        self._handed: handover.Handed | None = None
         if specifier.kind is TableKind.SCRIPT:
             self._files = {key: name for key, name, _ in script_lines(specifier.script)}
             return
@@ -46,6 +48,9 @@ class TableWriter(Generic[T]):
             raise OptionError(f"'{wspecifier}': a script can only point into an archive on disk")
         if specifier.kind is TableKind.BOTH and _same_file(specifier.archive, specifier.script):
             raise OptionError(f"'{wspecifier}': archive and script are the same file")
+        if specifier.binary and (handed := handover.sink(specifier.archive)) is not None:
+            handed.holder, self._handed = holder, handed
+            return
         with contextlib.ExitStack() as stack:
             # Entered first, so it appears last: a script never points to an archive not yet there.
             if specifier.kind is TableKind.BOTH:
@@ -69,6 +74,9 @@ class TableWriter(Generic[T]):
         """Add one object."""
         if not is_word(key):
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
+        if self._handed is not None:
+            self._handed.items.append((key, value))
+            return
         if self._archive is None:
             self._write_file(key, value)
             return

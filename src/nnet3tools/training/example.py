@@ -136,7 +136,10 @@ class NnetExample:
 
 
 EXAMPLE: Holder[NnetExample] = Holder(
-    "an example", NnetExample.read, lambda writer, example: example.write(writer)
+    "an example",
+    NnetExample.read,
+    lambda writer, example: example.write(writer),
+    adopt=lambda value: value if isinstance(value, NnetExample) else None,
 )
 """The holder of tables of examples (Kaldi's KaldiObjectHolder<NnetExample>)."""
 

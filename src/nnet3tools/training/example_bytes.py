@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
@@ -65,7 +65,17 @@ def _entries(reader: Reader) -> Iterator[tuple[str, ExampleBytes | NnetExample]]
         yield key, ExampleBytes(data, layout)
 
 
+def _adopt(value: object) -> ExampleBytes | NnetExample | None:
+    """Examples of any form."""
+    is_example = isinstance(value, ExampleBytes) or hasattr(value, "supervisions")
+    return cast("ExampleBytes | NnetExample", value) if is_example else None
+
+
 EXAMPLE_BYTES: Holder[ExampleBytes | NnetExample] = Holder(
-    "an example", _read, lambda writer, example: example.write(writer), entries=_entries
+    "an example",
+    _read,
+    lambda writer, example: example.write(writer),
+    entries=_entries,
+    adopt=_adopt,
 )
 """The holder of tables of examples of which nothing is looked at."""

@@ -1,0 +1,175 @@
+"""Kaldi's data directories: utterances, their split by speakers, and random subsets of them.
+
+Splits and subsets are those of Kaldi's scripts (split_scp.pl, shuffle_list.pl), so that examples
+made from one directory by either are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnet3tools.errors import DataError, OptionError
+
+__all__ = ["DataDir", "filter_lines", "perl_shuffled", "read_map", "split_by_speaker"]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file; DataError if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise DataError(f"cannot read '{path}': {error.strerror}") from None
+
+
+def read_map(path: Path) -> dict[str, str]:
+    """A file of two words a line, such as utt2spk; DataError for other lines."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        words = line.split()
+        if len(words) != 2:
+            raise DataError(f"{path}: line {number}: expected two words, found '{line[:60]}'")
+        found[words[0]] = words[1]
+    return found
+
+
+def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:
+    """The lines of a script file whose first word is in `keep` (or is not, with `exclude`)."""
+    wanted = set(keep)
+    return [line for line in lines if line.strip() and (line.split(None, 1)[0] in wanted) ^ exclude]
+
+
+def perl_shuffled(items: list[str]) -> list[str]:
+    """The order of Kaldi's shuffle_list.pl: sorted by Perl's rand() after srand(0), as text."""
+    state = 0x330E
+    keyed = []
+    for item in items:
+        state = (state * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+        keyed.append((format(state / (1 << 48), ".15g"), item))
+    return [item for _, item in sorted(keyed, key=lambda pair: pair[0])]
+
+
+def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]:
+    """Utterances in so many parts of about one size, no speaker in two; split_scp.pl --utt2spk.
+
+    OptionError if there are fewer speakers than parts.
+    """
+    of_speaker: dict[str, list[str]] = {}
+    for utterance, speaker in utt2spk.items():
+        of_speaker.setdefault(speaker, []).append(utterance)
+    speakers = list(of_speaker)
+    if len(speakers) < num_parts:
+        raise OptionError(
+            f"--egs.opts: --nj {num_parts} is more than the {len(speakers)} speakers of the data"
+        )
+    parts: list[list[str]] = [[] for _ in range(num_parts)]
+    for i, speaker in enumerate(speakers):
+        parts[i * num_parts // len(speakers)].append(speaker)
+    _balance(parts, {speaker: len(utterances) for speaker, utterances in of_speaker.items()})
+    return [[u for speaker in part for u in of_speaker[speaker]] for part in parts]
+
+
+def _balance(parts: list[list[str]], sizes: dict[str, int]) -> None:
+    """Move speakers at the ends of parts to the neighbours as long as that evens out the parts."""
+    counts = [sum(sizes[speaker] for speaker in part) for part in parts]
+    changed = True
+    while changed:
+        changed = False
+        for i, part in enumerate(parts):
+            if i + 1 < len(parts) and part:
+                size = sizes[part[-1]]
+                gap = counts[i + 1] - counts[i]
+                if abs(gap + 2 * size) < abs(gap):
+                    parts[i + 1].insert(0, part.pop())
+                    counts[i], counts[i + 1] = counts[i] - size, counts[i + 1] + size
+                    changed = True
+            if i > 0 and part:
+                size = sizes[part[0]]
+                gap = counts[i] - counts[i - 1]
+                if abs(gap - 2 * size) < abs(gap):
+                    parts[i - 1].append(part.pop(0))
+                    counts[i - 1], counts[i] = counts[i - 1] + size, counts[i] - size
+                    changed = True
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """A data directory: feats.scp, utt2spk, cmvn.scp and perhaps utt2uniq."""
+
+    path: Path
+
+    def file(self, name: str) -> Path:
+        """A file in it; DataError if it is missing."""
+        path = self.path / name
+        if not path.is_file():
+            raise DataError(f"--feat-dir={self.path}: there is no file '{path}'")
+        return path
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a file in it."""
+        return read_lines(self.file(name))
+
+    def utt2spk(self) -> dict[str, str]:
+        """Utterance -> speaker, in the file's order."""
+        return read_map(self.file("utt2spk"))
+
+    def held_out(self, num_valid: int, num_train: int) -> tuple[list[str], list[str]]:
+        """Utterances for validation, and those of the training data for diagnostics.
+
+        With utt2uniq all variants of a recording go into the validation set together. DataError
+        if there are too few utterances.
+        """
+        utterances = list(self.utt2spk())
+        if len(utterances) <= 4 * num_valid:
+            raise DataError(
+                f"{self.path}: {len(utterances)} utterances are too few for --num-utts-subset="
+                f"{num_valid}: expected more than {4 * num_valid}"
+            )
+        valid = perl_shuffled(utterances)[:num_valid]
+        if (self.path / "utt2uniq").is_file():
+            valid = self._with_variants(valid)
+        held = set(valid)
+        others = [utterance for utterance in utterances if utterance not in held]
+        return sorted(valid), sorted(perl_shuffled(others)[:num_train])
+
+    def _with_variants(self, chosen: list[str]) -> list[str]:
+        unique = read_map(self.path / "utt2uniq")
+        if missing := [utterance for utterance in chosen if utterance not in unique]:
+            raise DataError(f"{self.path / 'utt2uniq'}: no line for utterance '{missing[0]}'")
+        wanted = {unique[utterance] for utterance in chosen}
+        return [utterance for utterance, recording in unique.items() if recording in wanted]
+
+    def num_frames(self) -> int:
+        """Frames in all, as Kaldi's get_num_frames.sh counts if there are durations, or exactly."""
+        durations, shift = self.path / "utt2dur", self.path / "frame_shift"
+        if durations.is_file() and shift.is_file():
+            total = sum(float(seconds) for seconds in read_map(durations).values())
+            return round(total / float(shift.read_text()))
+        lengths = self.path / "utt2num_frames"
+        if lengths.is_file():
+            return sum(int(length) for length in read_map(lengths).values())
+        return _count_frames(self.file("feats.scp"))
+
+    def feature_dim(self) -> int:
+        """Columns of the features."""
+        return first_matrix_dim(self.file("feats.scp"))
+
+
+def first_matrix_dim(script: Path) -> int:
+    """Columns of the first matrix of a script file; DataError if there is none."""
+    from nnet3tools.io.holders import GENERAL_MATRIX
+    from nnet3tools.io.table import SequentialTableReader
+
+    with SequentialTableReader(f"scp:{script}", GENERAL_MATRIX) as matrices:
+        for _, matrix in matrices:
+            return matrix.shape[1]
+    raise DataError(f"{script}: expected at least one matrix")
+
+
+def _count_frames(script: Path) -> int:
+    from nnet3tools.io.holders import GENERAL_MATRIX
+    from nnet3tools.io.table import SequentialTableReader
+
+    with SequentialTableReader(f"scp:{script}", GENERAL_MATRIX) as matrices:
+        return sum(matrix.shape[0] for _, matrix in matrices)

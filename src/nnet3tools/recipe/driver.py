@@ -1,0 +1,155 @@
+"""Running a plan: stage by stage, each from what is there of it, with jobs tried twice."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.recipe.jobs import Job, JobError, JobRunner, Outcome, last_lines
+from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, WriteText
+
+__all__ = ["Driver", "first_unfinished", "is_done", "is_whole"]
+
+_TRIES = 2
+_SECONDS_OF_WAIT = 3600.0
+
+
+def is_done(job: Job, outputs: Iterable[Path] = ()) -> bool:
+    """Whether this very job ended well, as its log says, and its outputs are there."""
+    if not all(path.exists() for path in outputs):
+        return False
+    try:
+        with open(job.log, errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return False
+    ended = [line for line in lines if line.startswith("# Ended (code ")]
+    is_this = bool(lines) and lines[0].split() == ["#", *job.header.split()]
+    return is_this and bool(ended) and ended[-1].startswith("# Ended (code 0)")
+
+
+def is_whole(stage: Stage) -> bool:
+    """Whether a stage is done."""
+    there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
+    left = any(glob.glob(pattern) for pattern in stage.absent)
+    return there and not left and all(is_done(job) for job in (*stage.background, *stage.proof))
+
+
+def first_unfinished(stages: list[Stage]) -> int:
+    """The index of the stage after the last one that is done: earlier ones may be tidied away."""
+    for i in reversed(range(len(stages))):
+        if is_whole(stages[i]):
+            return i + 1
+    return 0
+
+
+class Driver:
+    """Runs stages with a runner of jobs; `report` is called with each stage that ends."""
+
+    def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
+        """With `again` all jobs of a stage are run, also those that ended well before."""
+        self._runner, self._report, self._again = runner, report, again
+        self._running: dict[str, Job] = {}
+        self._tries: dict[str, int] = {}
+        self._background: set[str] = set()
+
+    def run(self, stage: Stage) -> None:
+        """Run a stage; DataError for missing inputs, JobError for a job that fails twice."""
+        for path in stage.inputs:
+            if not path.exists():
+                raise DataError(f"{path} is missing: stage {stage.number} ({stage.name}) needs it")
+        waiting = [job for job in stage.background if self._again or not is_done(job)]
+        for step in self._flat(stage.steps):
+            if isinstance(step, Jobs):
+                self._begin(step, waiting)
+                waiting = []
+                self._finish(lambda: set(self._running) - self._background)
+            else:
+                step.do()
+        self._submit_background(waiting)
+        self._finish(lambda: set(self._running))
+        for path in stage.outputs:
+            if not path.exists():
+                raise DataError(f"{path} did not come of stage {stage.number} ({stage.name})")
+        self._report(stage)
+
+    def tidy_after(self, stage: Stage) -> None:
+        """Do again what a stage does itself, in case its driver was ended in between."""
+        for step in stage.steps:
+            if isinstance(step, (Link, Remove, WriteText)):
+                step.do()
+
+    def do(self, steps: Iterable[Step]) -> None:
+        """Steps that belong to no stage."""
+        for step in self._flat(steps):
+            if isinstance(step, Jobs):
+                self._begin(step, [])
+                self._finish(lambda: set(self._running))
+            else:
+                step.do()
+
+    def _flat(self, steps: Iterable[Step]) -> Iterable[Jobs | WriteText | Link | Remove]:
+        for step in steps:
+            if isinstance(step, Later):
+                yield from self._flat(step.steps())
+            else:
+                yield step  # type: ignore[misc]
+
+    # -- jobs
+
+    def _begin(self, step: Jobs, background: list[Job]) -> None:
+        """Submit the jobs of a step that are not done, then those that run beside it."""
+        if self._again or not all(is_done(job) for job in step.jobs) or not _are_there(step):
+            for job in step.jobs:
+                self._submit(job)
+        self._submit_background(background)
+
+    def _submit_background(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            self._background.add(job.log)
+            self._submit(job)
+
+    def _submit(self, job: Job) -> None:
+        os.makedirs(os.path.dirname(job.log), exist_ok=True)
+        self._running[job.log] = job
+        self._tries[job.log] = 1
+        self._runner.submit(job)
+
+    def _finish(self, left: Callable[[], set[str]]) -> None:
+        """Wait until none of the jobs is left; what fails is tried again."""
+        while left():
+            for outcome in self._runner.wait(_SECONDS_OF_WAIT):
+                self._take(outcome)
+
+    def _take(self, outcome: Outcome) -> None:
+        job = outcome.job
+        if outcome.status == 0:
+            del self._running[job.log]
+            self._background.discard(job.log)
+            return
+        how = outcome.why or f"it ended with status {outcome.status}"
+        name = Path(job.log).stem
+        if self._tries[job.log] < _TRIES:
+            self._tries[job.log] += 1
+            log.warning(f"job {name} failed: {how} (log {job.log}); trying it once more")
+            self._runner.submit(job)
+            return
+        del self._running[job.log]
+        for line in last_lines(job.log):
+            log.write(f"  {line}")
+        message = f"job {name} failed twice: {how}; the lines above are the last of {job.log}"
+        if job.log in self._background:
+            # Diagnostics: as in Kaldi's scripts training can do without.
+            self._background.discard(job.log)
+            log.warning(message)
+            return
+        self._runner.cancel()
+        raise JobError(message)
+
+
+def _are_there(step: Jobs) -> bool:
+    return all(path.exists() for path in step.outputs)

@@ -1,0 +1,131 @@
+"""The stages after training: combination, priors, what is tidied up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.iterations import diagnostics
+from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step
+from nnet3tools.recipe.schedules import Iterations, models_to_combine
+
+__all__ = ["finishing_stages", "tidying_steps"]
+
+_HOME = "train.1"
+
+
+def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
+    """Combination; priors of acoustic models, or mean outputs if asked for."""
+    stages = [_combination(e, egs, schedule)]
+    if e.am is not None or (e.raw is not None and e.raw.compute_average_posteriors):
+        stages.append(_priors(e, egs, schedule))
+    return stages
+
+
+def _last(e: Experiment, schedule: Iterations) -> str | int:
+    """The model that training ends with."""
+    if not e.options.trainer.optimization.do_final_combination:
+        return schedule.count
+    return "final" if e.am is None else "combined"
+
+
+def _combination(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
+    optimization, count = e.options.trainer.optimization, schedule.count
+    last = _last(e, schedule)
+    tidied = Remove((f"{e.dir}/cache.*",))
+    steps: tuple[Step, ...] = (tidied,)
+    judged: tuple[Job, ...] = ()
+    out = e.model(last)
+    if optimization.do_final_combination:
+        judged = diagnostics(e, egs, last)
+        combined = out
+        steps = (Later(lambda: [_combine(e, egs, schedule, combined)]), tidied, Jobs(judged))
+    elif e.am is None:
+        out = e.model("final")
+        steps = (Link(out, f"{count}.raw"), tidied)
+    return Stage(count, "combining models", steps, (out,), (e.model(count),), proof=judged)
+
+
+def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Step:
+    optimization = e.options.trainer.optimization
+    numbers = models_to_combine(schedule, optimization.max_models_combine)
+    models = tuple(e.model(number) for number in reversed(numbers))
+    for model in models:
+        if not model.is_file():
+            raise DataError(f"{model} is missing: it is one of those to combine")
+    examples = e.objective.diagnostic_examples(
+        egs.path, "combine", f"1:{e.minibatch_size}", egs.is_multitask
+    )
+    options = (
+        f"--use-gpu={e.gpu_options}",
+        f"--max-objective-evaluations={optimization.max_objective_evaluations}",
+        "--verbose=3",
+    )
+    target = str(out)
+    if e.am is not None:
+        target = f"| nnet3-am-copy --set-raw-nnet=- {e.model(schedule.count)} {out}"
+    words = e.objective.combine(options, tuple(map(str, models)), examples, target)
+    return Jobs((Job(e.log("combine"), ((words,),), _HOME, e.wants_gpu),), (out,))
+
+
+def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
+    """The mean output over some training data; with it acoustic models get their priors."""
+    name = _last(e, schedule)
+    vector = e.dir / f"post.{name}.vec"
+    steps: list[Step] = [
+        Remove((f"{e.dir}/post.{name}.*.vec",)),
+        *_mean_output(e, egs, name, vector),
+        Remove((f"{e.dir}/post.{name}.*.vec",)),
+    ]
+    out = vector
+    if e.am is not None:
+        out = e.model("final")
+        words = ("nnet3-am-adjust-priors", str(e.model(name)), str(vector), str(out))
+        steps.append(Jobs((Job(e.log("adjust_priors.final"), ((words,),), _HOME),), (out,)))
+    return Stage(schedule.count + 1, "priors", tuple(steps), (out,), (e.model(name),))
+
+
+def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list[Step]:
+    t = e.options.trainer
+    count = t.num_jobs_compute_prior
+    vectors = [e.dir / f"post.{name}.{n}.vec" for n in range(1, count + 1)]
+    jobs = []
+    for n, vector in enumerate(vectors, start=1):
+        part = 1 if count > egs.num_archives else n
+        pipeline = (
+            ("nnet3-copy-egs", f"ark:{egs.path}/egs.{part}.ark", "ark:-"),
+            ("nnet3-subset-egs", f"--srand={n}", f"--n={t.prior_subset_size}", "ark:-", "ark:-"),
+            ("nnet3-merge-egs", "--minibatch-size=128", "ark:-", "ark:-"),
+            (
+                "nnet3-compute-from-egs",
+                f"--use-gpu={e.gpu_options}",
+                "--apply-exp=true",
+                str(e.model(name)),
+                "ark:-",
+                "ark:-",
+            ),
+            ("matrix-sum-rows", "ark:-", "ark:-"),
+            ("vector-sum", "ark:-", str(vector)),
+        )
+        jobs.append(Job(e.log(f"get_post.{name}.{n}"), (pipeline,), f"train.{n}", e.wants_gpu))
+    sums = ("vector-sum", *map(str, vectors), str(out))
+    return [
+        Jobs(tuple(jobs), tuple(vectors)),
+        Jobs((Job(e.log(f"vector_sum.{name}"), ((sums,),), _HOME),), (out,)),
+    ]
+
+
+def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> list[Step]:
+    """At the very end: examples that this experiment made, and models between."""
+    run = e.options.run
+    if not run.cleanup:
+        return []
+    steps: list[Step] = []
+    ours = not e.options.egs.dir and not (e.egs_path / ".nodelete").exists()
+    if run.clean.remove_egs and ours:
+        steps.append(Remove((f"{e.egs_path}/egs.*.ark",)))
+    interval = run.clean.preserve_model_interval
+    models = [e.model(n) for n in range(schedule.count) if n % interval != 0]
+    return [*steps, Remove(tuple(map(str, models)))]

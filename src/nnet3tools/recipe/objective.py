@@ -1,0 +1,105 @@
+"""What depends on the objective: which programs train and judge, and how they are given examples.
+
+The driver knows an objective by this interface only; another (chain models) is another class.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nnet3tools.recipe.jobs import pipe_text
+
+__all__ = ["ExampleOrder", "FrameObjective", "Objective"]
+
+
+@dataclass(frozen=True)
+class ExampleOrder:
+    """Which examples a job of training sees, and in what order and minibatches."""
+
+    archive: int
+    minibatch_size: str
+    buffer_size: int
+    srand: int
+    frame: int | None = None
+    augmentation: str = ""
+
+
+class Objective(Protocol):
+    """The programs of an objective."""
+
+    def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
+        """The rspecifier of minibatches of an archive."""
+
+    def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
+        """The rspecifier of minibatches of "valid_diagnostic", "train_diagnostic" or "combine"."""
+
+    def train(
+        self, options: tuple[str, ...], model: str, examples: str, out: str
+    ) -> tuple[str, ...]:
+        """The words that train."""
+
+    def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
+        """The words that judge a model."""
+
+    def combine(
+        self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
+    ) -> tuple[str, ...]:
+        """The words that combine models."""
+
+
+@dataclass(frozen=True)
+class FrameObjective:
+    """Targets of frames: cross-entropy or squared error."""
+
+    def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
+        """Copied (one frame of each), shuffled, perhaps varied, merged."""
+        frame = "" if order.frame is None else f"--frame={order.frame}"
+        kind = "scp" if is_multitask else "ark"
+        extra = multitask_options(egs, "egs.", f".{order.archive}") if is_multitask else ""
+        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
+        programs = [
+            f"nnet3-copy-egs {frame} {extra} {kind}:{egs}/egs.{order.archive}.{kind} ark:-",
+            f"nnet3-shuffle-egs {shuffling} ark:- ark:-",
+        ]
+        if order.augmentation:
+            programs.append(f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-")
+        programs.append(f"nnet3-merge-egs --minibatch-size={order.minibatch_size} ark:- ark:-")
+        return "ark,bg:" + pipe_text(*programs)
+
+    def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
+        """Copied and merged."""
+        source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{name}.egs"
+        extra = multitask_options(egs, f"{name}.", "") if is_multitask else ""
+        return "ark,bg:" + pipe_text(
+            f"nnet3-copy-egs {extra} {source} ark:-",
+            f"nnet3-merge-egs --minibatch-size={sizes} ark:- ark:-",
+        )
+
+    def train(
+        self, options: tuple[str, ...], model: str, examples: str, out: str
+    ) -> tuple[str, ...]:
+        """nnet3-train."""
+        return ("nnet3-train", *options, model, examples, out)
+
+    def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
+        """nnet3-compute-prob."""
+        return ("nnet3-compute-prob", *options, model, examples)
+
+    def combine(
+        self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
+    ) -> tuple[str, ...]:
+        """nnet3-combine."""
+        return ("nnet3-combine", *options, *models, examples, out)
+
+
+def multitask_options(egs: Path, prefix: str, suffix: str) -> str:
+    """Options of nnet3-copy-egs for examples of several tasks: names of outputs, and weights."""
+    found = []
+    for option, name in (("outputs", "output"), ("weights", "weight")):
+        path = f"{egs}/{prefix}{name}{suffix}.ark"
+        if os.path.isfile(path):
+            found.append(f"--{option}=ark:{path}")
+    return " ".join(found)

@@ -1,0 +1,295 @@
+"""Options of the training programs, named as those of Kaldi's steps/nnet3/train_*.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, option_group
+
+__all__ = [
+    "AmDnnOptions",
+    "AmRnnOptions",
+    "CommonOptions",
+    "DnnOptions",
+    "RawDnnOptions",
+    "RawRnnOptions",
+    "RnnOptions",
+]
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """--feat.*."""
+
+    online_ivector_dir: str = option("", "Directory of online iVectors")
+    cmvn_opts: str = option("", "Options of apply-cmvn, such as --norm-vars=true")
+
+
+@dataclass(frozen=True)
+class EgsOptions:
+    """--egs.* of every program."""
+
+    dir: str = option("", "Directory of examples to use instead of making some in DIR/egs")
+    stage: int = option(0, "Stage of making examples to begin with (3 subsets, 4 all, 5 shuffle)")
+    opts: str = option(
+        "",
+        "Options of making examples, as Kaldi's get_egs.sh has them: '--num-utts-subset 300 --nj "
+        "6 --num-frames-diagnostic 10000 ...'",
+    )
+    cmd: str = option("", "Script that starts the jobs of making examples (default: --cmd)")
+
+
+@dataclass(frozen=True)
+class DnnEgsOptions(EgsOptions):
+    """--egs.* of networks that see one frame at a time."""
+
+    frames_per_eg: int = option(8, "Number of output labels of an example")
+
+
+@dataclass(frozen=True)
+class RnnEgsOptions(EgsOptions):
+    """--egs.* of recurrent networks."""
+
+    chunk_width: str = option(
+        "20", "Number of frames of a chunk; a list (20,15): the first is preferred"
+    )
+    chunk_left_context: int = option(40, "Frames of input to the left of a chunk besides context")
+    chunk_right_context: int = option(0, "Frames of input to the right of a chunk besides context")
+    chunk_left_context_initial: int = option(
+        -1, "The same for the first chunk of an utterance; negative: as --egs.chunk-left-context"
+    )
+    chunk_right_context_final: int = option(
+        -1, "The same for the last chunk of an utterance; negative: as --egs.chunk-right-context"
+    )
+
+
+@dataclass(frozen=True)
+class LdaOptions:
+    """--trainer.lda.*."""
+
+    rand_prune: float = option(4.0, "Pruning of the statistics of the LDA-like transform")
+    max_lda_jobs: int = option(10, "Most jobs, which are archives, for these statistics")
+
+
+@dataclass(frozen=True)
+class OptimizationOptions:
+    """--trainer.optimization.* of every program."""
+
+    proportional_shrink: float = option(
+        0.0, "Parameters are scaled by 1 minus this times the learning rate in each iteration"
+    )
+    initial_effective_lrate: float = option(0.0003, "Learning rate of the first iteration, a job")
+    final_effective_lrate: float = option(0.00003, "Learning rate of the last iteration, a job")
+    num_jobs_initial: int = option(1, "Jobs that train at once, at the beginning")
+    num_jobs_final: int = option(8, "Jobs that train at once, at the end")
+    num_jobs_step: int = option(1, "Numbers of jobs above this are multiples of it")
+    max_models_combine: int = option(
+        20, "Most models that are combined at the end", aliases=("trainer.max-models-combine",)
+    )
+    max_objective_evaluations: int = option(
+        30,
+        "Most evaluations of the objective when models are combined",
+        aliases=("trainer.max-objective-evaluations",),
+    )
+    do_final_combination: bool = option(True, "Combine models at the end; else the last is final")
+    combine_sum_to_one_penalty: float = option(0.0, "Does nothing, as in Kaldi")
+    momentum: float = option(0.0, "Momentum")
+    backstitch_training_scale: float = option(0.0, "Backstitch: scale of the step back")
+    backstitch_training_interval: int = option(1, "Backstitch: every so many minibatches")
+
+
+@dataclass(frozen=True)
+class DnnOptimizationOptions(OptimizationOptions):
+    """--trainer.optimization.* of networks that see one frame at a time."""
+
+    minibatch_size: str = option("512", "Minibatch size (--minibatch-size of nnet3-merge-egs)")
+
+
+@dataclass(frozen=True)
+class RnnOptimizationOptions(OptimizationOptions):
+    """--trainer.optimization.* of recurrent networks."""
+
+    momentum: float = option(0.5, "Momentum")
+    shrink_value: float = option(
+        0.99, "Parameters are scaled by this in iterations with saturated nonlinearities"
+    )
+    shrink_saturation_threshold: float = option(
+        0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
+    )
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """--trainer.* of every program."""
+
+    srand: int = option(0, "Seed of random numbers")
+    num_epochs: float = option(8.0, "Passes over the data")
+    shuffle_buffer_size: int = option(
+        5000, "Examples among which order is random within an iteration"
+    )
+    max_param_change: float = option(2.0, "Most change of all parameters in a minibatch")
+    samples_per_iter: int = option(400000, "Examples of an archive")
+    presoftmax_prior_scale_power: float = option(-0.25, "Power of the prior before the softmax")
+    dropout_schedule: str = option(
+        "", "Dropout over the fraction of data seen: 0,0.2@0.25,0 or 'pattern=0,0.1,0 ...'"
+    )
+    add_option: tuple[str, ...] = option(
+        (), "An option for the training program (this option may be repeated)"
+    )
+    compute_per_dim_accuracy: bool = option(False, "Compute accuracies of each output")
+    input_model: str = option("", "Initial model instead of one made from DIR/configs")
+    prior_subset_size: int = option(20000, "Examples for computing priors")
+    num_jobs_compute_prior: int = option(10, "Jobs for computing priors")
+    lda: LdaOptions = option_group("lda", LdaOptions)
+
+
+@dataclass(frozen=True)
+class DnnTrainerOptions(TrainerOptions):
+    """--trainer.* of networks that see one frame at a time."""
+
+    optimization: DnnOptimizationOptions = option_group("optimization", DnnOptimizationOptions)
+
+
+@dataclass(frozen=True)
+class RnnOnlyOptions:
+    """--trainer.rnn.*."""
+
+    num_chunk_per_minibatch: str = option("100", "Chunks of a minibatch, or rules of more sizes")
+
+
+@dataclass(frozen=True)
+class RnnTrainerOptions(TrainerOptions):
+    """--trainer.* of recurrent networks."""
+
+    samples_per_iter: int = option(20000, "Examples, which are chunks, of an archive")
+    deriv_truncate_margin: int = option(
+        8, "Frames around the context of a chunk that derivatives go back to; negative: all"
+    )
+    rnn: RnnOnlyOptions = option_group("rnn", RnnOnlyOptions)
+    optimization: RnnOptimizationOptions = option_group("optimization", RnnOptimizationOptions)
+
+
+@dataclass(frozen=True)
+class CleanupOptions:
+    """--cleanup.*."""
+
+    remove_egs: bool = option(True, "Remove the examples at the end")
+    preserve_model_interval: int = option(100, "Models of multiples of this are kept")
+
+
+@dataclass(frozen=True)
+class ReportingOptions:
+    """--reporting.*."""
+
+    email: str = option("", "Not used: see --exit-stage and the exit status")
+    interval: float = option(0.1, "Not used")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How jobs are run, which changes nothing of what they compute."""
+
+    stage: int = option(
+        -1000, "Stage to begin with; by default training goes on after the last whole step"
+    )
+    exit_stage: int = option(1 << 30, "Iteration to end before")
+    executor: str = option(
+        "", "What runs jobs: local (workers that stay), cmd (--cmd), slurm (sbatch)"
+    )
+    cmd: str = option(
+        "", "Script that starts jobs, such as run.pl, queue.pl, slurm.pl, and options"
+    )
+    num_jobs: int = option(
+        0, "Most workers at once (default: as many as processors, memory and GPUs allow)"
+    )
+    hang_timeout: float = option(
+        1800.0, "Seconds after which a job that neither computes nor writes is ended"
+    )
+    slurm_opts: str = option("", "Options of sbatch, with --executor=slurm")
+    slurm_gpu_opts: str = option("--gres=gpu:1", "Options of sbatch for jobs on GPUs")
+    use_gpu: str = option(
+        "optional", "Train on GPUs: yes, no, wait, optional (true and false are old)"
+    )
+    cleanup: bool = option(True, "Remove what is not needed any more at the end")
+    dir: str = option("", "Directory of the experiment (required)")
+    clean: CleanupOptions = option_group("cleanup", CleanupOptions)
+    reporting: ReportingOptions = option_group("reporting", ReportingOptions)
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """What every program has."""
+
+    run: RunOptions = option_group("", RunOptions)
+    feat: FeatureOptions = option_group("feat", FeatureOptions)
+    feat_dir: str = option("", "Directory of the training data (feats.scp, utt2spk, cmvn.scp)")
+
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """--image.*."""
+
+    augmentation_opts: str = option("", "Options of nnet3-egs-augment-image")
+
+
+@dataclass(frozen=True)
+class RawTargetOptions:
+    """Targets of models without a transition model."""
+
+    targets_scp: str = option("", "Targets: matrices, or vectors of integers if not dense")
+    use_dense_targets: bool = option(True, "Targets are matrices")
+    compute_average_posteriors: bool = option(False, "Compute post.final.vec, the mean output")
+    nj: int = option(4, "Not used, as in Kaldi")
+
+
+@dataclass(frozen=True)
+class AlignmentOptions:
+    """Targets of acoustic models."""
+
+    ali_dir: str = option("", "Directory of alignments (required)")
+    lang: str = option("", "Language directory; not used, as in Kaldi")
+
+
+@dataclass(frozen=True)
+class DnnOptions(CommonOptions):
+    """Feed-forward networks."""
+
+    egs: DnnEgsOptions = option_group("egs", DnnEgsOptions)
+    trainer: DnnTrainerOptions = option_group("trainer", DnnTrainerOptions)
+
+
+@dataclass(frozen=True)
+class RnnOptions(CommonOptions):
+    """Recurrent networks."""
+
+    egs: RnnEgsOptions = option_group("egs", RnnEgsOptions)
+    trainer: RnnTrainerOptions = option_group("trainer", RnnTrainerOptions)
+
+
+@dataclass(frozen=True)
+class RawDnnOptions(DnnOptions):
+    """nnet3-train-raw-dnn."""
+
+    raw: RawTargetOptions = option_group("", RawTargetOptions)
+    image: ImageOptions = option_group("image", ImageOptions)
+
+
+@dataclass(frozen=True)
+class AmDnnOptions(DnnOptions):
+    """nnet3-train-dnn."""
+
+    am: AlignmentOptions = option_group("", AlignmentOptions)
+
+
+@dataclass(frozen=True)
+class RawRnnOptions(RnnOptions):
+    """nnet3-train-raw-rnn."""
+
+    raw: RawTargetOptions = option_group("", RawTargetOptions)
+
+
+@dataclass(frozen=True)
+class AmRnnOptions(RnnOptions):
+    """nnet3-train-rnn."""
+
+    am: AlignmentOptions = option_group("", AlignmentOptions)

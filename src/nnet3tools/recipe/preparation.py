@@ -1,0 +1,200 @@
+"""The stages before training: the first network, examples, the LDA-like transform, model 0."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.jobs import Job, pipe_text
+from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
+
+__all__ = ["egs_properties", "preparation_before_egs", "preparation_with_egs"]
+
+_HOME = "train.1"
+
+
+def preparation_before_egs(experiment: Experiment) -> list[Stage]:
+    """The stages up to the examples."""
+    am = experiment.am
+    shift = 0 if am is None else -1  # numbers of acoustic models' stages are one less
+    stages = []
+    if experiment.has_init_config:
+        stages.append(_init_stage(experiment, -4 + shift))
+    if not experiment.options.egs.dir:
+        stages.append(_egs_stage(experiment, -3 + shift))
+    return stages
+
+
+def preparation_with_egs(experiment: Experiment, egs: EgsDir) -> list[Stage]:
+    """The stages from the examples to model 0."""
+    am = experiment.am
+    stages = []
+    if experiment.has_init_config:
+        stages.append(_lda_stage(experiment, egs, -2 if am is None else -3))
+    if am is not None and not experiment.options.trainer.input_model:
+        stages.append(_prior_stage(experiment))
+    stages.append(_first_model_stage(experiment))
+    return stages
+
+
+def _init_stage(e: Experiment, number: int) -> Stage:
+    words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", f"{e.dir}/init.raw")
+    out = (e.dir / "init.raw",)
+    job = Job(e.log("nnet_init"), ((words,),), _HOME)
+    return Stage(number, "the first part of the network", (Jobs((job,), out),), out)
+
+
+def _egs_stage(e: Experiment, number: int) -> Stage:
+    """Examples; which archives there will be is known when it is this stage's turn."""
+    egs = e.egs_path
+    outputs = tuple(
+        egs / name for name in ("combine.egs", "valid_diagnostic.egs", "train_diagnostic.egs")
+    )
+
+    def steps() -> list[Step]:
+        making = e.egs_making()
+        num_frames = making.data.num_frames()
+        parts, files = making.lists()
+        found: list[Step] = [
+            *files,
+            *making.info(num_frames, making.data.feature_dim()),
+            *making.cmvn_files(),
+            *making.targets.steps_before(egs),
+            Later(lambda: making.scripts(parts)),
+        ]
+        stage = e.options.egs.stage
+        if stage <= 3:
+            found += making.subsets()
+        if stage <= 4:
+            found += making.everything(num_frames)
+        if stage <= 5:
+            found += making.shuffled(num_frames)
+        return [*found, *making.tidied()]
+
+    outputs = (*outputs, egs / "egs.1.ark", egs / "info" / "num_archives")
+    return Stage(number, "examples", (Later(steps),), outputs, absent=(f"{egs}/egs_orig.*.ark",))
+
+
+def egs_properties(e: Experiment) -> list[Step]:
+    """What decoding must know of the examples, copied to the experiment's directory."""
+    names = (
+        "cmvn_opts",
+        "splice_opts",
+        "info/final.ie.id",
+        "final.mat",
+        "global_cmvn.stats",
+        "online_cmvn",
+    )
+    found = [e.egs_path / name for name in names]
+    return [CopyFile(path, e.dir / path.name) for path in found if path.is_file()]
+
+
+def _lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
+    options = e.options.trainer.lda
+    count = min(egs.num_archives, options.max_lda_jobs)
+    stats = [e.dir / f"{n}.lda_stats" for n in range(1, count + 1)]
+    jobs = []
+    for n in range(1, count + 1):
+        kind = "scp" if egs.is_multitask else "ark"
+        examples = "ark:" + pipe_text(f"nnet3-copy-egs {kind}:{egs.path}/egs.{n}.{kind} ark:-")
+        words = (
+            "nnet3-acc-lda-stats",
+            f"--rand-prune={options.rand_prune}",
+            f"{e.dir}/init.raw",
+            examples,
+            f"{e.dir}/{n}.lda_stats",
+        )
+        jobs.append(Job(e.log(f"get_lda_stats.{n}"), ((words,),), f"train.{n}"))
+    sums = ("sum-lda-accs", f"{e.dir}/lda_stats", *map(str, stats))
+    transform = ("nnet-get-feature-transform", f"{e.dir}/lda.mat", f"{e.dir}/lda_stats")
+    steps: tuple[Step, ...] = (
+        Jobs(tuple(jobs), tuple(stats)),
+        Jobs((Job(e.log("sum_transform_stats"), ((sums,),), _HOME),), (e.dir / "lda_stats",)),
+        Jobs((Job(e.log("get_transform"), ((transform,),), _HOME),), (e.dir / "lda.mat",)),
+        Link(e.dir / "configs" / "lda.mat", "../lda.mat"),
+        Remove((f"{e.dir}/*.lda_stats",)),
+    )
+    return Stage(number, "the LDA-like transform", steps, (e.dir / "lda.mat",))
+
+
+def _prior_stage(e: Experiment) -> Stage:
+    """Scales before the softmax, from the counts of pdfs in the alignments."""
+    assert e.am is not None
+    ali, num_jobs = e.am.ali_dir, e.num_ali_jobs()
+    counts = [e.dir / f"pdf_counts.{n}" for n in range(1, num_jobs + 1)]
+    jobs = []
+    for n in range(1, num_jobs + 1):
+        to_post = ("ali-to-post", f"ark:gunzip -c {ali}/ali.{n}.gz |", "ark:-")
+        to_counts = (
+            "post-to-tacc",
+            "--per-pdf=true",
+            f"{ali}/final.mdl",
+            "ark:-",
+            f"{e.dir}/pdf_counts.{n}",
+        )
+        jobs.append(Job(e.log(f"acc_pdf.{n}"), ((to_post, to_counts),), f"train.{n}"))
+    sums = ("vector-sum", "--binary=false", *map(str, counts), f"{e.dir}/pdf_counts")
+    steps: tuple[Step, ...] = (
+        Jobs(tuple(jobs), tuple(counts)),
+        Jobs((Job(e.log("sum_pdf_counts"), ((sums,),), _HOME),), (e.dir / "pdf_counts",)),
+        Later(lambda: _scales(e)),
+        Remove((f"{e.dir}/pdf_counts.*",)),
+    )
+    out = e.dir / "presoftmax_prior_scale.vec"
+    return Stage(-2, "scales before the softmax", steps, (out,))
+
+
+def _scales(e: Experiment) -> list[Step]:
+    """The vector of scales; counts are smoothed, and numbers printed, as Kaldi's script does it."""
+    path = e.dir / "pdf_counts"
+    words = " ".join(read_lines(path)).split()
+    if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):
+        raise DataError(f"{path}: expected counts of pdfs between brackets")
+    counts = [int(float(word)) for word in words[1:-1]]
+    power, floor = e.options.trainer.presoftmax_prior_scale_power, 0.01 * sum(counts) / len(counts)
+    if floor <= 0.0:
+        raise DataError(f"{path}: the alignments have no frames")
+    scales = [math.pow(count + floor, power) for count in counts]
+    total = sum(scales)
+    shown = " ".join(str(scale * float(len(counts)) / total) for scale in scales)
+    out = e.dir / "presoftmax_prior_scale.vec"
+    link = e.dir / "configs" / out.name
+    return [WriteText(out, f"[ {shown} ]"), Link(link, f"../{out.name}")]
+
+
+def _first_model_stage(e: Experiment) -> Stage:
+    given, raw = e.options.trainer.input_model, e.dir / "0.raw"
+    steps: list[Step]
+    if given:
+        steps = [] if e.am is not None else [CopyFile(Path(given), raw)]
+    else:
+        srand = e.options.trainer.srand if e.am is None else -3
+        name, first = (
+            ("add_first_layer", [f"{e.dir}/init.raw"]) if e.has_init_config else ("init_model", [])
+        )
+        words = (
+            "nnet3-init",
+            f"--srand={srand}",
+            *first,
+            f"{e.dir}/configs/final.config",
+            str(raw),
+        )
+        steps = [Jobs((Job(e.log(name), ((words,),), _HOME),), (raw,))]
+    if e.am is not None:
+        steps.append(_acoustic_model(e, given or str(raw)))
+    return Stage(-1, "the initial model", tuple(steps), (e.model(0),))
+
+
+def _acoustic_model(e: Experiment, raw: str) -> Jobs:
+    """Transitions and priors of the alignments."""
+    assert e.am is not None
+    ali = e.am.ali_dir
+    files = " ".join(f"{ali}/ali.{n + 1}.gz" for n in range(e.num_ali_jobs()))
+    pipeline = (
+        ("nnet3-am-init", f"{ali}/final.mdl", raw, "-"),
+        ("nnet3-am-train-transitions", "-", f"ark:gunzip -c {files} |", f"{e.dir}/0.mdl"),
+    )
+    return Jobs((Job(e.log("init_mdl"), (pipeline,), _HOME),), (e.model(0),))

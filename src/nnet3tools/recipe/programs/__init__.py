@@ -1,0 +1,1 @@
+"""The training programs, one small module each."""

@@ -1,0 +1,105 @@
+"""What a directory says of the experiment in it: the options it was made with; who works in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nnet3tools.cli.option_specs import specs_of
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.experiment import Experiment
+from nnet3tools.recipe.plan import WriteText
+
+__all__ = ["alone_in", "check_record", "write_record"]
+
+_NAME = "experiment.json"
+_FREE = (
+    "stage",
+    "exit-stage",
+    "executor",
+    "cmd",
+    "egs.cmd",
+    "egs.stage",
+    "num-jobs",
+    "hang-timeout",
+    "slurm-opts",
+    "slurm-gpu-opts",
+    "use-gpu",
+    "cleanup",
+    "cleanup.remove-egs",
+    "cleanup.preserve-model-interval",
+    "reporting.email",
+    "reporting.interval",
+    "dir",
+    "lang",
+    "nj",
+)
+"""Options that change nothing of what comes out."""
+
+
+def _record(experiment: Experiment) -> dict[str, Any]:
+    """The program, its options that count, and the network."""
+    options: dict[str, Any] = {}
+    for spec in specs_of(type(experiment.options)):
+        value: Any = experiment.options
+        for name in spec.path:
+            value = getattr(value, name)
+        if spec.name not in _FREE:
+            options[spec.name] = list(value) if isinstance(value, tuple) else value
+    config = experiment.dir / "configs" / "final.config"
+    network = read_lines(config) if config.is_file() else []
+    return {"program": experiment.program, "options": options, "network": network}
+
+
+def check_record(experiment: Experiment) -> None:
+    """DataError if the directory holds an experiment with other options or another network."""
+    path = experiment.dir / _NAME
+    if not path.is_file():
+        return
+    try:
+        before = json.loads(path.read_text())
+        options = dict(before["options"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DataError(
+            f"{path}: expected the record of an experiment: remove it to go on"
+        ) from None
+    now = _record(experiment)
+    hint = "expected the same, another --dir, or --stage to say from where on to use the new ones"
+    if before["program"] != now["program"]:
+        raise DataError(
+            f"{path}: the experiment in this directory is one of {before['program']}: {hint}"
+        )
+    for name, value in now["options"].items():
+        if name in options and options[name] != value:
+            raise DataError(f"{path}: --{name} was '{options[name]}', is now '{value}': {hint}")
+    if before.get("network") and now["network"] and before["network"] != now["network"]:
+        raise DataError(f"{path}: configs/final.config is not the one of this experiment: {hint}")
+
+
+def write_record(experiment: Experiment) -> None:
+    """Say what the directory holds from now on."""
+    text = json.dumps(_record(experiment), indent=1) + "\n"
+    WriteText(experiment.dir / _NAME, text).do()
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """DataError if another driver works in the directory."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DataError(f"--dir={folder}: another driver works in this directory") from None
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)

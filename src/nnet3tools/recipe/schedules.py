@@ -1,0 +1,179 @@
+"""How numbers change in the course of training: learning rates, jobs, dropout, models combined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+from nnet3tools.errors import OptionError
+
+__all__ = [
+    "DropoutFunction",
+    "Iterations",
+    "chunk_widths",
+    "dropout_edits",
+    "halved_minibatch_size",
+    "models_to_combine",
+    "parse_dropout_schedule",
+]
+
+
+@dataclass(frozen=True)
+class Iterations:
+    """How many iterations there are, and what each trains on.
+
+    `num_archives` are those of the examples, `num_epochs` passes over all of them are made, each
+    archive `frames_per_eg` times in a pass.
+    """
+
+    num_archives: int
+    frames_per_eg: int
+    num_epochs: float
+    num_jobs_initial: int
+    num_jobs_final: int
+    num_jobs_step: int
+    initial_lrate: float
+    final_lrate: float
+
+    @property
+    def num_archives_expanded(self) -> int:
+        """Archives of a pass."""
+        return self.num_archives * self.frames_per_eg
+
+    @property
+    def num_archives_to_process(self) -> int:
+        """Archives in all."""
+        return int(self.num_epochs * self.num_archives_expanded)
+
+    @property
+    def count(self) -> int:
+        """Number of iterations."""
+        jobs = self.num_jobs_initial + self.num_jobs_final
+        return int(self.num_archives_to_process * 2 / jobs)
+
+    def num_jobs(self, iteration: int) -> int:
+        """Jobs of an iteration; Kaldi's get_current_num_jobs."""
+        difference = self.num_jobs_final - self.num_jobs_initial
+        ideal = float(self.num_jobs_initial) + difference * float(iteration) / self.count
+        if ideal < self.num_jobs_step:
+            return int(0.5 + ideal)
+        return int(0.5 + ideal / self.num_jobs_step) * self.num_jobs_step
+
+    def processed(self, iteration: int) -> int:
+        """Archives that were processed before an iteration."""
+        return sum(self.num_jobs(i) for i in range(iteration))
+
+    def fraction(self, iteration: int) -> float:
+        """What part of the data was seen before an iteration."""
+        return self.processed(iteration) / self.num_archives_to_process
+
+    def learning_rate(self, iteration: int) -> float:
+        """Of the jobs of an iteration: falls exponentially with the data seen."""
+        if iteration + 1 >= self.count:
+            rate = self.final_lrate
+        else:
+            falls = math.log(float(self.final_lrate) / self.initial_lrate)
+            # In this order, as Kaldi's script rounds.
+            done = self.processed(iteration) * falls / self.num_archives_to_process
+            rate = self.initial_lrate * math.exp(done)
+        return self.num_jobs(iteration) * rate
+
+
+def models_to_combine(iterations: Iterations, most: int) -> list[int]:
+    """Numbers of the models that are combined at the end; Kaldi's get_model_combine_iters."""
+    count = iterations.count
+    an_epoch = float(iterations.num_archives_expanded) / iterations.num_jobs_final
+    wanted = min(int(an_epoch / 2) + 1, int(count / 2))
+    if wanted > most:
+        chosen = set(range(count - wanted + 1, count + 1, int(float(wanted) / most)))
+    else:
+        chosen = set(range(count - min(most, count // 2) + 1, count + 1))
+    return sorted(chosen | {count})
+
+
+# -- dropout
+
+
+@dataclass(frozen=True)
+class DropoutFunction:
+    """Dropout of the components whose names match a pattern: points (fraction of data, value)."""
+
+    pattern: str
+    points: tuple[tuple[float, float], ...]
+
+    def value(self, fraction: float) -> float:
+        """Piecewise linear between the points; of points at one place the last counts."""
+        if fraction == 0:
+            return self.points[0][1]
+        before = max(i for i, (x, _) in enumerate(self.points) if x <= fraction)
+        x, y = self.points[before]
+        if before == len(self.points) - 1:
+            return y
+        next_x, next_y = self.points[before + 1]
+        return (fraction - x) * (next_y - y) / (next_x - x) + y
+
+
+def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
+    """The functions of --trainer.dropout-schedule; OptionError if it cannot be parsed."""
+    return [_dropout_function(part, text) for part in text.strip().split(" ") if part]
+
+
+def _dropout_function(part: str, text: str) -> DropoutFunction:
+    def error(why: str) -> OptionError:
+        return OptionError(f"--trainer.dropout-schedule={text}: '{part}': {why}")
+
+    pattern, equals, function = part.rpartition("=")
+    if "=" in pattern:
+        raise error("expected pattern=function, found two '='")
+    first, *middle, last = function.split(",") if "," in function else [function, ""]
+    if not last:
+        raise error("expected at least two values, those at the start and the end")
+    try:
+        points = [(0.0, float(first))]
+        for value in middle:
+            proportion, at, fraction = value.partition("@")
+            points.append((float(fraction) if at else 0.5, float(proportion)))
+        points.append((1.0, float(last)))
+    except ValueError:
+        raise error("expected numbers, such as 0,0.2@0.25,0") from None
+    if any(not 0.0 <= number <= 1.0 for point in points for number in point):
+        raise error("expected proportions and fractions of the data from 0 to 1")
+    if any(a[0] > b[0] for a, b in pairwise(points)):
+        raise error("expected rising fractions of the data")
+    return DropoutFunction(pattern if equals else "*", tuple(points))
+
+
+def dropout_edits(schedule: str, fraction: float) -> str:
+    """Edits of nnet3-copy that set the dropout for a fraction of the data seen; "" for none."""
+    return ";".join(
+        f"set-dropout-proportion name={f.pattern} proportion={f.value(min(fraction, 1.0))}"
+        for f in parse_dropout_schedule(schedule)
+    )
+
+
+# -- sizes
+
+
+def halved_minibatch_size(rule: str) -> str:
+    """A rule of minibatch sizes with half of each size, but at least 1: 128=64:128 as 128=32:64."""
+    parts = []
+    for part in rule.split("/"):
+        size, equals, sizes = part.rpartition("=")
+        halved = ",".join(
+            ":".join(str(max(1, int(end) // 2)) for end in ends.split(":"))
+            for ends in sizes.split(",")
+        )
+        parts.append(size + equals + halved)
+    return "/".join(parts)
+
+
+def chunk_widths(text: str) -> list[int]:
+    """The widths of --egs.chunk-width, the preferred one first; OptionError if it has none."""
+    try:
+        widths = [int(part) for part in text.split(",")]
+    except ValueError:
+        widths = [0]
+    if any(width < 1 and width != -1 for width in widths):
+        raise OptionError(f"--egs.chunk-width={text}: expected positive integers, such as 20,15")
+    return widths

@@ -1,0 +1,146 @@
+"""What all training programs do: check, plan, choose who runs jobs, run stage after stage."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from nnet3tools.io import log
+from nnet3tools.recipe.driver import Driver, first_unfinished
+from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
+from nnet3tools.recipe.iterations import iteration_stages
+from nnet3tools.recipe.jobs import JobRunner
+from nnet3tools.recipe.plan import CopyFile, Stage, WriteText
+from nnet3tools.recipe.preparation import (
+    egs_properties,
+    preparation_before_egs,
+    preparation_with_egs,
+)
+from nnet3tools.recipe.record import alone_in, check_record, write_record
+from nnet3tools.recipe.schedules import Iterations
+
+__all__ = ["train"]
+
+_FROM_WHERE_IT_STOPPED = -1000
+
+
+def train(experiment: Experiment) -> None:
+    """Train as the options say; from the last whole step on, unless --stage says otherwise."""
+    experiment.check()
+    with alone_in(experiment.dir):
+        _Training(experiment).run()
+
+
+class _Training:
+    """One run of a program."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._e = experiment
+        self._stage = experiment.options.run.stage
+        self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
+        if self._resumes:
+            check_record(experiment)
+
+    def run(self) -> None:
+        """Everything."""
+        e = self._e
+        before = preparation_before_egs(e)
+        if not e.options.egs.dir:
+            e.egs_making()  # complains of what is missing before anything is begun
+        write_record(e)
+        with self._runner() as runner:
+            driver = Driver(runner, self._stage_ended, again=not self._resumes)
+            driver.do(self._copied_at_once())
+            if self._needs(before):
+                self._run_stages(driver, before)
+            egs = e.egs_dir()
+            schedule = e.iterations(egs)
+            driver.do(egs_properties(e))
+            self._run_all(driver, before, egs, schedule)
+
+    def _copied_at_once(self) -> list[CopyFile | WriteText]:
+        """What decoding with an acoustic model needs of its alignments."""
+        e = self._e
+        if e.am is None:
+            return []
+        ali = Path(e.am.ali_dir)
+        names = [name for name in ("phones.txt", "tree") if (ali / name).is_file()]
+        return [
+            *(CopyFile(ali / name, e.dir / name) for name in names),
+            WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
+        ]
+
+    def _needs(self, before: list[Stage]) -> bool:
+        """Whether a stage up to the examples is to be run."""
+        if not self._resumes:
+            return any(stage.number >= self._stage for stage in before)
+        if self._any_model():
+            return False
+        return first_unfinished(before) < len(before)
+
+    def _any_model(self) -> bool:
+        """Whether training began already."""
+        e = self._e
+        return any(e.dir.glob(f"[0-9]*.{e.suffix}")) or e.model("final").exists()
+
+    def _run_stages(self, driver: Driver, stages: list[Stage]) -> None:
+        first = first_unfinished(stages) if self._resumes else 0
+        if self._resumes and first:
+            driver.tidy_after(stages[first - 1])
+        for stage in stages[first:]:
+            if self._resumes or stage.number >= self._stage:
+                log.log(f"Stage {stage.number}: {stage.name}")
+                driver.run(stage)
+
+    def _run_all(
+        self, driver: Driver, before: list[Stage], egs: EgsDir, schedule: Iterations
+    ) -> None:
+        e = self._e
+        stages = [
+            *preparation_with_egs(e, egs),
+            *iteration_stages(e, egs, schedule),
+            *finishing_stages(e, egs, schedule),
+        ]
+        log.log(
+            f"Training will run for {e.options.trainer.num_epochs:g} epochs = {schedule.count} "
+            "iterations"
+        )
+        exit_stage = e.options.run.exit_stage
+        if exit_stage <= schedule.count:
+            stages = [stage for stage in stages if stage.number < exit_stage]
+        self._schedule = schedule
+        self._run_stages(driver, stages)
+        if exit_stage <= schedule.count:
+            log.log(f"Exiting early due to --exit-stage {exit_stage}")
+            return
+        driver.do(tidying_steps(e, egs, schedule))
+        _write_report(e.dir)
+        log.log(f"Trained {e.model('final')}")
+
+    @contextlib.contextmanager
+    def _runner(self) -> Iterator[JobRunner]:
+        from nnet3tools.recipe.local import LocalRunner
+        from nnet3tools.recipe.machine import this_machine
+
+        run, optimization = self._e.options.run, self._e.options.trainer.optimization
+        most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
+        runner = LocalRunner(this_machine(run.num_jobs, most, self._e.wants_gpu), run.hang_timeout)
+        try:
+            yield runner
+        finally:
+            runner.close()
+
+    def _stage_ended(self, stage: Stage) -> None:
+        if stage.iteration is not None:
+            _write_report(self._e.dir)
+
+
+def _write_report(folder: Path) -> None:
+    """DIR/report.html and the tables beside it, where there is what writes them."""
+    try:
+        from nnet3tools.recipe.report import write_report
+    except ImportError:
+        return
+    write_report(folder)

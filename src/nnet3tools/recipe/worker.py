@@ -1,0 +1,137 @@
+"""A worker: a process that runs one job after another and keeps what the next one may need.
+
+It reads a line of JSON for each job from standard input and answers with a line on standard output.
+It ends when its input does, and at once when the driver dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from nnet3tools.io import handover
+from nnet3tools.io.holder import Holder
+from nnet3tools.recipe.inside import LARGEST_HELD, Shell
+from nnet3tools.recipe.jobs import Job
+
+__all__ = ["main"]
+
+T = TypeVar("T")
+
+
+def main() -> int:
+    """Serve until there are no more jobs."""
+    _die_with_parent()
+    requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handover.keep_tables(_Tables())
+    shell = Shell()
+    for line in requests:
+        status = run_job(shell, _job(json.loads(line)))
+        replies.write(json.dumps({"status": status}) + "\n")
+        replies.flush()
+    return 0
+
+
+def _job(request: dict[str, Any]) -> Job:
+    steps = tuple(tuple(tuple(program) for program in step) for step in request["steps"])
+    return Job(request["log"], steps)
+
+
+def run_job(shell: Shell, job: Job) -> int:
+    """Run a job with its log in run.pl's form; the exit status."""
+    began = time.time()
+    with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
+        status = 0
+        try:
+            for pipeline in job.steps:
+                if status := shell.run(pipeline):
+                    break
+        except Exception:
+            traceback.print_exc()
+            status = 255
+        sys.stdout.flush()
+        elapsed = int(time.time() - began)
+        end = f"# Ended (code {status}) at {_date()}, elapsed time {elapsed} seconds"
+        os.write(2, f"# Accounting: time={elapsed} threads=1\n{end}\n".encode())
+    return status
+
+
+def _date() -> str:
+    """As date(1) prints it."""
+    return time.strftime("%a %b %e %H:%M:%S %Z %Y")
+
+
+@contextlib.contextmanager
+def _output_to(log: str, header: str) -> Iterator[None]:
+    """Standard output and error go to a new file."""
+    os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
+    descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+    os.write(descriptor, header.encode())
+    before = os.dup(1), os.dup(2)
+    try:
+        for number in (1, 2):
+            os.dup2(descriptor, number)
+        yield
+    finally:
+        for number, old in zip((1, 2), before, strict=True):
+            os.dup2(old, number)
+            os.close(old)
+        os.close(descriptor)
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to kill this process when the driver ends, however that comes."""
+    import ctypes
+
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+class _Tables:
+    """Archives on disk that were read, as long as they are small and have not changed."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple, tuple[tuple, list]] = OrderedDict()
+
+    def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
+        """All of an archive of examples; None to read it as usual."""
+        if holder.adopt is None or not os.path.isfile(path):
+            return None
+        status = os.stat(path)
+        signature = status.st_mtime_ns, status.st_size, status.st_ino
+        if status.st_size > LARGEST_HELD:
+            return None
+        key = path, holder.name, id(holder)
+        if key not in self._kept or self._kept[key][0] != signature:
+            self._kept[key] = signature, self._read(path, holder)
+        self._kept.move_to_end(key)
+        while sum(s[1] for s, _ in self._kept.values()) > 2 * LARGEST_HELD:
+            self._kept.popitem(last=False)
+        return self._kept[key][1]
+
+    def _read(self, path: str, holder: Holder[T]) -> list[tuple[str, T]]:
+        from nnet3tools.io.files import open_input
+        from nnet3tools.io.table_reader import iterate_archive
+
+        with open_input(path, header=False) as reader:
+            return list(iterate_archive(reader, holder))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
