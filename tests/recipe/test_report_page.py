@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nnet3tools.recipe.programs import nnet3_report
 from nnet3tools.errors import DataError
+from nnet3tools.recipe.programs import nnet3_report
 from nnet3tools.recipe.report import report_page, write_report
 from nnet3tools.recipe.report.charts import Line, line_chart
 from nnet3tools.recipe.report.history import read_history

@@ -1,0 +1,124 @@
+"""The training driver: what comes out, and that killing it changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.shell import Shell
+from support.tiny_training import OPTIONS, make_data, make_dir
+
+PROGRAM = "nnet3-train-raw-dnn"
+
+
+@pytest.fixture
+def data(shell: Shell, tmp_path: Path) -> Shell:
+    make_data(tmp_path)
+    return shell
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but logs, which have times in them, and reports of them."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(folder)): path.read_bytes().replace(bytes(folder.name, "utf8"), b"DIR")
+        for path in files
+        if "log" not in path.parts and "report" not in path.name
+    }
+
+
+def header(folder: Path, log: str) -> str:
+    return (folder / "log" / f"{log}.log").read_text().splitlines()[0].removeprefix("# ")
+
+
+def start(folder: str, *options: str) -> subprocess.Popen[bytes]:
+    """The driver in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "nnet3tools.cli", PROGRAM, *OPTIONS, *options, f"--dir={folder}"],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def test_a_directory_as_kaldis_scripts_leave_it(data: Shell, tmp_path: Path) -> None:
+    folder = make_dir(tmp_path / "exp")
+    data(PROGRAM, *OPTIONS, "--dir", "exp", "--cleanup=false", "--num-jobs=1")
+    names = {path.name for path in folder.iterdir()}
+    assert {"0.raw", "1.raw", "2.raw", "final.raw", "cmvn_opts", "srand"} <= names
+    assert not [name for name in names if name.startswith("cache.") or name.endswith(".1.raw")]
+    egs = folder / "egs"
+    assert {path.name for path in egs.iterdir()} == {
+        "cmvn_opts", "combine.egs", "info", "log", "train_diagnostic.egs", "train_subset_uttlist",
+        "valid_diagnostic.egs", "valid_uttlist",
+        *(f"egs.{n}.ark" for n in range(1, 1 + int((egs / "info/num_archives").read_text()))),
+    }  # fmt: skip
+    log = (folder / "log" / "train.1.1.log").read_text()
+    assert "Overall average objective function for 'output' is" in log
+    assert log.splitlines()[-1].startswith("# Ended (code 0) at ")
+    for name in ("compute_prob_valid.final", "progress.1", "average.1", "select.0", "combine"):
+        assert (folder / "log" / f"{name}.log").exists(), name
+
+
+def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_path: Path) -> None:
+    make_dir(tmp_path / "exp")
+    data(PROGRAM, *OPTIONS, "--dir=exp", "--cleanup=false", "--num-jobs=1")
+    path = f"{Path(__file__).parents[2] / 'bin'}:{os.environ['PATH']}"
+
+    def again(log: str) -> None:
+        """Run a log's command line in a shell; its caches and its model are others."""
+        line = header(tmp_path / "exp", log).replace("=exp/cache.", "=cache.again.")
+        line = " ".join([*line.split()[:-1], "again.raw"])
+        environment = {**os.environ, "PATH": path}
+        subprocess.run(["bash", "-c", line], env=environment, check=True, capture_output=True)
+
+    again("train.0.1")
+    data("nnet3-copy", "again.raw", "copied.raw")
+    assert Path("copied.raw").read_bytes() == Path("exp/1.raw").read_bytes()
+    again("train.1.1")
+    data("nnet3-average", "again.raw", "averaged.raw")
+    assert Path("averaged.raw").read_bytes() == Path("exp/2.raw").read_bytes()
+    again("combine")
+    assert Path("again.raw").read_bytes() == Path("exp/final.raw").read_bytes()
+
+
+def test_killed_and_started_again_it_ends_with_the_same_files(data: Shell, tmp_path: Path) -> None:
+    for name in ("whole", "killed"):
+        make_dir(tmp_path / name)
+    data(PROGRAM, *OPTIONS, "--dir=whole")
+    for seconds in (1.2, 2.0):
+        process = start("killed")
+        time.sleep(seconds)
+        process.kill()
+        process.wait()
+    data(PROGRAM, *OPTIONS, "--dir=killed")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_what_is_done_is_not_done_again(data: Shell, tmp_path: Path) -> None:
+    make_dir(tmp_path / "exp")
+    data(PROGRAM, *OPTIONS, "--dir=exp", "--exit-stage=2")
+    before = (tmp_path / "exp/log/train.1.1.log").read_bytes()
+    assert not (tmp_path / "exp/log/train.2.1.log").exists()
+    data(PROGRAM, *OPTIONS, "--dir=exp")
+    assert (tmp_path / "exp/log/train.1.1.log").read_bytes() == before
+    after = contents(tmp_path / "exp")
+    assert "final.raw" in after
+    assert "iteration" not in data(PROGRAM, *OPTIONS, "--dir=exp").replace("iterations", "")
+    assert contents(tmp_path / "exp") == after
+
+
+def test_another_experiments_directory_is_refused(data: Shell, tmp_path: Path) -> None:
+    make_dir(tmp_path / "exp")
+    data(PROGRAM, *OPTIONS, "--dir=exp", "--exit-stage=1")
+    words = [word for word in OPTIONS if "num-epochs" not in word]
+    error = data.error(PROGRAM, *words, "--trainer.num-epochs=2", "--dir=exp")
+    assert "exp/experiment.json: --trainer.num-epochs was '1.0', is now '2.0'" in error
+    config = (tmp_path / "exp/configs/final.config").read_text()
+    (tmp_path / "exp/configs/final.config").write_text(config.replace("dim=6", "dim=7"))
+    assert "is not the one of this experiment" in data.error(PROGRAM, *OPTIONS, "--dir=exp")
