@@ -110,7 +110,8 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
             ("vector-sum", "ark:-", str(vector)),
         )
         jobs.append(Job(e.log(f"get_post.{name}.{n}"), (pipeline,), f"train.{n}", e.wants_gpu))
-    sums = ("vector-sum", *map(str, vectors), str(out))
+    # In the order in which a shell lists them, which decides how sums are rounded.
+    sums = ("vector-sum", *sorted(map(str, vectors)), str(out))
     return [
         Jobs(tuple(jobs), tuple(vectors)),
         Jobs((Job(e.log(f"vector_sum.{name}"), ((sums,),), _HOME),), (out,)),

@@ -37,8 +37,14 @@ def _read(reader: Reader) -> LikeExample:
     return example
 
 
+def _adopt(value: object) -> LikeExample | None:
+    if isinstance(value, ExampleBytes) and value.layout is None:
+        return value.example()
+    return value if isinstance(value, (NnetExample, ExampleBytes)) else None
+
+
 LIKE_EXAMPLES: Holder[LikeExample] = Holder(
-    "an example", _read, EXAMPLE_BYTES.write, entries=EXAMPLE_BYTES.entries
+    "an example", _read, EXAMPLE_BYTES.write, entries=EXAMPLE_BYTES.entries, adopt=_adopt
 )
 """The holder of tables of examples that are taken apart many at a time where they are alike."""
 
