@@ -1,7 +1,8 @@
 """The programs there are: each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here, all of chain/, data/, decoding/ and lang/, and those of the training
-driver, which stands above this room (recipe/programs/). setup.py runs this file on its own.
+The modules are `nnet3_*.py` here, all of chain/, data/, decoding/ and lang/, and those of the
+training driver, which stands above this room (recipe/programs/). setup.py runs this file on its
+own.
 """
 
 from __future__ import annotations
