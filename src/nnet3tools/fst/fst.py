@@ -205,12 +205,16 @@ class Fst:
         )
 
     def sorted_by_input(self) -> Fst:
-        """The same with each state's arcs sorted by input label, as OpenFst's ArcSort does."""
-        return self.with_arcs_in(sort_order(self.sources, self.ilabels))
+        """The same with each state's arcs sorted by input, then output label, as ArcSort does."""
+        return self._sorted_by(self.ilabels, self.olabels)
 
     def sorted_by_output(self) -> Fst:
-        """The same with each state's arcs sorted by output label, as OpenFst's ArcSort does."""
-        return self.with_arcs_in(sort_order(self.sources, self.olabels))
+        """The same with each state's arcs sorted by output, then input label."""
+        return self._sorted_by(self.olabels, self.ilabels)
+
+    def _sorted_by(self, first: NDArray[np.int32], second: NDArray[np.int32]) -> Fst:
+        keys = first if self.is_acceptor else (first.astype(np.int64) << 32) | second
+        return self.with_arcs_in(sort_order(self.sources, keys))
 
     def without_inputs(self, labels: Sequence[int]) -> Fst:
         """The same with epsilons for these input labels (Kaldi's RemoveSomeInputSymbols)."""
