@@ -1,0 +1,1 @@
+../../japanese_vowels/local/parse_options.sh

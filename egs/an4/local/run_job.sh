@@ -1,0 +1,1 @@
+../../japanese_vowels/local/run_job.sh

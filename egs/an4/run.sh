@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# AN4 (Carnegie Mellon University, 1991): spelled names, dates and numbers, 948 training and 130 test utterances.
+# From sound and transcripts to words: an end-to-end LF-MMI model from a flat start, whose alignments train
+# a second model with left biphones and a cross-entropy branch; a decoding graph of the corpus's language model.
+#
+# usage: egs/an4/run.sh [--data DIR] [--quick] [--stage N] [--seed N] [--dir DIR]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+data=          # the corpus; empty: clone the public repository
+stage=0
+seed=0
+dir=           # where models go; empty: exp/full or exp/quick
+quick=false    # a small network and few passes
+
+args=()
+for word in "$@"; do [ "$word" = --quick ] && args+=(--quick=true) || args+=("$word"); done
+set -- "${args[@]}"
+. ./path.sh
+. ./cmd.sh
+. ./local/parse_options.sh
+
+# Schedules and sizes; the language model's scale is 1.0, chosen before any decoding.
+if [ "$quick" = true ]; then
+  dir=${dir:-exp/quick}
+  flat_passes=5 chain_passes=3 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008 copies='^pv1-'
+else
+  dir=${dir:-exp/full}
+  flat_passes=20 chain_passes=12 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002 copies=.
+fi
+flat_minibatch=80=1:32/150=1:20/300=1:12/700=1:6
+flat=$dir/flat chain=$dir/chain
+mkdir -p data "$dir"
+
+begin() {
+  if [ "$stage" -gt "$1" ]; then return 1; fi
+  echo "$0: stage $1 ($SECONDS s): $2"
+}
+
+if begin 0 "data: two copies of each training utterance, resampled to allowed lengths"; then
+  if [ -z "$data" ]; then
+    data=data/an4
+    local/get_data.sh $data
+  fi
+  sed -n '1,3p' "$data/LICENSE"
+  python local/prepare_data.py "$data" data
+  cp "$data/etc/an4.lm" data/local/an4.lm
+fi
+
+feats="ark,s,cs:apply-cmvn --norm-vars=false --utt2spk=ark:data/train_sp/utt2spk scp:data/train_sp/cmvn.scp scp:data/train_sp/feats.scp ark:- |"
+if begin 1 "features: 40 cepstra"; then
+  for part in train_sp test; do
+    $train_cmd "$dir/log/mfcc.$part.log" compute-mfcc-feats --config=conf/mfcc.conf "scp:data/$part/wav.scp" \
+      "ark:| copy-feats --compress=true ark:- ark,scp:data/$part/feats.ark,data/$part/feats.scp"
+    $train_cmd "$dir/log/cmvn.$part.log" compute-cmvn-stats --spk2utt="ark:data/$part/spk2utt" \
+      "scp:data/$part/feats.scp" "ark,scp:data/$part/cmvn.ark,data/$part/cmvn.scp"
+  done
+fi
+
+if begin 2 "dictionary and language model as FSTs"; then
+  $train_cmd "$dir/log/lang.log" nnet3-prepare-lang --position-dependent-phones=false --chain-topology=true \
+    data/local/dict "<UNK>" data/lang
+  $train_cmd "$dir/log/grammar.log" arpa2fst --disambig-symbol='#0' --read-symbol-table=data/lang/words.txt \
+    data/local/an4.lm data/lang/G.fst
+fi
+
+if begin 3 "phone language model, tree of monophones, denominator graph, training graphs"; then
+  mkdir -p "$flat"
+  $train_cmd "$dir/log/phones.log" nnet3-text-to-phones --between-silprob=0.1 data/lang data/train_sp/text data/phones.txt
+  $train_cmd "$dir/log/phone_lm.log" chain-est-phone-lm --num-extra-lm-states=500 ark:data/phones.txt "$flat/phone_lm.fst"
+  $train_cmd "$dir/log/tree.log" gmm-init-mono --shared-phones=data/lang/phones/sets.int data/lang/topo 10 "$flat/0.mdl" "$flat/tree"
+  $train_cmd "$dir/log/transitions.log" copy-transition-model "$flat/0.mdl" "$flat/0.trans_mdl"
+  $train_cmd "$dir/log/den.log" chain-make-den-fst "$flat/tree" "$flat/0.trans_mdl" "$flat/phone_lm.fst" \
+    "$flat/den.fst" "$flat/normalization.fst"
+  $train_cmd "$dir/log/graphs.log" compile-train-graphs --read-disambig-syms=data/lang/phones/disambig.int \
+    --word-symbol-table=data/lang/words.txt --oov-word="<UNK>" \
+    "$flat/tree" "$flat/0.mdl" data/lang/L.fst ark:data/train_sp/text "ark,scp:$flat/fst.ark,$flat/fst.scp"
+fi
+
+# usage: egs DIR   parts DIR/all.scp and writes the examples of each part
+copy_egs() {
+  grep -E "$copies" "$1/all.scp" > "$1/chosen.scp"
+  python local/hold_out.py "$1/chosen.scp" "$1"
+  for part in valid train traindiag; do
+    $train_cmd "$1/log/copy.$part.log" nnet3-chain-copy-egs "scp:$1/$part.scp" "ark:$1/$part.cegs"
+  done
+}
+pdfs_of() { tree-info "$1" 2>/dev/null | awk '$1 == "num-pdfs" { print $2 }'; }
+
+if begin 4 "flat start: network and examples"; then
+  $train_cmd "$flat/log/init.log" local/init_network.sh conf/flat.xconfig "$(pdfs_of "$flat/tree")" \
+    $dim $bottleneck -2 "$flat"
+  $train_cmd "$flat/log/get_egs.log" nnet3-chain-e2e-get-egs --left-context=16 --right-context=16 \
+    --num-frames="$(paste -sd, data/train_sp/allowed_lengths.txt)" --frame-subsampling-factor=3 --compress=true \
+    "$flat/normalization.fst" "$feats" "ark,s,cs:$flat/fst.ark" "$flat/0.trans_mdl" "ark,scp:$flat/all.cegs,$flat/all.scp"
+  copy_egs "$flat"
+fi
+
+if begin 5 "flat start: $flat_passes passes, $(sed -n 's/num-parameters: //p' "$flat/info.txt") parameters"; then
+  rm -f "$flat"/[1-9]*.raw "$flat/cache"
+  local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed"
+  $train_cmd "$flat/log/am.log" nnet3-am-init "$flat/0.trans_mdl" "$flat/final.raw" "$flat/final.mdl"
+fi
+
+# usage: recognise DIR TREE_DIR   graph, decoding and word error rate of a model
+recognise() {
+  $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 data/lang "$1/tree" "$1/0.trans_mdl" "$1/graph"
+  mkdir -p "$1/decode"
+  local/decode.sh "$1/final.mdl" "$1/graph" data/test "$1/decode"
+  python local/score.py data/test/text "$1/decode/text" "$1/decode" > "$1/decode/wer"
+  echo "  word error rate, errors, words: $(cat "$1/decode/wer")"
+}
+
+if begin 6 "flat start: decoding graph, test set"; then
+  recognise "$flat"
+fi
+
+if begin 7 "alignments by the first model; tree of left biphones, denominator graph, examples"; then
+  mkdir -p "$chain"
+  $train_cmd "$chain/log/align.log" nnet3-align-compiled --use-gpu=no --frame-subsampling-factor=3 --frames-per-chunk=150 \
+    --beam=40 --retry-beam=160 --acoustic-scale=1.0 --transition-scale=1.0 --self-loop-scale=1.0 \
+    "$flat/final.mdl" "ark:$flat/fst.ark" "$feats" "ark:$chain/ali.ark"
+  # lengths are in output frames, a third of the frames
+  ali-to-phones --write-lengths=true "$flat/final.mdl" "ark:$chain/ali.ark" ark,t:- 2> "$chain/log/phones.log" |
+    awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf "%s %d %d", (i > 2 ? " ;" : ""), $i, 3 * $(i + 1); print "" }' > "$chain/phones.ali"
+  awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf " %s", $i; print "" }' "$chain/phones.ali" > "$chain/phones.txt"
+  $train_cmd "$chain/log/counts.log" nnet3-text-to-phones --edge-silprob=0 --between-silprob=0 \
+    --phone-counts="$chain/phone_counts.txt" data/lang data/train_sp/text /dev/null
+  $train_cmd "$chain/log/tree.log" gmm-init-biphone --min-biphone-count=60 --min-monophone-count=20 \
+    --phone-counts="$chain/phone_counts.txt" --shared-phones=data/lang/phones/sets.int \
+    data/lang/topo 10 "$chain/0.mdl" "$chain/tree"
+  $train_cmd "$chain/log/transitions.log" copy-transition-model "$chain/0.mdl" "$chain/0.trans_mdl"
+  $train_cmd "$chain/log/phone_lm.log" chain-est-phone-lm --num-extra-lm-states=500 "ark:$chain/phones.txt" "$chain/phone_lm.fst"
+  $train_cmd "$chain/log/den.log" chain-make-den-fst "$chain/tree" "$chain/0.trans_mdl" "$chain/phone_lm.fst" \
+    "$chain/den.fst" "$chain/normalization.fst"
+  $train_cmd "$chain/log/init.log" local/init_network.sh conf/chain.xconfig "$(pdfs_of "$chain/tree")" \
+    $dim $bottleneck -2 "$chain"
+  $train_cmd "$chain/log/supervision.log" chain-get-supervision --left-tolerance=5 --right-tolerance=5 --frame-subsampling-factor=3 \
+    "$chain/tree" "$chain/0.trans_mdl" "ark:$chain/phones.ali" "ark:$chain/supervision.ark"
+  $train_cmd "$chain/log/get_egs.log" nnet3-chain-get-egs --srand=0 --left-context=16 --right-context=16 \
+    --num-frames=150,102,66 --frame-subsampling-factor=3 --compress=true "$chain/normalization.fst" "$feats" \
+    "ark,s,cs:$chain/supervision.ark" "ark,scp:$chain/all.cegs,$chain/all.scp"
+  copy_egs "$chain"
+fi
+
+if begin 8 "second model: $chain_passes passes, $(sed -n 's/num-parameters: //p' "$chain/info.txt") parameters"; then
+  rm -f "$chain"/[1-9]*.raw "$chain/cache"
+  local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed"
+  $train_cmd "$chain/log/am.log" nnet3-am-init "$chain/0.trans_mdl" "$chain/final.raw" "$chain/final.mdl"
+fi
+
+if begin 9 "second model: decoding graph, test set"; then
+  recognise "$chain"
+fi
+echo "$0: $SECONDS s; confusions and the worst utterances are in $chain/decode"
+echo "RESULT an4 $(cat "$chain/decode/wer")"

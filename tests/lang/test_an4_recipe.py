@@ -1,0 +1,64 @@
+"""The scripts of egs/an4: scores by hand, lengths, what is held out."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+LOCAL = Path(__file__).resolve().parents[2] / "egs" / "an4" / "local"
+sys.path.append(str(LOCAL))
+
+import prepare_data  # noqa: E402  # type: ignore[import-not-found]
+import score  # noqa: E402  # type: ignore[import-not-found]
+
+
+def run(script: str, *args: object) -> str:
+    command = [sys.executable, str(LOCAL / script), *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "heard", "errors"),
+    [("A B C", "A B C", 0), ("A B C", "A C", 1), ("A", "A A B", 2), ("A B", "C", 2), ("A", "", 1)],
+)
+def test_alignments_have_the_fewest_errors(said: str, heard: str, errors: int) -> None:
+    pairs = score.aligned(said.split(), heard.split())
+    assert sum(a != b for a, b in pairs) == errors
+    assert [a for a, _ in pairs if a] == said.split()
+    assert [b for _, b in pairs if b] == heard.split()
+
+
+def test_the_score_counts_all_utterances_and_shows_the_worst(tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("u1 A B C\nu2 D\nu3 E F\n")
+    (tmp_path / "hyp").write_text("u1 A X C\nu2 D\n")  # nothing was recognised of u3
+    assert run("score.py", tmp_path / "ref", tmp_path / "hyp", tmp_path) == "50.00 3 6\n"
+    worst = (tmp_path / "worst.txt").read_text()
+    assert worst.startswith("u3: 2 errors\n  ref E   F\n  hyp *** ***\n")
+    assert "   1  B -> X\n" in (tmp_path / "confusions.txt").read_text()
+
+
+def test_both_copies_of_an_utterance_are_held_out_with_all_their_pieces(tmp_path: Path) -> None:
+    keys = [f"{copy}-s{i}-x{i}-s{i}-b-{piece}" for copy in ("pv1", "pv2") for i in range(48)
+            for piece in (0, 30)]  # fmt: skip
+    (tmp_path / "all.scp").write_text("".join(f"{key} a.ark:{i}\n" for i, key in enumerate(keys)))
+    run("hold_out.py", tmp_path / "all.scp", tmp_path)
+    valid = (tmp_path / "valid.scp").read_text().splitlines()
+    assert {line.split("-")[1] for line in valid} == {"s0", "s24"}
+    assert len(valid) == 2 * 2 * 2
+    assert len((tmp_path / "train.scp").read_text().splitlines()) == len(keys) - len(valid)
+
+
+def test_copies_have_allowed_numbers_of_frames() -> None:
+    lengths = prepare_data.allowed_lengths()
+    assert lengths[:3] == [66, 72, 78]
+    assert all(length % 3 == 0 for length in lengths)
+    samples = np.sin(np.arange(16000) * 0.1) * 1000
+    size = (lengths[5] - 1) * 160 + 400
+    assert prepare_data.num_frames(size) == lengths[5]
+    longer = prepare_data.resampled(samples, size)
+    assert len(longer) == size
+    assert np.abs(longer[500:-500]).max() == pytest.approx(1000, rel=0.02)
