@@ -14,14 +14,21 @@ from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.io import log
+from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
 from nnet3tools.tensor.numerator import numerator
 from nnet3tools.tensor.random import rand_int
 
-__all__ = ["ChainObjective", "are_near_sums", "compute_chain_objective"]
+__all__ = [
+    "FAILED_PER_FRAME",
+    "ChainObjective",
+    "are_near_sums",
+    "compute_chain_objective",
+    "penalize_out_of_range",
+]
 
-_FAILED_PER_FRAME = -10.0
+FAILED_PER_FRAME = -10.0
 """What a minibatch's objective is taken to be if it could not be computed."""
 
 
@@ -73,10 +80,10 @@ def compute_chain_objective(
             tensor.fill(matrix, 0.0)
     if supervision.is_e2e:
         # Kaldi draws its random numbers in this order, here and below.
-        _penalize_out_of_range(options, output, deriv)
+        penalize_out_of_range(options, output, deriv)
     den, den_ok = _denominator(options, graph, supervision, output, deriv)
     if not supervision.is_e2e:
-        _penalize_out_of_range(options, output, deriv)
+        penalize_out_of_range(options, output, deriv)
 
     results = tensor.zeros((1,), like=output, dtype=np.float64)
     numerator(results, output, paths, deriv if xent_deriv is None else xent_deriv, scale)
@@ -104,9 +111,9 @@ def _finished(
     if not (den_ok and math.isfinite(objective)):
         log.warning(
             f"Objective function is {objective:g} and denominator computation (if done) returned "
-            f"{str(den_ok).lower()}, setting objective function to {_FAILED_PER_FRAME:g} per frame."
+            f"{str(den_ok).lower()}, setting objective function to {FAILED_PER_FRAME:g} per frame."
         )
-        objective = _FAILED_PER_FRAME * weight
+        objective = FAILED_PER_FRAME * weight
         for matrix in derivs:
             if matrix is not None:
                 tensor.fill(matrix, 0.0)
@@ -176,9 +183,9 @@ def _warn_of_range(output: Array) -> None:
         )
 
 
-def _penalize_out_of_range(
+def penalize_out_of_range(
     options: ChainTrainingOptions, output: Array, deriv: Array | None
 ) -> None:
     """Every other time, at random, twice the derivative of the penalty."""
-    if deriv is not None and rand_int(0, 1) == 0:
+    if deriv is not None and recording.decide(lambda: rand_int(0, 1) == 0):
         _penalize(deriv, output, 2.0 * options.out_of_range_regularize)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
+from nnet3tools.chain.device_objective import (
+    Buffers,
+    DeviceObjective,
+    Facts,
+    Tallies,
+    facts_of,
+    on_device,
+)
 from nnet3tools.chain.minibatch import OutputSupervision
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
@@ -15,7 +26,7 @@ from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import NnetExample
-from nnet3tools.training.objective import Evaluation, Measured, Objective
+from nnet3tools.training.objective import Ahead, Evaluation, Measured, Objective
 
 __all__ = ["ChainOutputObjective", "den_graph_of"]
 
@@ -50,6 +61,7 @@ class ChainOutputObjective(Objective):
     ) -> None:
         self._options, self._graph = options, graph
         self._apply_deriv_weights, self._xent_deriv = apply_deriv_weights, xent_deriv
+        self._tallies: Tallies | None = None
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
         """Each output, followed by its -xent."""
@@ -73,6 +85,9 @@ class ChainOutputObjective(Objective):
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
     ) -> list[Evaluation]:
         """One for each output, together with its -xent."""
+        ahead = getattr(example, "ahead", None)
+        if ahead is not None and need_deriv:
+            return list(self._on_device(example, computer, ahead))
         found = []
         for supervision in example.supervisions:
             name, paths = supervision.chain.name, supervision.chain.supervision
@@ -84,6 +99,62 @@ class ChainOutputObjective(Objective):
             weight = paths.weight * paths.num_frames
             found.append(Evaluation(names, tuple(derivs), weight, run, is_alike=False))
         return found
+
+    # -- training on a GPU
+
+    def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
+        """Acceptors and weights of rows; None where the host has to look at something."""
+        if not self._xent_deriv or self._lwf_scale != 0.0:
+            return None
+        facts, arrays = [], []
+        for supervision in example.supervisions:
+            node = nnet.node_index(supervision.chain.name)
+            if node < 0 or not nnet.is_output(node):
+                return None
+            dim = nnet.output_dim(supervision.chain.name)
+            found, own = facts_of(supervision, dim, self._apply_deriv_weights)
+            facts.append((found, len(own)))
+            arrays += own
+        return Ahead(arrays, tuple(facts))
+
+    def _on_device(
+        self, example: NnetExample, computer: NnetComputer, ahead: Ahead
+    ) -> Iterator[Evaluation]:
+        left, has_xent = iter(ahead.arrays), self._options.xent_regularize != 0.0
+        facts: tuple[tuple[Facts, int], ...] = ahead.facts  # type: ignore[assignment]
+        for supervision, (known, count) in zip(example.supervisions, facts, strict=True):
+            name = supervision.chain.name
+            names = (name, f"{name}-xent") if has_xent else (name,)
+            buffers = Buffers(
+                *(get(n) for n in names for get in (computer.get_output, computer.input_buffer))
+            )
+            if known.num_rows != len(buffers.output):
+                raise DataError(
+                    f"the supervision is for {known.num_rows} rows, the output has "
+                    f"{len(buffers.output)}"
+                )
+            if self._tallies is None:
+                self._tallies = Tallies(buffers.output)
+            run = partial(
+                _measure,
+                DeviceObjective(self._options, self._graph, self._tallies),
+                names,
+                (known, *on_device(known, list(itertools.islice(left, count))), buffers),
+            )
+            derivs = tuple(d for d in (buffers.deriv, buffers.xent_deriv) if d is not None)
+            weight = known.weight * known.num_rows
+            yield Evaluation(names, derivs, weight, run, True, known, has_auxiliary=True)
+
+    def report(self) -> None:
+        """Warnings that the objective on a GPU has put off."""
+        if self._tallies is not None:
+            self._tallies.warn()
+
+    # -- anything else
+
+    @property
+    def _lwf_scale(self) -> float:
+        return self._options.lwf_den_scale + self._options.lwf_scale
 
     def _evaluate_output(
         self, supervision: OutputSupervision, computer: NnetComputer, need_deriv: bool
@@ -121,7 +192,7 @@ class ChainOutputObjective(Objective):
 
     def _add_posteriors(self, supervision: OutputSupervision, deriv: Array) -> None:
         """Learning without forgetting: https://arxiv.org/abs/2110.07055."""
-        scales = self._options.lwf_den_scale + self._options.lwf_scale
+        scales = self._lwf_scale
         if supervision.posteriors is None or scales == 0.0:
             return
         if supervision.posteriors.shape != deriv.shape:
@@ -130,3 +201,13 @@ class ChainOutputObjective(Objective):
                 f"{supervision.posteriors.shape[1]}, expected {deriv.shape[0]} x {deriv.shape[1]}"
             )
         tensor.add(deriv, tensor.asarray(supervision.posteriors, like=deriv), alpha=scales)
+
+
+def _measure(objective: DeviceObjective, names: tuple[str, ...], work: Any) -> list[Measured]:
+    facts, paths, weights, buffers = work
+    total, l2_term, xent = objective.compute(facts, paths, weights, buffers)
+    weight = facts.weight * facts.num_rows
+    found = [Measured(names[0], weight, total, l2_term)]
+    if xent is not None:
+        found.append(Measured(names[1], weight, xent))
+    return found

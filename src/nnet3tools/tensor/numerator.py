@@ -8,8 +8,8 @@ in the log domain throughout: acceptors allow few paths, and any of them may be 
 derivative with respect to y(t, n) is the posterior probability of the arcs with pdf n at t (Kaldi's
 chain/chain-numerator.h and chain-generic-numerator.h).
 
-`Paths` has the arcs frame by frame for all sequences together; chain/numerator.py makes it from a
-Supervision.
+`Paths` has the arcs frame by frame for all sequences together; chain/paths.py makes it from a
+Supervision. A GPU takes PackedPaths, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.registry import operator
 
-__all__ = ["FrameArcs", "Paths", "numerator"]
+__all__ = ["FrameArcs", "PackedPaths", "Paths", "numerator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,15 +99,35 @@ class Paths:
         return len(self.starts)
 
 
+@dataclass(frozen=True, eq=False)
+class PackedPaths:
+    """On a GPU: paths of at most `num_parts` acceptors, over frames of `num_states` in all.
+
+    `ints` (int32) and `costs` (float64), made by packed_paths.py, may be longer than what is in
+    them, so that a graph that was captured for one minibatch serves others.
+    """
+
+    ints: Array
+    costs: Array
+    num_parts: int
+    num_states: int
+    num_frames: int
+
+
 @operator(writes=("results", "deriv"))
 def numerator(
-    results: Array, output: Array, paths: Paths, deriv: Array | None = None, weight: float = 1.0
+    results: Array,
+    output: Array,
+    paths: Paths | PackedPaths,
+    deriv: Array | None = None,
+    weight: float = 1.0,
 ) -> None:
     """Total log-probability of all acceptors and, into deriv, `weight` times its derivative.
 
     `output` (rows, pdfs) is the network's. `results` (1,) float64 receives the log-probability,
     which is -inf if an acceptor has no path; `deriv` is then to be thrown away.
     """
+    assert isinstance(paths, Paths)
     values = np.asarray(output, np.float64).ravel()
     num_states = int(paths.first_states[-1])
     alpha, beta = np.full(num_states, -np.inf), np.full(num_states, -np.inf)

@@ -10,9 +10,10 @@ formula's elements, weighted by rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from nnet3tools.tensor.sparse_targets import dot_elements, set_elements
 from nnet3tools.training.example import NnetExample, NnetIo
 
 __all__ = [
+    "Ahead",
     "Evaluation",
     "FrameObjective",
     "Measured",
@@ -46,13 +48,13 @@ __all__ = [
 class Measured:
     """Of one output on one minibatch: total weight, total objective, and a regularizer's part.
 
-    On a device the first two may be Numbers.
+    On a device all three may be Numbers.
     """
 
     name: str
-    weight: float
-    objective: float
-    auxiliary: float = 0.0
+    weight: Any
+    objective: Any
+    auxiliary: Any = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class Evaluation:
 
     `run` measures the outputs of these `names` and writes `derivs`. `weight` is that of each, as
     far as the host knows it before. `is_alike` says that `run` does the same for all examples that
-    lie in the same memory, so that it can be replayed.
+    lie in the same memory and have equal `facts`, so that it can be replayed. `has_auxiliary`: a
+    regularizer's part of the objective is measured on a device, too.
     """
 
     names: tuple[str, ...]
@@ -69,6 +72,17 @@ class Evaluation:
     weight: float | None
     run: Callable[[], list[Measured]]
     is_alike: bool
+    facts: Hashable = None
+    has_auxiliary: bool = False
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What an objective has prepared of an example: `arrays`, which go to the device with it."""
+
+    arrays: list[Array]
+    facts: Hashable
+    """What else it will have to know."""
 
 
 class Objective(ABC):
@@ -90,6 +104,17 @@ class Objective(ABC):
         With `need_deriv` the derivatives are written to its `input_buffer` of each output that was
         asked for with one.
         """
+
+    def prepare(self, nnet: Nnet, example: NnetExample) -> Ahead | None:
+        """What can be done before the example's turn, for training on a GPU; any thread may ask.
+
+        `evaluations` finds it as the example's `ahead`, with the device's copies of the arrays.
+        DataError if the example does not fit the network.
+        """
+        return None
+
+    def report(self) -> None:  # noqa: B027 (most have nothing to say)
+        """Warn of what was put off for that; waits for the device."""
 
 
 class FrameObjective(Objective):

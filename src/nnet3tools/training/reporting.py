@@ -33,7 +33,8 @@ def _zeroed(total: Any) -> Any:
 def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
     """Both with a value added: in place if they are a device's."""
     if isinstance(total, Number):
-        _add_to_both(total.array, this_phase.array, value)
+        if value.__class__ is not float or value != 0.0:
+            _add_to_both(total.array, this_phase.array, value)
         return total, this_phase
     return total + value, this_phase + value
 
@@ -42,12 +43,12 @@ def _sums(total: Any, this_phase: Any, value: Any) -> tuple[Any, Any]:
 class Sums:
     """Weights, objectives and regularizers' parts of an output, summed over minibatches.
 
-    On a device the first two may be Numbers.
+    On a device each may be a Number.
     """
 
     weight: Any = 0.0
     objective: Any = 0.0
-    auxiliary: float = 0.0
+    auxiliary: Any = 0.0
 
     def add(self, measured: Measured) -> None:
         """Add one minibatch."""
@@ -74,8 +75,8 @@ class ObjectiveTotals:
     this_phase: Sums = field(default_factory=Sums)
 
     @classmethod
-    def on(cls, device: Any, dense: bool) -> ObjectiveTotals:
-        """For the objectives, and the weights if targets are `dense`, that a GPU holds.
+    def on(cls, device: Any, dense: bool, auxiliary: bool = False) -> ObjectiveTotals:
+        """For the objectives that a GPU holds, the weights if targets are `dense`, `auxiliary`.
 
         They are added up in place there, which may be recorded. `device` is an array of it.
         """
@@ -83,7 +84,10 @@ class ObjectiveTotals:
         def number() -> Number:
             return Number(tensor.zeros(1, like=device, dtype=np.float64))
 
-        sums = (Sums(number() if dense else 0.0, number()) for _ in range(2))
+        sums = (
+            Sums(number() if dense else 0.0, number(), number() if auxiliary else 0.0)
+            for _ in range(2)
+        )
         return cls(0, 0, *sums)
 
     def begin(self, output_name: str, minibatches_per_phase: int, minibatch: int) -> None:
@@ -93,7 +97,8 @@ class ObjectiveTotals:
             self._print_phase(output_name, minibatches_per_phase, phase)
             self.current_phase = phase
             sums = self.this_phase
-            self.this_phase = Sums(_zeroed(sums.weight), _zeroed(sums.objective))
+            zeros = map(_zeroed, (sums.weight, sums.objective, sums.auxiliary))
+            self.this_phase = Sums(*zeros)
             self.minibatches_this_phase = 0
         self.minibatches_this_phase += 1
 
@@ -106,8 +111,7 @@ class ObjectiveTotals:
         """Of this minibatch, or of a part of it; `auxiliary` is a regularizer's part of it."""
         whole, phase = self.all, self.this_phase
         whole.objective, phase.objective = _sums(whole.objective, phase.objective, objective)
-        whole.auxiliary += auxiliary
-        phase.auxiliary += auxiliary
+        whole.auxiliary, phase.auxiliary = _sums(whole.auxiliary, phase.auxiliary, auxiliary)
 
     def _print_phase(self, output_name: str, minibatches_per_phase: int, phase: int) -> None:
         first = self.current_phase * minibatches_per_phase

@@ -30,7 +30,13 @@ from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import Workspace
 from nnet3tools.training.device_inputs import DeviceInputs, Packed
 from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.objective import Evaluation, FrameObjective, Objective, SparseTargets
+from nnet3tools.training.objective import (
+    Ahead,
+    Evaluation,
+    FrameObjective,
+    Objective,
+    SparseTargets,
+)
 
 __all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_request"]
 
@@ -75,7 +81,8 @@ class PreparedExample(NnetExample):
     arrays: list[np.ndarray] = field(default_factory=list)
     """The features of each io: dense, or the values, rows and columns of SparseTargets."""
     packed: Packed | None = None
-    """The same on its way to the device."""
+    """The same on its way to the device, and what the objective has prepared."""
+    ahead: Ahead | None = None
 
 
 @dataclass
@@ -84,6 +91,8 @@ class ReadyExample(NnetExample):
 
     place: Hashable = None
     """Equal for examples whose features lie in the same memory of a GPU, and are alike."""
+    ahead: Ahead | None = None
+    """What the objective has prepared."""
 
 
 class ExampleRunner:
@@ -155,11 +164,14 @@ class ExampleRunner:
                     arrays += [np.asarray(a, np.int32) for a in (targets.rows, targets.cols)]
                 else:
                     arrays.append(to_dense(io.features))
+            if self._device_inputs is None:
+                return PreparedExample(example.io, arrays, supervisions=example.supervisions)
+            ahead = self._objective.prepare(self.nnet, example)
         except DataError:
             return example
-        packed = None if self._device_inputs is None else self._device_inputs.pack(arrays)
+        packed = self._device_inputs.pack([*arrays, *(ahead.arrays if ahead else ())])
         return PreparedExample(
-            example.io, arrays if packed is None else [], packed, supervisions=example.supervisions
+            example.io, [], packed, ahead=ahead, supervisions=example.supervisions
         )
 
     def send(self, example: NnetExample) -> None:
@@ -217,7 +229,8 @@ class ExampleRunner:
                 rows, cols = next(left), next(left)
                 features = SparseTargets(rows, cols, features, io.features.shape, weight)
             found.append(replace(io, features=features))
-        return ReadyExample(found, place, supervisions=example.supervisions)
+        ahead = example.ahead and replace(example.ahead, arrays=list(left))
+        return ReadyExample(found, place, ahead, supervisions=example.supervisions)
 
     # -- running
 
@@ -278,6 +291,10 @@ class ExampleRunner:
         """
         need_deriv, _ = self._flags
         return self._objective.evaluations(self.nnet, example, computer, need_deriv)
+
+    def report(self) -> None:
+        """Let the objective warn of what it has put off."""
+        self._objective.report()
 
     def _input_matrix(self, io: NnetIo) -> np.ndarray:
         expected = self.nnet.input_dim(io.name)

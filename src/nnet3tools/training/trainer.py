@@ -182,6 +182,7 @@ class NnetTrainer:
         self._num_minibatches += 1
         if self._num_minibatches % self.options.print_interval == 0:
             self._check_natural_gradient()
+            self._runner.report()
 
     @property
     def ahead(self) -> ExampleRunner | None:
@@ -195,6 +196,7 @@ class NnetTrainer:
             self._loss_scale.print()
         self._max_change.print(self.nnet, warn=self._loss_scale is None)
         self._check_natural_gradient()
+        self._runner.report()
         return any(results)
 
     def _check_natural_gradient(self) -> None:
@@ -300,11 +302,11 @@ class NnetTrainer:
             weight = evaluation.weight
             for name in names:
                 if name not in self._totals:
-                    self._totals[name] = self._new_totals(weight is None)
+                    self._totals[name] = self._new_totals(evaluation)
                 self._totals[name].begin(name, self.options.print_interval, self._num_minibatches)
             is_alike = place is not None and evaluation.is_alike
             computer.replay(
-                ("objective", *names, place) if is_alike else None,
+                ("objective", *names, place, evaluation.facts) if is_alike else None,
                 partial(self._evaluate, evaluation, suffix),
             )
             if weight is not None:
@@ -322,8 +324,11 @@ class NnetTrainer:
             for deriv in evaluation.derivs:
                 self._loss_scale.scale_derivative(deriv)
 
-    def _new_totals(self, dense: bool) -> ObjectiveTotals:
-        return ObjectiveTotals() if self._gpu is None else ObjectiveTotals.on(self._gpu, dense)
+    def _new_totals(self, evaluation: Evaluation) -> ObjectiveTotals:
+        if self._gpu is None:
+            return ObjectiveTotals()
+        dense, auxiliary = evaluation.weight is None, evaluation.has_auxiliary
+        return ObjectiveTotals.on(self._gpu, dense, auxiliary)
 
     def require_finite(self) -> None:
         """DataError if the model, which is on the host again, holds NaN or infinity."""

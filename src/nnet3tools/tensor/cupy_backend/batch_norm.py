@@ -12,6 +12,7 @@ of two kernels and two; no GPU was at hand to measure the difference.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -80,7 +81,7 @@ _BACKPROP = """
 
 def _sum_columns(
     name: str, shape: tuple[int, int], arrays: dict[str, Array], add: str,
-    results: dict[str, Array], store: str, **numbers: np.float64,
+    results: dict[str, Array], store: str, **numbers: Any,
 ) -> Step:  # fmt: skip
     """The kernel that sums something over the rows and stores what follows from the means."""
     rows, dim = shape

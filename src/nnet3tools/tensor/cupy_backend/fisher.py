@@ -127,9 +127,10 @@ def fisher_step(
             limits = MAX_CONDITION, EPSILON, DELTA, 0.0
             factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
         tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
-        kernel = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
+        text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
         writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
         threads = 32 * _warps(size // 2)
+        kernel = text.replace("THREADS", str(threads)), name
         shared_bytes = 8 * count if is_shared else 0
         _launch(kernel, (len(rows), 1), threads, tables, [*products, *traces], writes, shared_bytes)
 

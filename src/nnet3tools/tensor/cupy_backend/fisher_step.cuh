@@ -1,11 +1,12 @@
 // The estimates of online natural gradient, one block of threads for each. Formulas and names are
 // those of tensor/fisher.py. MOST stands for the largest rank, SHARED for 1 where matrices are in
-// shared memory.
+// shared memory, THREADS for those of a block.
 
 // table: for each estimate its rank, addresses of d, numbers, transform, coefficients, products, trace,
 // work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
 // A warp does a row of what is square, so that no thread has to divide.
-extern "C" __global__ void fisher_step_MOST_SHARED(const long long* table, const double* factors) {
+extern "C" __launch_bounds__(THREADS) __global__ void fisher_step_MOST_SHARED(
+    const long long* table, const double* factors) {
   const int most = MOST + MOST % 2;
   __shared__ double ise[most], d_rho[most], value[most], root[most];
   __shared__ double cosine[most / 2], sine[most / 2];

@@ -20,12 +20,13 @@ from nnet3tools.tensor.element import element
 from nnet3tools.tensor.leaky_hmm import LIMIT, Hmm
 from nnet3tools.tensor.registry import implements
 
-_THREADS = 256
+_MOST_THREADS = 1024
+"""There are no more blocks than sequences: only threads can hide that memory is far away."""
 
 _pseudo_probs = element(f"_1 = exp(clip(_2, {-LIMIT}, {LIMIT}))")
 
 _FORWARD = """
-    __shared__ nn_Sum<double> part[9];
+    __shared__ nn_Sum<double> part[33];
     double log_prob = 0.0;
     for (int i = threadIdx.x; i < states; i += blockDim.x) alpha[[0, n, i]] = initial[[i]];
     for (long long t = 0;; ++t) {
@@ -50,7 +51,7 @@ _FORWARD = """
     }"""
 
 _BACKWARD = """
-    __shared__ nn_Sum<double> part[9];
+    __shared__ nn_Sum<double> part[33];
     const double last = 1.0 / (totals[[frames, n]] * final_factor);
     nn_Sum<double> posteriors; posteriors.init();
     for (int i = threadIdx.x; i < states; i += blockDim.x) beta[[frames % 2, n, i]] = T(last);
@@ -141,6 +142,7 @@ def leaky_hmm(
     plan: _Plan = hmm.plan("cupy", _Plan)
     num_frames, states = len(output) // num_sequences, hmm.num_states
     numbers: dict[str, Any] = {
+        "most_threads": _MOST_THREADS,
         "states": np.int32(states),
         "frames": np.int64(num_frames),
         "leak": np.float64(leak),
@@ -157,10 +159,10 @@ def leaky_hmm(
         _pseudo_probs(x, output)
         arrays = {"x": x, "alpha": alpha, "totals": totals, "sums": sums, "initial": plan.initial}
         forward = {**arrays, **plan.forward}
-        block_step("leaky_hmm", space, _THREADS, forward, _FORWARD, **numbers)()
+        block_step("leaky_hmm", space, states, forward, _FORWARD, **numbers)()
         if deriv is not None:
             numbers |= {"groups": np.int32(plan.num_used), "weight": output.dtype.type(weight)}
             backward = {**arrays, "beta": beta, "deriv": deriv, **plan.backward}
-            block_step("leaky_hmm_back", space, _THREADS, backward, _BACKWARD, **numbers)()
+            block_step("leaky_hmm_back", space, states, backward, _BACKWARD, **numbers)()
         count = 1 if deriv is None else 3
         _column_sums(results[:count], sums[:, :count])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
-from nnet3tools.tensor.cupy_backend.launch import grid_for
+from nnet3tools.tensor.cupy_backend.launch import THREADS, grid_for
 from nnet3tools.tensor.cupy_backend.launches import Launch
 from nnet3tools.tensor.cupy_backend.operands import element_strides
 
@@ -47,7 +47,7 @@ def _expanded(body: str) -> str:
 
 def _source(
     what: str, space: list[str], arrays: Mapping[str, Array], numbers: Mapping[str, Any],
-    body: str, blocks: bool,
+    body: str, threads: int,
 ) -> tuple[str, str]:  # fmt: skip
     first = next(iter(arrays.values()))
     parameters = [f"long long n_{i}" for i in space]
@@ -57,7 +57,7 @@ def _source(
     parameters += [f"{_NAMES[value.dtype.name]} {name}" for name, value in numbers.items()]
     body = re.sub(r"\bT\b", _NAMES[first.dtype.name], _expanded(body)).strip("\n")
     # the last index goes along x, the others, taken together, along y
-    outer, inner = (space, None) if blocks else (space[:-1], space[-1])
+    outer, inner = (space, None) if threads else (space[:-1], space[-1])
     rows = " * ".join(f"n_{i}" for i in outer) or "1"
     lines = ["long long rest = row;"]
     for i in reversed(outer[1:]):
@@ -81,7 +81,9 @@ def _source(
             f"{body}\n    }}\n  }}\n}}\n"
         )
     name = f"{what}_{hashlib.sha1(text.encode()).hexdigest()[:12]}"
-    return f'extern "C" __global__ void {name}{text}', name
+    # of so many threads the compiler must know: it may give each too many registers otherwise
+    bounds = f"__launch_bounds__({threads}) " if threads > THREADS else ""
+    return f'extern "C" {bounds}__global__ void {name}{text}', name
 
 
 _sources: dict[Any, tuple[str, str]] = {}
@@ -122,12 +124,12 @@ def _bind(
     if 0 in space.values():
         return lambda: None
     key = (
-        what, body, threads > 0,
+        what, body, min(threads, 1) if threads <= THREADS else threads,
         tuple((n, a.dtype, a.ndim) for n, a in arrays.items()),
         tuple((n, v.dtype) for n, v in numbers.items()),
     )  # fmt: skip
     if (found := _sources.get(key)) is None:
-        found = _sources[key] = _source(what, list(space), arrays, numbers, body, threads > 0)
+        found = _sources[key] = _source(what, list(space), arrays, numbers, body, threads)
     device = get_device()
     args: list[Any] = [np.int64(n) for n in space.values()]
     for array in arrays.values():
@@ -165,11 +167,12 @@ def grid_step(
 
 def block_step(
     what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str, *,
-    writes: Sequence[Array] = (), **numbers: Any,
+    writes: Sequence[Array] = (), most_threads: int = THREADS, **numbers: Any,
 ) -> Callable[[], None]:  # fmt: skip
     """The bound kernel that runs the body by a block of threads for every point.
 
-    `length` is the work of a block. `writes` are arrays that the body knows by address only.
+    `length` is the work of a block, a power of two of threads. `writes` are arrays that the body
+    knows by address only.
     """
-    threads = min(256, max(32, 1 << (max(length, 1) - 1).bit_length()))
+    threads = min(most_threads, max(32, 1 << (max(length, 1) - 1).bit_length()))
     return _bind(what, space, arrays, numbers, body, threads, (), writes)

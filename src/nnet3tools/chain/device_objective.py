@@ -1,0 +1,235 @@
+"""The LF-MMI objective on a GPU: nobody looks at it there, so that it can be part of a graph.
+
+What objective.py decides on the host by what it finds, which is whether sums checked out, is a
+formula here over a few numbers on the device; warnings come when somebody logs. What differs from
+minibatch to minibatch comes with its inputs: acceptors (tensor/packed_paths.py), weights of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.minibatch import OutputSupervision
+from nnet3tools.chain.objective import FAILED_PER_FRAME, penalize_out_of_range
+from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.chain.paths import supervision_paths
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+from nnet3tools.tensor import recording
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
+from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.numerator import PackedPaths, numerator
+from nnet3tools.tensor.packed_paths import pack_paths
+from nnet3tools.tensor.random import rand_int
+
+__all__ = ["Buffers", "DeviceObjective", "Facts", "Tallies", "facts_of", "on_device"]
+
+_FINITE = "abs({}) <= 1e300"
+
+# objective (_1) and whether it is to be used (_2), minibatches that failed (_3), whose sums were
+# not near (_4); by the numerator (_5), the denominator (_6) and its checks (_7, _8) of so many
+# sequences (_9); factors of both (_10, _11), and what is taken where it failed (_12)
+_judge = tensor.element(
+    "product = abs(_7 - _9); posteriors = abs(_8 - _9); "
+    "product_near = product <= 0.001 * (abs(_7) + _9); "
+    "posteriors_near = posteriors <= 0.01 * (abs(_8) + _9); "
+    "fair = (product_near || product <= 2.0) && (posteriors_near || posteriors <= 2.0); "
+    f"found = _10 * _5 - _11 * _6; good = fair && {_FINITE.format('found')}; "
+    "_1 = where(good, found, _12); _2 = where(good, 1.0, 0.0); "
+    "_3 += where(good, 0.0, 1.0); _4 += where(product_near && posteriors_near, 0.0, 1.0)"
+)
+_l2_factor = tensor.element(f"_1 = where({_FINITE.format('_2')} || _3 == 0.0, _4, 0.0)")
+_if_good = tensor.element("_1 = where(_3 != 0.0, _2, 0.0)")
+# outputs may be infinite, which a factor of 0 would not mend
+_FINISHED = "where(_3 != 0.0, _1, 0.0) - where(_4 != 0.0, _4 * _2, 0.0)"
+_finish = tensor.element(f"_1 = {_FINISHED}")
+_finish_rows = tensor.element(f"_1 = ({_FINISHED}) * _5")
+_finish_xent = tensor.element("_1 = where(_2 != 0.0, _1 * _3, 0.0)")
+_finish_xent_rows = tensor.element("_1 = where(_2 != 0.0, _1 * _3 * _4, 0.0)")
+_widen = tensor.element("_1 = max(_1, _3); _2 = min(_2, _4)")
+_largest = tensor.aggregate("_1", "max", axis=None)
+_smallest = tensor.aggregate("_1", "min", axis=None)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Of one output's supervision in one minibatch: what a recording of the work depends on."""
+
+    weight: float
+    num_sequences: int
+    num_rows: int
+    is_e2e: bool
+    num_parts: int
+    num_states: int
+    num_frames: int
+    has_weights: bool
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What one output's objective reads and writes; `xent_output` and `xent_deriv` if wanted."""
+
+    output: Array
+    deriv: Array
+    xent_output: Array | None = None
+    xent_deriv: Array | None = None
+
+
+def facts_of(
+    supervision: OutputSupervision, num_pdfs: int, apply_weights: bool
+) -> tuple[Facts, list[np.ndarray]]:
+    """Facts, and the arrays that the device is to get: acceptors, weights of rows.
+
+    DataError as of compute_chain_objective.
+    """
+    chain, paths = supervision.chain.supervision, supervision.chain.supervision
+    try:
+        packed = pack_paths(supervision_paths(chain, num_pdfs), chain.num_sequences)
+    except ValueError as error:
+        raise DataError(f"{supervision.chain.name}: {error}") from None
+    weights = supervision.chain.deriv_weights
+    has_weights = apply_weights and len(weights) > 0
+    arrays = [packed.ints, packed.costs]
+    if has_weights:
+        arrays.append(np.ascontiguousarray(weights, np.float32)[:, None])
+    facts = Facts(
+        chain.weight, chain.num_sequences, paths.num_frames, chain.is_e2e, packed.num_parts,
+        packed.num_states, packed.num_frames, has_weights,
+    )  # fmt: skip
+    return facts, arrays
+
+
+def on_device(facts: Facts, arrays: Sequence[Array]) -> tuple[PackedPaths, Array | None]:
+    """The acceptors and the weights of rows, by the device's copies of the arrays of facts_of."""
+    ints, costs, *weights = arrays
+    paths = PackedPaths(ints, costs, facts.num_parts, facts.num_states, facts.num_frames)
+    return paths, weights[0] if facts.has_weights else None
+
+
+class Tallies:
+    """What there is to warn of, kept on the device until somebody logs."""
+
+    def __init__(self, like: Array) -> None:
+        """`like` is an array of the device."""
+        self._numbers = tensor.zeros((4,), like=like, dtype=np.float64)
+        self.failed, self.not_near, self._largest, self._smallest = (
+            self._numbers[i : i + 1] for i in range(4)
+        )
+
+    def widen(self, output: Array) -> None:
+        """Let the range of outputs that were looked at include these."""
+        _widen(self._largest, self._smallest, _largest(output), _smallest(output))
+
+    def warn(self) -> None:
+        """Warn of what has come up since the last time; waits for the device."""
+        failed, not_near, largest, smallest = tensor.to_host(self._numbers).tolist()
+        tensor.fill(self._numbers, 0.0)
+        if not_near:
+            log.warning(
+                f"In {not_near:g} minibatches the alpha-beta product or the log-prob-deriv sum of "
+                "time 0 was not the number of sequences"
+            )
+        if failed:
+            log.warning(
+                f"The objective function of {failed:g} minibatches was not finite or their "
+                f"denominator computation failed: it was set to {FAILED_PER_FRAME:g} per frame."
+            )
+        if largest > LIMIT or smallest < -LIMIT:
+            log.warning(
+                f"Nnet outputs {smallest:g}, {largest:g} outside the range [-30,30], derivs may be "
+                "inaccurate."
+            )
+
+
+class DeviceObjective:
+    """The objective of outputs with one denominator graph, for training on a GPU."""
+
+    def __init__(
+        self, options: ChainTrainingOptions, graph: DenominatorGraph, tallies: Tallies
+    ) -> None:
+        self._options, self._graph, self._tallies = options, graph, tallies
+
+    def compute(
+        self, facts: Facts, paths: PackedPaths, weights: Array | None, buffers: Buffers
+    ) -> tuple[Number, Number, Number | None]:
+        """Objective, l2 term and cross-entropy, as Numbers; the derivatives are set.
+
+        As compute_chain_objective, of which this is the part of training, draws included.
+        """
+        output, deriv, xent_deriv = buffers.output, buffers.deriv, buffers.xent_deriv
+        den, num = self._sums(facts, paths, output, deriv, xent_deriv)
+        objective, good = (_number(output) for _ in range(2))
+        per_log_prob = 1.0 if facts.is_e2e else facts.weight
+        failed = FAILED_PER_FRAME * facts.weight * facts.num_rows
+        checks = (den[k : k + 1] for k in (LOG_PROB, ALPHA_BETA, POSTERIOR_SUM))
+        _judge(
+            objective, good, self._tallies.failed, self._tallies.not_near, num, *checks,
+            float(facts.num_sequences), per_log_prob, facts.weight, failed,
+        )  # fmt: skip
+        l2 = _number(output)
+        scale = facts.weight * self._options.l2_regularize
+        _l2_factor(l2, num, float(facts.is_e2e), scale)
+        l2_term = tensor.dot(output, output) * Number(l2) * -0.5
+        xent = self._finish(buffers, Number(good), Number(l2), weights)
+        return Number(objective), l2_term, xent
+
+    def _sums(
+        self,
+        facts: Facts,
+        paths: PackedPaths,
+        output: Array,
+        deriv: Array,
+        xent_deriv: Array | None,
+    ) -> tuple[Array, Array]:
+        """What leaky_hmm and numerator find; the derivatives without the rest."""
+        options = self._options
+        for matrix in (deriv, xent_deriv):
+            if matrix is not None:
+                tensor.fill(matrix, 0.0)
+        if facts.is_e2e:
+            penalize_out_of_range(options, output, deriv)
+        if recording.decide(lambda: rand_int(0, 99) == 0):
+            self._tallies.widen(output)
+        den, num = (tensor.zeros((n,), like=output, dtype=np.float64) for n in (3, 1))
+        factor = -facts.weight
+        if facts.is_e2e:
+            factor *= 1.0 + options.lwf_den_scale
+        leak = options.leaky_hmm_coefficient
+        leaky_hmm(den, output, self._graph.hmm, facts.num_sequences, leak, deriv, factor)
+        if not facts.is_e2e:
+            penalize_out_of_range(options, output, deriv)
+        numerator(num, output, paths, deriv if xent_deriv is None else xent_deriv, facts.weight)
+        if xent_deriv is not None:
+            tensor.add(deriv, xent_deriv)
+        return den, num
+
+    def _finish(
+        self, buffers: Buffers, good: Number, l2: Number, weights: Array | None
+    ) -> Number | None:
+        """Derivatives of what failed are 0; regularizers and weights of rows; the cross-entropy."""
+        xent = None
+        if buffers.xent_deriv is not None:
+            found = tensor.dot(buffers.xent_output, buffers.xent_deriv)
+            assert isinstance(found, Number)
+            xent = found.mapped(_if_good, good)
+            scale = self._options.xent_regularize
+            finish = partial(_finish_xent, buffers.xent_deriv, good, scale)
+            if weights is not None:
+                finish = partial(_finish_xent_rows, buffers.xent_deriv, good, scale, weights)
+            finish()
+        if weights is None:
+            _finish(buffers.deriv, buffers.output, good, l2)
+        else:
+            _finish_rows(buffers.deriv, buffers.output, good, l2, weights)
+        return xent
+
+
+def _number(like: Array) -> Array:
+    return tensor.empty((1,), like=like, dtype=np.float64)
