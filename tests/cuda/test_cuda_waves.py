@@ -10,7 +10,8 @@ from nnet3tools import tensor
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.tensor.cupy_backend.launches import Launch, noted
-from nnet3tools.tensor.cupy_backend.waves import Wave, capture, waves_of
+from nnet3tools.tensor.cupy_backend.wave import Wave
+from nnet3tools.tensor.cupy_backend.waves import capture, waves_of
 from support.emulated_cuda import fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
@@ -115,6 +116,21 @@ def test_numbers_have_no_kernels_of_their_own(device):
         tensor.scale(b[:1], 0.5)
 
     assert run_both_ways(device, work, [a, b, first, second, out]) == 1
+
+
+def test_a_closing_step_sees_what_all_threads_did_in_the_one_before(device):
+    a, b, c, d = matrices((700, 40), (30, 20), (30, 20), (30, 20))
+    total = to_device(np.zeros(1))
+    squares = tensor.aggregate("float64(_1) * _1", "sum", axis=0)
+    scaled = tensor.element("_1 = _2 * float32(_3)")
+    backwards = np.arange(29, -1, -1).astype(np.int32)
+
+    def work():
+        squares(total, a.reshape(-1))
+        scaled(c, b, total)  # by the last block, as it waits for the number
+        tensor.copy_rows(d, c, backwards)  # of which others of its threads made rows
+
+    assert run_both_ways(device, work, [total, b, c, d]) == 1
 
 
 def test_products_keep_their_places(device):
