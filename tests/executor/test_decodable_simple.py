@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.executor.batch_compute import BatchComputer
-from nnet3tools.executor.decodable_simple import Ivectors, UtteranceComputer
+from nnet3tools.executor.batch_compute import BatchComputer, PaddedChunks
+from nnet3tools.executor.decodable_simple import Ivectors, SimpleNetwork, UtteranceComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
 from nnet3tools.nnet.config import parse_config_lines
@@ -59,6 +59,13 @@ def make(config):
         for values in getattr(component, "parameters", dict)().values():
             values[...] = rng.normal(size=values.shape) / 3
     return nnet
+
+
+def batch_computer(nnet, options):
+    network = SimpleNetwork(nnet)
+    factor = options.partial_minibatch_factor
+    plan = PaddedChunks(options, network.context)
+    return BatchComputer(network, options, plan, partial_factor=factor)
 
 
 def frames(count, dim=3, seed=0):
@@ -190,7 +197,7 @@ def test_batches_give_the_same_numbers_in_the_same_order(factor, exact):
     common = {"frames_per_chunk": 6, "frame_subsampling_factor": factor}
     options = BatchComputationOptions(**common, minibatch_size=4, ensure_exact_final_context=exact)
     one, many = UtteranceComputer(nnet, SimpleComputationOptions(**common)), []
-    computer = BatchComputer(nnet, options)
+    computer = batch_computer(nnet, options)
     utterances = {f"u{n}": frames(n) for n in (3, 50, 1, 17, 6, 8, 31)}
     for key, x in utterances.items():
         computer.accept(key, x)
@@ -208,7 +215,7 @@ def test_batches_keep_edges_and_ivectors_apart():
     common = {"frames_per_chunk": 4, "extra_left_context": 2, "extra_left_context_initial": 0}
     options = BatchComputationOptions(**common, minibatch_size=3, edge_minibatch_size=2)
     one = UtteranceComputer(nnet, SimpleComputationOptions(**common))
-    computer = BatchComputer(nnet, options)
+    computer = batch_computer(nnet, options)
     inputs = [(frames(n), Ivectors(frames(1, 2, seed=n)[0])) for n in (12, 4, 20)]
     for i, (x, ivectors) in enumerate(inputs):
         computer.accept(str(i), x, ivectors)
@@ -226,7 +233,7 @@ def test_an_utterance_does_not_wait_for_company_for_ever():
         minibatch_size=1,
         edge_minibatch_size=50,
     )
-    computer = BatchComputer(nnet, options)
+    computer = batch_computer(nnet, options)
     for i in range(9):
         computer.accept(str(i), frames(4, seed=i))
     assert [key for key, _ in computer.ready()][:1] == ["0"]

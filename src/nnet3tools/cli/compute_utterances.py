@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.utterance_inputs import (
@@ -16,7 +18,13 @@ from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 
-__all__ = ["UtteranceOptions", "compute_utterances"]
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.io.table import TableWriter
+
+__all__ = ["SharedComputer", "UtteranceOptions", "compute_all", "compute_utterances"]
 
 
 @dataclass(frozen=True)
@@ -55,15 +63,52 @@ class UtteranceOptions:
                 raise OptionError(f"--{name} does not go with --looped=true")
 
 
+class SharedComputer(Protocol):
+    """Takes utterances, and gives their outputs in the same order, perhaps later."""
+
+    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
+        """Take an utterance."""
+
+    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(key, output) of those that are complete."""
+
+    def finish(self) -> None:
+        """Complete all that were taken."""
+
+    def close(self) -> None:
+        """Log times, if asked for."""
+
+
+def compute_all(
+    computer: SharedComputer,
+    features_rspecifier: str,
+    options: InputOptions,
+    counts: UtteranceCounts,
+    writer: TableWriter[np.ndarray],
+) -> None:
+    """Write the outputs of all utterances whose inputs are complete, and count them."""
+    import numpy as np
+
+    def write_ready() -> None:
+        for key, output in computer.ready():
+            writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
+            counts.done += 1
+
+    for key, features, ivectors in utterances(features_rspecifier, options, counts):
+        with naming(f"utterance {key}"):
+            computer.accept(key, features, ivectors)
+        write_ready()
+    computer.finish()
+    write_ready()
+
+
 def compute_utterances(
     options: UtteranceOptions, use_gpu: str, gpu_math: str, args: list[str]
 ) -> int:
     """Read features, write outputs; the exit status."""
-    import numpy as np
-
     from nnet3tools.cli.gpu import choose_device
     from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
-    from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.executor.shared_compute import shared_computer
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
@@ -80,27 +125,21 @@ def compute_utterances(
     device = choose_device(use_gpu, gpu_math)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
-    computer: UtteranceComputer | LoopedUtteranceComputer
+    computer: SharedComputer
     with naming(nnet_in):
         if options.looped:
             computer = LoopedUtteranceComputer(nnet, simple, priors, like=device)
         else:
-            computer = UtteranceComputer(nnet, simple, priors, like=device)
-    if options.read_cache and isinstance(computer, UtteranceComputer):
+            computer = shared_computer(nnet, simple, priors, like=device)
+    if options.read_cache and not isinstance(computer, LoopedUtteranceComputer):
         load_cache(options.read_cache, computer.compiler)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
-            for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
-                with naming(f"utterance {key}"):
-                    output = computer.compute(features, ivectors)
-                writer.write(
-                    key, np.exp(output, out=output) if options.inputs.apply_exp else output
-                )
-                counts.done += 1
+            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
             counts.check()
     except NothingDoneError:
         pass
-    if options.write_cache and counts.done and isinstance(computer, UtteranceComputer):
+    if options.write_cache and counts.done and not isinstance(computer, LoopedUtteranceComputer):
         save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
     computer.close()
     return counts.report()

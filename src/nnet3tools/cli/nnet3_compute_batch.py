@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
@@ -13,17 +12,11 @@ from nnet3tools.cli.utterance_inputs import (
     NothingDoneError,
     UtteranceCounts,
     read_model,
-    utterances,
 )
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchComputationOptions
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from nnet3tools.executor.batch_compute import BatchComputer
-    from nnet3tools.io.table import TableWriter
+from nnet3tools.io import log
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,
@@ -51,7 +44,8 @@ class Options:
 @program("nnet3-compute-batch", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Read features, write outputs."""
-    from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.cli.compute_utterances import compute_all
+    from nnet3tools.executor.shared_compute import shared_computer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
 
@@ -63,27 +57,13 @@ def main(options: Options, args: list[str]) -> int:
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):
-        computer = BatchComputer(nnet, batch, priors, like=device)
+        computer = shared_computer(nnet, batch, priors, like=device)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
-            for key, features, ivectors in utterances(features_rspecifier, options.inputs, counts):
-                with naming(f"utterance {key}"):
-                    computer.accept(key, features, ivectors)
-                counts.done += _write(computer, options.inputs.apply_exp, writer)
-            computer.finish()
-            counts.done += _write(computer, options.inputs.apply_exp, writer)
+            compute_all(computer, features_rspecifier, options.inputs, counts, writer)
             counts.check()
     except NothingDoneError:
         pass
+    log.log(f"Did {computer.num_tasks} tasks in {computer.num_minibatches} minibatches")
+    computer.close()
     return counts.report()
-
-
-def _write(computer: BatchComputer, apply_exp: bool, writer: TableWriter[np.ndarray]) -> int:
-    """Write the complete outputs; returns their number."""
-    import numpy as np
-
-    count = 0
-    for key, output in computer.ready():
-        writer.write(key, np.exp(output, out=output) if apply_exp else output)
-        count += 1
-    return count

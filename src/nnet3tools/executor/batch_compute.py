@@ -6,24 +6,37 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.executor.chunk_computers import ChunkComputers, fill_rows
-from nnet3tools.executor.chunks import Chunk, ChunkShape, chunks_for_batches, input_rows
+from nnet3tools.executor.chunks import (
+    Chunk,
+    ChunkShape,
+    chunks_for_batches,
+    chunks_of_utterance,
+    input_rows,
+    lengthened,
+)
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
 from nnet3tools.executor.finite_watch import FiniteWatch
-from nnet3tools.executor.simple_options import BatchComputationOptions
-from nnet3tools.io import log
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.graph.context import NnetContext
 from nnet3tools.nnet.components.base import Array
-from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["BatchComputer"]
+__all__ = ["BatchComputer", "ChunkPlan", "ExactChunks", "PaddedChunks"]
 
 _MAX_WAITING = 8
 """Minibatches' worth of utterances that may wait for company before they are computed anyway."""
+_MAX_WAITING_BYTES = 64 * 2**20
+"""And of memory for their features and outputs."""
+_CHUNKS_TOGETHER = 64
+"""Chunks of one shape that nnet3-compute takes together: an LSTM's products of 3 frames, its delay,
+have 192 rows then."""
 
 
 @dataclass
@@ -33,12 +46,75 @@ class _Utterance:
     output: Array
     num_to_do: int
 
+    @property
+    def num_bytes(self) -> int:
+        return int(self.features.nbytes + self.output.nbytes)
+
 
 @dataclass
 class _Task:
     utterance: _Utterance
     chunk: Chunk
     ivector: np.ndarray | None
+
+
+class ChunkPlan(Protocol):
+    """How utterances are cut into chunks, and how many of these are computed together."""
+
+    max_waiting: int
+    """Utterances that may wait for company before they are computed anyway."""
+
+    def chunks(self, num_frames: int, has_ivector: bool) -> list[Chunk]:
+        """The chunks of an utterance."""
+
+    def full_size(self, chunk: Chunk) -> int:
+        """Chunks of a full minibatch of this one's shape."""
+
+
+class PaddedChunks:
+    """As nnet3-compute-batch has them: all of one length as far as possible."""
+
+    def __init__(self, options: BatchComputationOptions, context: NnetContext) -> None:
+        self._options, self._context = options, context
+        self._outputs = options.outputs_per_chunk(context.modulus)
+        self.max_waiting = _MAX_WAITING * options.minibatch_size
+
+    def chunks(self, num_frames: int, has_ivector: bool) -> list[Chunk]:
+        return chunks_for_batches(
+            num_frames, self._outputs, self._context, self._options, has_ivector
+        )
+
+    def full_size(self, chunk: Chunk) -> int:
+        if chunk.shape.num_outputs < self._outputs:
+            return 1
+        return self._options.edge_minibatch_size if chunk.is_edge else self._options.minibatch_size
+
+
+class ExactChunks:
+    """As nnet3-compute has them, the last of an utterance shorter than the others.
+
+    Where nothing that an output uses lies later than its right context (graph/time_reach.py), the
+    last is computed as the others are, with outputs that nobody uses at its end.
+    """
+
+    def __init__(
+        self, options: SimpleComputationOptions, context: NnetContext, may_lengthen: bool
+    ) -> None:
+        self._options, self._context = options, context
+        self._outputs = options.outputs_per_chunk(context.modulus)
+        self._may_lengthen = may_lengthen
+        self.max_waiting = _MAX_WAITING * _CHUNKS_TOGETHER
+
+    def chunks(self, num_frames: int, has_ivector: bool) -> list[Chunk]:
+        chunks = chunks_of_utterance(
+            num_frames, self._outputs, self._context, self._options, has_ivector
+        )
+        if self._may_lengthen:
+            chunks[-1] = lengthened(chunks[-1], self._outputs, len(chunks) > 1)
+        return chunks
+
+    def full_size(self, chunk: Chunk) -> int:
+        return 1 if chunk.shape.num_outputs < self._outputs else _CHUNKS_TOGETHER
 
 
 class BatchComputer:
@@ -50,24 +126,35 @@ class BatchComputer:
 
     def __init__(
         self,
-        nnet: Nnet,
-        options: BatchComputationOptions,
+        network: SimpleNetwork,
+        options: SimpleComputationOptions,
+        plan: ChunkPlan,
         priors: np.ndarray | None = None,
         *,
         like: Array | None = None,
+        partial_factor: float = 0.5,
     ) -> None:
-        """As UtteranceComputer."""
-        self.options = options
+        """As UtteranceComputer.
+
+        Minibatches that are not full have `partial_factor` ** n times their size.
+        """
         options.check()
-        self.network = SimpleNetwork(nnet)
-        self._outputs_per_chunk = options.outputs_per_chunk(self.network.context.modulus)
-        self._computers = ChunkComputers(nnet, options, like)
+        self.network, self._plan = network, plan
+        self._partial_factor = partial_factor
+        self._computers = ChunkComputers(network.nnet, options, like)
         self._watch = FiniteWatch()
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._like = like
         self._tasks: OrderedDict[ChunkShape, deque[_Task]] = OrderedDict()
         self._waiting: deque[_Utterance] = deque()
-        self._num_tasks = self._num_minibatches = 0
+        self._num_bytes = 0
+        """Of the features and outputs of what waits."""
+        self.num_tasks = self.num_minibatches = 0
+
+    @property
+    def compiler(self) -> CachingOptimizingCompiler:
+        """Whose cache holds the programs."""
+        return self._computers.compiler
 
     def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
         """Take features of at least one frame; whatever minibatches they fill are computed.
@@ -75,10 +162,7 @@ class BatchComputer:
         DataError for inputs that do not fit.
         """
         self.network.check_inputs(features, ivectors)
-        context, has_ivector = self.network.context, ivectors is not None
-        chunks = chunks_for_batches(
-            len(features), self._outputs_per_chunk, context, self.options, has_ivector
-        )
+        chunks = self._plan.chunks(len(features), ivectors is not None)
         num_outputs = chunks[-1].first_output + chunks[-1].num_used
         output = tensor.empty((num_outputs, self.network.output_dim), like=self._like)
         device_features = tensor.asarray(features, like=self._like)
@@ -88,15 +172,17 @@ class BatchComputer:
         for chunk, ivector in zip(chunks, tasks, strict=True):
             queue = self._tasks.setdefault(chunk.shape, deque())
             queue.append(_Task(utterance, chunk, ivector))
-            if len(queue) >= self._full_size(chunk):
+            if len(queue) >= self._plan.full_size(chunk):
                 self._compute(chunk.shape)
-        if len(self._waiting) > _MAX_WAITING * self.options.minibatch_size:
+        self._num_bytes += utterance.num_bytes
+        if len(self._waiting) > self._plan.max_waiting or self._num_bytes > _MAX_WAITING_BYTES:
             self._complete(self._waiting[0])
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:
         """(key, output) of the utterances that are complete; those before them are, too."""
         while self._waiting and self._waiting[0].num_to_do == 0:
             utterance = self._waiting.popleft()
+            self._num_bytes -= utterance.num_bytes
             yield utterance.key, tensor.to_host(utterance.output)
 
     def finish(self) -> None:
@@ -104,7 +190,9 @@ class BatchComputer:
         for shape, queue in self._tasks.items():
             while queue:
                 self._compute(shape)
-        log.log(f"Did {self._num_tasks} tasks in {self._num_minibatches} minibatches")
+
+    def close(self) -> None:
+        """Log times, if asked for."""
         self._computers.close()
 
     def _complete(self, utterance: _Utterance) -> None:
@@ -112,17 +200,11 @@ class BatchComputer:
             if any(task.utterance is utterance for task in queue):
                 self._compute(shape)
 
-    def _full_size(self, chunk: Chunk) -> int:
-        """Chunks of a full minibatch of this one's shape."""
-        if chunk.shape.num_outputs < self._outputs_per_chunk:
-            return 1
-        return self.options.edge_minibatch_size if chunk.is_edge else self.options.minibatch_size
-
     def _compute(self, shape: ChunkShape) -> None:
         """Compute the oldest chunks of a shape, in the smallest minibatch size that serves."""
         queue = self._tasks[shape]
-        size = self._full_size(queue[0].chunk)
-        factor = self.options.partial_minibatch_factor
+        size = self._plan.full_size(queue[0].chunk)
+        factor = self._partial_factor
         while len(queue) < int(factor * size):
             size = int(factor * size)
         tasks = [queue.popleft() for _ in range(min(size, len(queue)))]
@@ -132,8 +214,8 @@ class BatchComputer:
         again = partial(self._run, computer, tasks, shape, size)
         self._watch.look("'output'", output, computer, again)
         self._give_out(tasks, output)
-        self._num_tasks += len(tasks)
-        self._num_minibatches += 1
+        self.num_tasks += len(tasks)
+        self.num_minibatches += 1
 
     def _run(
         self, computer: NnetComputer, tasks: list[_Task], shape: ChunkShape, size: int

@@ -7,7 +7,7 @@ last frames are repeated (the caller clips row numbers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "chunks_of_utterance",
     "input_rows",
     "ivector_frame",
+    "lengthened",
 ]
 
 
@@ -91,6 +92,19 @@ def chunks_of_utterance(
         middle = first * factor + span // 2
         chunks.append(Chunk(shape, first * factor - left, first, 0, count, middle))
     return chunks
+
+
+def lengthened(chunk: Chunk, num_outputs: int, has_others: bool) -> Chunk:
+    """A chunk with unused outputs after its own, up to `num_outputs`.
+
+    Without others of that length half as many, and so on, as far as its own outputs fit in.
+    """
+    shape = chunk.shape
+    while not has_others and num_outputs > 1 and (num_outputs + 1) // 2 >= shape.num_outputs:
+        num_outputs = (num_outputs + 1) // 2
+    frames = (num_outputs - shape.num_outputs) * shape.stride
+    longer = shape._replace(num_inputs=shape.num_inputs + frames, num_outputs=num_outputs)
+    return replace(chunk, shape=longer)
 
 
 def chunks_for_batches(

@@ -64,6 +64,7 @@ class LoopedUtteranceComputer:
         self._computer = NnetComputer(options.computation, self.computation, nnet, like=like)
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._watch = FiniteWatch()
+        self._done: list[tuple[str, np.ndarray]] = []
         self._like = like
         rows = self._frames // self._factor
         self._output = tensor.empty((rows, self.network.output_dim), like=like)
@@ -113,6 +114,18 @@ class LoopedUtteranceComputer:
         """Come to the state after so many chunks again, from the beginning."""
         for _ in islice(self.chunks(features, ivectors), num_chunks):
             pass
+
+    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
+        """Compute an utterance; `ready` gives its output."""
+        self._done.append((key, self.compute(features, ivectors)))
+
+    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(key, output) of what was accepted since the last call."""
+        while self._done:
+            yield self._done.pop(0)
+
+    def finish(self) -> None:
+        """Nothing waits."""
 
     def _ivector_rows(self, ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:
         """I-vectors for a chunk whose input ends before `frame`, (num_rows, dim), all the same.

@@ -15,7 +15,7 @@ import numpy as np
 from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import Descriptor, Joined, Leaf, SumDescriptor
-from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset
+from nnet3tools.nnet.forwarding import Forwarding, NodeTerm, Offset, ReplaceIndex
 from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, shift_time, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
@@ -31,6 +31,8 @@ __all__ = [
     "make_rule",
 ]
 
+_TIMES_TRIED = (0, 1, 2, 3, 5, 7, 11, 64, 1000, -1)
+"""Of output rows, to see whether a component's inputs stand at fixed distances from them."""
 _NO_INDEXES = np.empty((0, 3), np.int32)
 
 AddCindexes = Callable[[int, KeyArray], IntArray]
@@ -42,6 +44,8 @@ class NodeRule:
 
     sources: tuple[int, ...] = ()
     """Nodes it may depend on, sorted."""
+    has_fixed_times = False
+    """Whether all rows take something from one time, whatever theirs is."""
     needs_all = True
     """Whether a row can be computed exactly if all its dependencies can, and then uses them all."""
 
@@ -49,6 +53,14 @@ class NodeRule:
     def is_strict(self) -> bool:
         """As `needs_all`, for rules whose rows may be padded."""
         return self.needs_all
+
+    def time_shifts(self) -> list[tuple[int, int]] | None:
+        """(source, frames) of all that a row may depend on, if that is at the same n and x.
+
+        None if it is not, or not at the same distance in time from every row. What all rows take
+        from time 0, such as an i-vector, counts as no later than they are (`has_fixed_times`).
+        """
+        return []
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         """Ids of the dependencies of these cindexes of this node, (N, width)."""
@@ -78,6 +90,9 @@ class SameIndexRule(NodeRule):
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         return add(self.sources[0], keys)[:, None]
 
+    def time_shifts(self) -> list[tuple[int, int]] | None:
+        return [(self.sources[0], 0)]
+
 
 class ComponentRule(NodeRule):
     """A component that is not simple."""
@@ -91,6 +106,17 @@ class ComponentRule(NodeRule):
     @property
     def is_strict(self) -> bool:
         return type(self._component).computable is Component.computable
+
+    def time_shifts(self) -> list[tuple[int, int]] | None:
+        outputs = np.array([[0, t, 0] for t in _TIMES_TRIED], np.int32)
+        inputs, offsets = self._component.input_indexes(outputs)
+        counts = np.diff(offsets)
+        if not all_true(counts == counts[0]):
+            return None
+        shifts = inputs.reshape(len(outputs), -1, 3) - outputs[:, None]
+        if not all_true(shifts == shifts[0]) or shifts[:, :, [0, 2]].any():
+            return None
+        return [(self.sources[0], t) for t in shifts[0, :, 1].tolist()]
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         inputs, offsets = self._component.input_indexes(unpack(keys))
@@ -130,6 +156,17 @@ class DescriptorRule(NodeRule):
         self.sources = tuple(sorted(set(descriptor.nodes())))
         self.needs_all = all(_needs_all(part) for part in descriptor.parts)
         self._shifts = [_time_shift(leaf) for leaf in self._leaves]
+        self.has_fixed_times = any(_node_at_time_0(leaf) is not None for leaf in self._leaves)
+
+    def time_shifts(self) -> list[tuple[int, int]] | None:
+        shifts = []
+        for leaf, shift in zip(self._leaves, self._shifts, strict=True):
+            if shift is None and (node := _node_at_time_0(leaf)) is not None:
+                shift = node, 0
+            if shift is None:
+                return None
+            shifts.append(shift)
+        return shifts
 
     def dependencies(self, keys: KeyArray, add: AddCindexes) -> IntArray:
         rows = np.empty((len(keys), len(self._leaves)), np.int32)
@@ -202,6 +239,14 @@ def _time_shift(leaf: Forwarding) -> tuple[int, int] | None:
         frames += leaf.t
         leaf = leaf.source
     return (leaf.node, frames) if isinstance(leaf, NodeTerm) else None
+
+
+def _node_at_time_0(leaf: Forwarding) -> int | None:
+    """The node that a leaf wants at time 0 whatever the row's own time is; None for others."""
+    match leaf:
+        case ReplaceIndex(NodeTerm(node), "t", 0):
+            return node
+    return None
 
 
 def make_rule(nnet: Nnet, node: int) -> NodeRule:

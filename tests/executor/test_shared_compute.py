@@ -1,0 +1,136 @@
+"""Utterances computed together give what they give one by one, in their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnet3tools.executor.decodable_simple import Ivectors, UtteranceComputer
+from nnet3tools.executor.local_compute import LocalComputer
+from nnet3tools.executor.shared_compute import shared_computer
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.graph.context import compute_simple_nnet_context
+from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
+
+INPUT = "input-node name=input dim=3\n"
+IVECTOR = "input-node name=ivector dim=2\n"
+LOCAL = """
+component name=a type=AffineComponent input-dim=9 output-dim=5
+component name=tanh type=TanhComponent dim=5
+component name=b type=TdnnComponent input-dim=5 output-dim=4 time-offsets=-3,0,1
+component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 1))
+component-node name=tanh component=tanh input=a
+component-node name=b component=b input=Sum(tanh, Scale(0.5, Offset(tanh, 2)))
+output-node name=output input=b
+"""
+RECURRENCE = """
+component name=in type=AffineComponent input-dim=3 output-dim=4
+component name=back type=LinearComponent input-dim=4 output-dim=4
+component name=tanh type=TanhComponent dim=4
+component-node name=in component=in input=Offset(input, 1)
+component-node name=back component=back input=IfDefined(Offset(tanh, SHIFT))
+component-node name=tanh component=tanh input=Sum(in, back)
+output-node name=output input=tanh
+"""
+FORWARD, BACKWARD = (RECURRENCE.replace("SHIFT", shift) for shift in ("-1", "2"))
+WITH_IVECTOR = """
+component name=a type=AffineComponent input-dim=5 output-dim=4
+component-node name=a component=a input=Append(Offset(input, -1), ReplaceIndex(ivector, t, 0))
+output-node name=output input=a
+"""
+PADDED = """
+component name=c type=TimeHeightConvolutionComponent num-filters-in=1 num-filters-out=2 \
+height-in=3 height-out=3 height-offsets=0 time-offsets=-1,0,1 required-time-offsets=0
+component-node name=c component=c input=input
+output-node name=output input=c
+"""
+OPTIONAL = "output-node name=output input=Append(input, Failover(Offset(input, 3), input))\n"
+ROUNDED = "output-node name=output input=Append(input, Round(input, 2))\n"
+AT_TIME_0 = "output-node name=output input=Append(input, ReplaceIndex(input, t, 0))\n"
+LENGTHS = (1, 2, 7, 30, 8, 8, 61, 400, 3, 16, 9, 40, 1000, 5)
+
+
+def make(config: str) -> Nnet:
+    nnet, rng = Nnet.from_config(parse_config_lines(config, "config")), np.random.default_rng(3)
+    for component in nnet.components:
+        for values in getattr(component, "parameters", dict)().values():
+            values[...] = rng.normal(size=values.shape) / 3
+    return nnet
+
+
+@pytest.mark.parametrize(
+    ("config", "is_local", "looks_ahead"),
+    [
+        (INPUT + LOCAL, True, True),
+        (INPUT + FORWARD, False, True),
+        (INPUT + BACKWARD, False, False),
+        (INPUT + IVECTOR + WITH_IVECTOR, False, True),
+        (INPUT + PADDED, False, False),
+        (INPUT + OPTIONAL, False, False),
+        (INPUT + ROUNDED, False, False),
+    ],
+)
+def test_only_outputs_of_a_window_may_be_computed_in_any_chunk(config, is_local, looks_ahead):
+    nnet = make(config)
+    assert is_local_in_time(nnet) == is_local
+    assert looks_ahead_within(nnet, compute_simple_nnet_context(nnet)) == looks_ahead
+
+
+def test_frames_of_one_time_belong_to_a_chunk():
+    assert not is_local_in_time(make(INPUT + AT_TIME_0))
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+@pytest.mark.parametrize(
+    ("config", "options_type"),
+    [
+        (INPUT + LOCAL, SimpleComputationOptions),
+        (INPUT + LOCAL, BatchComputationOptions),
+        (INPUT + FORWARD, SimpleComputationOptions),
+        (INPUT + BACKWARD, SimpleComputationOptions),
+        (INPUT + PADDED, SimpleComputationOptions),
+        (INPUT + OPTIONAL, SimpleComputationOptions),
+        (INPUT + IVECTOR + WITH_IVECTOR, SimpleComputationOptions),
+    ],
+)
+def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type, factor):
+    nnet, rng = make(config), np.random.default_rng(7)
+    options = options_type(frames_per_chunk=9, frame_subsampling_factor=factor)
+    one_by_one = UtteranceComputer(nnet, options)
+    together = shared_computer(nnet, options)
+    has_ivectors = nnet.input_dim("ivector") > 0
+    expected, found = [], []
+    for i, length in enumerate(LENGTHS):
+        features = rng.normal(size=(length, 3)).astype(np.float32)
+        rows = rng.normal(size=(-(-length // 10), 2)).astype(np.float32)
+        ivectors = Ivectors(rows, 10) if has_ivectors else None
+        expected.append((str(i), one_by_one.compute(features, ivectors)))
+        together.accept(str(i), features, ivectors)
+        found += together.ready()
+    together.finish()
+    found += together.ready()
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    for (key, output), (_, wanted) in zip(found, expected, strict=True):
+        np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=key)
+
+
+def test_one_short_utterance_is_computed_by_a_program_of_its_size():
+    computer = shared_computer(make(INPUT + LOCAL), SimpleComputationOptions())
+    assert isinstance(computer, LocalComputer)
+    computer.accept("a", np.ones((4, 3), np.float32))
+    computer.finish()
+    (request,) = computer.compiler.cache
+    assert len(request.outputs[0].indexes) == 4
+
+
+def test_lengths_share_programs():
+    """1,000 lengths would otherwise be 50 programs, of a tenth of a second each."""
+    for config, most in ((LOCAL, 1), (FORWARD, 12)):
+        computer = shared_computer(make(INPUT + config), SimpleComputationOptions())
+        for length in range(1, 200, 7):
+            computer.accept(str(length), np.ones((length, 3), np.float32))
+        computer.finish()
+        assert len(list(computer.ready())) == len(range(1, 200, 7))
+        assert computer.compiler.num_compiled <= most
