@@ -16,7 +16,6 @@ from nnet3tools.cli.utterance_inputs import (
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchComputationOptions
-from nnet3tools.io import log
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,
@@ -45,7 +44,7 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Read features, write outputs."""
     from nnet3tools.cli.compute_utterances import compute_all
-    from nnet3tools.executor.shared_compute import shared_computer
+    from nnet3tools.executor.shared_compute import close_batches, shared_computer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
 
@@ -64,6 +63,5 @@ def main(options: Options, args: list[str]) -> int:
             counts.check()
     except NothingDoneError:
         pass
-    log.log(f"Did {computer.num_tasks} tasks in {computer.num_minibatches} minibatches")
-    computer.close()
+    close_batches(computer)
     return counts.report()

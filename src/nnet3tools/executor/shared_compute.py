@@ -9,10 +9,11 @@ from nnet3tools.executor.decodable_simple import SimpleNetwork
 from nnet3tools.executor.local_compute import LocalComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
+from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["shared_computer"]
+__all__ = ["close_batches", "shared_computer"]
 
 
 def shared_computer(
@@ -39,3 +40,9 @@ def shared_computer(
     may_lengthen = same_at_ends and looks_ahead_within(nnet, network.context)
     exact = ExactChunks(options, network.context, may_lengthen)
     return BatchComputer(network, options, exact, priors, like=like)
+
+
+def close_batches(computer: BatchComputer | LocalComputer) -> None:
+    """Log what was done in Kaldi's words for batches, and times if asked for."""
+    log.log(f"Did {computer.num_tasks} tasks in {computer.num_minibatches} minibatches")
+    computer.close()

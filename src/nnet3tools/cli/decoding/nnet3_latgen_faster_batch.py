@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nnet3tools.decoding.decoder import Decoder
     from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
     from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.executor.local_compute import LocalComputer
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 USAGE = """Generate lattices using nnet3 neural net model.  This version is optimized
@@ -56,7 +57,7 @@ def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.utterance_inputs import read_acoustic_model
     from nnet3tools.decoding.utterance import DecodingTotals
-    from nnet3tools.executor.batch_compute import BatchComputer
+    from nnet3tools.executor.shared_compute import shared_computer
 
     for group in (options.decoder, options.batch, options.inputs):
         group.check()
@@ -65,7 +66,7 @@ def main(options: Options, args: list[str]) -> int:
     device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
-        computer = BatchComputer(nnet, options.batch, priors, like=device)
+        computer = shared_computer(nnet, options.batch, priors, like=device)
     counts, totals = UtteranceCounts(), DecodingTotals()
     with contextlib.suppress(NothingDoneError), contextlib.ExitStack() as stack:
         task = _decoding(options, args, model, computer, counts, totals, stack)
@@ -78,7 +79,7 @@ def main(options: Options, args: list[str]) -> int:
 class _Decoding:
     """Takes what the computer has ready, decodes it and writes the results."""
 
-    computer: BatchComputer
+    computer: BatchComputer | LocalComputer
     decoding: UtteranceDecoder
     decoder: Decoder
     outputs: DecodingOutputs
@@ -101,7 +102,7 @@ def _decoding(
     options: Options,
     args: list[str],
     model: TransitionModel,
-    computer: BatchComputer,
+    computer: BatchComputer | LocalComputer,
     counts: UtteranceCounts,
     totals: DecodingTotals,
     stack: contextlib.ExitStack,
@@ -123,6 +124,7 @@ def _decoding(
 
 def _decode_all(task: _Decoding, options: Options, features: str) -> None:
     from nnet3tools.cli.utterance_inputs import utterances
+    from nnet3tools.executor.shared_compute import close_batches
 
     task.counts.restart()
     for key, matrix, ivectors in utterances(features, options.inputs, task.counts):
@@ -131,6 +133,7 @@ def _decode_all(task: _Decoding, options: Options, features: str) -> None:
         task.take_ready()
     task.computer.finish()
     task.take_ready()
+    close_batches(task.computer)
 
 
 def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:
