@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
+import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from support.shell import Shell
-from support.tiny_training import OPTIONS, make_data, make_dir
+from support.tiny_training import OPTIONS, contents, make_data, make_dir, start
 
 PROGRAM = "nnet3-train-raw-dnn"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a run leaves that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with contextlib.chdir(folder):
+        make_data(folder)
+        make_dir(folder / "exp")
+        assert start("exp", "--num-jobs=1").wait() == 0
+    return contents(folder / "exp")
 
 
 @pytest.fixture
@@ -23,27 +34,8 @@ def data(shell: Shell, tmp_path: Path) -> Shell:
     return shell
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files but logs, which have times in them, and reports of them."""
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return {
-        str(path.relative_to(folder)): path.read_bytes().replace(bytes(folder.name, "utf8"), b"DIR")
-        for path in files
-        if "log" not in path.parts and "report" not in path.name
-    }
-
-
 def header(folder: Path, log: str) -> str:
     return (folder / "log" / f"{log}.log").read_text().splitlines()[0].removeprefix("# ")
-
-
-def start(folder: str, *options: str) -> subprocess.Popen[bytes]:
-    """The driver in the background."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "nnet3tools.cli", PROGRAM, *OPTIONS, *options, f"--dir={folder}"],
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
 
 
 def test_a_directory_as_kaldis_scripts_leave_it(data: Shell, tmp_path: Path) -> None:
@@ -87,17 +79,51 @@ def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_p
     assert Path("again.raw").read_bytes() == Path("exp/final.raw").read_bytes()
 
 
-def test_killed_and_started_again_it_ends_with_the_same_files(data: Shell, tmp_path: Path) -> None:
-    for name in ("whole", "killed"):
-        make_dir(tmp_path / name)
-    data(PROGRAM, *OPTIONS, "--dir=whole")
+def killed_after(folder: Path, seconds: float, *options: str) -> bool:
+    """Start the driver and kill it after a while; whether it was not done by then."""
+    process = start(folder.name, *options)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        assert process.wait(seconds) == 0
+        return False
+    process.kill()
+    process.wait()
+    return True
+
+
+def test_killed_and_started_again_it_ends_with_the_same_files(
+    data: Shell, tmp_path: Path, undisturbed: dict[str, bytes]
+) -> None:
+    folder = make_dir(tmp_path / "exp")
     for seconds in (1.2, 2.0):
-        process = start("killed")
-        time.sleep(seconds)
-        process.kill()
-        process.wait()
-    data(PROGRAM, *OPTIONS, "--dir=killed")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+        killed_after(folder, seconds)
+    data(PROGRAM, *OPTIONS, "--dir=exp")
+    assert contents(folder) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_jobs", ["1", "2"])
+def test_killed_at_thirty_random_moments_it_ends_with_the_same_files(
+    data: Shell, tmp_path: Path, num_jobs: str
+) -> None:
+    options = (
+        f"--trainer.optimization.num-jobs-initial={num_jobs}",
+        f"--trainer.optimization.num-jobs-final={num_jobs}",
+        "--trainer.num-epochs=4",
+    )
+    whole = make_dir(tmp_path / "whole")
+    began = time.monotonic()
+    data(PROGRAM, *OPTIONS, *options, "--dir=whole")
+    took = time.monotonic() - began
+    generator = random.Random(int(num_jobs))
+    kills = repeats = 0
+    while kills < 30:
+        folder = make_dir(tmp_path / f"exp{repeats}")
+        repeats += 1
+        assert repeats < 20
+        while kills < 30 and killed_after(folder, generator.uniform(0.5, 0.6 * took), *options):
+            kills += 1
+        data(PROGRAM, *OPTIONS, *options, f"--dir={folder.name}")
+        assert contents(folder) == contents(whole)
 
 
 def test_what_is_done_is_not_done_again(data: Shell, tmp_path: Path) -> None:

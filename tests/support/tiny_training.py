@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +78,30 @@ def make_dir(folder: Path, config: str = CONFIG) -> Path:
         "model_left_context=1\nmodel_right_context=1\nnum_targets=3\n"
     )
     return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but logs, which have times in them, and reports of them."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        str(path.relative_to(folder)): path.read_bytes().replace(bytes(folder.name, "utf8"), b"DIR")
+        for path in files
+        if "log" not in path.parts and "report" not in path.name
+    }
+
+
+def start(folder: str, *options: str) -> subprocess.Popen[bytes]:
+    """The training program in the background, for `folder` in the working directory."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "nnet3tools.cli",
+            "nnet3-train-raw-dnn",
+            *OPTIONS,
+            *options,
+            f"--dir={folder}",
+        ],
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )

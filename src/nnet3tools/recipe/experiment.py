@@ -196,6 +196,21 @@ class Experiment:
                     "number"
                 )
 
+    def check_targets(self, num_targets: int, source: str) -> None:
+        """DataError if the network's output is not that of the targets, as far as can be seen."""
+        reference = self.dir / "configs" / "ref.raw"
+        if not reference.is_file() or self.options.trainer.input_model:
+            return
+        from nnet3tools.nnet.model_file import read_nnet
+
+        nnet = read_nnet(str(reference))
+        node = nnet.node_index("output")
+        if node >= 0 and (dim := nnet.output_dim("output")) != num_targets:
+            raise DataError(
+                f"{self.dir}/configs: the network's output has dimension {dim}, but {source} has "
+                f"{num_targets} targets"
+            )
+
     # -- the network
 
     def variables(self) -> dict[str, str]:
@@ -300,6 +315,7 @@ class Experiment:
         if not self.raw.use_dense_targets:
             if not text:
                 raise DataError(f"{self.dir}/configs/vars: expected num_targets=<number>")
+            self.check_targets(int(text), f"{self.dir}/configs/vars")
             return GivenTargets(script, False, int(text))
         dim = first_matrix_dim(script)
         if text and int(text) != dim:
@@ -307,6 +323,7 @@ class Experiment:
                 f"{script}: targets have dimension {dim}, but {self.dir}/configs/vars says "
                 f"num_targets={text}"
             )
+        self.check_targets(dim, str(script))
         return GivenTargets(script, True, dim)
 
     def _aligned(self, ali_dir: Path) -> AlignedTargets:
@@ -319,6 +336,7 @@ class Experiment:
 
         with open_input(str(ali_dir / "tree")) as reader:
             tree = ContextDependency.read(reader)
+        self.check_targets(tree.num_pdfs, f"{ali_dir}/tree")
         return AlignedTargets(ali_dir, tree.num_pdfs, num_jobs)
 
     def num_ali_jobs(self) -> int:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from nnet3tools.errors import OptionError
 from nnet3tools.io import log
 from nnet3tools.recipe.driver import Driver, first_unfinished
 from nnet3tools.recipe.experiment import EgsDir, Experiment
@@ -40,7 +41,7 @@ class _Training:
         self._e = experiment
         self._stage = experiment.options.run.stage
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
-        if self._resumes:
+        if self._resumes and self._has_something():
             check_record(experiment)
 
     def run(self) -> None:
@@ -85,6 +86,12 @@ class _Training:
         e = self._e
         return any(e.dir.glob(f"[0-9]*.{e.suffix}")) or e.model("final").exists()
 
+    def _has_something(self) -> bool:
+        """Whether there is anything that other options would spoil."""
+        e = self._e
+        made = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
+        return self._any_model() or any(path.exists() for path in made)
+
     def _run_stages(self, driver: Driver, stages: list[Stage]) -> None:
         first = first_unfinished(stages) if self._resumes else 0
         if self._resumes and first:
@@ -121,16 +128,31 @@ class _Training:
 
     @contextlib.contextmanager
     def _runner(self) -> Iterator[JobRunner]:
-        from nnet3tools.recipe.local import LocalRunner
-        from nnet3tools.recipe.machine import this_machine
-
-        run, optimization = self._e.options.run, self._e.options.trainer.optimization
-        most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
-        runner = LocalRunner(this_machine(run.num_jobs, most, self._e.wants_gpu), run.hang_timeout)
+        runner = self._make_runner()
         try:
             yield runner
         finally:
             runner.close()
+
+    def _make_runner(self) -> JobRunner:
+        """Who runs the jobs; --cmd alone asks for commands."""
+        run, optimization = self._e.options.run, self._e.options.trainer.optimization
+        executor = run.executor or ("cmd" if run.cmd else "local")
+        if executor == "cmd":
+            from nnet3tools.recipe.submitted import CommandRunner
+
+            return CommandRunner(run.cmd, self._e.options.egs.cmd)
+        if executor == "slurm":
+            from nnet3tools.recipe.slurm import SlurmRunner
+
+            return SlurmRunner(run.slurm_opts, run.slurm_gpu_opts)
+        if executor != "local":
+            raise OptionError(f"--executor={executor}: expected local, cmd or slurm")
+        from nnet3tools.recipe.local import LocalRunner
+        from nnet3tools.recipe.machine import this_machine
+
+        most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
+        return LocalRunner(this_machine(run.num_jobs, most, self._e.wants_gpu), run.hang_timeout)
 
     def _stage_ended(self, stage: Stage) -> None:
         if stage.iteration is not None:

@@ -19,7 +19,7 @@ from nnet3tools.training.example_layout import KnownLayouts, Layout, walk_exampl
 if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
 
-__all__ = ["EXAMPLE_BYTES", "ExampleBytes"]
+__all__ = ["EXAMPLE_BYTES", "ExampleBytes", "recognised"]
 
 
 class ExampleBytes:
@@ -58,6 +58,12 @@ _known = KnownLayouts(walk_example)
 def _read(reader: Reader) -> ExampleBytes | NnetExample:
     data = reader.take(_known.end_of) if reader.binary else None
     return _read_whole(reader) if data is None else ExampleBytes(data, _known.latest)
+
+
+def recognised(example: ExampleBytes) -> ExampleBytes:
+    """The example with its layout, if that is known by now."""
+    end = _known.end_of(example.data, 0)
+    return ExampleBytes(example.data, None if end is None else _known.latest)
 
 
 def _entries(reader: Reader) -> Iterator[tuple[str, ExampleBytes | NnetExample]]:

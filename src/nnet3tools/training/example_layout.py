@@ -99,7 +99,7 @@ class KnownLayouts:
         self.latest: Layout | None = None
         """The layout of what `end_of` found last; None if it has no pattern."""
 
-    def end_of(self, data: bytearray, start: int) -> int | None:
+    def end_of(self, data: bytes | bytearray, start: int) -> int | None:
         """Where the example that starts here ends; IndexError if that may be beyond the data.
 
         None if it is none of the forms walked over.

@@ -21,7 +21,7 @@ from nnet3tools.io.matrix_forms import MatrixForm
 from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
 from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
+from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes, recognised
 from nnet3tools.training.example_layout import Layout
 
 __all__ = ["LIKE_EXAMPLES", "LikeExample", "like_ios", "prototype", "runs_of_like"]
@@ -39,7 +39,8 @@ def _read(reader: Reader) -> LikeExample:
 
 def _adopt(value: object) -> LikeExample | None:
     if isinstance(value, ExampleBytes) and value.layout is None:
-        return value.example()
+        value = recognised(value)
+        return value if value.layout is not None else value.example()
     return value if isinstance(value, (NnetExample, ExampleBytes)) else None
 
 

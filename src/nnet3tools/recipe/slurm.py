@@ -1,0 +1,143 @@
+"""Jobs submitted to Slurm with sbatch, and watched with squeue and their logs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.recipe.jobs import Job, Outcome, last_lines
+from nnet3tools.recipe.submitted import environment_with_programs
+
+__all__ = ["SlurmRunner", "batch_script"]
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_FOR_FILES = 20.0
+"""So long a log may take to appear on this machine after a job's end."""
+_ENDED = re.compile(r"^# Ended \(code (\d+)", re.M)
+
+
+def batch_script(job: Job) -> str:
+    """What sbatch is given: the job with its log in run.pl's form."""
+    log = shlex.quote(os.path.abspath(job.log))
+    lines = [
+        "#!/usr/bin/env bash",
+        f"cd {shlex.quote(os.getcwd())}",
+        f"exec >{log} 2>&1",
+        f"printf '%s\\n' {shlex.quote('# ' + job.header)}",
+        'echo "# Running on $(hostname), Slurm job $SLURM_JOB_ID"',
+        'echo "# Started at $(date)"',
+        "began=$(date +%s)",
+        "set -o pipefail",
+        f"( {job.shell} )",
+        "status=$?",
+        "spent=$(($(date +%s) - began))",
+        'echo "# Accounting: time=$spent threads=1"',
+        'echo "# Ended (code $status) at $(date), elapsed time $spent seconds"',
+        "exit $status",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@dataclass
+class SlurmRunner:
+    """A JobRunner that submits each job with sbatch and these options, those of GPUs besides.
+
+    A job that Slurm ends (cancelled, its node down) counts as failed, so that it is tried again.
+    """
+
+    options: str = ""
+    gpu_options: str = ""
+    _running: dict[str, Job] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """OptionError if there is no Slurm here."""
+        for program in ("sbatch", "squeue", "scancel"):
+            if shutil.which(program) is None:
+                raise OptionError(f"--executor=slurm: there is no program {program} on PATH")
+
+    def submit(self, job: Job) -> None:
+        """Submit a job; DataError if sbatch does not take it."""
+        Path(job.log).unlink(missing_ok=True)
+        gpu = shlex.split(self.gpu_options) if job.wants_gpu else []
+        words = [
+            "sbatch",
+            "--parsable",
+            "--no-requeue",
+            "--output=/dev/null",
+            f"--job-name={Path(job.log).stem}",
+            *shlex.split(self.options),
+            *gpu,
+        ]
+        found = subprocess.run(
+            words,
+            input=batch_script(job),
+            env=environment_with_programs(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.returncode:
+            raise DataError(f"sbatch does not take a job: {' '.join(found.stderr.split())}")
+        self._running[found.stdout.strip().split(";")[0]] = job
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """The jobs that Slurm no longer has."""
+        end = time.monotonic() + seconds
+        while self._running:
+            left = self._left()
+            if gone := [number for number in self._running if number not in left]:
+                return [self._outcome(number) for number in gone]
+            if time.monotonic() >= end:
+                break
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return []
+
+    def _left(self) -> set[str]:
+        """Numbers of jobs that wait or run; all, if Slurm does not answer."""
+        words = ["squeue", "--noheader", "--format=%A %T", "--states=all"]
+        found = subprocess.run(
+            [*words, f"--jobs={','.join(self._running)}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if found.returncode and "Invalid job id" not in found.stderr:
+            return set(self._running)
+        states = dict(line.split(None, 1) for line in found.stdout.splitlines() if line.strip())
+        active = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED")
+        return {number for number, state in states.items() if state.strip() in active}
+
+    def _outcome(self, number: str) -> Outcome:
+        """By the last line of the log, which is all that is left of a job."""
+        job = self._running.pop(number)
+        end = time.monotonic() + _SECONDS_FOR_FILES
+        while not (ended := _ENDED.search("\n".join(last_lines(job.log)))):
+            if time.monotonic() > end or not self._may_come(job):
+                return Outcome(job, 1, f"Slurm ended its job {number}")
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        return Outcome(job, int(ended[1]))
+
+    @staticmethod
+    def _may_come(job: Job) -> bool:
+        """Whether the log may still get its last line: somebody wrote to it lately."""
+        try:
+            return time.time() - os.stat(job.log).st_mtime < _SECONDS_FOR_FILES / 4
+        except OSError:
+            return True
+
+    def cancel(self) -> None:
+        """Cancel all jobs."""
+        if self._running:
+            subprocess.run(["scancel", *self._running], capture_output=True, check=False)
+        self._running.clear()
+
+    def close(self) -> None:
+        """Cancel what runs."""
+        self.cancel()

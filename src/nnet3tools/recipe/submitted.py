@@ -1,0 +1,92 @@
+"""Jobs started by a command with the interface of Kaldi's run.pl, queue.pl and slurm.pl."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nnet3tools.errors import OptionError
+from nnet3tools.recipe.jobs import Job, Outcome
+
+__all__ = ["CommandRunner", "environment_with_programs"]
+
+_SECONDS_BETWEEN_LOOKS = 0.1
+
+
+def environment_with_programs() -> dict[str, str]:
+    """The environment with the programs on PATH, where a shell is to find them."""
+    found = shutil.which("nnet3-train")
+    places = [
+        Path(sys.executable).parent,
+        Path(__file__).resolve().parents[3] / "bin",
+    ]
+    folders = [str(place) for place in places if (place / "nnet3-train").exists()]
+    if found is not None or not folders:
+        return dict(os.environ)
+    return {**os.environ, "PATH": os.pathsep.join([folders[0], os.environ.get("PATH", "")])}
+
+
+@dataclass
+class CommandRunner:
+    """A JobRunner that starts `command LOG words...` for each job, one process a job.
+
+    `egs_command`, unless empty, is for jobs that make examples. Jobs on GPUs get `--gpu 1`. The
+    command says where it runs them, and how many at once.
+    """
+
+    command: str
+    egs_command: str = ""
+    _running: dict[subprocess.Popen[bytes], Job] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """OptionError if the command is none."""
+        for text in filter(None, (self.command, self.egs_command)):
+            program = shlex.split(text)[0]
+            if shutil.which(program) is None:
+                raise OptionError(f"--cmd={text}: there is no command '{program}'")
+        if not self.command:
+            raise OptionError("--executor=cmd needs --cmd")
+
+    def submit(self, job: Job) -> None:
+        """Start the command."""
+        is_egs = job.home.startswith("egs.") and self.egs_command
+        words = shlex.split(self.egs_command if is_egs else self.command)
+        gpu = ["--gpu", "1"] if job.wants_gpu else []
+        process = subprocess.Popen(
+            [*words, *gpu, job.log, *job.words],
+            env=environment_with_programs(),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+        )
+        self._running[process] = job
+
+    def wait(self, seconds: float) -> list[Outcome]:
+        """The jobs whose commands have ended."""
+        end = time.monotonic() + seconds
+        while True:
+            ended = [process for process in self._running if process.poll() is not None]
+            if ended or time.monotonic() >= end:
+                return [Outcome(self._running.pop(p), p.returncode) for p in ended]
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    def cancel(self) -> None:
+        """End the commands, which end their jobs."""
+        for process in self._running:
+            try:
+                os.killpg(process.pid, signal.SIGTERM)
+            except (ProcessLookupError, PermissionError):
+                process.terminate()
+        for process in self._running:
+            process.wait()
+        self._running.clear()
+
+    def close(self) -> None:
+        """End what runs."""
+        self.cancel()
