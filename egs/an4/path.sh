@@ -1,7 +1,3 @@
-# Puts the programs on PATH and makes their Python environment on first use.
-NNET3TOOLS_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-"$NNET3TOOLS_ROOT/bin/setup-env" recipe
-export NNET3TOOLS_ROOT PATH="$NNET3TOOLS_ROOT/bin:$NNET3TOOLS_ROOT/.venv/bin:$PATH"
-export LC_ALL=C
-# the matrices here are too small for BLAS threads to pay
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-1}
+# As in every recipe; features of sound and pictures need the extra "recipe".
+NNET3TOOLS_EXTRA=recipe
+. utils/path.sh

@@ -18,7 +18,7 @@ for word in "$@"; do [ "$word" = --quick ] && args+=(--quick=true) || args+=("$w
 set -- "${args[@]}"
 . ./path.sh
 . ./cmd.sh
-. ./local/parse_options.sh
+. utils/parse_options.sh
 
 # Schedules and sizes; the language model's scale is 1.0, chosen before any decoding.
 if [ "$quick" = true ]; then

@@ -3,11 +3,13 @@
 # cepstra a frame (Kudo, Toyama and Shimbo 1999; UCI).  A TDNN of 15,000 parameters classifies every
 # frame; an utterance goes to the speaker with the highest summed log-posterior.
 #
-# usage: egs/japanese_vowels/run.sh [--stage N] [--num-passes N] [--dir DIR]
+# usage: egs/japanese_vowels/run.sh [--stage N] [--num-passes N] [--srand N] [--driver false] [--dir DIR]
+# With --driver false the programs of a training are called one by one instead of nnet3-train-raw-rnn.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 stage=0
+driver=true
 num_passes=20
 initial_lrate=0.005
 final_lrate=0.001
@@ -18,13 +20,14 @@ dir=exp/tdnn
 
 . ./path.sh
 . ./cmd.sh
-. ./local/parse_options.sh
+. utils/parse_options.sh
 
-mkdir -p data "$dir/log"
+mkdir -p data "$dir/log" "$dir/configs"
 
 if [ "$stage" -le 0 ]; then
   echo "$0: getting the data (PyPI package aeon 1.6.0 ships it)"
-  local/get_data.sh data/download
+  files=aeon/datasets/data/JapaneseVowels/JapaneseVowels
+  utils/from_wheel.sh aeon==1.6.0 data/download ${files}_TRAIN.ts ${files}_TEST.ts
 fi
 
 if [ "$stage" -le 1 ]; then
@@ -34,17 +37,42 @@ if [ "$stage" -le 1 ]; then
   done
 fi
 
-if [ "$stage" -le 2 ]; then
+if [ "$stage" -le 2 ] && [ "$driver" = true ]; then
+  echo "$0: creating the network"
+  $train_cmd "$dir/log/info.log" nnet3-info "nnet3-init conf/network.config - |"
+  cp conf/network.config "$dir/configs/final.config"
+  sed -n 's/^left-context: /model_left_context=/p; s/^right-context: /model_right_context=/p' "$dir/log/info.log" \
+    >"$dir/configs/vars"
+  echo "num_targets=9" >>"$dir/configs/vars"
+  awk '{ of[$2] = of[$2] " " $1 } END { for (s in of) print s of[s] }' data/train/utt2spk | sort >data/train/spk2utt
+  $train_cmd data/train/log/cmvn.log compute-cmvn-stats --spk2utt=ark:data/train/spk2utt scp:data/train/feats.scp \
+    "ark,scp:$PWD/data/train/cmvn.ark,data/train/cmvn.scp"
+fi
+
+if [ "$stage" -le 3 ] && [ "$driver" = true ]; then
+  echo "$0: training for $num_passes epochs, learning rate from $initial_lrate to $final_lrate"
+  # The speaker is what is to be found: features are not normalised by speaker, nor otherwise.
+  nnet3-train-raw-rnn --use-gpu=no --dir="$dir" --feat-dir=data/train --targets-scp=data/train/targets.scp \
+    --use-dense-targets=false --feat.cmvn-opts="--norm-means=false" --egs.opts="--num-utts-subset 250 --num-utts-subset-valid 9" \
+    --egs.chunk-width=7 --egs.chunk-left-context=0 --trainer.srand="$srand" --trainer.num-epochs="$num_passes" \
+    --trainer.rnn.num-chunk-per-minibatch="$minibatch_size" --trainer.optimization.momentum=0 \
+    --trainer.optimization.num-jobs-initial=1 --trainer.optimization.num-jobs-final=1 \
+    --trainer.optimization.max-models-combine="$num_average" \
+    --trainer.optimization.initial-effective-lrate="$initial_lrate" \
+    --trainer.optimization.final-effective-lrate="$final_lrate"
+fi
+
+if [ "$stage" -le 2 ] && [ "$driver" = false ]; then
   echo "$0: creating the network and the examples"
   $train_cmd "$dir/log/init.log" nnet3-init --srand=$srand conf/network.config "$dir/0.raw"
   $train_cmd "$dir/log/info.log" nnet3-info "$dir/0.raw"
   context=$(sed -n 's/^left-context: //p; s/^right-context: //p' "$dir/log/info.log" | xargs)
   $train_cmd "$dir/log/get_egs.log" nnet3-get-egs --num-pdfs=9 \
     --left-context="${context% *}" --right-context="${context#* }" --num-frames=7 \
-    ark:data/train/feats.ark ark:data/train/post.ark "ark:$dir/egs.ark"
+    ark:data/train/feats.ark "ark:ali-to-post ark:data/train/targets.ark ark:- |" "ark:$dir/egs.ark"
 fi
 
-if [ "$stage" -le 3 ]; then
+if [ "$stage" -le 3 ] && [ "$driver" = false ]; then
   echo "$0: training for $num_passes passes, learning rate from $initial_lrate to $final_lrate"
   for pass in $(seq 0 $((num_passes - 1))); do
     lrate=$(awk -v a=$initial_lrate -v b=$final_lrate -v i="$pass" -v n="$num_passes" \
@@ -70,4 +98,4 @@ if [ "$stage" -le 4 ]; then
     "nnet3-copy --prepare-for-test=true $dir/final.raw - |" ark:data/test/feats.ark "ark:$dir/output.ark"
 fi
 
-python local/score.py "$dir/output.ark" data/test/utt2spk
+python utils/score.py japanese_vowels "$dir/output.ark" data/test/utt2spk

@@ -51,7 +51,7 @@ configs() { # DIR < xconfig: the network's config files, by our xconfig
 }
 
 stage_data() {
-  python "$here/prepare_fsdd.py" "$fsdd" data
+  python "$root/egs/fsdd/local/prepare_data.py" "$fsdd" data
   for part in train test; do
     utils/validate_data_dir.sh --no-feats data/$part
     steps/make_mfcc.sh --nj 2 --cmd run.pl --mfcc-config conf/mfcc.conf data/$part
@@ -136,7 +136,7 @@ stage_multilingual() { # two "languages": pdfs and digits; egs combined, outputs
   local lang
   mkdir -p exp/multi
   utils/copy_data_dir.sh --utt-prefix b_ --spk-prefix b_ data/train data/train_b
-  python "$here/digit_targets.py" data/train_b exp/multi/digits
+  python "$root/egs/fsdd/local/digit_targets.py" data/train_b exp/multi/digits
   copy-int-vector "ark:exp/multi/digits" "ark,scp:$work/exp/multi/digits.ark,exp/multi/digits.scp"
   configs exp/multi/net <<X
 input dim=20 name=input

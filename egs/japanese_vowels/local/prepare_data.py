@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turn one .ts file of Japanese Vowels into feats.ark, post.ark and utt2spk.
+"""Turn one .ts file of Japanese Vowels into feats.ark and .scp, targets.ark and .scp, and utt2spk.
 
 usage: prepare_data.py FILE.ts DIR
 A line of data is 12 series of cepstra separated by ':', then the speaker (1 to 9).
@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nnet3tools.errors import DataError, UserError
-from nnet3tools.io.holders import MATRIX, POSTERIOR
-from nnet3tools.io.posterior import Posterior
+from nnet3tools.io.holders import INT32_VECTOR, MATRIX
 from nnet3tools.io.table import TableWriter
 
 
@@ -32,17 +31,19 @@ def read_ts(path: Path) -> list[tuple[np.ndarray, int]]:
 def main(source: str, target: str) -> None:
     folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
+    place = folder.resolve()
     names = []
     with (
-        TableWriter(f"ark:{folder}/feats.ark", MATRIX) as feats_writer,
-        TableWriter(f"ark:{folder}/post.ark", POSTERIOR) as post_writer,
+        TableWriter(f"ark,scp:{place}/feats.ark,{place}/feats.scp", MATRIX) as feats_writer,
+        TableWriter(
+            f"ark,scp:{place}/targets.ark,{place}/targets.scp", INT32_VECTOR
+        ) as targets_writer,
     ):
         for i, (feats, speaker) in enumerate(read_ts(Path(source))):
             name = f"speaker{speaker + 1}-utt{i:03d}"
             names.append(f"{name} {speaker}\n")
             feats_writer.write(name, feats)
-            once, labels = np.ones(len(feats)), np.full(len(feats), speaker)
-            post_writer.write(name, Posterior.from_counts(once, labels, once))
+            targets_writer.write(name, np.full(len(feats), speaker, np.int32))
     (folder / "utt2spk").write_text("".join(names))
 
 

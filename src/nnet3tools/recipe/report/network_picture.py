@@ -51,7 +51,10 @@ def network_picture(network: NetworkFacts) -> str:
     rows = _ordered_rows(ranks, edges)
     texts = [_lines_of(box, network) for box in boxes]
     places, width, height = _places(rows, [len(lines) for lines in texts])
-    parts = [_arrow(places[a], places[b], edges[a, b], ranks[b] <= ranks[a]) for a, b in edges]
+    parts = [
+        _arrow(places[a], places[b], offsets, ranks[b] - ranks[a])
+        for (a, b), offsets in edges.items()
+    ]
     parts += [_box(box, places[i], texts[i]) for i, box in enumerate(boxes)]
     head = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
@@ -150,7 +153,8 @@ def _lines_of(box: _Box, network: NetworkFacts) -> list[str]:
     sizes = f"{dim}" if dim else ""
     component = components[0]
     if component is not None and "input-dim" in component.fields:
-        sizes = f"{component.fields['input-dim'][:12]} → {sizes or '?'}"
+        size = component.fields["input-dim"][:12]
+        sizes = f"{size} → {sizes}" if sizes else f"{size} in"
     lines = [name, *_wrapped(what)]
     return [*lines, sizes] if sizes else lines
 
@@ -207,23 +211,40 @@ def _arrow(
     source: tuple[float, float, float],
     target: tuple[float, float, float],
     offsets: tuple[int, ...],
-    back: bool,
+    num_rows: int,
 ) -> str:
-    label = "" if offsets == (0,) else ", ".join(f"{t:+d}" if t else "0" for t in offsets)
-    if len(label) > 24:
-        label = f"{offsets[0]:+d} … {offsets[-1]:+d} ({len(offsets)})"
-    x1, y1 = source[0] + _BOX_WIDTH / 2, source[1] + source[2]
-    x2, y2 = target[0] + _BOX_WIDTH / 2, target[1]
-    if back:
-        x1, x2 = source[0] + _BOX_WIDTH, target[0] + _BOX_WIDTH
-        y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
-        bend = max(x1, x2) + 20
-        path = f"M{x1:.0f} {y1:.0f}C{bend:.0f} {y1:.0f} {bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
-        at = (bend - 4, (y1 + y2) / 2)
+    """An arrow `num_rows` rows down; one that goes back, or past boxes, makes a bow around them."""
+    past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
+    if num_rows <= 0:
+        path, at = _bow(source, target, _BOX_WIDTH, 20)
+    elif past:
+        path, at = _bow(source, target, 0, -22)
     else:
+        x1, y1 = source[0] + _BOX_WIDTH / 2, source[1] + source[2]
+        x2, y2 = target[0] + _BOX_WIDTH / 2, target[1]
         half = (y1 + y2) / 2
         path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {half:.0f} {x2:.0f} {half:.0f} {x2:.0f} {y2:.0f}"
         at = ((x1 + x2) / 2 + 6, half + 4)
+    label = _offsets_text(offsets)
     text = f'<text class="at" x="{at[0]:.0f}" y="{at[1]:.0f}">{label}</text>' if label else ""
-    style = "arrow back" if back else "arrow"
+    style = "arrow back" if num_rows <= 0 else "arrow"
     return f'<path class="{style}" d="{path}" marker-end="url(#tip)"/>{text}'
+
+
+def _bow(
+    source: tuple[float, float, float], target: tuple[float, float, float], side: int, out: int
+) -> tuple[str, tuple[float, float]]:
+    """From side to side of two boxes, `out` beyond the outer one; and where its label stands."""
+    x1, x2 = source[0] + side, target[0] + side
+    y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
+    bend = (max(x1, x2) if out > 0 else min(x1, x2)) + out
+    path = f"M{x1:.0f} {y1:.0f}C{bend:.0f} {y1:.0f} {bend:.0f} {y2:.0f} {x2:.0f} {y2:.0f}"
+    return path, (bend - 4, (y1 + y2) / 2)
+
+
+def _offsets_text(offsets: tuple[int, ...]) -> str:
+    """Time offsets, if there are others than 0."""
+    text = "" if offsets == (0,) else ", ".join(f"{t:+d}" if t else "0" for t in offsets)
+    if len(text) > 24:
+        return f"{offsets[0]:+d} … {offsets[-1]:+d} ({len(offsets)})"
+    return text

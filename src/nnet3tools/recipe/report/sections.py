@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import json
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 from nnet3tools.recipe.report.charts import (
     Band,
@@ -230,6 +233,17 @@ def _stages(history: History) -> str:
 
 
 def _commands(history: History) -> str:
+    """The training driver's command, if it was one, and that of a training job."""
     train = history.of_stage("train")
-    commands = [log.command for log in train[-1:] if log.command]
-    return "".join(f"<pre>{text_of(command)}</pre>" for command in commands)
+    commands = [_driver_command(history.folder), *(log.command for log in train[-1:])]
+    return "".join(f"<pre>{text_of(command)}</pre>" for command in commands if command)
+
+
+def _driver_command(folder: Path) -> str:
+    """What the driver recorded of its command line: the options that decide what comes out."""
+    try:
+        record = json.loads((folder / "experiment.json").read_text("utf-8"))
+        options = [f"--{name}={value}" for name, value in record["options"].items() if value]
+        return " ".join(dict.fromkeys([str(record["program"]), *map(shlex.quote, options)]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return ""

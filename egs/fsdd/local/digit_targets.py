@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """digit_targets.py DATA OUT: the digit of an utterance as the target of each of its frames.
 
 OUT is an archive of integer vectors, in text. DATA has text and utt2num_frames.

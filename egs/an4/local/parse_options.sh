@@ -1,1 +1,0 @@
-../../japanese_vowels/local/parse_options.sh

@@ -1,1 +1,0 @@
-../../japanese_vowels/local/run_job.sh
