@@ -52,18 +52,12 @@ class _Axis:
     high: float
     start: float
     end: float
-    log: bool = False
 
     def place(self, value: float) -> float:
-        value = math.log10(value) if self.log else value
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int) -> list[float]:
         """Round values inside, at most so many or a few more."""
-        if self.log:
-            step = max(1, math.ceil((self.high - self.low) / most))
-            first = math.ceil(self.low - 1e-9)
-            return [10.0**e for e in range(first, math.floor(self.high + 1e-9) + 1, step)]
         size = _round_step((self.high - self.low) / most)
         first = math.ceil(self.low / size - 1e-9)
         return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
@@ -74,12 +68,8 @@ def _round_step(least: float) -> float:
     return next(f * power for f in (1, 2, 5, 10, 20) if f * power >= least * (1 - 1e-9))
 
 
-def _axis(values: Sequence[float], start: float, end: float, log: bool, zero: bool) -> _Axis:
-    """An axis that holds the values, with room to spare."""
-    if log:
-        powers = [math.log10(v) for v in values if v > 0] or [0.0]
-        first, last = math.floor(min(powers) + 1e-9), math.ceil(max(powers) - 1e-9)
-        return _Axis(first, max(last, first + 1), start, end, True)
+def _axis(values: Sequence[float], start: float, end: float, zero: bool) -> _Axis:
+    """An axis that holds the values, with room to spare; with `zero`, zero as well."""
     low, high = min(values), max(values)
     low = min(low, 0.0) if zero else low
     # Values that differ by less than can be told apart are drawn as one.
@@ -92,7 +82,6 @@ def line_chart(
     title: str,
     lines: Sequence[Line],
     band: Band | None = None,
-    log: bool = False,
     zero: bool = False,
     x_end: float = 1.0,
     y_end: float | None = None,
@@ -100,11 +89,11 @@ def line_chart(
 ) -> str:
     """A chart over iterations, 0 to `x_end`, with a legend if there are several lines.
 
-    With `log` the values are on a logarithmic scale (those not above 0 are left out), with `zero`
-    the scale begins at zero, and with `y_end` it ends there. The scale is made for the values from
-    iteration `settled` on, if there are any: the first ones may lie far out.
+    With `zero` the scale begins at zero at the latest, with `y_end` it goes so far at least. It is
+    made for the values from iteration `settled` on, if there are any: the first ones may lie far
+    out.
     """
-    shown = [Line(line.name, _thinned(line.points, log), line.style) for line in lines]
+    shown = [Line(line.name, _thinned(line.points), line.style) for line in lines]
     values = [v for line in shown for i, v in line.points if i >= settled]
     values = values or [v for line in shown for _, v in line.points]
     if band is not None:
@@ -112,7 +101,7 @@ def line_chart(
     if not values:
         return ""
     x = _Axis(0.0, max(x_end, 1.0), _LEFT, _WIDTH - _RIGHT)
-    y = _axis([*values, *([y_end] if y_end else [])], _HEIGHT - _BOTTOM, _TOP, log, zero)
+    y = _axis([*values, *([y_end] if y_end else [])], _HEIGHT - _BOTTOM, _TOP, zero)
     parts = [_band(band, x, y) if band else ""]
     parts += [_curve(line, x, y) for line in shown]
     names = [f'<span class="{line.style}">{text_of(line.name)}</span>' for line in shown]
@@ -127,11 +116,10 @@ def line_chart(
     )
 
 
-def _thinned(points: Curve, log: bool) -> Curve:
+def _thinned(points: Curve) -> Curve:
     """At most some hundred points, the last one among them."""
-    kept = [point for point in points if point[1] > 0] if log else points
-    step = -(-len(kept) // _MOST_POINTS) or 1
-    return [*kept[:-1:step], *kept[-1:]]
+    step = -(-len(points) // _MOST_POINTS) or 1
+    return [*points[:-1:step], *points[-1:]]
 
 
 def _grid(x: _Axis, y: _Axis) -> str:
@@ -148,7 +136,7 @@ def _grid(x: _Axis, y: _Axis) -> str:
 
 
 def _band(band: Band, x: _Axis, y: _Axis) -> str:
-    outline = [*_thinned(band.low, False), *reversed(_thinned(band.high, False))]
+    outline = [*_thinned(band.low), *reversed(_thinned(band.high))]
     places = "L".join(f"{x.place(i):.1f} {y.place(v):.1f}" for i, v in outline)
     return f'<path class="band" d="M{places}Z"/>'
 
@@ -168,14 +156,18 @@ def _curve(line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def spark_line(points: Curve, low: float, high: float, x_end: float, log: bool = False) -> str:
-    """A small curve without axes; `low` and `high` are what its bottom and top stand for."""
-    kept = _thinned(points, log)
+    """A small curve without axes; `low` and `high` are what its bottom and top stand for.
+
+    With `log` the values are on a logarithmic scale; those not above 0 are left out.
+    """
+    kept = _thinned(points)
+    if log:
+        kept = [(i, math.log10(v)) for i, v in kept if v > 0]
+        low, high = math.log10(low), math.log10(high)
     if not kept:
         return ""
-    if log:
-        low, high = math.log10(low), math.log10(high)
     x = _Axis(0.0, max(x_end, 1.0), 2, 138)
-    y = _Axis(low, high if high > low else low + 1, 26, 2, log)
+    y = _Axis(low, high if high > low else low + 1, 26, 2)
     text = "L".join(f"{x.place(i):.1f} {y.place(v):.1f}" for i, v in kept)
     last, value = kept[-1]
     return (
