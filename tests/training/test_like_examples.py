@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from nnet3tools import draws
 from nnet3tools.errors import DataError
 from nnet3tools.io.compressed import CompressionMethod
 from nnet3tools.io.general_matrix import GeneralMatrix, compress
@@ -18,8 +19,10 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table_reader import iterate_archive
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structure_key
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
+from nnet3tools.training.like_changes import LikeChanges
 from nnet3tools.training.like_examples import LIKE_EXAMPLES, prototype
 from nnet3tools.training.merging import merge_examples
+from nnet3tools.training.selection import FrameSelection
 
 NUM = 24
 RNG = np.random.default_rng(7)
@@ -64,12 +67,12 @@ PAIRS = [(a, b) for a, b in itertools.product(KINDS, KINDS) if (a < b or a in ("
 
 
 def examples(first: str, second: str) -> list[NnetExample]:
-    """Examples of four layouts, in turns: of two contexts and two rates of the output."""
+    """Examples of four layouts, in turns: of two contexts and two numbers of frames."""
     found = []
     for i in range(NUM):
         left = 3 if i % 3 else 4
         ios = [frames_io("input", -left, KINDS[first](11 + left))]
-        found.append(NnetExample([*ios, frames_io("output", 0, KINDS[second](8), 1 + i % 2)]))
+        found.append(NnetExample([*ios, frames_io("output", 0, KINDS[second](8 + i % 2))]))
     return found
 
 
@@ -171,3 +174,30 @@ def test_a_column_beyond_the_dimension_matches_no_layout() -> None:
             data = archive([one(column, dim)])
             assert outcome(EXAMPLE_BYTES, data) == outcome(EXAMPLE, data)
             assert f"column {column} of a sparse matrix" in outcome(EXAMPLE, data)[1]
+
+
+CHANGES = {
+    "one frame": FrameSelection("2"),
+    "a frame that some lack": FrameSelection("8"),
+    "any frame": FrameSelection("random", left_context=2, right_context=1),
+    "less context": FrameSelection(left_context=1),
+    "far away": FrameSelection(frame_shift=-300),
+    "nothing": FrameSelection(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_changed_together_as_changed_one_by_one(first, second, change) -> None:
+    data = archive(examples(first, second)) * 4
+    outcomes = []
+    for holder in (EXAMPLE, LIKE_EXAMPLES):
+        draws.seed(5)
+        changes, found = LikeChanges(CHANGES[change]), []
+        for i, (key, value) in enumerate(iterate_archive(Reader(io.BytesIO(data)), holder)):
+            scaled = changes.scale(value, key, (1.0, 0.5, 1.7)[i % 3])
+            selected = changes.select(scaled, key)
+            if selected is not None:
+                found.append(changes.rename(selected, key, "output-1") if i % 2 else selected)
+        outcomes.append([written(value) for value in changes.finish(found)])
+    assert outcomes[0] == outcomes[1]

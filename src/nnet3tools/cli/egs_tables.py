@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -13,6 +13,7 @@ from nnet3tools.io import log
 
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
+    from nnet3tools.io.table import TableWriter
     from nnet3tools.training.merging import ExampleMergingOptions, Mergeable
 
 __all__ = [
@@ -70,12 +71,14 @@ class Changes(Generic[E]):
     """What copying may do to a kind of examples, each with the example and its key first.
 
     `scale` its supervision by a weight, `select` a part of it (None if there is none) for each
-    copy, `rename` its output.
+    copy, `rename` its output. `finish`, if given, makes the examples that are written of some that
+    were changed, in order.
     """
 
     scale: Callable[[E, str, float], E]
     select: Callable[[E, str], E | None]
     rename: Callable[[E, str, str], E]
+    finish: Callable[[Sequence[E]], Iterable[E]] | None = None
 
 
 class _Changer(Generic[E]):
@@ -116,6 +119,35 @@ class _Changer(Generic[E]):
         return self._changes.rename(selected, key, self._name)
 
 
+_FINISHED_TOGETHER = 512
+"""Examples that wait to be finished and written, at most."""
+
+
+class _RoundRobin(Generic[E]):
+    """Tables that examples are written to in turns, finished some at a time."""
+
+    def __init__(
+        self, writers: list[TableWriter[E]], finish: Callable[[Sequence[E]], Iterable[E]] | None
+    ) -> None:
+        self._writers, self._finish = writers, finish
+        self._waiting: list[tuple[TableWriter[E], str, E]] = []
+
+    def write(self, place: int, key: str, example: E) -> None:
+        """Write to one of the tables, soon."""
+        self._waiting.append((self._writers[place % len(self._writers)], key, example))
+        if self._finish is None or len(self._waiting) >= _FINISHED_TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write all that waits."""
+        waiting, self._waiting = self._waiting, []
+        examples: Iterable[E] = [example for _, _, example in waiting]
+        if self._finish is not None:
+            examples = self._finish(list(examples))
+        for (writer, key, _), example in zip(waiting, examples, strict=True):
+            writer.write(key, example)
+
+
 def copy_examples(
     args: list[str], options: CopyOptions, holder: Holder[E], changes: Changes[E] | None
 ) -> None:
@@ -132,7 +164,11 @@ def copy_examples(
     with ExitStack() as stack:
         changer = None if changes is None else _Changer(options, changes, stack)
         writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
-        for key, example in stack.enter_context(SequentialTableReader(args[0], holder)):
+        tables = _RoundRobin(writers, None if changes is None else changes.finish)
+        examples = stack.enter_context(SequentialTableReader(args[0], holder))
+        # What comes before something that cannot be read or changed is written, if to a pipe.
+        stack.callback(tables.flush)
+        for key, example in examples:
             num_read += 1
             count = draw_count(options.keep_proportion)
             weighted = example if changer is None else changer.weighted(key, example)
@@ -143,8 +179,9 @@ def copy_examples(
                 place = draws.rand() if options.random else num_written
                 copied = weighted if changer is None else changer.selected(key, weighted)
                 if copied is not None:
-                    writers[place % len(writers)].write(key, copied)
+                    tables.write(place, key, copied)
                     num_written += 1
+        tables.flush()
         log.log(
             f"Read {num_read} neural-network training examples, wrote {num_written}, "
             f"{num_errors} examples had errors."

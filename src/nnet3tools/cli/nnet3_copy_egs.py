@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
 from nnet3tools.cli.options import option, option_group, program
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holder import Holder
 
 USAGE = """Copy examples (single frames or fixed-size groups of frames) for neural
 network training, possibly changing the binary mode.  Supports multiple wspecifiers, in
@@ -44,10 +48,12 @@ def main(options: Options, args: list[str]) -> None:
 
         copy_examples(args, options.common, EXAMPLE_BYTES, None)
         return
-    from nnet3tools.training.example import EXAMPLE
-    from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
+    from nnet3tools.training.like_changes import LikeChanges
+    from nnet3tools.training.like_examples import LIKE_EXAMPLES
+    from nnet3tools.training.selection import FrameSelection
 
+    holder: Holder[Any] = LIKE_EXAMPLES  # which writes what `finish` gives
     contexts = options.common.left_context, options.common.right_context
-    selection = FrameSelection(options.frame, *contexts, options.frame_shift)
-    changes = Changes(scale_supervision, selection.apply, rename_output)
-    copy_examples(args, options.common, EXAMPLE, changes)
+    changer = LikeChanges(FrameSelection(options.frame, *contexts, options.frame_shift))
+    changes = Changes(changer.scale, changer.select, changer.rename, changer.finish)
+    copy_examples(args, options.common, holder, changes)

@@ -29,11 +29,20 @@ class MatrixForm:
 
     @property
     def pattern(self) -> bytes:
-        """Matches the whole matrix; its groups are the parts that differ from matrix to matrix.
+        """Matches the whole matrix, as a group, and as further groups `num_parts` parts of it.
 
         These are the elements of FM; minimum and range, percentiles and elements of CM, the same
         without percentiles of CM2 and CM3; all rows of SM.
         """
+        return b"(" + self._pattern + b")"
+
+    @property
+    def num_parts(self) -> int:
+        """What differs from matrix to matrix consists of so many parts."""
+        return {"CM": 3, "CM2": 2, "CM3": 2}.get(self.token, 1)
+
+    @property
+    def _pattern(self) -> bytes:
         rows, cols = self.num_rows, self.num_cols
         match self.token:
             case "FM":

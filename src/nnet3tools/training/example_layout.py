@@ -64,7 +64,7 @@ class Layout:
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
-        """Matches an example; its groups are those of the matrices' patterns, in order."""
+        """Matches an example; its groups are those of the patterns of the matrices, in order."""
         pieces = [re.escape(self.fixed[0])]
         for form, fixed in zip(self.forms, self.fixed[1:], strict=True):
             pieces += [form.pattern, re.escape(fixed)]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.io.compressed import decompress_all
 from nnet3tools.io.general_matrix import GeneralMatrix
@@ -24,7 +25,14 @@ from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes, recognised
 from nnet3tools.training.example_layout import Layout
 
-__all__ = ["LIKE_EXAMPLES", "LikeExample", "like_ios", "prototype", "runs_of_like"]
+__all__ = [
+    "LIKE_EXAMPLES",
+    "LikeExample",
+    "LikeMatrices",
+    "like_matrices",
+    "prototype",
+    "runs_of_like",
+]
 
 LikeExample = NnetExample | ExampleBytes
 """An example that was read, or the bytes of one that has a layout."""
@@ -52,14 +60,12 @@ LIKE_EXAMPLES: Holder[LikeExample] = Holder(
 
 def prototype(example: LikeExample) -> NnetExample:
     """An example with the same names, indexes and dimensions; its elements are any."""
-    if isinstance(example, NnetExample):
-        return example
-    assert example.layout is not None
-    return _prototype_of(example.layout)
+    return example if isinstance(example, NnetExample) else prototype_of(example.layout)
 
 
 @lru_cache(maxsize=64)
-def _prototype_of(layout: Layout) -> NnetExample:
+def prototype_of(layout: Layout) -> NnetExample:
+    """An example of a layout, without elements: its features are sparse."""
     ios = []
     for fixed, form in zip(layout.fixed, layout.forms, strict=False):
         reader = Reader(io.BytesIO(fixed[fixed.index(b"<NnetIo> ") :]), binary=True)
@@ -70,45 +76,81 @@ def _prototype_of(layout: Layout) -> NnetExample:
     return NnetExample(ios)
 
 
+class LikeMatrices:
+    """A matrix of each of several like examples, as bytes and as arrays."""
+
+    def __init__(self, form: MatrixForm, whole: Sequence[bytes], parts: list[bytes]) -> None:
+        self.form = form
+        self.whole = whole
+        """All bytes of each matrix."""
+        self.parts = parts
+        """The parts of the form's pattern, each of all matrices one after another."""
+
+    def features(self, weights: NDArray[np.float32] | None = None) -> GeneralMatrix:
+        """The rows of all matrices, each times its weight; compressed ones come decompressed."""
+        num, rows, cols = len(self.whole), self.form.num_rows, self.form.num_cols
+        if self.form.token == "SM":
+            sparse = sparse_of_rows(self.parts[0], num * rows)
+            return sparse if weights is None else _weighted(sparse, np.repeat(weights, rows))
+        if self.form.token == "FM":
+            dense = np.frombuffer(self.parts[0], "<f4").reshape(num, rows, cols)
+            return (dense if weights is None else dense * weights[:, None, None]).reshape(-1, cols)
+        low, extent = np.ascontiguousarray(self.ranges(weights).T)
+        by_columns = self.form.token == "CM"
+        percentiles = self.parts[1] if by_columns else b""
+        codes = np.frombuffer(self.parts[-1], "<u2" if self.form.token == "CM2" else np.uint8)
+        return decompress_all(
+            low,
+            extent,
+            np.frombuffer(percentiles, "<u2").reshape(num, -1, 4),
+            codes.reshape((num, cols, rows) if by_columns else (num, rows, cols)),
+        ).reshape(-1, cols)
+
+    def ranges(self, weights: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+        """Minimum and range of compressed matrices, times their weights, (N, 2)."""
+        ranges = np.frombuffer(self.parts[0], "<f4").reshape(-1, 2)
+        return ranges if weights is None else ranges * weights[:, None]
+
+
+def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatrix:
+    """Each row times its weight."""
+    values = sparse.values * weights[sparse.row_numbers]
+    return SparseMatrix(sparse.row_offsets, sparse.indices, values, sparse.num_cols)
+
+
+def like_matrices(layout: Layout, examples: Sequence[bytes]) -> list[LikeMatrices]:
+    """The matrices of examples of a layout, input by input and output by output."""
+    found = [layout.pattern.fullmatch(example).groups() for example in examples]  # type: ignore[union-attr]
+    columns = iter(list(zip(*found, strict=True)))
+    matrices = []
+    for form in layout.forms:
+        whole = next(columns)
+        parts = [b"".join(column) for column in itertools.islice(columns, form.num_parts)]
+        matrices.append(LikeMatrices(form, whole, parts))
+    return matrices
+
+
 def runs_of_like(examples: Sequence[LikeExample]) -> Iterator[tuple[int, list[NnetIo]]]:
-    """Stretches of examples of one layout: how many they are, and the inputs and outputs of all."""
+    """Stretches of examples of one layout: how many they are, and the inputs and outputs of all.
+
+    Each has the rows of one example after another; their sequence numbers n are those of a single
+    example.
+    """
     for layout, some in itertools.groupby(examples, _layout_of):
         if layout is None:
             yield from ((1, example.io) for example in some)  # type: ignore[union-attr]
         else:
             run = [example.data for example in some]  # type: ignore[union-attr]
-            yield len(run), like_ios(layout, run)
+            yield len(run), _ios_of_all(layout, run)
 
 
 def _layout_of(example: LikeExample) -> Layout | None:
     return example.layout if isinstance(example, ExampleBytes) else None
 
 
-def like_ios(layout: Layout, examples: Sequence[bytes]) -> list[NnetIo]:
-    """The inputs and outputs of all examples; each has the rows of one after another.
-
-    Compressed features come decompressed. The sequence numbers n are those of a single example.
-    """
-    found = [layout.pattern.fullmatch(example).groups() for example in examples]  # type: ignore[union-attr]
-    parts = iter([b"".join(part) for part in zip(*found, strict=True)])
-    num = len(examples)
-    ios = []
-    for like, form in zip(_prototype_of(layout).io, layout.forms, strict=True):
-        indexes = np.tile(like.indexes, (num, 1))
-        ios.append(NnetIo(like.name, indexes, _features(form, num, parts)))
-    return ios
-
-
-def _features(form: MatrixForm, num: int, parts: Iterator[bytes]) -> GeneralMatrix:
-    """The rows of `num` matrices of a form, of what the groups of its pattern matched in each."""
-    rows, cols = form.num_rows, form.num_cols
-    if form.token == "FM":
-        return np.frombuffer(next(parts), "<f4").reshape(-1, cols)
-    if form.token == "SM":
-        return sparse_of_rows(next(parts), num * rows)
-    low, extent = np.ascontiguousarray(np.frombuffer(next(parts), "<f4").reshape(num, 2).T)
-    by_columns = form.token == "CM"
-    percentiles = np.frombuffer(next(parts) if by_columns else b"", "<u2").reshape(num, -1, 4)
-    codes = np.frombuffer(next(parts), "<u2" if form.token == "CM2" else np.uint8)
-    codes = codes.reshape((num, cols, rows) if by_columns else (num, rows, cols))
-    return decompress_all(low, extent, percentiles, codes).reshape(-1, cols)
+def _ios_of_all(layout: Layout, examples: Sequence[bytes]) -> list[NnetIo]:
+    matrices = like_matrices(layout, examples)
+    return [
+        NnetIo(like.name, np.tile(like.indexes, (len(examples), 1)), some.features())
+        for like, some in zip(prototype_of(layout).io, matrices, strict=True)
+    ]

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 def draw_count(expected: float) -> int:
     """Floor or ceiling of `expected` at random, so that it is the mean."""
+    if expected == 1.0:
+        return 1  # as mostly
     if expected < 0.0:
         raise OptionError(f"invalid --keep-proportion={expected:g}: must not be negative")
     count = math.floor(expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -127,7 +128,7 @@ class FrameSelection:
                     f"invalid --frame={self.frame}: expected a number or 'random'"
                 ) from None
 
-    @property
+    @cached_property
     def does_nothing(self) -> bool:
         """Whether examples pass through unchanged."""
         return self.frame == "" and self._contexts.does_nothing and self.frame_shift == 0
@@ -139,17 +140,28 @@ class FrameSelection:
         """
         if self.does_nothing:
             return example
+        if (frames := self.choose(*self.labelled_frames(example, key))) is None:
+            return None
+        return self.cut(example, key, *frames)
+
+    @staticmethod
+    def labelled_frames(example: NnetExample, key: str) -> tuple[int, int]:
+        """The first and the last frame of the output; DataError as `apply`."""
         if any((io.indexes[:, 0] != 0).any() for io in example.io):
             raise DataError(
                 f"example '{key}' is a merged one: too late for frame selection or less context"
             )
-        first, last = _time_range(example.io, "output", key)
-        if self.frame == "random":
-            first = last = draws.rand_int(first, last)
-        elif self.frame != "":
-            if not first <= int(self.frame) <= last:
-                return None
-            first = last = int(self.frame)
+        return _time_range(example.io, "output", key)
+
+    def choose(self, first: int, last: int) -> tuple[int, int] | None:
+        """The first and the last frame to keep of those labelled; None if there is none."""
+        if self.frame == "":
+            return first, last
+        frame = draws.rand_int(first, last) if self.frame == "random" else int(self.frame)
+        return (frame, frame) if first <= frame <= last else None
+
+    def cut(self, example: NnetExample, key: str, first: int, last: int) -> NnetExample:
+        """The example with these frames of the output, and with the context they need."""
         ios = [
             _keep_times(io, key, first, last) if io.name == "output" else io
             for io in self._contexts.cut(example.io, key, first, last)

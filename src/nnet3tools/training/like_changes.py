@@ -1,0 +1,211 @@
+"""Changes that copying makes to examples of one layout, made to many of them at a time.
+
+What becomes of the rows of an example depends on its layout and on the frames chosen of it, so it
+is found out once, by changing an example whose features are its row numbers.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.index_vector import write_index_vector
+from nnet3tools.io.sparse import SparseMatrix, rows_of_sparse
+from nnet3tools.io.stream import Writer
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.example_bytes import ExampleBytes
+from nnet3tools.training.example_layout import Layout
+from nnet3tools.training.like_examples import (
+    LikeMatrices,
+    like_matrices,
+    prototype_of,
+)
+from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
+
+__all__ = ["ChangedExample", "LikeChanges"]
+
+_MAX_TARGETS = 1000
+
+
+@dataclass(eq=False)
+class _Target:
+    """What examples of a layout become: `example` has row numbers of theirs as its features."""
+
+    layout: Layout
+    example: NnetExample
+
+    @classmethod
+    def unchanged(cls, layout: Layout) -> _Target:
+        """The examples as they are."""
+        ios = [
+            replace(io, features=np.arange(len(io.indexes))[:, None])
+            for io in prototype_of(layout).io
+        ]
+        return cls(layout, NnetExample(ios))
+
+    @cached_property
+    def beginnings(self) -> list[bytes]:
+        """What goes before each matrix."""
+        start = b"<Nnet3Eg> <NumIo> \4" + struct.pack("<i", len(self.example.io))
+        found = []
+        for like in self.example.io:
+            file = io.BytesIO()
+            writer = Writer(file)
+            writer.write_token("<NnetIo>")
+            writer.write_token(like.name)
+            write_index_vector(writer, like.indexes)
+            found.append(start + file.getvalue())
+            start = b"</NnetIo> "
+        return found
+
+
+class ChangedExample(NamedTuple):
+    """An example with the changes that are to be made to it."""
+
+    data: bytes
+    target: _Target
+    weight: float = 1.0
+
+
+Changeable = NnetExample | ExampleBytes | ChangedExample
+
+
+class LikeChanges:
+    """The changes of a copying program, which `finish` makes to what has a layout.
+
+    Other examples are changed at once. All errors are raised at once, and random numbers drawn.
+    """
+
+    def __init__(self, selection: FrameSelection) -> None:
+        self._selection = selection
+        self._unchanged: dict[Layout, _Target] = {}
+        self._labelled: dict[_Target, tuple[int, int]] = {}
+        self._targets: dict[tuple[_Target, tuple[int, int] | str], _Target] = {}
+
+    def scale(self, example: Changeable, key: str, weight: float) -> Changeable:
+        """As scale_supervision."""
+        if isinstance(example, NnetExample):
+            return scale_supervision(example, key, weight)
+        changed = self._changed(example)
+        scale_supervision(changed.target.example, key, weight)
+        return changed._replace(weight=weight)
+
+    def select(self, example: Changeable, key: str) -> Changeable | None:
+        """As FrameSelection.apply."""
+        if isinstance(example, NnetExample):
+            return self._selection.apply(example, key)
+        data, target, weight = changed = self._changed(example)
+        if self._selection.does_nothing:
+            return changed
+        if (labelled := self._labelled.get(target)) is None:
+            labelled = self._selection.labelled_frames(target.example, key)
+            self._labelled[target] = labelled
+        if (frames := self._selection.choose(*labelled)) is None:
+            return None
+        if (selected := self._targets.get((target, frames))) is None:
+            rows = self._selection.cut(target.example, key, *frames)
+            selected = self._targets[target, frames] = _Target(target.layout, rows)
+        return ChangedExample(data, selected, weight)
+
+    def rename(self, example: Changeable, key: str, name: str) -> Changeable:
+        """As rename_output."""
+        if isinstance(example, NnetExample):
+            return rename_output(example, key, name)
+        changed = self._changed(example)
+        if (renamed := self._targets.get((changed.target, name))) is None:
+            rows = rename_output(changed.target.example, key, name)
+            renamed = self._targets[changed.target, name] = _Target(changed.target.layout, rows)
+        return changed._replace(target=renamed)
+
+    def _changed(self, example: ExampleBytes | ChangedExample) -> ChangedExample:
+        if isinstance(example, ChangedExample):
+            return example
+        layout = example.layout
+        assert layout is not None
+        if (target := self._unchanged.get(layout)) is None:
+            if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
+                for memory in (self._unchanged, self._labelled, self._targets):
+                    memory.clear()
+            target = self._unchanged[layout] = _Target.unchanged(layout)
+        return ChangedExample(example.data, target)
+
+    @staticmethod
+    def finish(examples: Sequence[Changeable]) -> Iterator[Changeable]:
+        """The examples in order, changed; those with one target together."""
+        groups: dict[_Target, list[ChangedExample]] = {}
+        for example in examples:
+            if isinstance(example, ChangedExample):
+                groups.setdefault(example.target, []).append(example)
+        made = {target: iter(_made(target, some)) for target, some in groups.items()}
+        for example in examples:
+            if isinstance(example, ChangedExample):
+                yield ExampleBytes(next(made[example.target]), None)
+            else:
+                yield example
+
+
+def _made(target: _Target, examples: list[ChangedExample]) -> list[bytes]:
+    """The bytes of what examples of one layout become."""
+    layout = target.layout
+    weights = np.array([example.weight for example in examples], np.float32)
+    columns = []
+    for like, become, beginning, matrices in zip(
+        prototype_of(layout).io,
+        target.example.io,
+        target.beginnings,
+        like_matrices(layout, [example.data for example in examples]),
+        strict=True,
+    ):
+        scales = weights if like.name == "output" and (weights != 1.0).any() else None
+        rows = to_dense(become.features)[:, 0].astype(np.intp)
+        columns += [[beginning] * len(examples), _changed(matrices, rows, scales)]
+    columns.append([b"</NnetIo> </Nnet3Eg> "] * len(examples))
+    return list(map(b"".join, zip(*columns, strict=True)))
+
+
+def _changed(
+    matrices: LikeMatrices, rows: NDArray, weights: NDArray[np.float32] | None
+) -> Sequence[bytes]:
+    """These rows of each of the matrices, times its weight, as bytes."""
+    form = matrices.form
+    if len(rows) == form.num_rows:
+        if weights is None:
+            return matrices.whole
+        if form.token.startswith("CM"):
+            return _with_ranges(matrices, weights)
+    num = len(matrices.whole)
+    places = (form.num_rows * np.arange(num)[:, None] + rows).ravel()
+    features = matrices.features(weights)
+    if isinstance(features, SparseMatrix):
+        picked = features.select_rows(places)
+        ends = 13 * np.arange(num + 1) * len(rows) + 10 * picked.row_offsets[:: len(rows)]
+        head = b"SM \4" + struct.pack("<i", len(rows))
+        return _pieces(head, rows_of_sparse(picked), ends.tolist())
+    assert isinstance(features, np.ndarray)
+    head = b"FM " + struct.pack("<cici", b"\4", len(rows), b"\4", form.num_cols)
+    size = 4 * len(rows) * form.num_cols
+    return _pieces(head, features[places].tobytes(), range(0, size * num + 1, size))
+
+
+def _pieces(head: bytes, data: bytes, ends: Sequence[int]) -> list[bytes]:
+    """The stretches of the data between `ends`, each with `head` before it."""
+    return [head + data[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def _with_ranges(matrices: LikeMatrices, weights: NDArray[np.float32]) -> list[bytes]:
+    """Compressed matrices times their weights: only minimum and range change."""
+    begin = len(matrices.form.token) + 1
+    ranges = matrices.ranges(weights).tobytes()
+    return [
+        whole[:begin] + ranges[8 * i : 8 * i + 8] + whole[begin + 8 :]
+        for i, whole in enumerate(matrices.whole)
+    ]
