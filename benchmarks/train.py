@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from processes import ROOT, Timing, ours, timed
 
-ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "bench"
 
 
@@ -212,33 +210,11 @@ def make(network: Network, folder: Path) -> None:
 # -- timing
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What one run took."""
-
-    user: float
-    elapsed: float
-    megabytes: float
-
-
-def train(network: Network, folder: Path, threads: int, program: str) -> Timing:
-    """One run of nnet3-train over all minibatches, measured in a process of its own."""
+def train(network: Network, folder: Path, threads: int, program: list[str]) -> Timing:
+    """One run of nnet3-train over all minibatches."""
     name = network.name
-    command = f"{program} --use-gpu=no {name}.raw ark:{name}.egs {name}.out"
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        start = time.perf_counter()
-        _shell(command, folder, threads)
-        elapsed = time.perf_counter() - start
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        os.write(writer, f"{usage.ru_utime} {elapsed} {usage.ru_maxrss / 1024}".encode())
-        os._exit(0)
-    os.close(writer)
-    os.wait()
-    with open(reader) as pipe:
-        if not (text := pipe.read()):
-            sys.exit(1)
-    return Timing(*map(float, text.split()))
+    options = ["--use-gpu=no", f"{name}.raw", f"ark:{name}.egs", f"{name}.out"]
+    return timed([*program, *options], folder, threads)
 
 
 Runs = dict[tuple[Network, int], list[Timing]]
@@ -249,7 +225,9 @@ def _runs(args: argparse.Namespace, folder: Path) -> list[Runs]:
     chosen = [network for network in NETWORKS if network.name in args.networks]
     for network in chosen:
         make(network, folder)
-    programs = ["nnet3-train", *([str(args.kaldi.resolve() / "nnet3-train")] if args.kaldi else [])]
+    programs = [ours("nnet3-train")]
+    if args.kaldi:
+        programs.append([str(args.kaldi.resolve() / "nnet3-train")])
     cases = [(network, threads) for network in chosen for threads in args.threads]
     runs: list[Runs] = [{case: [] for case in cases} for _ in programs]
     for _ in range(args.rounds):  # in turn, so that a slow moment hits all
@@ -274,12 +252,12 @@ def main() -> None:
     parser.add_argument("--kaldi", type=Path, help="folder with Kaldi's nnet3-train")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        ours, *others = _runs(args, (args.dir or Path(temporary)).resolve())
+        measured, *others = _runs(args, (args.dir or Path(temporary)).resolve())
     print(
         "| network | threads | user s | elapsed s | MB | Kaldi user s | Kaldi MB | user s / Kaldi |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for (network, threads), timings in ours.items():
+    for (network, threads), timings in measured.items():
         t = _best(timings, threads)
         kaldi = Timing(network.kaldi_seconds, 0.0, network.kaldi_megabytes)
         if others:

@@ -10,7 +10,7 @@ from torch import nn
 
 from networks import BenchNetwork
 
-__all__ = ["variants"]
+__all__ = ["eager_step", "variants"]
 
 
 class _Splice(nn.Module):
@@ -119,6 +119,11 @@ def _repeated(step: Callable[[], None]) -> Callable[[int], None]:
             step()
 
     return run
+
+
+def eager_step(network: BenchNetwork, device: str) -> Callable[[], None]:
+    """One minibatch of eager training, fp32, on "cuda" or "cpu"."""
+    return _Trainer(network, device, False, None).step
 
 
 def variants(

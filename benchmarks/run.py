@@ -1,0 +1,279 @@
+"""Training, computing, compiling, starting and examples, in turns with Kaldi and PyTorch.
+
+    benchmarks/run [--kaldi DIR] [--torch PYTHON] [--rounds 1] [--only WORD...] [--dir DIR]
+
+DIR holds Kaldi's programs; PYTHON is an interpreter with PyTorch (and NumPy). Without them Kaldi's
+figures of another day, where they are known, stand in, and PyTorch's columns stay empty. What is
+compared are user seconds on one thread, the least of the rounds. A table goes to standard output,
+and everything to benchmarks/results/DATE.json. Data is made in a temporary folder, or found and
+kept in --dir. Run `python -m compileall -q src` first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from compile import KALDI, best_time, read_case
+from processes import ROOT, ours, timed
+from train import NETWORKS, SHARED, Network, make
+
+RESULTS = ROOT / "benchmarks" / "results"
+PYTORCH_TARGETS = {"tdnn": 1.0, "tdnnf": 1.3, "lstm": 1.0}
+CHAIN = {"bi": "0.1", "e2e-mono": "0.0"}
+"""Bench of LF-MMI -> weight of its cross-entropy branch."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: seconds, and MB where they were measured."""
+
+    work: str
+    reference: str
+    """Whom ours is compared with."""
+    ours: float
+    theirs: float | None
+    target: float
+    """Ours over theirs at most; or, without a reference, seconds at most."""
+    allowance: float = 0.0
+    """Seconds that ours may take beside that."""
+    ours_megabytes: float | None = None
+    theirs_megabytes: float | None = None
+
+    @property
+    def is_missed(self) -> bool | None:
+        """Whether the target is missed; None if that cannot be said."""
+        if self.reference == "":
+            return self.ours > self.target
+        return (
+            None if self.theirs is None else self.ours > self.target * self.theirs + self.allowance
+        )
+
+    def text(self) -> str:
+        """The line."""
+        ratio = f"{self.ours / self.theirs:.2f}" if self.theirs else ""
+        bound = f"{self.target:g}" + (f" + {self.allowance:g} s" if self.allowance else "")
+        verdict = {None: "", True: "missed", False: "met"}[self.is_missed]
+        cells = (
+            self.work, _number(self.ours), self.reference, _number(self.theirs), ratio,
+            bound if self.reference else f"{bound} s", verdict,
+            _number(self.ours_megabytes, 0), _number(self.theirs_megabytes, 0),
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
+HEAD = """| work | ours, s | beside | theirs, s | ratio | target | | ours, MB | theirs, MB |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where data and the others' programs are, and how often everything runs."""
+
+    folder: Path
+    kaldi: Path | None
+    torch: str
+    rounds: int
+
+    def beside_kaldi(
+        self, work: str, words: list[str], target: float, allowance: float = 0.0
+    ) -> Row:
+        """A program and Kaldi's of the same name, in turns."""
+        program, *rest = words
+        commands = [ours(program, *rest)]
+        if self.kaldi is not None and (self.kaldi / program).exists():
+            commands.append([str(self.kaldi / program), *rest])
+        runs = [[timed(command, self.folder) for command in commands] for _ in range(self.rounds)]
+        best = [min(column, key=lambda t: t.user) for column in zip(*runs, strict=True)]
+        times = [t.user for t in best] + [None]
+        sizes = [t.megabytes for t in best] + [None]
+        assert times[0] is not None
+        return Row(work, "Kaldi", times[0], times[1], target, allowance, sizes[0], sizes[1])
+
+
+Part = Callable[[Setting], Iterator[Row]]
+
+
+def training(setting: Setting) -> Iterator[Row]:
+    """nnet3-train, beside Kaldi and PyTorch."""
+    for network in NETWORKS:
+        make(network, setting.folder)
+        name = network.name
+        words = ["nnet3-train", "--use-gpu=no", f"{name}.raw", f"ark:{name}.egs", f"{name}.out"]
+        row = setting.beside_kaldi(f"train {name}", words, 1.0)
+        yield row
+        if setting.torch:
+            took = _torch_seconds(setting, network)
+            yield Row(f"train {name}", "PyTorch", row.ours, took, PYTORCH_TARGETS[name])
+
+
+def _torch_seconds(setting: Setting, network: Network) -> float:
+    egs = subprocess.run(
+        ours("nnet3-copy-egs", f"ark:{network.name}.egs", "ark:/dev/null"),
+        cwd=setting.folder, check=True, capture_output=True, text=True,
+    ).stderr  # fmt: skip
+    count = egs.rpartition("wrote ")[2].split()[0]
+    script = str(ROOT / "benchmarks" / "torch_train.py")
+    environment = dict(os.environ, OMP_NUM_THREADS="1")
+    command = [setting.torch, script, network.name, count]
+    runs = [
+        float(subprocess.run(command, env=environment, check=True, capture_output=True).stdout)
+        for _ in range(setting.rounds)
+    ]
+    return min(runs)
+
+
+def computing(setting: Setting) -> Iterator[Row]:
+    """nnet3-compute and nnet3-compute-batch."""
+    for network in NETWORKS:
+        make(network, setting.folder)
+    _write_random_lengths(setting.folder / "random.ark", 100)
+    convert = ours("copy-feats", "ark:feats.txt", "ark:feats.ark")
+    timed(convert, setting.folder)
+    for network in NETWORKS:
+        model = f"{network.name}.raw"
+        for program, target in (("nnet3-compute", 1.0), ("nnet3-compute-batch", 0.9)):
+            for data, what in (("feats", "60 x 400 frames"), ("random", "100 of random length")):
+                words = [program, "--use-gpu=no", model, f"ark:{data}.ark", "ark:/dev/null"]
+                yield setting.beside_kaldi(f"{program} {network.name}, {what}", words, target)
+
+
+def _write_random_lengths(path: Path, count: int) -> None:
+    """Utterances of 50 to 1,500 frames."""
+    from nnet3tools.io.holders import MATRIX
+    from nnet3tools.io.table import TableWriter
+
+    rng = np.random.default_rng(1)
+    with TableWriter(f"ark:{path}", MATRIX) as writer:
+        for i in range(count):
+            length = int(rng.integers(50, 1501))
+            writer.write(f"u{i:04d}", rng.standard_normal((length, 40)).astype(np.float32))
+
+
+def chain(setting: Setting) -> Iterator[Row]:
+    """nnet3-chain-train on AN4, where its examples are at hand."""
+    for name, weight in CHAIN.items():
+        if not (source := SHARED / "an4-chain" / name).exists():
+            continue
+        start = f"chain-{name}.raw"
+        timed(
+            ours("nnet3-copy", "--learning-rate=0.001", f"{source}/init.raw", start), setting.folder
+        )
+        words = [
+            "nnet3-chain-train", "--use-gpu=no", "--apply-deriv-weights=false",
+            "--l2-regularize=0.00005", "--leaky-hmm-coefficient=0.1", f"--xent-regularize={weight}",
+            "--max-param-change=2.0", "--srand=0", start, f"{source}/den.fst",
+            f"ark:{source}/minibatches.ark", "chain.out",
+        ]  # fmt: skip
+        yield setting.beside_kaldi(f"nnet3-chain-train {name}", words, 1.0)
+
+
+def compiling(setting: Setting) -> Iterator[Row]:
+    """The bench requests, beside what is known of Kaldi; in this process."""
+    for name, known in KALDI.items():
+        if (SHARED / name).exists():
+            nnet, request = read_case(SHARED / name)
+            took, _, _ = best_time(nnet, request, True, max(5, setting.rounds))
+            theirs = known.milliseconds["shortcut"] / 1000
+            yield Row(f"compile {name}", "Kaldi, another day", took, theirs, 5.0)
+
+
+def starting(setting: Setting) -> Iterator[Row]:
+    """From the start of nnet3-train to its first minibatch: one minibatch, less what one takes."""
+    make(NETWORKS[0], setting.folder)
+    best = []
+    for count in (1, 3):
+        egs = f"{count}.egs"
+        timed(
+            ours("nnet3-subset-egs", f"--n={count}", "ark:tdnn.egs", f"ark:{egs}"), setting.folder
+        )
+        words = ours("nnet3-train", "--use-gpu=no", "tdnn.raw", f"ark:{egs}", "start.out")
+        runs = [timed(words, setting.folder).user for _ in range(3 * setting.rounds)]
+        best.append(min(runs))
+    one, three = best
+    yield Row("nnet3-train tdnn, to its first minibatch", "", one - (three - one) / 2, None, 0.35)
+
+
+def examples(setting: Setting) -> Iterator[Row]:
+    """Programs for examples."""
+    make(NETWORKS[0], setting.folder)
+    cut = NETWORKS[0].egs_options.split()
+    generate = ["nnet3-get-egs", *cut, "--num-pdfs=200", "ark:feats.txt", "ark:post.txt"]
+    timed(ours(*generate, "ark:cut.egs"), setting.folder)
+    for words in (
+        ["nnet3-copy-egs", "ark:cut.egs", "ark:/dev/null"],
+        ["nnet3-shuffle-egs", "ark:cut.egs", "ark:/dev/null"],
+        ["nnet3-subset-egs", "--n=1000", "ark:cut.egs", "ark:/dev/null"],
+        ["nnet3-merge-egs", "--minibatch-size=64", "ark:cut.egs", "ark:/dev/null"],
+        [*generate, "ark:/dev/null"],
+    ):
+        yield setting.beside_kaldi(words[0], words, 2.0, 0.3)
+
+
+PARTS: dict[str, Part] = {
+    "train": training,
+    "compute": computing,
+    "chain": chain,
+    "compile": compiling,
+    "start": starting,
+    "examples": examples,
+}
+
+
+def _write(rows: list[Row], setting: Setting) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{datetime.date.today():%Y-%m-%d}.json"
+    about = {
+        "machine": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "kaldi": str(setting.kaldi or ""),
+        "rounds": setting.rounds,
+    }
+    found = [{**asdict(row), "missed": row.is_missed} for row in rows]
+    path.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n")
+    return path
+
+
+def main() -> None:
+    """Measure, print the table as the runs go, and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--kaldi", type=lambda text: Path(text).resolve(), help="its programs")
+    parser.add_argument("--torch", default="", help="an interpreter with PyTorch")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--dir", type=Path, help="where data is made and kept")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = (options.dir or Path(temporary)).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        setting = Setting(folder, options.kaldi, options.torch, options.rounds)
+        rows: list[Row] = []
+        print(HEAD)
+        for name in options.only:
+            for row in PARTS[name](setting):
+                rows.append(row)
+                print(row.text(), flush=True)
+    missed = [row.work for row in rows if row.is_missed]
+    print(f"\n{len(missed)} of {len(rows)} targets missed: {', '.join(missed) or 'none'}")
+    print(f"written to {_write(rows, setting)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
