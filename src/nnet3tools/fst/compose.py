@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
@@ -30,6 +31,33 @@ class ArcsByLabel:
     def only_epsilons(self, state: int) -> bool:
         """Whether a state is not final and all its arcs, if any, have epsilons for labels."""
         return self.finals[state] == NOT_FINAL and self.of(state).keys() <= {EPSILON}
+
+
+class _ArcsOfLabels:
+    """Finds the arcs of a state that read given labels or nothing, in their order.
+
+    Inside a word none of a language model's arcs do; to go through all made composing a lexicon of
+    5,000 words with 37,000 arcs seven times as slow.
+    """
+
+    def __init__(self, fst: Fst) -> None:
+        self._lists = fst.arc_lists()
+        self._places: dict[int, dict[int, list[int]]] = {}
+
+    def of(self, state: int, labels: Collection[int]) -> list[ArcTuple]:
+        """Those arcs, perhaps among others."""
+        arcs = self._lists[state]
+        if len(arcs) <= _FEW_ARCS or len(arcs) <= 4 * len(labels):
+            return arcs
+        if (table := self._places.get(state)) is None:
+            table = self._places[state] = {}
+            for place, arc in enumerate(arcs):
+                table.setdefault(arc[0], []).append(place)
+        found = [place for label in {EPSILON, *labels} for place in table.get(label, ())]
+        return [arcs[place] for place in sorted(found)]
+
+
+_FEW_ARCS = 8
 
 
 def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
@@ -71,8 +99,8 @@ def compose_with_loops(first: Fst, second: Fst) -> Fst:
     """
     if not first.num_states or not second.num_states:
         return Fst.empty()
-    writing = ArcsByLabel(first, output=True)
-    lists2, finals1, finals2 = second.arc_lists(), first.finals.tolist(), second.finals.tolist()
+    writing, reading = ArcsByLabel(first, output=True), _ArcsOfLabels(second)
+    finals1, finals2 = first.finals.tolist(), second.finals.tolist()
     triples = [(first.start, second.start, 0)]
     numbers = {triples[0]: 0}
     arcs: list[list[ArcTuple]] = []
@@ -92,7 +120,7 @@ def compose_with_loops(first: Fst, second: Fst) -> Fst:
         if not alone:
             for ilabel, _, weight, target in silent:
                 found.append((ilabel, EPSILON, weight, number_of(target, state2, 0)))
-        for label, olabel, weight2, target2 in lists2[state2]:
+        for label, olabel, weight2, target2 in reading.of(state2, matches):
             if label == EPSILON:
                 if not writing.only_epsilons(state1):
                     moved = number_of(state1, target2, int(bool(silent)))
