@@ -5,6 +5,7 @@
 #
 # usage: egs/an4/run.sh [--data DIR] [--quick] [--stage N] [--seed N] [--dir DIR]
 set -euo pipefail
+called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 data=          # the corpus; empty: clone the public repository
@@ -23,64 +24,64 @@ set -- "${args[@]}"
 # Schedules and sizes; the language model's scale is 1.0, chosen before any decoding.
 if [ "$quick" = true ]; then
   dir=${dir:-exp/quick}
-  flat_passes=5 chain_passes=3 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008 copies='^pv1-'
+  copies=1 flat_passes=5 chain_passes=4 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008
 else
   dir=${dir:-exp/full}
-  flat_passes=20 chain_passes=12 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002 copies=.
+  copies=2 flat_passes=20 chain_passes=12 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
 fi
 flat_minibatch=80=1:32/150=1:20/300=1:12/700=1:6
-flat=$dir/flat chain=$dir/chain
-mkdir -p data "$dir"
+flat=$dir/flat chain=$dir/chain prepared=$dir/data
+mkdir -p "$prepared"
 
 begin() {
   if [ "$stage" -gt "$1" ]; then return 1; fi
   echo "$0: stage $1 ($SECONDS s): $2"
 }
 
-if begin 0 "data: two copies of each training utterance, resampled to allowed lengths"; then
+if begin 0 "data: training utterances resampled to allowed lengths, dictionary"; then
   if [ -z "$data" ]; then
-    data=data/an4
-    local/get_data.sh $data
+    data=$PWD/data/an4
+    local/get_data.sh "$data"
   fi
+  cd "$called_from" && data=$(realpath "$data") && cd - > /dev/null
   sed -n '1,3p' "$data/LICENSE"
-  python local/prepare_data.py "$data" data
-  cp "$data/etc/an4.lm" data/local/an4.lm
+  python local/prepare_data.py "$data" "$prepared" $copies
+  cp "$data/etc/an4.lm" "$prepared/local/an4.lm"
 fi
 
-feats="ark,s,cs:apply-cmvn --norm-vars=false --utt2spk=ark:data/train_sp/utt2spk scp:data/train_sp/cmvn.scp scp:data/train_sp/feats.scp ark:- |"
+feats="ark,s,cs:apply-cmvn --norm-vars=false --utt2spk=ark:$prepared/train_sp/utt2spk scp:$prepared/train_sp/cmvn.scp scp:$prepared/train_sp/feats.scp ark:- |"
 if begin 1 "features: 40 cepstra"; then
   for part in train_sp test; do
-    $train_cmd "$dir/log/mfcc.$part.log" compute-mfcc-feats --config=conf/mfcc.conf "scp:data/$part/wav.scp" \
-      "ark:| copy-feats --compress=true ark:- ark,scp:data/$part/feats.ark,data/$part/feats.scp"
-    $train_cmd "$dir/log/cmvn.$part.log" compute-cmvn-stats --spk2utt="ark:data/$part/spk2utt" \
-      "scp:data/$part/feats.scp" "ark,scp:data/$part/cmvn.ark,data/$part/cmvn.scp"
+    $train_cmd "$dir/log/mfcc.$part.log" compute-mfcc-feats --config=conf/mfcc.conf "scp:$prepared/$part/wav.scp" \
+      "ark:| copy-feats --compress=true ark:- ark,scp:$prepared/$part/feats.ark,$prepared/$part/feats.scp"
+    $train_cmd "$dir/log/cmvn.$part.log" compute-cmvn-stats --spk2utt="ark:$prepared/$part/spk2utt" \
+      "scp:$prepared/$part/feats.scp" "ark,scp:$prepared/$part/cmvn.ark,$prepared/$part/cmvn.scp"
   done
 fi
 
 if begin 2 "dictionary and language model as FSTs"; then
   $train_cmd "$dir/log/lang.log" nnet3-prepare-lang --position-dependent-phones=false --chain-topology=true \
-    data/local/dict "<UNK>" data/lang
-  $train_cmd "$dir/log/grammar.log" arpa2fst --disambig-symbol='#0' --read-symbol-table=data/lang/words.txt \
-    data/local/an4.lm data/lang/G.fst
+    "$prepared"/local/dict "<UNK>" "$prepared"/lang
+  $train_cmd "$dir/log/grammar.log" arpa2fst --disambig-symbol='#0' --read-symbol-table="$prepared"/lang/words.txt \
+    "$prepared"/local/an4.lm "$prepared"/lang/G.fst
 fi
 
 if begin 3 "phone language model, tree of monophones, denominator graph, training graphs"; then
   mkdir -p "$flat"
-  $train_cmd "$dir/log/phones.log" nnet3-text-to-phones --between-silprob=0.1 data/lang data/train_sp/text data/phones.txt
-  $train_cmd "$dir/log/phone_lm.log" chain-est-phone-lm --num-extra-lm-states=500 ark:data/phones.txt "$flat/phone_lm.fst"
-  $train_cmd "$dir/log/tree.log" gmm-init-mono --shared-phones=data/lang/phones/sets.int data/lang/topo 10 "$flat/0.mdl" "$flat/tree"
+  $train_cmd "$dir/log/phones.log" nnet3-text-to-phones --between-silprob=0.1 "$prepared"/lang "$prepared"/train_sp/text "$prepared"/phones.txt
+  $train_cmd "$dir/log/phone_lm.log" chain-est-phone-lm --num-extra-lm-states=500 ark:"$prepared"/phones.txt "$flat/phone_lm.fst"
+  $train_cmd "$dir/log/tree.log" gmm-init-mono --shared-phones="$prepared"/lang/phones/sets.int "$prepared"/lang/topo 10 "$flat/0.mdl" "$flat/tree"
   $train_cmd "$dir/log/transitions.log" copy-transition-model "$flat/0.mdl" "$flat/0.trans_mdl"
   $train_cmd "$dir/log/den.log" chain-make-den-fst "$flat/tree" "$flat/0.trans_mdl" "$flat/phone_lm.fst" \
     "$flat/den.fst" "$flat/normalization.fst"
-  $train_cmd "$dir/log/graphs.log" compile-train-graphs --read-disambig-syms=data/lang/phones/disambig.int \
-    --word-symbol-table=data/lang/words.txt --oov-word="<UNK>" \
-    "$flat/tree" "$flat/0.mdl" data/lang/L.fst ark:data/train_sp/text "ark,scp:$flat/fst.ark,$flat/fst.scp"
+  $train_cmd "$dir/log/graphs.log" compile-train-graphs --read-disambig-syms="$prepared"/lang/phones/disambig.int \
+    --word-symbol-table="$prepared"/lang/words.txt --oov-word="<UNK>" \
+    "$flat/tree" "$flat/0.mdl" "$prepared"/lang/L.fst ark:"$prepared"/train_sp/text "ark,scp:$flat/fst.ark,$flat/fst.scp"
 fi
 
 # usage: egs DIR   parts DIR/all.scp and writes the examples of each part
 copy_egs() {
-  grep -E "$copies" "$1/all.scp" > "$1/chosen.scp"
-  python local/hold_out.py "$1/chosen.scp" "$1"
+  python local/hold_out.py "$1/all.scp" "$1"
   for part in valid train traindiag; do
     $train_cmd "$1/log/copy.$part.log" nnet3-chain-copy-egs "scp:$1/$part.scp" "ark:$1/$part.cegs"
   done
@@ -91,7 +92,7 @@ if begin 4 "flat start: network and examples"; then
   $train_cmd "$flat/log/init.log" local/init_network.sh conf/flat.xconfig "$(pdfs_of "$flat/tree")" \
     $dim $bottleneck -2 "$flat"
   $train_cmd "$flat/log/get_egs.log" nnet3-chain-e2e-get-egs --left-context=16 --right-context=16 \
-    --num-frames="$(paste -sd, data/train_sp/allowed_lengths.txt)" --frame-subsampling-factor=3 --compress=true \
+    --num-frames="$(paste -sd, $prepared/train_sp/allowed_lengths.txt)" --frame-subsampling-factor=3 --compress=true \
     "$flat/normalization.fst" "$feats" "ark,s,cs:$flat/fst.ark" "$flat/0.trans_mdl" "ark,scp:$flat/all.cegs,$flat/all.scp"
   copy_egs "$flat"
 fi
@@ -104,14 +105,14 @@ fi
 
 # usage: recognise DIR TREE_DIR   graph, decoding and word error rate of a model
 recognise() {
-  $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 data/lang "$1/tree" "$1/0.trans_mdl" "$1/graph"
+  $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 "$prepared"/lang "$1/tree" "$1/0.trans_mdl" "$1/graph"
   mkdir -p "$1/decode"
-  local/decode.sh "$1/final.mdl" "$1/graph" data/test "$1/decode"
-  python local/score.py data/test/text "$1/decode/text" "$1/decode" > "$1/decode/wer"
+  local/decode.sh "$1/final.mdl" "$1/graph" "$prepared"/test "$1/decode"
+  python local/score.py "$prepared"/test/text "$1/decode/text" "$1/decode" > "$1/decode/wer"
   echo "  word error rate, errors, words: $(cat "$1/decode/wer")"
 }
 
-if begin 6 "flat start: decoding graph, test set"; then
+if [ "$quick" = false ] && begin 6 "flat start: decoding graph, test set"; then
   recognise "$flat"
 fi
 
@@ -125,10 +126,10 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
     awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf "%s %d %d", (i > 2 ? " ;" : ""), $i, 3 * $(i + 1); print "" }' > "$chain/phones.ali"
   awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf " %s", $i; print "" }' "$chain/phones.ali" > "$chain/phones.txt"
   $train_cmd "$chain/log/counts.log" nnet3-text-to-phones --edge-silprob=0 --between-silprob=0 \
-    --phone-counts="$chain/phone_counts.txt" data/lang data/train_sp/text /dev/null
+    --phone-counts="$chain/phone_counts.txt" "$prepared"/lang "$prepared"/train_sp/text /dev/null
   $train_cmd "$chain/log/tree.log" gmm-init-biphone --min-biphone-count=60 --min-monophone-count=20 \
-    --phone-counts="$chain/phone_counts.txt" --shared-phones=data/lang/phones/sets.int \
-    data/lang/topo 10 "$chain/0.mdl" "$chain/tree"
+    --phone-counts="$chain/phone_counts.txt" --shared-phones="$prepared"/lang/phones/sets.int \
+    "$prepared"/lang/topo 10 "$chain/0.mdl" "$chain/tree"
   $train_cmd "$chain/log/transitions.log" copy-transition-model "$chain/0.mdl" "$chain/0.trans_mdl"
   $train_cmd "$chain/log/phone_lm.log" chain-est-phone-lm --num-extra-lm-states=500 "ark:$chain/phones.txt" "$chain/phone_lm.fst"
   $train_cmd "$chain/log/den.log" chain-make-den-fst "$chain/tree" "$chain/0.trans_mdl" "$chain/phone_lm.fst" \
@@ -152,5 +153,9 @@ fi
 if begin 9 "second model: decoding graph, test set"; then
   recognise "$chain"
 fi
-echo "$0: $SECONDS s; confusions and the worst utterances are in $chain/decode"
+for system in "$flat" "$chain"; do
+  nnet3-report "$system" 2> "$system/log/report.log"
+done
+python local/page.py "$dir" > "$dir/index.html"
+echo "$0: $SECONDS s; curves, confusions and the worst utterances: $PWD/$dir/index.html"
 echo "RESULT an4 $(cat "$chain/decode/wer")"

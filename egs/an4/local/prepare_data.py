@@ -1,7 +1,9 @@
 """Kaldi data folders and a dictionary of the AN4 corpus, with training copies at allowed lengths.
 
-Every training utterance is resampled twice, to the next smaller and the next larger allowed number
-of frames, so that minibatches of end-to-end training have utterances of one length in them.
+Every training utterance is resampled to the next smaller allowed number of frames, and once more
+to the next larger one, so that a minibatch of end-to-end training has utterances of one length.
+
+usage: prepare_data.py CORPUS DATA [COPIES]   one copy of each utterance or (as by default) two
 """
 
 import re
@@ -82,8 +84,8 @@ def write_data(folder, rows):
     write_lines(folder / "spk2utt", lines)
 
 
-def speed_perturbed(rows, folder):
-    """Two copies of each utterance, at the allowed lengths below and above its own."""
+def speed_perturbed(rows, folder, copies):
+    """Copies of each utterance, at the allowed lengths below (and above) its own."""
     folder.mkdir(parents=True, exist_ok=True)
     lengths = np.array(allowed_lengths())
     for key, speaker, words, path in rows:
@@ -91,7 +93,7 @@ def speed_perturbed(rows, folder):
         after = np.searchsorted(lengths, num_frames(len(samples)), side="right")
         if after == len(lengths):
             sys.exit(f"{path}: {num_frames(len(samples))} frames are too many: at most {LONGEST}")
-        for tag, number in (("pv1", max(after - 1, 0)), ("pv2", after)):
+        for tag, number in (("pv1", max(after - 1, 0)), ("pv2", after))[:copies]:
             size = (int(lengths[number]) - 1) * FRAME_SHIFT + FRAME_LENGTH
             copy = folder / f"{tag}-{key}.wav"
             write_wave(copy, resampled(samples, size))
@@ -113,13 +115,16 @@ def write_dictionary(corpus, folder):
 
 def main():
     corpus, data = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    copies = int(sys.argv[3]) if len(sys.argv) > 3 else 2
     train, test = list(utterances(corpus, "train")), list(utterances(corpus, "test"))
     write_data(data / "test", test)
     write_data(data / "train", train)
-    write_data(data / "train_sp", speed_perturbed(train, data / "train_sp" / "wav"))
+    write_data(data / "train_sp", speed_perturbed(train, data / "train_sp" / "wav", copies))
     write_lines(data / "train_sp" / "allowed_lengths.txt", allowed_lengths())
     write_dictionary(corpus, data / "local" / "dict")
-    print(f"{len(train)} training utterances, two copies of each; {len(test)} test utterances")
+    print(
+        f"{len(train)} training utterances, copies of each: {copies}; {len(test)} test utterances"
+    )
 
 
 if __name__ == "__main__":
