@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("support")
+
+# NumPy, the reference, unless a test asks for compiled kernels: tests see thousands of formulas
+# once each. The reference cases of Kaldi run with the programs' own default.
+os.environ.setdefault("NNET3TOOLS_CPU_KERNELS", "numpy")
 
 # On a busy machine examples take as long as they take.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option
 from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
@@ -43,6 +43,7 @@ class CombineOptions:
     )
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
 
     def prepare(self, nnet: Nnet) -> None:
         """Set the test modes that a network is judged in."""
@@ -72,7 +73,7 @@ def combine_on_examples(
     if options.max_objective_evaluations < 1:
         raise OptionError("--max-objective-evaluations must be at least 1")
     prove_output(nnet_out)
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     first = read_nnet(models[0])
     diagnostics = make_diagnostics(first, device)
     examples: list[NnetExample] = []

@@ -103,9 +103,12 @@ def compute_all(
 
 
 def compute_utterances(
-    options: UtteranceOptions, use_gpu: str, gpu_math: str, args: list[str]
+    options: UtteranceOptions, device_options: tuple[str, str, str], args: list[str]
 ) -> int:
-    """Read features, write outputs; the exit status."""
+    """Read features, write outputs; the exit status.
+
+    `device_options` are --use-gpu, --gpu-math and --cpu-kernels.
+    """
     from nnet3tools.cli.gpu import choose_device
     from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
     from nnet3tools.executor.shared_compute import shared_computer
@@ -122,7 +125,7 @@ def compute_utterances(
         options.check_looped()
     if options.write_cache:
         prove_output(options.write_cache)
-    device = choose_device(use_gpu, gpu_math)
+    device = choose_device(*device_options)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     computer: SharedComputer

@@ -22,7 +22,13 @@ from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 
-__all__ = ["choose_device", "gpu_math_option", "math_if_possible", "use_gpu_option"]
+__all__ = [
+    "choose_device",
+    "cpu_kernels_option",
+    "gpu_math_option",
+    "math_if_possible",
+    "use_gpu_option",
+]
 
 _CHOICES = ("yes", "no", "optional", "wait")
 
@@ -61,14 +67,29 @@ def gpu_math_option() -> str:
     )
 
 
-def choose_device(use_gpu: str, gpu_math: str = "fp32") -> Any:
+def cpu_kernels_option() -> str:
+    """The field `cpu_kernels: str = cpu_kernels_option()` of every program that computes."""
+    return option(
+        _NotGiven("native"),
+        "How a CPU computes: native|numpy. Native kernels are made by the machine's C compiler at "
+        "their first use and kept; where there is none, or with numpy, NumPy does the work.",
+    )
+
+
+def choose_device(
+    use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = _NotGiven("native")
+) -> Any:
     """An empty array on the chosen device, to be passed as `like`.
 
     `yes` and `wait`, if they were asked for, need a usable GPU (else UserError): where all are
     taken, `yes` tries again after 20 seconds and `wait` until one is free. `optional`, and a
     program's own default, fall back to the CPU with a warning. `gpu_math` says how float32 products
-    are done there: fp32, tf32, fp16 or bf16.
+    are done there: fp32, tf32, fp16 or bf16; `cpu_kernels` what a CPU computes with.
     """
+    if not isinstance(cpu_kernels, _NotGiven):
+        from nnet3tools.tensor.native.choice import choose  # late: it loads NumPy
+
+        choose(cpu_kernels)
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
     if gpu_math not in _MATH:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.compute_utterances import UtteranceOptions, compute_utterances
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.executor.options import ComputeOptions
@@ -53,6 +53,7 @@ class Options:
     )
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     compute: ComputeOptions = option_group("computation", ComputeOptions)
     utterances: UtteranceOptions = option_group("", UtteranceOptions)
@@ -68,7 +69,8 @@ def main(options: Options, args: list[str]) -> int | None:
         if getattr(options, name):
             raise OptionError(f"--{name.replace('_', '-')} needs --computation")
     math = options.cuda.math(options.gpu_math)
-    return compute_utterances(options.utterances, options.use_gpu, math, args)
+    device = options.use_gpu, math, options.cpu_kernels
+    return compute_utterances(options.utterances, device, args)
 
 
 def run_program_once(options: Options, args: list[str]) -> None:
@@ -81,7 +83,8 @@ def run_program_once(options: Options, args: list[str]) -> None:
     for name in ("input_derivs", "model_derivative"):
         if getattr(options, name) and not options.output_derivs:
             raise OptionError(f"--{name.replace('_', '-')} needs --output-derivs")
-    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    math = options.cuda.math(options.gpu_math)
+    device = choose_device(options.use_gpu, math, options.cpu_kernels)
     nnet = read_nnet(nnet_in)
     computation = load_computation(options.computation)
     check_fits(computation, nnet, options.computation)

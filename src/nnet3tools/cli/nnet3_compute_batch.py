@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
@@ -37,6 +37,7 @@ class Options:
     compiler: CompilerOptions = option_group("compiler", CompilerOptions)
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
@@ -52,7 +53,8 @@ def main(options: Options, args: list[str]) -> int:
     options.inputs.check()
     batch = replace(options.batch, compiler=options.compiler)
     batch.check()
-    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    math = options.cuda.math(options.gpu_math)
+    device = choose_device(options.use_gpu, math, options.cpu_kernels)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):

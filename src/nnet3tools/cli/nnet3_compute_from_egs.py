@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
@@ -34,6 +34,7 @@ class Options:
     output_name: str = option("output", "Do computation for specified output-node")
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
 
 
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
@@ -48,7 +49,7 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.training.example import for_each_example
     from nnet3tools.training.running import ExampleRunner
 
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     runner = ExampleRunner(read_nnet(args[0]), like=device)
     with TableWriter(args[2], MATRIX) as writer:
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.nnet.collapse import collapse_model
@@ -35,6 +35,7 @@ class Options:
     )
     use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
@@ -46,7 +47,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example
 
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     nnet = read_nnet(args[0])
     set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
     if options.collapse_model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
@@ -32,6 +32,7 @@ class Options:
     num_segments: int = option(1, "Number of line segments used for computing derivatives")
     use_gpu: str = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     compute_prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
@@ -42,7 +43,7 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_example
 
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     if options.num_segments < 1:
         raise OptionError("--num-segments must be at least 1")
     old, new = read_nnet(args[0]), read_nnet(args[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
@@ -44,6 +44,7 @@ class Options:
     compiler: CompilerOptions = option_group("", CompilerOptions)
     use_gpu: str = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
     chunk_size: int = option(
         -1,
@@ -76,7 +77,8 @@ def main(options: Options, args: list[str]) -> int:
     nnet_in, features_rspecifier, vectors_wspecifier = args
     xvector = XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input)
     xvector.check()
-    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    math = options.cuda.math(options.gpu_math)
+    device = choose_device(options.use_gpu, math, options.cpu_kernels)
     counts = UtteranceCounts()
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = replace(options.simple, compiler=options.compiler)

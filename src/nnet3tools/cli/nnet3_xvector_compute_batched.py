@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import read_model
 from nnet3tools.compiler.options import CompilerOptions
@@ -53,6 +53,7 @@ class Options:
     compiler: CompilerOptions = option_group("", CompilerOptions)
     use_gpu: str = use_gpu_option("no")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
@@ -67,7 +68,8 @@ def main(options: Options, args: list[str]) -> int:
     if options.batch_size < 1:
         raise OptionError(f"--batch-size={options.batch_size} must be at least 1")
     began = time.perf_counter()
-    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    math = options.cuda.math(options.gpu_math)
+    device = choose_device(options.use_gpu, math, options.cpu_kernels)
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = SimpleComputationOptions(
         optimization=options.optimization,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.cuda_options import CudaAllocatorOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.progress import Progress
 from nnet3tools.errors import DataError, UserError
@@ -31,6 +31,7 @@ class TrainingRunOptions:
     binary: bool = option(True, "Write output in binary mode")
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     memory: CudaAllocatorOptions = option_group("", CudaAllocatorOptions)
 
     @property
@@ -66,7 +67,7 @@ def train_model(
         if name:
             prove_output(name)
     tensor.random.seed(options.srand)
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     options.memory.apply(device)
     nnet = read_nnet(model_in)
     check_nnet_finite(nnet, model_in)

@@ -19,6 +19,7 @@ from functools import partial
 
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
+from nnet3tools.tensor.native.choice import are_native
 from nnet3tools.tensor.recorder import ACTION, Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
@@ -114,7 +115,7 @@ class _Piece:
             self._workspace.reserve(self._scratch_bytes)
             self._sections = list(self._make_sections())
         elif self._capture is None:
-            self._flat = [run for c, section in self._sections for run in section.flat(c)]
+            self._flat = _flat(self._sections)
             return self._flat
         return [(c, section.run) for c, section in self._sections]
 
@@ -205,11 +206,10 @@ class _Section:
             done += [outcome, *[ACTION] * len(node.actions)]
         return done
 
-    def flat(self, c: int) -> Steps:
-        """The calls of the only variant there is, without events, or the section as one."""
-        if self._root.calls is None or self._root.actions:
-            return [(c, self.run)]
-        return [(c, call.run) for call in self._root.calls]
+    @property
+    def only_calls(self) -> Sequence[Call] | None:
+        """The calls of the only variant there is, without events; None if there is more."""
+        return None if self._root.actions else self._root.calls
 
     def _run_live(self, node: _Node, done: list[Hashable]) -> None:
         """Record a variant that begins with these outcomes, unless that is known not to work."""
@@ -230,7 +230,7 @@ class _Section:
             return
         node.calls = recorder.calls
         if self._capture is None:
-            node.work = _in_turn(node.calls)
+            node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
 
     def _note_events(self, recorder: Recorder) -> _Node:
         """Put events on record; the place where they end."""
@@ -256,6 +256,52 @@ class _Section:
             do()
         else:
             node.work()
+
+
+def _flat(sections: Sequence[tuple[int, _Section]]) -> Steps:
+    """Sections on a CPU as (command, work): neighbouring calls that have kernels as one."""
+    flat: list[tuple[int, Step]] = []
+    for c, section in sections:
+        calls = section.only_calls
+        if calls is None:
+            flat.append((c, section.run))
+        else:
+            flat += [(c, call) for call in calls]
+    return list(_joined(flat)) if are_native() else [(c, _run_of(step)) for c, step in flat]
+
+
+# What follows loads the compiled kernels' modules where a program first replays, not before.
+
+
+def _series(calls: Sequence[Call]) -> Callable[[], None]:
+    from nnet3tools.tensor.native.calls import series
+
+    return series(calls)
+
+
+def _joined(steps: Steps) -> Iterator[tuple[int, Step]]:
+    """Neighbouring calls that have kernels as one step; the others keep their command."""
+    from nnet3tools.tensor.native.calls import part_of
+    from nnet3tools.tensor.native.jobs import Part, Series
+
+    waiting: list[Part] = []
+    first = 0
+    for c, step in steps:
+        part = part_of(step) if isinstance(step, Call) else None
+        if part is not None and part[0] is not None:
+            first = first if waiting else c
+            waiting.append(part)
+            continue
+        if waiting:
+            yield first, Series(waiting)
+            waiting = []
+        yield c, _run_of(step)
+    if waiting:
+        yield first, Series(waiting)
+
+
+def _run_of(step: Step) -> Step:
+    return step.run if isinstance(step, Call) else step
 
 
 def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple, cast
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.functional import Constant, Expr, Placeholder, parse
-from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
+from nnet3tools.tensor.registry import (
+    UnsupportedOperator,
+    device_of,
+    load_device,
+    note_binding,
+)
 
 __all__ = ["REDUCTIONS", "Aggregate", "Fold", "Reduction", "aggregate"]
 
@@ -78,6 +83,8 @@ class Aggregate:
 
         With axis None the callable returns a float and there is no `out`.
         """
+        if note_binding(self, operands, {"alpha": alpha, "beta": beta}):
+            return _nothing
         out, ins = (None, operands) if self.axis is None else (operands[0], operands[1:])
         first = next((a for a in operands if hasattr(a, "dtype")), None)
         found = self._lowered.get(type(first).__module__)
@@ -104,6 +111,10 @@ class Aggregate:
 
     def __repr__(self) -> str:
         return f"aggregate({self.formula!r}, {self.reduce!r}, axis={self.axis})"
+
+
+def _nothing() -> None:
+    pass
 
 
 def aggregate(

@@ -11,7 +11,12 @@ from typing import Any
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.functional import Assignments, Expr, Placeholder, assign, parse_statements
-from nnet3tools.tensor.registry import UnsupportedOperator, device_of, load_device
+from nnet3tools.tensor.registry import (
+    UnsupportedOperator,
+    device_of,
+    load_device,
+    note_binding,
+)
 
 __all__ = ["Element", "element"]
 
@@ -53,6 +58,8 @@ class Element:
 
     def bind(self, *operands: Any) -> Callable[[], None]:
         """Lower for these operands; arrays are captured by reference, numbers by value."""
+        if note_binding(self, operands, {}):
+            return _nothing
         found = self._lowered.get(type(operands[0]).__module__)
         if found is None:
             found = self._lower(operands)
@@ -84,6 +91,10 @@ class Element:
 
     def __repr__(self) -> str:
         return f"element({self.formula!r})"
+
+
+def _nothing() -> None:
+    pass
 
 
 def element(formula: str | Expr | Assignments, operands: str = "") -> Element:

@@ -18,7 +18,7 @@ from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.random import get_state
-from nnet3tools.tensor.recording import Call, Event, unrecorded
+from nnet3tools.tensor.recording import Call, Event, Origin, unrecorded
 from nnet3tools.tensor.workspace import Workspace
 
 __all__ = ["ACTION", "Memory", "Recorder"]
@@ -116,7 +116,9 @@ class Recorder:
             result = do()
         if isinstance(result, (float, Number)) and not isinstance(do, Measured):
             do, result = _in_memory(do, result)
-        self.calls.append(Call(operator.name, values, do))
+        number = result if isinstance(result, Number) else None
+        origin = Origin(operator, operands, options, number)
+        self.calls.append(Call(operator.name, values, do, origin))
         return result
 
     def add(self, call: Call) -> Any:

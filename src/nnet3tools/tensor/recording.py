@@ -20,9 +20,9 @@ settings, which are part of a recording (tensor/settings.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 if TYPE_CHECKING:
     from nnet3tools.tensor.recorder import Recorder
@@ -31,6 +31,7 @@ __all__ = [
     "Call",
     "Event",
     "NotCapturable",
+    "Origin",
     "act",
     "bound",
     "decide",
@@ -52,13 +53,26 @@ class NotCapturable(Exception):
     """A device cannot capture just now; next time it may be able to."""
 
 
+class Origin(NamedTuple):
+    """What was bound, so that a device may bind it otherwise."""
+
+    operator: Any
+    operands: Sequence[Any]
+    options: Mapping[str, Any]
+    result: Any = None
+    """The Number that takes the result, if there is one."""
+
+
 class Call:
     """A bound operator as it stands in a recording."""
 
-    __slots__ = ("name", "operands", "run")
+    __slots__ = ("name", "operands", "origin", "run")
 
-    def __init__(self, name: str, operands: Sequence[Any], run: Callable[[], Any]) -> None:
-        self.name, self.operands, self.run = name, operands, run
+    def __init__(
+        self, name: str, operands: Sequence[Any], run: Callable[[], Any],
+        origin: Origin | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self.operands, self.run, self.origin = name, operands, run, origin
 
     def __call__(self) -> Any:
         return self.run()
@@ -70,7 +84,8 @@ class Call:
 def bound(operator: Any, *operands: Any, **options: Any) -> Call:
     """An operator bound to operands, as it is to stand in recordings."""
     values = (*operands, *options.values())
-    return Call(operator.name, values, operator.bind(*operands, **options))
+    run = operator.bind(*operands, **options)
+    return Call(operator.name, values, run, Origin(operator, operands, options))
 
 
 def _shown(operand: Any) -> str:

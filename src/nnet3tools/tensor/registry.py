@@ -13,6 +13,7 @@ import importlib
 import inspect
 import os
 import pkgutil
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -26,8 +27,10 @@ __all__ = [
     "Operator",
     "UnsupportedOperator",
     "device_of",
+    "formulas_of",
     "gaps",
     "implements",
+    "note_binding",
     "operator",
     "operator_of_formulas",
 ]
@@ -52,6 +55,34 @@ class UnsupportedOperator(UserError):
         super().__init__(
             f"operator {name} has no implementation for type {element_type} on device {device}"
         )
+
+
+class _Notes(threading.local):
+    """Who takes note of the formulas that are bound on this thread, instead of binding them."""
+
+    take: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
+
+
+_notes = _Notes()
+
+
+def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """Whether somebody has taken note of a formula that is to be bound."""
+    if _notes.take is None:
+        return False
+    _notes.take(formula, operands, options)
+    return True
+
+
+def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
+    """Formula, operands, options of all that an operator of formulas would do, in order."""
+    found: list[tuple] = []
+    _notes.take = lambda *bound: found.append(bound)
+    try:
+        operator.reference(*args, **kwargs)
+    finally:
+        _notes.take = None
+    return found
 
 
 OPERATORS: dict[str, Operator[Any, Any]] = {}
@@ -92,6 +123,9 @@ class Operator(Generic[P, R]):
 
     takes_numbers = False
     """Whether what it is bound to may be a Number on the host."""
+
+    is_formulas = False
+    """Whether its function binds formulas, which are all that it does, in the order of binding."""
 
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
@@ -165,6 +199,7 @@ def operator_of_formulas(
 
     def declare(binder: Callable[P, Callable[[], None]]) -> Operator[P, None]:
         made = operator(writes, types)(cast(Callable[P, None], binder))
+        made.is_formulas = True
         for device in DEVICES:
             implements(made.name, device, binder=True)(binder)
         return made

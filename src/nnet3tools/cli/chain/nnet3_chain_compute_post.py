@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import (
     IvectorOptions,
@@ -40,6 +40,7 @@ class Options:
     inputs: IvectorOptions = option_group("", IvectorOptions)
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     leaky_hmm_coefficient: float = option(
         0.1,
         "'Leaky HMM' coefficient: smaller values will tend to lead to more confident posteriors.  "
@@ -73,7 +74,7 @@ def main(options: Options, args: list[str]) -> int:
     ChainTrainingOptions(leaky_hmm_coefficient=options.leaky_hmm_coefficient).check()
     options.inputs.check()
     options.simple.check()
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     counts, log_probs = UtteranceCounts(), _LogProbs()
     nnet, _ = read_model(nnet_in, use_priors=False)
     graph = den_graph_of(den_fst, nnet, nnet_in)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics import ComputeProbOptions
@@ -31,6 +31,7 @@ class Options:
     )
     use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
 
@@ -47,7 +48,7 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, den_fst, examples = args
     options.chain.check()
-    device = choose_device(options.use_gpu, options.gpu_math)
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     nnet = read_nnet(model_in)
     set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
     graph = den_graph_of(den_fst, nnet, model_in)

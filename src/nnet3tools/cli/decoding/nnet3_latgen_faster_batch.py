@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import IvectorOptions, NothingDoneError, UtteranceCounts
 from nnet3tools.decoding.options import LatticeDecoderOptions
@@ -49,6 +49,7 @@ class Options:
     )
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
@@ -63,7 +64,8 @@ def main(options: Options, args: list[str]) -> int:
         group.check()
     if options.num_threads < 1:
         raise OptionError("--num-threads must be greater than 0")
-    device = choose_device(options.use_gpu, options.cuda.math(options.gpu_math))
+    math = options.cuda.math(options.gpu_math)
+    device = choose_device(options.use_gpu, math, options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = shared_computer(nnet, options.batch, priors, like=device)

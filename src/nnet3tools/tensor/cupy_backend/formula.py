@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.functional import Expr, Type
-from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
+from nnet3tools.tensor import source_body
+from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.functional.lowered import Target
+from nnet3tools.tensor.source_body import Dialect
 
 __all__ = ["C_TYPES", "STORED_TYPES", "Body", "literal", "load", "stored"]
 
@@ -54,63 +54,24 @@ def literal(value: float, held_in: str) -> str:
     return f"{value!r}f" if held_in == "float" else repr(value)
 
 
-_TARGET = Target("cupy", frozenset(_CALLS))
-
-
-@dataclass
-class Body:
-    """Lines of C++ that compute expressions; `types` are those of the operands, from `_1` on.
-
-    Operands are the variables `x1`, `x2`, ... of their computing types.
-    """
-
-    types: Sequence[Type]
-    lines: list[str] = field(default_factory=list)
-    _names: dict[Instruction, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._lowering = Lowering(self.types, _TARGET)
-        self.instructions = self._lowering.instructions
-        self.lower = self._lowering.lower
-
-    def add(self, expr: Expr) -> tuple[str, str]:
-        """Name and C++ type of the variable that holds an expression's value."""
-        root = self.lower(expr)
-        for instruction in used(self.instructions, [root]):
-            if instruction not in self._names:
-                self.lines += self.emit(instruction)
-        return self.name(root), C_TYPES[root.type]
-
-    def name(self, instruction: Instruction) -> str:
-        """The variable, or the text of the number, that stands for an instruction's value."""
-        if instruction.kind is Kind.OPERAND:
-            return f"x{instruction.number + 1}"
-        if instruction.kind is Kind.CONSTANT:
-            return literal(instruction.value, C_TYPES[instruction.type])
-        return self._names.setdefault(instruction, f"v{len(self._names)}")
-
-    def emit(self, instruction: Instruction) -> list[str]:
-        """The line that computes an instruction, if it needs one."""
-        if instruction.kind in (Kind.OPERAND, Kind.CONSTANT):
-            return []
-        held_in, held = C_TYPES[instruction.type], C_TYPES[instruction.inputs[0].type]
-        given = [self.name(v) for v in instruction.inputs]
-        if instruction.kind is Kind.CAST:
-            value = converted(given[0], held, held_in)
-            if instruction.type is Type.FLOAT16:
-                value = f"__half2float(__float2half({value}))"
-        elif (call := _CALLS.get(instruction.name)) is not None:
-            value = call.format(*given, f="f" if held == "float" else "")
-        else:
-            raise ProgramError(f"{instruction.name} is of whole rows")
-        return [f"const {held_in} {self.name(instruction)} = {value};"]
-
-
 def converted(value: str, held: str, to: str) -> str:
     """A value as another C++ type."""
     if held == to:
         return value
     return f"({value} != 0)" if to == "bool" else f"({to})({value})"
+
+
+_DIALECT = Dialect(
+    C_TYPES, _CALLS, literal, converted, Target("cupy", frozenset(_CALLS)),
+    half="__half2float(__float2half({0}))",
+)  # fmt: skip
+
+
+class Body(source_body.Body):
+    """Lines of CUDA C++ that compute expressions; `types` are those of the operands."""
+
+    def __init__(self, types: Sequence[Type]) -> None:
+        super().__init__(types, _DIALECT)
 
 
 def load(number: int, element_type: Type, place: str) -> str:

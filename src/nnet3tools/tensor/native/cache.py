@@ -1,0 +1,110 @@
+"""Where compiled kernels are kept: a folder of this user's, which nobody else may have written.
+
+A library is code that this process will run. So it is loaded only from a folder and a file that
+belong to this user (or root) and that no other user can write, through parents of which the same
+holds. If there is no such place, libraries live in a private temporary folder of the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nnet3tools.io import log
+
+__all__ = ["cache_folder", "is_trusted", "is_whole", "private_folder", "publish"]
+
+_VARIABLE = "NNET3TOOLS_CACHE"
+_DIGEST = hashlib.sha256().digest_size
+
+
+def cache_folder() -> Path | None:
+    """The folder of kept libraries, made if needed; None if there is none to be trusted."""
+    folder = _wanted()
+    if folder is None:
+        return None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        log.vlog(1, f"compiled kernels are not kept: {folder}: {error.strerror}")
+        return None
+    if not is_trusted(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        log.vlog(1, f"compiled kernels are not kept: another user can write {folder}")
+        return None
+    return folder
+
+
+def _wanted() -> Path | None:
+    """NNET3TOOLS_CACHE, or nnet3tools in the user's cache folder."""
+    if given := os.environ.get(_VARIABLE):
+        return Path(given).absolute() / "kernels"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
+    return root / "nnet3tools" / "kernels"
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether only this user and root can have made it what it is."""
+    try:
+        real = path.resolve(strict=True)
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode) or not _only_ours(found, False):
+            return False
+        return all(_only_ours(os.stat(parent), True) for parent in real.parents)
+    except OSError:
+        return False
+
+
+def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
+    owner = found.st_uid in (os.geteuid(), 0)
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    # who may add to a sticky folder (/tmp) cannot replace what is ours in it
+    return owner and (not others or (is_parent and bool(found.st_mode & stat.S_ISVTX)))
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder that nobody else can look into, removed after the `with` block."""
+    folder = Path(tempfile.mkdtemp(prefix="nnet3-kernels-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a kept library is what was written: a damaged one would end the process."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return len(data) > _DIGEST and hashlib.sha256(data[:-_DIGEST]).digest() == data[-_DIGEST:]
+
+
+def publish(made: Path, folder: Path, name: str) -> Path | None:
+    """Put a new library under its name, whole or not at all; None if that cannot be done.
+
+    A digest is put after its end, where loaders do not look, for `is_whole`.
+    """
+    target, temporary = folder / name, folder / f"{name}.{os.getpid()}.new"
+    try:
+        data = made.read_bytes()
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data + hashlib.sha256(data).digest())
+        os.replace(temporary, target)
+    except OSError as error:
+        log.vlog(1, f"compiled kernels are not kept: {target}: {error.strerror}")
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        return None
+    return target

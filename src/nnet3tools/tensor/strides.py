@@ -1,0 +1,63 @@
+"""Strides of operands that are walked together: broadcast, and with as few axes as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+
+__all__ = ["broadcast_shape", "broadcast_strides", "element_strides", "merge_axes"]
+
+
+def element_strides(array: Any) -> tuple[int, ...]:
+    """Strides in elements; ProgramError if they are no whole number of them."""
+    size = array.dtype.itemsize
+    if any(s % size for s in array.strides):
+        raise ProgramError(f"strides {array.strides} do not fit elements of {size} bytes")
+    return tuple(s // size for s in array.strides)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The common shape of several; ProgramError if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ProgramError(f"shapes do not fit together: {list(shapes)}") from None
+
+
+def broadcast_strides(array: Any, full: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements for walking the full shape: 0 along axes that are repeated."""
+    missing = len(full) - len(array.shape)
+    own = tuple(
+        0 if size == 1 else stride
+        for size, stride in zip(array.shape, element_strides(array), strict=True)
+    )
+    return (0,) * missing + own
+
+
+def merge_axes(
+    sizes: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """The same walk with fewest axes: those of size 1 dropped, those that follow on joined.
+
+    At least one axis is left. `strides` has one sequence an operand.
+    """
+    axes = [i for i, n in enumerate(sizes) if n != 1]
+    merged: list[int] = []
+    walks: list[list[int]] = [[] for _ in strides]
+    for i in axes:
+        both = list(zip(walks, strides, strict=True))
+        if merged and all(w[-1] == s[i] * sizes[i] for w, s in both):
+            merged[-1] *= sizes[i]
+            for w, s in zip(walks, strides, strict=True):
+                w[-1] = s[i]
+        else:
+            merged.append(sizes[i])
+            for w, s in zip(walks, strides, strict=True):
+                w.append(s[i])
+    if not merged:
+        return [1], [[0] for _ in strides]
+    return merged, walks

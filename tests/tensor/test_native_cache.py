@@ -1,0 +1,250 @@
+"""Compiled kernels on disk: who is trusted, what happens where compilers fail, many processes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools import tensor
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+from nnet3tools.tensor.native import cache, choice, compiler, library
+from nnet3tools.tensor.native.calls import jobs_of
+from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.recording import Origin
+from support.native_kernels import needs_compiler
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A process that has compiled nothing yet, with a cache of its own; its log lines."""
+    monkeypatch.setenv("NNET3TOOLS_CACHE", str(tmp_path / "cache"))
+    new = library.Library()
+    for module in ("library", "jobs"):
+        monkeypatch.setattr(f"nnet3tools.tensor.native.{module}.library", new)
+    compiler.find_compiler.cache_clear()
+    lines: list[str] = []
+    monkeypatch.setattr(log, "vlog", lambda level, text: lines.append(text))
+    yield lines
+    compiler.find_compiler.cache_clear()
+
+
+def fake_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (folder / "bin").mkdir()
+    path = folder / "bin" / "cc"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}:/bin:/usr/bin")
+
+
+def doubled(by_numpy: bool = False) -> np.ndarray:
+    """2 x by a kernel, or by NumPy where there is none (and then only)."""
+    x, out = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+    formula = tensor.element("_1 = _2 * 2")
+    jobs = jobs_of(Origin(formula, (out, x), {}))
+    used: list[bool] = []
+
+    def numpy_does_it() -> None:
+        used.append(True)
+        formula(out, x)
+
+    Series([(jobs, numpy_does_it)])()
+    assert bool(used) == by_numpy
+    assert np.array_equal(out, 2 * x)
+    return out
+
+
+def replaced(path: Path, data: bytes) -> None:
+    """Another file of that name: this process has the old one in memory."""
+    path.unlink()
+    path.write_bytes(data)
+    path.chmod(0o600)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted((folder / "cache" / "kernels").glob("*"))
+
+
+@needs_compiler
+def test_a_library_is_kept_and_found_again(fresh, tmp_path, monkeypatch):
+    doubled()
+    (kept,) = files(tmp_path)
+    assert kept.suffix == ".so"
+    assert stat.S_IMODE(kept.stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE(kept.parent.stat().st_mode) & 0o077 == 0
+    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr(compiler.Compiler, "build", lambda *_: pytest.fail("compiled again"))
+    doubled()
+
+
+@needs_compiler
+def test_other_sources_compilers_and_processors_have_other_libraries(fresh, tmp_path, monkeypatch):
+    doubled()
+    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr(library, "cpu_features", lambda: "another processor")
+    doubled()
+    assert len(files(tmp_path)) == 2
+    other = compiler.Compiler(compiler.find_compiler().path, "another version")
+    monkeypatch.setattr(library, "find_compiler", lambda: other)
+    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    doubled()
+    assert len(files(tmp_path)) == 3
+
+
+@needs_compiler
+@pytest.mark.parametrize("what", ["folder", "file", "parent"])
+def test_what_others_can_write_is_not_loaded(fresh, tmp_path, monkeypatch, what):
+    doubled()
+    (kept,) = files(tmp_path)
+    victim = {"folder": kept.parent, "file": kept, "parent": tmp_path / "cache"}[what]
+    replaced(kept, b"not what was compiled")
+    victim.chmod(victim.stat().st_mode | stat.S_IWOTH)
+    opened = []
+    real = library._open
+    monkeypatch.setattr(library, "_open", lambda path: opened.append(path) or real(path))
+    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    doubled()
+    if what == "file":  # replaced by a new one of ours
+        assert not files(tmp_path)[0].stat().st_mode & stat.S_IWOTH
+    else:
+        assert kept not in opened
+        assert any("another user can write" in line for line in fresh)
+
+
+def test_what_another_user_owns_is_not_trusted(tmp_path, monkeypatch):
+    path = tmp_path / "x.so"
+    path.write_bytes(b"")
+    path.chmod(0o600)
+    assert cache.is_trusted(path)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    if path.stat().st_uid != 0:
+        assert not cache.is_trusted(path)
+    else:  # what is root's is root's doing
+        os.chown(path, 12345, 12345)
+        assert not cache.is_trusted(path)
+
+
+def test_links_are_not_trusted(tmp_path):
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert cache.is_trusted(tmp_path / "real")
+    assert not cache.is_trusted(tmp_path / "link")
+    assert not cache.is_trusted(tmp_path / "nothing")
+
+
+@needs_compiler
+def test_a_damaged_library_is_made_again(fresh, tmp_path, monkeypatch):
+    doubled()
+    (kept,) = files(tmp_path)
+    replaced(kept, kept.read_bytes()[:-100])
+    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    doubled()
+
+
+@needs_compiler
+def test_without_a_place_to_keep_them_kernels_are_made_all_the_same(fresh, tmp_path, monkeypatch):
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    doubled()
+    assert any("not kept" in line for line in fresh)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'kernels.c:1: error: no such thing' >&2; exit 1", "no such thing"),
+        ("exit 0", "status 0"),
+        ("kill -9 $$", "status -9"),
+        ("for i; do out=$last; last=$i; done; echo junk > kernels; exit 3", "status 3"),
+    ],
+)
+def test_a_compiler_that_fails_leaves_it_to_numpy(fresh, tmp_path, monkeypatch, script, said):
+    monkeypatch.chdir(tmp_path)
+    fake_compiler(tmp_path, monkeypatch, script)
+    doubled(by_numpy=True)
+    doubled(by_numpy=True)
+    (line,) = [line for line in fresh if "no compiled kernels" in line]
+    assert said in line
+    assert not files(tmp_path)
+
+
+def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
+    fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    monkeypatch.setattr(compiler, "TIMEOUT", 0.5)
+    began = time.monotonic()
+    doubled(by_numpy=True)
+    assert time.monotonic() - began < 30
+    assert any("took more than 0.5 s" in line for line in fresh)
+    child = int((tmp_path / "child").read_text())
+    for _ in range(100):
+        if not Path(f"/proc/{child}").exists() or _is_zombie(child):
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("what the compiler had started still runs")
+
+
+def _is_zombie(process: int) -> bool:
+    return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_without_a_compiler_numpy_does_the_work(fresh, tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    doubled(by_numpy=True)
+    doubled(by_numpy=True)
+    assert sum("none of cc, gcc, clang on PATH" in line for line in fresh) == 1
+
+
+@needs_compiler
+def test_a_file_that_is_no_library_leaves_it_to_numpy(fresh, tmp_path, monkeypatch):
+    script = 'while [ "$1" != -o ]; do shift; done; echo junk > "$2"'
+    fake_compiler(tmp_path, monkeypatch, script)
+    doubled(by_numpy=True)
+
+
+_PROCESS = """
+import sys
+import numpy as np
+from nnet3tools import tensor
+from nnet3tools.tensor.native.calls import jobs_of
+from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.recording import Origin
+x, out = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
+Series([(jobs_of(Origin(tensor.element("_1 = exp(_2)"), (out, x), {})), sys.exit)])()
+assert np.allclose(out, np.exp(x))
+"""
+
+
+@needs_compiler
+def test_many_processes_may_make_the_same_library_at_once(tmp_path):
+    environment = {**os.environ, "NNET3TOOLS_CACHE": str(tmp_path / "cache")}
+    running = [
+        subprocess.Popen([sys.executable, "-c", _PROCESS], env=environment) for _ in range(4)
+    ]
+    assert [process.wait() for process in running] == [0] * 4
+    assert [path.suffix for path in files(tmp_path)] == [".so"]
+
+
+def test_the_kind_is_one_of_two(monkeypatch):
+    monkeypatch.setattr(choice, "_chosen", None)
+    monkeypatch.setenv("NNET3TOOLS_CPU_KERNELS", "numpy")
+    assert not choice.are_native()
+    choice.choose("native")
+    assert choice.are_native()
+    with pytest.raises(OptionError, match=r"expected native\|numpy"):
+        choice.choose("fast")
+
+
+def test_sources_hold_nothing_but_formulas():
+    """Names of operands, which may come from a model's config, are not in a kernel."""
+    x = np.zeros((3, 4), np.float32)
+    formula = tensor.element("pwned_out = exp(pwned_in) * 2", "pwned_out pwned_in")
+    (job,) = jobs_of(Origin(formula, (x, x.copy()), {}))
+    assert "pwned" not in job.kernel.text
