@@ -53,6 +53,9 @@ def test_a_directory_as_kaldis_scripts_leave_it(data: Shell, tmp_path: Path) -> 
     log = (folder / "log" / "train.1.1.log").read_text()
     assert "Overall average objective function for 'output' is" in log
     assert log.splitlines()[-1].startswith("# Ended (code 0) at ")
+    table = (folder / "accuracy.output.report").read_text().splitlines()
+    assert [line.split("\t")[0] for line in table[1:-1]] == ["0", "1", "2", "3"]
+    assert (folder / "report.html").exists()
     for name in ("compute_prob_valid.final", "progress.1", "average.1", "select.0", "combine"):
         assert (folder / "log" / f"{name}.log").exists(), name
 
@@ -135,7 +138,7 @@ def test_what_is_done_is_not_done_again(data: Shell, tmp_path: Path) -> None:
     assert (tmp_path / "exp/log/train.1.1.log").read_bytes() == before
     after = contents(tmp_path / "exp")
     assert "final.raw" in after
-    assert "iteration" not in data(PROGRAM, *OPTIONS, "--dir=exp").replace("iterations", "")
+    assert "Iter: " not in data(PROGRAM, *OPTIONS, "--dir=exp")
     assert contents(tmp_path / "exp") == after
 
 

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
+from nnet3tools.recipe.accuracy import write_accuracy_report
 from nnet3tools.recipe.driver import Driver, first_unfinished
 from nnet3tools.recipe.experiment import EgsDir, Experiment
 from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
@@ -19,6 +20,7 @@ from nnet3tools.recipe.preparation import (
     preparation_before_egs,
     preparation_with_egs,
 )
+from nnet3tools.recipe.progress import Progress
 from nnet3tools.recipe.record import alone_in, check_record, write_record
 from nnet3tools.recipe.schedules import Iterations
 
@@ -41,6 +43,7 @@ class _Training:
         self._e = experiment
         self._stage = experiment.options.run.stage
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
+        self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
         if self._resumes and self._has_something():
             check_record(experiment)
 
@@ -98,7 +101,7 @@ class _Training:
             driver.tidy_after(stages[first - 1])
         for stage in stages[first:]:
             if self._resumes or stage.number >= self._stage:
-                log.log(f"Stage {stage.number}: {stage.name}")
+                self._progress.begin(stage)
                 driver.run(stage)
 
     def _run_all(
@@ -117,13 +120,16 @@ class _Training:
         exit_stage = e.options.run.exit_stage
         if exit_stage <= schedule.count:
             stages = [stage for stage in stages if stage.number < exit_stage]
-        self._schedule = schedule
+        self._progress.schedule = schedule
         self._run_stages(driver, stages)
         if exit_stage <= schedule.count:
             log.log(f"Exiting early due to --exit-stage {exit_stage}")
             return
         driver.do(tidying_steps(e, egs, schedule))
         _write_report(e.dir)
+        # Kaldi's train_raw_dnn.py alone has the output's name in that of the file.
+        is_raw_dnn = e.raw is not None and e.recurrence is None
+        write_accuracy_report(e.dir, f"accuracy{'.output' if is_raw_dnn else ''}.report")
         log.log(f"Trained {e.model('final')}")
 
     @contextlib.contextmanager
@@ -155,14 +161,16 @@ class _Training:
         return LocalRunner(this_machine(run.num_jobs, most, self._e.wants_gpu), run.hang_timeout)
 
     def _stage_ended(self, stage: Stage) -> None:
+        self._progress.end(stage)
         if stage.iteration is not None:
             _write_report(self._e.dir)
 
 
 def _write_report(folder: Path) -> None:
-    """DIR/report.html and the tables beside it, where there is what writes them."""
+    """DIR/report.html."""
+    from nnet3tools.recipe.report import write_report
+
     try:
-        from nnet3tools.recipe.report import write_report
-    except ImportError:
-        return
-    write_report(folder)
+        write_report(folder)
+    except UserError as error:
+        log.warning(f"no report: {error}")

@@ -1,0 +1,40 @@
+"""accuracy.report: accuracies of all iterations as a table, in the form of Kaldi's scripts."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from nnet3tools.recipe.plan import WriteText
+from nnet3tools.recipe.report.history import History, read_history
+
+__all__ = ["accuracy_table", "write_accuracy_report"]
+
+_TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
+
+
+def accuracy_table(history: History, output: str = "output") -> str:
+    """A line an iteration: seconds of its longest job, accuracy in training and validation."""
+    seconds: dict[int, float] = {}
+    for log in history.of_stage("train"):
+        at = log.iteration or 0
+        seconds[at] = max(seconds.get(at, 0.0), log.seconds or 0.0)
+    train, valid = (
+        {
+            log.iteration or 0: log.accuracies[output]
+            for log in history.of_stage(f"compute_prob_{part}")
+            if output in log.accuracies
+        }
+        for part in ("train", "valid")
+    )
+    lines = [
+        f"{i}\t{seconds[i]}\t{train[i]:g}\t{valid[i]:g}\t{valid[i] - train[i]:g}"
+        for i in sorted(seconds.keys() & train.keys() & valid.keys())
+    ]
+    total = datetime.timedelta(seconds=sum(seconds.values()))
+    return "\n".join([_TITLE, *lines, f"Total training time is {total}\n"])
+
+
+def write_accuracy_report(folder: Path, name: str) -> None:
+    """The table of a training directory, as the file `name` in it."""
+    WriteText(folder / name, accuracy_table(read_history(folder))).do()

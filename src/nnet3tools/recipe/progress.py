@@ -1,0 +1,94 @@
+"""What a person sees while a training runs: a line at a terminal, plain lines in a file or pipe."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nnet3tools.io import log
+from nnet3tools.recipe.plan import Stage
+from nnet3tools.recipe.schedules import Iterations
+
+__all__ = ["Progress", "duration"]
+
+_JUDGED = re.compile(
+    r"LOG .* Overall (?:log-likelihood|objective) for '([^']*)' is ([^ ]+) per frame, over"
+)
+_TRAINED = re.compile(
+    r"LOG .* Overall average objective function for '[^']*' is .* over ([0-9.e+]+) frames"
+)
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 40 s, 3 min, 2 h 5 min."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
+    """What a log says last of something; "" if nothing."""
+    try:
+        with open(path, errors="replace") as file:
+            found = [match[group] for line in file if (match := pattern.search(line))]
+    except OSError:
+        return ""
+    return found[-1] if found else ""
+
+
+@dataclass
+class Progress:
+    """Says what is going on; `log_of` gives the path of a log by its name."""
+
+    log_of: Callable[[str], str]
+    num_epochs: float
+    schedule: Iterations | None = None
+    _began: float = 0.0
+    _spent: float = 0.0
+    _trained: int = 0
+    """Archives trained on in this run, which took `_spent` seconds."""
+    _latest: str = ""
+    _at_terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
+
+    def begin(self, stage: Stage) -> None:
+        """A stage begins."""
+        self._began = time.monotonic()
+        if stage.iteration is None or self.schedule is None:
+            log.log(f"Stage {stage.number}: {stage.name}")
+            return
+        s, n = self.schedule, stage.iteration
+        fraction = s.fraction(n)
+        line = (
+            f"Iter: {n}/{s.count - 1}   Jobs: {s.num_jobs(n)}   "
+            f"Epoch: {fraction * self.num_epochs:.2f}/{self.num_epochs:.1f} "
+            f"({100 * fraction:.1f}% complete)   lr: {s.learning_rate(n):.6f}"
+        )
+        if self._at_terminal:
+            log.show_status(f"{line}   {self._latest}".rstrip())
+        else:
+            log.log(line)
+
+    def end(self, stage: Stage) -> None:
+        """A stage has ended: the objectives that an iteration's diagnostics found."""
+        if stage.iteration is None or self.schedule is None:
+            return
+        took = time.monotonic() - self._began
+        n, jobs = stage.iteration, self.schedule.num_jobs(stage.iteration)
+        self._spent += took
+        self._trained += jobs
+        left = self.schedule.num_archives_to_process - self.schedule.processed(n + 1)
+        seconds_left = max(0, left) * self._spent / self._trained
+        parts = []
+        for name in ("train", "valid"):
+            if value := _last(self.log_of(f"compute_prob_{name}.{n}"), _JUDGED, 2):
+                parts.append(f"{name} {value}")
+        logs = [self.log_of(f"train.{n}.{job + 1}") for job in range(jobs)]
+        frames = sum(float(_last(path, _TRAINED, 1) or 0) for path in logs)
+        parts.append(f"{frames / max(took, 1e-3):.0f} frames/s")
+        self._latest = ", ".join([*parts, f"{duration(seconds_left)} left"])
+        if not self._at_terminal:
+            log.log(f"Iteration {n}: {self._latest}")
