@@ -7,7 +7,6 @@ programs that only draw do not load; arrays of random numbers are `tensor.random
 from __future__ import annotations
 
 import struct
-from itertools import islice
 from typing import Any
 
 from nnet3tools.errors import ProgramError
@@ -43,19 +42,16 @@ class GlibcRand:
             state.append(word)
         self._state = [w & 0xFFFFFFFF for w in state]
         self._at = 3
-        for _ in islice(iter(self._step, None), 310):
-            pass
-
-    def _step(self) -> int:
-        state, at = self._state, self._at
-        value = (state[at] + state[(at + 28) % 31]) & 0xFFFFFFFF
-        state[at] = value
-        self._at = (at + 1) % 31
-        return value
+        for _ in range(310):
+            self.rand()
 
     def rand(self) -> int:
         """The next number in [0, RAND_MAX]."""
-        return self._step() >> 1
+        state, at = self._state, self._at
+        # index -3 is 28 on of 31
+        state[at] = value = (state[at] + state[at - 3]) & 0xFFFFFFFF
+        self._at = at + 1 if at < 30 else 0
+        return value >> 1
 
     def state(self) -> tuple[int, ...]:
         """All that the next numbers depend on, for `set_state`."""

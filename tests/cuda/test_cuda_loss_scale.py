@@ -16,7 +16,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-from support.emulated_cuda import fetch, needs_compiler, to_device
+from support.emulated_cuda import REAL, fetch, needs_compiler, to_device
 from support.training_helpers import minibatch, network
 
 pytestmark = needs_compiler
@@ -215,3 +215,17 @@ def test_thresholds_repairs_and_statistics_see_derivatives_as_they_are(device, k
 def test_the_scale_of_derivatives_is_one_elsewhere(device):
     train(True, steps=1)
     assert derivative_scale() is None
+
+
+@pytest.mark.skipif(REAL, reason="counts what a model launches")
+@pytest.mark.usefixtures("unpoisoned")
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.5}], ids=str)
+def test_scales_are_taken_off_in_graphs(device, options):
+    """And not by a kernel that is bound anew for each array of parameters in each minibatch."""
+    _, trainer = train(True, steps=40, **options)
+    alone = []
+    for i in range(20):
+        device.machine.log.clear()
+        trainer.train(minibatch(seed=i % 2))
+        alone.append(sum(launch.graph is None for launch in device.machine.log))
+    assert np.median(alone) <= 1  # the copy of the inputs

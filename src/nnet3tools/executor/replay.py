@@ -166,6 +166,21 @@ class _Node:
     work: Callable[[], None] | None = None
     """A callable that does that work."""
     is_live: bool = False
+    before: tuple[_Node, Hashable] | None = None
+    """The node whose event's outcome led here, and that; None for the first."""
+
+    def grown(self, outcome: Hashable) -> _Node:
+        """A new node after an outcome that is new."""
+        found = self.after[outcome] = _Node(before=(self, outcome))
+        return found
+
+    def done(self) -> list[Hashable]:
+        """The values of all events on the way to here, this node's actions included."""
+        own = [ACTION] * len(self.actions)
+        if self.before is None:
+            return own
+        node, outcome = self.before
+        return [*node.done(), outcome, *own]
 
 
 class _Section:
@@ -180,31 +195,20 @@ class _Section:
 
     def run(self) -> None:
         """The host's part, as far as it is known; then the work, live where it is not recorded."""
-        node, outcomes = self._root, list[Hashable]()
+        node = self._root
         while True:
             for action in node.actions:
                 action()
-            if node.event is None:
+            if (event := node.event) is None:
                 break
-            outcomes.append(node.event())
-            known = node.after.get(outcomes[-1])
-            if known is None:
-                known = node.after[outcomes[-1]] = _Node()
-            node = known
+            outcome = event()
+            node = node.after.get(outcome) or node.grown(outcome)
         if node.work is not None:
             node.work()
         elif node.calls is not None:
             self._run_captured(node)
         else:
-            self._run_live(node, self._done(outcomes))
-
-    def _done(self, outcomes: Sequence[Hashable]) -> list[Hashable]:
-        """The values of all events on the way that decisions with these outcomes led."""
-        node, done = self._root, [ACTION] * len(self._root.actions)
-        for outcome in outcomes:
-            node = node.after[outcome]
-            done += [outcome, *[ACTION] * len(node.actions)]
-        return done
+            self._run_live(node, node.done())
 
     @property
     def only_calls(self) -> Sequence[Call] | None:
@@ -240,7 +244,7 @@ class _Section:
                 actions.append(event)
                 continue
             node.actions, node.event = node.actions or tuple(actions), node.event or event
-            node, actions = node.after.setdefault(value, _Node()), []
+            node, actions = node.after.get(value) or node.grown(value), []
         node.actions = tuple(actions)
         return node
 

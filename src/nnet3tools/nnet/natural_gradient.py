@@ -165,7 +165,8 @@ class OnlineNaturalGradient(HasSettings):
         And what `take_pending` gives.
         """
         before = self.num_calls
-        self.num_calls = before + 1
+        # not by way of HasSettings, which it is none of: of dozens of these in a minibatch
+        self.__dict__["num_calls"] = before + 1
         later = before - _INITIAL_UPDATES
         updating = not self.frozen and (later <= 0 or later % self.update_period == 0)
         return before == 0, updating, take_pending(self)

@@ -83,7 +83,7 @@ class CachingOptimizingCompiler:
         """
         latest, program = next(reversed(self.cache.items()), (None, None))
         # As a rule, and cheaper than hashes.
-        if isinstance(program, Computation) and request == latest:
+        if isinstance(program, Computation) and (request is latest or request == latest):
             return program
         if (found := self._cached(request)) is not None:
             return found

@@ -8,6 +8,7 @@ that the copy for the next minibatch runs while the device works on the present 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
@@ -32,6 +33,9 @@ _NUM_BUFFERS = 2
 
 
 _numbers = itertools.count(1)
+_MOST_LAYOUTS = 64
+"""Of minibatches, that a pair of buffers keeps views for."""
+_layouts: dict[Hashable, int] = {}
 
 
 class _Buffers:
@@ -46,6 +50,8 @@ class _Buffers:
         """Of the memory on the device; no two have the same."""
         self.used: Event | None = None
         """The device has finished with what was copied before."""
+        self.views: dict[int, list[Array]] = {}
+        """Arrays on the device, by their layout."""
 
 
 class Packed:
@@ -60,17 +66,19 @@ class Packed:
             self.places.append((end, array.dtype, array.shape))
             end += rounded_up(array.nbytes, _ALIGNMENT)
         self.num_bytes = max(end, 1)
+        self.layout = _layouts.setdefault(tuple(self.places), len(_layouts))
+        """Equal where places are; a number is cheaper to look up."""
 
     @property
     def place(self) -> Hashable:
         """Equal for arrays that lie in the same memory of the device, with the same shapes."""
-        return self.buffers.number, tuple(self.places)
+        return self.buffers.number, self.layout
 
     def views(self, memory: Array) -> list[Array]:
         """The arrays in one of the two buffers."""
         found = []
         for begin, dtype, shape in self.places:
-            size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            size = math.prod(shape) * dtype.itemsize
             found.append(memory[begin : begin + size].view(dtype).reshape(shape))
         return found
 
@@ -113,6 +121,7 @@ class DeviceInputs:
             size = _rounded(packed.num_bytes)
             buffers.on_device = tensor.empty((size,), like=self._like, dtype=np.uint8)
             buffers.number = next(_numbers)
+            buffers.views.clear()
             # the memory may have been something else's, which the device still works on
             buffers.used = self._device.record()
         assert buffers.used is not None
@@ -126,7 +135,12 @@ class DeviceInputs:
         copied = packed.buffers.copied
         assert copied is not None
         self._device.wait(copied)
-        return packed.views(packed.buffers.on_device)
+        views = packed.buffers.views
+        if (found := views.get(packed.layout)) is None:
+            if len(views) >= _MOST_LAYOUTS:
+                views.clear()
+            found = views[packed.layout] = packed.views(packed.buffers.on_device)
+        return found
 
     def release(self, packed: Packed) -> None:
         """All work with the arrays has been given to the device: the buffers are free after it."""

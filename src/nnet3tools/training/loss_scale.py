@@ -10,8 +10,9 @@ All that is decided on the device by formulas over a few numbers there; the host
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -20,9 +21,12 @@ from nnet3tools.io import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.derivative_scale import scaled_derivatives
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.orthonormal import just_do
 from nnet3tools.tensor.number import Number
 
 __all__ = ["LossScale"]
+
+Run = Callable[[Hashable, Callable[[], None]], None]
 
 _START = 256.0
 """Kaldi's objective is a sum over frames, so that derivatives at the output are about 1 already."""
@@ -57,16 +61,17 @@ class LossScale:
         _times(deriv, self._number)
 
     @contextmanager
-    def backward(self, delta: Nnet, keeps_change: bool) -> Iterator[None]:
+    def backward(self, delta: Nnet, keeps_change: bool, run: Run = just_do) -> Iterator[None]:
         """For the backward pass: its changes of the parameters come out in `delta` unscaled.
 
-        With `keeps_change` there is something in `delta` already, as with momentum.
+        With `keeps_change` there is something in `delta` already, as with momentum. `run` does the
+        work, given a key of it.
         """
         if keeps_change:
-            self._for_parameters(delta, _times)
+            run("scale parameters", partial(self._for_parameters, delta, _times))
         with scaled_derivatives(self._number):
             yield
-        self._for_parameters(delta, _divided)
+        run("parameters without scale", partial(self._for_parameters, delta, _divided))
 
     def _for_parameters(self, delta: Nnet, formula: tensor.Element) -> None:
         for _, component in delta.updatable_components():

@@ -42,6 +42,8 @@ __all__ = ["ExampleRunner", "PreparedExample", "ReadyExample", "computation_requ
 
 
 _OF_FRAMES = FrameObjective()
+_MOST_REQUESTS = 64
+"""Different ones that are kept."""
 
 
 def computation_request(
@@ -83,6 +85,10 @@ class PreparedExample(NnetExample):
     packed: Packed | None = None
     """The same on its way to the device, and what the objective has prepared."""
     ahead: Ahead | None = None
+    request: ComputationRequest | None = None
+    """What is to be computed, for a GPU; equal ones are the same object, as a rule."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """Sums of the sparse targets' values, by name."""
 
 
 @dataclass
@@ -93,6 +99,8 @@ class ReadyExample(NnetExample):
     """Equal for examples whose features lie in the same memory of a GPU, and are alike."""
     ahead: Ahead | None = None
     """What the objective has prepared."""
+    request: ComputationRequest | None = None
+    """What is to be computed, if it is known."""
 
 
 class ExampleRunner:
@@ -123,6 +131,7 @@ class ExampleRunner:
         self._arena = Arena(like)
         self._latest: Computation | None = None
         self._device_inputs: DeviceInputs | None = None
+        self._requests: dict[ComputationRequest, ComputationRequest] = {}
         if like is not None and device_of(like) != "numpy":
             from nnet3tools.tensor.cupy_backend.device import get_device
 
@@ -151,7 +160,9 @@ class ExampleRunner:
         An example that does not fit comes back as it is, for `forward` to complain about.
         """
         arrays: list[np.ndarray] = []
+        weights: dict[str, float] = {}
         try:
+            example.check_finite()
             for io in example.io:
                 if (node := self.nnet.node_index(io.name)) < 0:
                     return example
@@ -160,19 +171,32 @@ class ExampleRunner:
                 elif self._keeps_sparse(io):
                     assert isinstance(io.features, SparseMatrix)
                     targets = SparseTargets.of(io.features)
+                    weights[io.name] = targets.weight
                     arrays += [targets.values]
                     arrays += [np.asarray(a, np.int32) for a in (targets.rows, targets.cols)]
                 else:
                     arrays.append(to_dense(io.features))
             if self._device_inputs is None:
-                return PreparedExample(example.io, arrays, supervisions=example.supervisions)
+                return PreparedExample(
+                    example.io, arrays, weights=weights, supervisions=example.supervisions
+                )
             ahead = self._objective.prepare(self.nnet, example)
+            request = self._known(self._request(example))
         except DataError:
             return example
         packed = self._device_inputs.pack([*arrays, *(ahead.arrays if ahead else ())])
         return PreparedExample(
-            example.io, [], packed, ahead=ahead, supervisions=example.supervisions
+            example.io, [], packed, ahead, request, weights, supervisions=example.supervisions
         )
+
+    def _request(self, example: NnetExample) -> ComputationRequest:
+        return computation_request(self.nnet, example, *self._flags, self._objective)
+
+    def _known(self, request: ComputationRequest) -> ComputationRequest:
+        """The same object as before for an equal request."""
+        if len(self._requests) >= _MOST_REQUESTS:
+            self._requests.clear()
+        return self._requests.setdefault(request, request)
 
     def send(self, example: NnetExample) -> None:
         """Begin to copy a prepared example to the GPU, ahead of its turn."""
@@ -186,7 +210,8 @@ class ExampleRunner:
 
         NotFiniteError, before anything is changed, for one with NaN or infinity.
         """
-        example.check_finite()
+        if not isinstance(example, PreparedExample):
+            example.check_finite()
         if self._device_inputs is not None and not isinstance(example, PreparedExample):
             example = self.prepare(example)
         if not isinstance(example, PreparedExample):
@@ -225,19 +250,19 @@ class ExampleRunner:
             features = next(left)
             if self._keeps_sparse(io):
                 assert isinstance(io.features, SparseMatrix)
-                weight = float(io.features.values.sum(dtype=float))
+                weight = example.weights[io.name]
                 rows, cols = next(left), next(left)
                 features = SparseTargets(rows, cols, features, io.features.shape, weight)
             found.append(replace(io, features=features))
         ahead = example.ahead and replace(example.ahead, arrays=list(left))
-        return ReadyExample(found, place, ahead, supervisions=example.supervisions)
+        return ReadyExample(found, place, ahead, example.request, supervisions=example.supervisions)
 
     # -- running
 
     def compile(self, example: NnetExample) -> Computation:
         """The program for an example; new ones are compiled, which draws random numbers."""
-        request = computation_request(self.nnet, example, *self._flags, self._objective)
-        return self._compiler.compile(request)
+        request = example.request if isinstance(example, ReadyExample) else None
+        return self._compiler.compile(request or self._request(example))
 
     def forward(self, example: NnetExample) -> NnetComputer:
         """Run the forward part on an example; the computer then has the outputs.

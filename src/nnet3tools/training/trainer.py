@@ -22,7 +22,11 @@ from nnet3tools.nnet.arithmetic import (
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.finite import components_not_finite, quoted
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.nnet.orthonormal import constrain_orthonormal, just_do
+from nnet3tools.nnet.orthonormal import (
+    constrain_orthonormal,
+    constrained_components,
+    just_do,
+)
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
@@ -156,6 +160,7 @@ class NnetTrainer:
         )
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
+        self._constrained = constrained_components(nnet)
         self._max_change = MaxChange(len(nnet.updatable_components()), like)
         on_gpu = like is not None and device_of(like) != "numpy"
         self._gpu = like if on_gpu else None
@@ -250,7 +255,7 @@ class NnetTrainer:
 
     def _constrain_orthonormal(self) -> None:
         with tensor.precise_products():
-            constrain_orthonormal(self.nnet, self._run)
+            constrain_orthonormal(self._constrained, self._run)
 
     def _train_backstitch(self, example: NnetExample) -> None:
         """A small step back along the gradient, then a larger one forward from there.
@@ -292,7 +297,8 @@ class NnetTrainer:
         if self._loss_scale is None:
             computer.run()
             return
-        with self._loss_scale.backward(self._delta, self.options.momentum != 0.0):
+        keeps_change = self.options.momentum != 0.0
+        with self._loss_scale.backward(self._delta, keeps_change, self._run):
             computer.run()
 
     def _process_outputs(self, computer: NnetComputer, example: NnetExample, suffix: str) -> None:
