@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import random
 import re
 from pathlib import Path
@@ -281,3 +282,30 @@ def test_pictures_stand_beside_the_page(trained: Path) -> None:
         f"report.{x}.png" for x in names
     ]
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in trained.glob("report.*.png"))
+
+
+def test_logs_of_a_grid_have_their_command_time_and_status(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "train.3.2.log").write_text(
+        "# Running on c07\n# Started at Sun Nov 22 05:02:29 UTC 2026\n"
+        '# nnet3-train "nnet3-copy --learning-rate=0.01 3.raw - |" ark:egs 4.2.raw \n'
+        "ERROR (nnet3-train[5.5]:main():nnet3-train.cc:1) no\n"
+        "# Accounting: time=17 threads=1\n"
+        "# Finished at Sun Nov 22 05:02:46 UTC 2026 with status 255\n"
+    )
+    (log,) = read_history(tmp_path).logs
+    assert log.command.startswith("nnet3-train ")
+    assert (log.stage, log.iteration, log.seconds, log.failed) == ("train", 3, 17, True)
+    assert log.learning_rate == 0.01
+
+
+def test_the_training_program_s_options_are_shown_once(trained: Path) -> None:
+    record = trained / "experiment.json"
+    options = {"trainer.num-epochs": 3.0, "egs.opts": "--nj 2 <b>", "feat-dir": "", "cmd": None}
+    record.write_text(json.dumps({"program": "nnet3-train-raw-dnn", "options": options}))
+    quoted = "&#x27;--egs.opts=--nj 2 &lt;b&gt;&#x27;"
+    shown = f"<pre>nnet3-train-raw-dnn --trainer.num-epochs=3.0 {quoted}</pre>"
+    assert shown in report_page(trained)
+    for garbled in ("", "[]", '{"options": 3}', '{"program": 1, "options": [1]}', "[" * 100000):
+        record.write_text(garbled)
+        assert "nnet3-train-raw-dnn" not in report_page(trained)
