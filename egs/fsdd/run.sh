@@ -37,12 +37,13 @@ fi
 
 if [ "$stage" -le 1 ]; then
   echo "$0: computing features"
+  jobs=()
   for part in train test; do
     $train_cmd "data/$part/log/mfcc.log" compute-mfcc-feats --config=conf/mfcc.conf \
       scp:data/$part/wav.scp "ark,scp:$PWD/data/$part/feats.ark,data/$part/feats.scp" &
+    jobs+=($!)
   done
-  wait -n
-  wait -n
+  for job in "${jobs[@]}"; do wait "$job"; done
   for part in train test; do
     $train_cmd "data/$part/log/cmvn.log" compute-cmvn-stats --spk2utt=ark:data/$part/spk2utt \
       scp:data/$part/feats.scp "ark,scp:$PWD/data/$part/cmvn.ark,data/$part/cmvn.scp"
