@@ -52,6 +52,8 @@ class EgsDir:
     num_archives: int
     frames_per_eg: str
     is_multitask: bool
+    egs_per_archive: int
+    """About; 0 if the directory does not say."""
 
 
 @dataclass(frozen=True)
@@ -378,7 +380,13 @@ class Experiment:
             raise DataError(
                 f"{path}: its examples have {frames} labels: --egs.{named} is {self.frames_per_eg}"
             )
-        return EgsDir(path, info.number("num_archives"), frames, self._is_multitask(path))
+        return EgsDir(
+            path,
+            info.number("num_archives"),
+            frames,
+            self._is_multitask(path),
+            info.number("egs_per_archive", 0),
+        )
 
     def _check_ivectors(self, info: _Info) -> None:
         where = self.options.feat.online_ivector_dir

@@ -14,6 +14,7 @@ from nnet3tools.recipe.schedules import Iterations, models_to_combine
 __all__ = ["finishing_stages", "tidying_steps"]
 
 _HOME = "train.1"
+_FEW = 512
 
 
 def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
@@ -90,6 +91,8 @@ def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
 def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list[Step]:
     t = e.options.trainer
     count = t.num_jobs_compute_prior
+    # Kaldi's is 128; of a few examples there may be no minibatch of that size.
+    sizes = "1:128" if 0 < egs.egs_per_archive < _FEW else "128"
     vectors = [e.dir / f"post.{name}.{n}.vec" for n in range(1, count + 1)]
     jobs = []
     for n, vector in enumerate(vectors, start=1):
@@ -97,7 +100,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
         pipeline = (
             ("nnet3-copy-egs", f"ark:{egs.path}/egs.{part}.ark", "ark:-"),
             ("nnet3-subset-egs", f"--srand={n}", f"--n={t.prior_subset_size}", "ark:-", "ark:-"),
-            ("nnet3-merge-egs", "--minibatch-size=128", "ark:-", "ark:-"),
+            ("nnet3-merge-egs", f"--minibatch-size={sizes}", "ark:-", "ark:-"),
             (
                 "nnet3-compute-from-egs",
                 f"--use-gpu={e.gpu_options}",

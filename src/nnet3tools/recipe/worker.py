@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -52,7 +53,7 @@ def _job(request: dict[str, Any]) -> Job:
 
 def run_job(shell: Shell, job: Job) -> int:
     """Run a job with its log in run.pl's form; the exit status."""
-    began = time.time()
+    began, computed = time.time(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
         status = 0
         try:
@@ -65,8 +66,15 @@ def run_job(shell: Shell, job: Job) -> int:
         sys.stdout.flush()
         elapsed = int(time.time() - began)
         end = f"# Ended (code {status}) at {_date()}, elapsed time {elapsed} seconds"
-        os.write(2, f"# Accounting: time={elapsed} threads=1\n{end}\n".encode())
+        cpu = _cpu_seconds() - computed
+        os.write(2, f"# Accounting: time={elapsed} threads=1 cpu={cpu:.2f}\n{end}\n".encode())
     return status
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those it started, which have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _date() -> str:

@@ -1,0 +1,129 @@
+"""The other training programs: acoustic models, recurrent networks."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.io.files import open_input, open_output
+from nnet3tools.io.holders import INT32_VECTOR
+from nnet3tools.io.reader import Reader
+from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.nnet.hmm.topology import HmmTopology
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.hmm.tree import ContextDependency
+from support.programs import read_table
+from support.shell import Shell
+from support.tiny_training import CONFIG, OPTIONS, make_data, make_dir
+
+TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 3 </ForPhones>
+<State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
+</TopologyEntry> </Topology>
+"""
+LEAVES = "".join(f"TE -1 1 ( CE {i} ) " for i in range(3))
+TREE = f"ContextDependency 1 0 ToPdf TE 0 4 ( NULL {LEAVES}) EndContextDependency "
+RECURRENT = """input-node name=input dim=4
+component name=w type=NaturalGradientAffineComponent input-dim=10 output-dim=6
+component name=t type=TanhComponent dim=6
+component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=3
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=w component=w input=Append(input, IfDefined(Offset(t, -1)))
+component-node name=t component=t input=w
+component-node name=o component=o input=t
+component-node name=s component=s input=o
+output-node name=output input=s
+"""
+COMMON = tuple(w for w in OPTIONS if "targets" not in w and "frames-per-eg" not in w)
+CHUNKS = (
+    *(w for w in COMMON if "minibatch-size" not in w),
+    "--egs.chunk-width=8,5",
+    "--egs.chunk-left-context=3",
+    "--egs.chunk-left-context-initial=0",
+    "--trainer.samples-per-iter=40",
+    "--trainer.rnn.num-chunk-per-minibatch=8,4",
+    "--trainer.num-epochs=3",
+    "--num-jobs=1",
+)
+
+
+def reader(text: str) -> Reader:
+    return Reader(io.BytesIO(text.encode()))
+
+
+@pytest.fixture
+def ali(shell: Shell, tmp_path: Path) -> Shell:
+    """Data, and ali/ with alignments whose pdfs are the targets."""
+    make_data(tmp_path)
+    (tmp_path / "ali").mkdir()
+    Path("ali/tree").write_text(TREE)
+    Path("ali/num_jobs").write_text("1\n")
+    Path("ali/phones.txt").write_text("a 1\nb 2\nc 3\n")
+    tree = ContextDependency.read(reader(TREE))
+    model = TransitionModel.from_tree(tree, HmmTopology.read(reader(TOPOLOGY)))
+    with open_output("ali/final.mdl") as writer:
+        model.write(writer)
+    targets = read_table("scp:targets.scp", INT32_VECTOR)
+    ids = {name: (2 * pdfs + 1).astype(np.int32) for name, pdfs in targets.items()}
+    shell.write("ali.ark", INT32_VECTOR, ids)
+    Path("ali/ali.1.gz").write_bytes(gzip.compress(Path("ali.ark").read_bytes()))
+    return shell
+
+
+def test_an_acoustic_model_with_priors(ali: Shell, tmp_path: Path) -> None:
+    folder = make_dir(tmp_path / "exp")
+    words = (*COMMON, "--egs.frames-per-eg=2", "--ali-dir=ali", "--num-jobs=1")
+    ali("nnet3-train-dnn", *words, "--dir=exp", "--trainer.num-jobs-compute-prior=2")
+    with open_input("exp/final.mdl") as source:
+        model = AmNnet.read(source)
+    assert len(model.priors) == 3
+    assert model.priors.sum() == pytest.approx(1.0, abs=1e-5)
+    for name in ("tree", "phones.txt", "num_jobs", "combined.mdl", "presoftmax_prior_scale.vec"):
+        assert (folder / name).exists(), name
+    assert len((folder / "accuracy.report").read_text().splitlines()) > 2
+    assert not list((folder / "egs").glob("ali*"))
+
+
+def test_alignments_of_other_pdfs_than_the_network_has_are_refused(
+    ali: Shell, tmp_path: Path
+) -> None:
+    folder = make_dir(tmp_path / "exp")
+    config = CONFIG.replace("output-dim=3", "output-dim=7").replace("dim=3", "dim=7")
+    (folder / "configs" / "ref.config").write_text(config)
+    ali("nnet3-init", "exp/configs/ref.config", "exp/configs/ref.raw")
+    error = ali.error("nnet3-train-dnn", *COMMON, "--ali-dir=ali", "--dir=exp")
+    assert "the network's output has dimension 7, but ali/tree has 3 targets" in error
+    assert (
+        "there is no file 'no/"
+        in ali.error("nnet3-train-dnn", *COMMON, "--ali-dir=no", "--dir=exp")
+        or "cannot read 'no/num_jobs'" in ali.log
+    )
+
+
+def test_a_recurrent_network_is_shrunk_where_it_is_saturated(ali: Shell, tmp_path: Path) -> None:
+    folder = make_dir(tmp_path / "exp", RECURRENT)
+    (folder / "configs" / "vars").write_text(
+        "model_left_context=0\nmodel_right_context=0\nnum_targets=3\n"
+    )
+    words = (*CHUNKS, "--targets-scp=targets.scp", "--use-dense-targets=false", "--dir=exp")
+    ali("nnet3-train-raw-rnn", *words, "--trainer.optimization.shrink-saturation-threshold=0.999")
+    first, second = (
+        (folder / "log" / f"train.{n}.1.log").read_text().splitlines()[0] for n in (0, 1)
+    )
+    assert "--scale=0.99 " in first  # iteration 0 always is
+    assert "--scale=1.0 " in second
+    assert "--optimization.min-deriv-time=-8 " in second
+    assert (folder / "egs" / "info" / "left_context").read_text() == "3\n"
+    assert (folder / "egs" / "info" / "left_context_initial").read_text() == "0\n"
+    assert (folder / "final.raw").exists()
+
+
+def test_a_recurrent_acoustic_model(ali: Shell, tmp_path: Path) -> None:
+    folder = make_dir(tmp_path / "exp", RECURRENT)
+    (folder / "configs" / "vars").write_text("model_left_context=0\nmodel_right_context=0\n")
+    words = (*CHUNKS, "--ali-dir=ali", "--dir=exp", "--trainer.num-jobs-compute-prior=1")
+    ali("nnet3-train-rnn", *words, "--trainer.optimization.do-final-combination=false")
+    assert (folder / "final.mdl").exists()
