@@ -91,6 +91,7 @@ pdfs_of() { tree-info "$1" 2>/dev/null | awk '$1 == "num-pdfs" { print $2 }'; }
 if begin 4 "flat start: network and examples"; then
   $train_cmd "$flat/log/init.log" local/init_network.sh conf/flat.xconfig "$(pdfs_of "$flat/tree")" \
     $dim $bottleneck -2 "$flat"
+  rm -f "$flat"/[1-9]*.raw "$flat/cache"
   $train_cmd "$flat/log/get_egs.log" nnet3-chain-e2e-get-egs --left-context=16 --right-context=16 \
     --num-frames="$(paste -sd, $prepared/train_sp/allowed_lengths.txt)" --frame-subsampling-factor=3 --compress=true \
     "$flat/normalization.fst" "$feats" "ark,s,cs:$flat/fst.ark" "$flat/0.trans_mdl" "ark,scp:$flat/all.cegs,$flat/all.scp"
@@ -98,7 +99,6 @@ if begin 4 "flat start: network and examples"; then
 fi
 
 if begin 5 "flat start: $flat_passes passes, $(sed -n 's/num-parameters: //p' "$flat/info.txt") parameters"; then
-  rm -f "$flat"/[1-9]*.raw "$flat/cache"
   local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed"
   $train_cmd "$flat/log/am.log" nnet3-am-init "$flat/0.trans_mdl" "$flat/final.raw" "$flat/final.mdl"
 fi
@@ -136,6 +136,7 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
     "$chain/den.fst" "$chain/normalization.fst"
   $train_cmd "$chain/log/init.log" local/init_network.sh conf/chain.xconfig "$(pdfs_of "$chain/tree")" \
     $dim $bottleneck -2 "$chain"
+  rm -f "$chain"/[1-9]*.raw "$chain/cache"
   $train_cmd "$chain/log/supervision.log" chain-get-supervision --left-tolerance=5 --right-tolerance=5 --frame-subsampling-factor=3 \
     "$chain/tree" "$chain/0.trans_mdl" "ark:$chain/phones.ali" "ark:$chain/supervision.ark"
   $train_cmd "$chain/log/get_egs.log" nnet3-chain-get-egs --srand=0 --left-context=16 --right-context=16 \
@@ -145,7 +146,6 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
 fi
 
 if begin 8 "second model: $chain_passes passes, $(sed -n 's/num-parameters: //p' "$chain/info.txt") parameters"; then
-  rm -f "$chain"/[1-9]*.raw "$chain/cache"
   local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed"
   $train_cmd "$chain/log/am.log" nnet3-am-init "$chain/0.trans_mdl" "$chain/final.raw" "$chain/final.mdl"
 fi

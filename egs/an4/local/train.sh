@@ -2,6 +2,7 @@
 # usage: local/train.sh DIR DEN_FST PASSES LRATE_FIRST LRATE_LAST MINIBATCH XENT SEED
 #
 # Trains DIR/0.raw on DIR/train.cegs by one job, with a learning rate that falls exponentially; writes DIR/final.raw.
+# Passes whose models are there are not done again.
 set -euo pipefail
 dir=$1 den=$2 passes=$3 first=$4 last=$5 minibatch=$6 xent=$7 seed=$8
 for i in $(seq 0 $((passes - 1))); do
