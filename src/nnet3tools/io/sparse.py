@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from dataclasses import dataclass, replace
@@ -80,6 +81,22 @@ class SparseMatrix:
         rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
         return self.select_rows(rows)
 
+    def split(self, count: int) -> list[SparseMatrix]:
+        """`count` matrices of equally many rows, one after another."""
+        if self.num_rows == 0:
+            return [self] * count
+        ends = self.row_offsets[:: self.num_rows // count].tolist()
+        offsets = self.row_offsets[:-1].reshape(count, -1)
+        return [
+            SparseMatrix(
+                np.append(rows, self.row_offsets.dtype.type(end)) - start,
+                self.indices[start:end],
+                self.values[start:end],
+                self.num_cols,
+            )
+            for rows, (start, end) in zip(offsets, itertools.pairwise(ends), strict=True)
+        ]
+
     def scaled(self, alpha: float) -> SparseMatrix:
         """Times alpha."""
         return replace(self, values=self.values * np.float32(alpha))
@@ -124,17 +141,22 @@ def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
 
 def rows_of_sparse(matrix: SparseMatrix) -> bytes:
     """All rows in binary, 13 bytes each and 10 for each of its elements."""
-    counts = np.diff(matrix.row_offsets)
-    heads = np.empty((matrix.num_rows, _ROW_HEAD), np.uint8)
-    heads[:, :8] = np.frombuffer(b"SV \x04" + struct.pack("<i", matrix.num_cols), np.uint8)
-    heads[:, 8] = 4
-    heads[:, 9:] = counts.astype("<i4").view(np.uint8).reshape(-1, 4)
+    counts = matrix.row_offsets[1:] - matrix.row_offsets[:-1]
+    head = np.frombuffer(b"SV \x04" + struct.pack("<ici", matrix.num_cols, b"\x04", 0), np.uint8)
     elements = np.empty((len(matrix.values), 10), np.uint8)
     elements[:, 0] = elements[:, 5] = 4
-    elements[:, 1:5] = matrix.indices.astype("<i4").view(np.uint8).reshape(-1, 4)
-    elements[:, 6:] = matrix.values.astype("<f4").view(np.uint8).reshape(-1, 4)
+    elements[:, 1:5] = matrix.indices.astype("<i4", copy=False).view(np.uint8).reshape(-1, 4)
+    elements[:, 6:] = matrix.values.astype("<f4", copy=False).view(np.uint8).reshape(-1, 4)
+    sizes = counts.astype("<i4", copy=False).view(np.uint8).reshape(-1, 4)
     if matrix.num_rows and (counts == counts[0]).all():
-        return np.hstack([heads, elements.reshape(matrix.num_rows, -1)]).tobytes()
+        rows = np.empty((matrix.num_rows, _ROW_HEAD + 10 * int(counts[0])), np.uint8)
+        rows[:, :_ROW_HEAD] = head
+        rows[:, 9:_ROW_HEAD] = sizes
+        rows[:, _ROW_HEAD:] = elements.reshape(matrix.num_rows, -1)
+        return rows.tobytes()
+    heads = np.empty((matrix.num_rows, _ROW_HEAD), np.uint8)
+    heads[:] = head
+    heads[:, 9:] = sizes
     is_head = np.zeros(heads.size + elements.size, bool)
     starts = _ROW_HEAD * np.arange(matrix.num_rows) + 10 * matrix.row_offsets[:-1].astype(np.int64)
     is_head[starts[:, None] + np.arange(_ROW_HEAD)] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,6 +14,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Writer"]
+
+
+@functools.lru_cache(maxsize=1024)
+def _token(token: str) -> bytes:
+    """Files have few different ones, and to look at each takes as long as to write it."""
+    if not is_word(token):
+        raise ProgramError(f"not a token: '{token}'")
+    return (token + " ").encode("utf-8", "surrogateescape")
 
 
 class Writer:
@@ -44,9 +53,7 @@ class Writer:
 
     def write_token(self, token: str) -> None:
         """A word and a space, in either mode."""
-        if not is_word(token):
-            raise ProgramError(f"not a token: '{token}'")
-        self.write_text(token + " ")
+        self.write_bytes(_token(token))
 
     def write_bool(self, value: bool) -> None:
         """T or F (followed by a space in text mode)."""

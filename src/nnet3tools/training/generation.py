@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -11,7 +11,15 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, NotFiniteError
 from nnet3tools.io import log
-from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, row_range
+from nnet3tools.io.compressed import compress_all
+from nnet3tools.io.general_matrix import (
+    GeneralMatrix,
+    SparseMatrix,
+    check_finite,
+    row_range,
+    to_dense,
+)
+from nnet3tools.io.general_matrix import compress as compress_one
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.options import option
@@ -60,14 +68,21 @@ class GetEgsOptions(InputOptions):
     )
 
 
+Matrices = Sequence[GeneralMatrix] | np.ndarray
+"""One matrix for each of some chunks; those of one array are compressed together."""
+
+
 class Targets(Protocol):
     """The targets of one utterance."""
 
     def __len__(self) -> int:
         """Number of output frames."""
 
-    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
-        """The 'output' of one chunk; `factor` is the frame subsampling factor."""
+    def labels(self, chunks: Sequence[Chunk], factor: int) -> Matrices:
+        """The 'output' of each of some chunks of one size.
+
+        `factor` is the frame subsampling factor.
+        """
 
 
 class PosteriorTargets:
@@ -92,12 +107,12 @@ class PosteriorTargets:
         """Number of frames."""
         return self._num_frames
 
-    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
+    def labels(self, chunks: Sequence[Chunk], factor: int) -> list[SparseMatrix]:
         """Sparse rows for every `factor`-th frame; empty past the end of the posterior."""
-        frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
+        frames = _output_frames(chunks, factor).ravel()
         rows = self._rows.select_rows(np.minimum(frames * factor, self._num_frames))
-        weights = chunk.output_weights[rows.row_numbers]
-        return frames_io("output", 0, replace(rows, values=rows.values * weights), factor)
+        weights = np.concatenate([chunk.output_weights for chunk in chunks])[rows.row_numbers]
+        return replace(rows, values=rows.values * weights).split(len(chunks))
 
 
 class MatrixTargets:
@@ -119,11 +134,15 @@ class MatrixTargets:
         """Number of rows."""
         return len(self._targets)
 
-    def labels(self, chunk: Chunk, factor: int) -> NnetIo:
-        """Rows of the chunk; the last row again where the targets are a little too short."""
-        frames = np.arange(chunk.num_frames // factor) + chunk.first_frame // factor
-        part = self._targets[np.minimum(frames, len(self._targets) - 1)]
-        return frames_io("output", 0, part, factor)
+    def labels(self, chunks: Sequence[Chunk], factor: int) -> np.ndarray:
+        """Rows of the chunks; the last row again where the targets are a little too short."""
+        return self._targets[np.minimum(_output_frames(chunks, factor), len(self._targets) - 1)]
+
+
+def _output_frames(chunks: Sequence[Chunk], factor: int) -> np.ndarray:
+    """The output frames of chunks of one size, (chunks, frames)."""
+    firsts = np.array([chunk.first_frame for chunk in chunks]) // factor
+    return firsts[:, None] + np.arange(chunks[0].num_frames // factor)
 
 
 class MatrixTable(Protocol):
@@ -180,16 +199,62 @@ def examples_of_utterance(
             f"Not producing egs for utterance {utterance} because it is too short: "
             f"{features.shape[0]} frames."
         )
-    for chunk in chunks:
-        start = chunk.first_frame - chunk.left_context
-        num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
-        ios = [frames_io("input", -chunk.left_context, row_range(features, start, num_rows))]
-        if ivectors is not None:
-            ios.append(ivectors(start))
-        ios.append(targets.labels(chunk, factor))
-        example = NnetExample(ios)
-        key = f"{utterance}-{chunk.first_frame}"
-        yield key, example.compressed() if compress else example
+    drawn = [ivectors(chunk.first_frame - chunk.left_context) for chunk in chunks if ivectors]
+    examples: dict[int, NnetExample] = {}
+    for places in _alike(chunks):
+        some = [chunks[i] for i in places]
+        ios = [_inputs(features, some, compress)]
+        if drawn:
+            ios.append(
+                _ios(
+                    "ivector",
+                    0,
+                    1,
+                    np.stack([to_dense(drawn[i].features) for i in places]),
+                    compress,
+                )
+            )
+        ios.append(_ios("output", 0, factor, targets.labels(some, factor), compress))
+        for i, *example in zip(places, *ios, strict=True):
+            examples[i] = NnetExample(example)
+    for i, chunk in enumerate(chunks):
+        yield f"{utterance}-{chunk.first_frame}", examples[i]
+
+
+def _alike(chunks: Sequence[Chunk]) -> Iterable[list[int]]:
+    """The places of chunks that have one size and one context."""
+    groups: dict[tuple[int, int, int], list[int]] = {}
+    for i, chunk in enumerate(chunks):
+        size = chunk.left_context, chunk.num_frames, chunk.right_context
+        groups.setdefault(size, []).append(i)
+    return groups.values()
+
+
+def _inputs(features: GeneralMatrix, chunks: Sequence[Chunk], compress: bool) -> list[NnetIo]:
+    """The 'input' of each of some chunks of one size."""
+    left = chunks[0].left_context
+    num_rows = left + chunks[0].num_frames + chunks[0].right_context
+    starts = [chunk.first_frame - left for chunk in chunks]
+    matrices: Matrices
+    if isinstance(features, np.ndarray) and len(features) and num_rows:
+        rows = np.array(starts)[:, None] + np.arange(num_rows)
+        matrices = features[rows.clip(0, len(features) - 1)]
+    else:
+        matrices = [row_range(features, start, num_rows) for start in starts]
+    return _ios("input", -left, 1, matrices, compress)
+
+
+def _ios(
+    name: str, t_begin: int, t_stride: int, matrices: Matrices, compress: bool
+) -> list[NnetIo]:
+    """An input or output of each of some like examples."""
+    if compress:
+        if isinstance(matrices, np.ndarray) and matrices.size:
+            matrices = compress_all(matrices.astype(np.float32, copy=False))
+        else:
+            matrices = list(map(compress_one, matrices))
+    indexes = frames_io(name, t_begin, matrices[0], t_stride).indexes
+    return [NnetIo(name, indexes, matrix) for matrix in matrices]
 
 
 def make_examples(
