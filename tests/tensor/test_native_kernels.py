@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -287,3 +292,49 @@ def test_half_floats_and_what_has_no_kernel_are_left_to_numpy():
 def test_a_row_that_is_not_there_is_an_error_when_bound():
     with pytest.raises(Exception, match="row"):
         jobs_of(Origin(tensor.copy_rows, (normal(3, 4), normal(2, 4), np.array([0, 1, 2])), {}))
+
+
+THREADED = """
+import os, sys
+import numpy as np
+from nnet3tools import tensor
+from nnet3tools.tensor.numpy_backend import threads
+from support.native_kernels import Bound
+
+rng = np.random.default_rng(0)
+x = rng.normal(size=(900, 700)).astype(np.float32)
+rows = rng.integers(0, 900, size=900).astype(np.int32)
+bound = [
+    Bound(tensor.log_softmax, np.empty_like(x), x),
+    Bound(tensor.batch_norm, np.empty_like(x), np.empty((3, 700), np.float32), x, 0.001, 1.0),
+    Bound(tensor.aggregate("_1 * _1", "sum", 0), np.empty(700, np.float32), x),
+    Bound(tensor.aggregate("_1 * _1", "sum", 1), np.empty(900, np.float32), x),
+    Bound(tensor.dot, x, x + 1),
+    Bound(tensor.copy_rows, np.empty_like(x), x, rows),
+]
+
+
+def results(count):
+    threads.set_num_threads(count)
+    for one in bound:
+        one.run_native()
+    found = [a.copy() for one in bound for _, a in one.arrays()]
+    return [*found, *(one.number.array.copy() for one in bound)]
+
+
+first = results(1)
+assert all(map(lambda a, b: np.array_equal(a, b, equal_nan=True), first, results(2)))
+child = os.fork()
+if child == 0:  # where the second thread is not
+    alike = map(lambda a, b: np.array_equal(a, b, equal_nan=True), first, results(2))
+    os._exit(0 if all(alike) else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_two_threads_and_forked_processes_get_the_same_numbers():
+    """In a process of its own, lest the second thread stay in this one."""
+    root = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", THREADED]
+    assert subprocess.run(command, env=environment, timeout=120, check=False).returncode == 0

@@ -23,7 +23,7 @@ TIMEOUT = 60.0
 """Seconds that a compiler may take for a file (which takes it half a second)."""
 
 _FLAGS = (
-    "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+    "-shared", "-fPIC", "-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "-fwrapv", "-fno-strict-aliasing", "-fopenmp-simd", "-std=gnu11", "-w",
 )  # fmt: skip
 """No flag that lets NaN, infinity or signed zeros go, nor one that reorders sums: where they may be

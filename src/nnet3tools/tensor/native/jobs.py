@@ -10,6 +10,7 @@ import numpy as np
 from nnet3tools.tensor.native.kernels import Job
 from nnet3tools.tensor.native.library import library
 from nnet3tools.tensor.numpy_backend.addresses import address
+from nnet3tools.tensor.numpy_backend.threads import LOCK, num_threads
 
 __all__ = ["Part", "Series"]
 
@@ -64,11 +65,17 @@ def _grouped(parts: Sequence[Part], addresses: dict[str, int]) -> list[Run]:
 def _table(jobs: Sequence[Job], addresses: dict[str, int]) -> Run:
     table = np.empty((len(jobs), 4), np.int64)
     for row, job in zip(table, jobs, strict=True):
-        row[:] = addresses[job.kernel.name], address(job.words), job.steps, job.work
+        row[:] = (
+            addresses[job.kernel.name],
+            address(job.words),
+            job.steps,
+            -1 if job.in_order else job.work,
+        )
     assert library.runner is not None
     # the tuple keeps alive what the table has addresses of
     return partial(_run, library.runner, address(table), len(table), (table, tuple(jobs)))
 
 
-def _run(runner: Callable[[int, int], None], table: int, count: int, _alive: object) -> None:
-    runner(table, count)
+def _run(runner: Callable[[int, int, int], None], table: int, count: int, _alive: object) -> None:
+    with LOCK:  # there is one second thread
+        runner(table, count, num_threads())

@@ -38,7 +38,7 @@ class Library:
         self._wanted: dict[str, Kernel] = {}
         self._lock = threading.Lock()
         self._failed = False
-        self.runner: Callable[[int, int], None] | None = None
+        self.runner: Callable[[int, int, int], None] | None = None
         """nn_run of the first library."""
         self._loaded: list[ctypes.CDLL] = []
 
@@ -72,7 +72,7 @@ class Library:
             self._addresses[kernel.name] = int(ctypes.cast(function, ctypes.c_void_p).value or 0)
         if self.runner is None:
             run: Any = loaded.nn_run
-            run.restype, run.argtypes = None, [ctypes.c_void_p, ctypes.c_int64]
+            run.restype, run.argtypes = None, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
             self.runner = run
 
 

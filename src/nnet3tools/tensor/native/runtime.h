@@ -1,6 +1,74 @@
-/* What runs a list of jobs. */
+/* What runs a list of jobs, on one thread or two. A job is cut in two by its steps, in a way that
+   depends on their number only; kernels give the same numbers however they are cut. */
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
 typedef struct { kernel *run; const word *w; i64 steps; i64 work; } job;
 
-void nn_run(const job *jobs, i64 count) {
-  for (i64 k = 0; k < count; ++k) jobs[k].run(jobs[k].w, 0, jobs[k].steps);
+/* Elements from which waking a second thread (some 10 us) pays. */
+#define NN_SHARED (1 << 17)
+
+static pthread_mutex_t nn_lock;
+static pthread_cond_t nn_wake, nn_done;
+static job nn_task;
+static i64 nn_first;
+static int nn_busy;
+static pid_t nn_owner; /* whose second thread there is: a forked process has none */
+
+static void *nn_help(void *unused) {
+  (void)unused;
+  pthread_mutex_lock(&nn_lock);
+  for (;;) {
+    while (!nn_busy) pthread_cond_wait(&nn_wake, &nn_lock);
+    const job task = nn_task;
+    const i64 first = nn_first;
+    pthread_mutex_unlock(&nn_lock);
+    task.run(task.w, first, task.steps);
+    pthread_mutex_lock(&nn_lock);
+    nn_busy = 0;
+    pthread_cond_signal(&nn_done);
+  }
+  return 0;
+}
+
+/* Whether there is a second thread, started now if need be; it leaves signals to the others. */
+static int nn_has_helper(void) {
+  if (nn_owner == getpid()) return 1;
+  sigset_t all, before;
+  pthread_t thread;
+  pthread_mutex_init(&nn_lock, 0);
+  pthread_cond_init(&nn_wake, 0);
+  pthread_cond_init(&nn_done, 0);
+  nn_busy = 0;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int failed = pthread_create(&thread, 0, nn_help, 0);
+  pthread_sigmask(SIG_SETMASK, &before, 0);
+  if (failed) return 0;
+  pthread_detach(thread);
+  nn_owner = getpid();
+  return 1;
+}
+
+static void nn_share(const job *one) {
+  pthread_mutex_lock(&nn_lock);
+  nn_task = *one;
+  nn_first = one->steps / 2;
+  nn_busy = 1;
+  pthread_cond_signal(&nn_wake);
+  pthread_mutex_unlock(&nn_lock);
+  one->run(one->w, 0, one->steps / 2);
+  pthread_mutex_lock(&nn_lock);
+  while (nn_busy) pthread_cond_wait(&nn_done, &nn_lock);
+  pthread_mutex_unlock(&nn_lock);
+}
+
+/* Negative work: the steps may not be shared. One caller at a time may have two threads. */
+void nn_run(const job *jobs, i64 count, i64 threads) {
+  for (const job *one = jobs; one < jobs + count; ++one) {
+    const int large = threads > 1 && one->work >= NN_SHARED && one->steps > 1;
+    if (large && nn_has_helper()) nn_share(one);
+    else one->run(one->w, 0, one->steps);
+  }
 }
