@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray
+from nnet3tools.nnet.indexes import (
+    BoolArray,
+    IntArray,
+    KeyArray,
+    all_true,
+    is_increasing,
+    sorted_unique,
+)
 
 __all__ = [
     "COMPUTABLE",
@@ -30,27 +36,6 @@ __all__ = [
 UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2
 """Status of a cindex while the graph is built. (Kaldi's fourth, "will not compute", is a cindex
 that is unknown and not usable when building ends.)"""
-
-
-def all_true(mask: BoolArray) -> bool:
-    """Whether all of a mask is set (several times faster than mask.all() on short ones)."""
-    return int(np.count_nonzero(mask)) == mask.size
-
-
-def is_increasing(values: NDArray[Any]) -> bool:
-    """Whether each value is larger than the one before."""
-    return all_true(values[1:] > values[:-1])
-
-
-def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values in increasing order (the array itself where it is so already)."""
-    if len(values) < 2 or is_increasing(values):
-        return values
-    ordered = np.sort(values)
-    keep = np.empty(len(ordered), bool)
-    keep[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
-    return ordered[keep]
 
 
 def add_counts(target: NDArray[np.integer], places: NDArray[np.integer], amount: int) -> None:

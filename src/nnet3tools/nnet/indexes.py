@@ -6,6 +6,8 @@ whose integer order is Kaldi's order of Indexes: t first, then x, then n.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,10 +20,13 @@ __all__ = [
     "IndexSet",
     "IntArray",
     "KeyArray",
+    "all_true",
     "find_sorted",
+    "is_increasing",
     "make_indexes",
     "pack",
     "shift_time",
+    "sorted_unique",
     "unpack",
 ]
 
@@ -130,3 +135,27 @@ class IndexSet:
         """Row of each Index in the array the set was made of (the first, if repeated), or -1."""
         at = find_sorted(self._keys, pack(indexes))
         return np.where(at >= 0, self._positions[at], -1).astype(np.int32)
+
+
+def all_true(mask: BoolArray) -> bool:
+    """Whether all of a mask is set (several times faster than mask.all() on short ones)."""
+    return int(np.count_nonzero(mask)) == mask.size
+
+
+def is_increasing(values: NDArray[Any]) -> bool:
+    """Whether each value is larger than the one before."""
+    return all_true(values[1:] > values[:-1])
+
+
+def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values in increasing order (the array itself where it is so already).
+
+    np.unique loads numpy.ma, 10 ms of every start.
+    """
+    if len(values) < 2 or is_increasing(values):
+        return values
+    ordered = np.sort(values)
+    keep = np.empty(len(ordered), bool)
+    keep[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=keep[1:])
+    return ordered[keep]

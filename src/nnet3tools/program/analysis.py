@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.graph.tables import concatenated_ranges
+from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
@@ -44,7 +44,7 @@ def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints)
     """Cut every matrix wherever one of its submatrices begins or ends."""
     width = int(sizes.max(initial=0)) + 1
     keys_begin, keys_end = matrix * width + begin, matrix * width + end
-    keys = np.unique(np.concatenate([keys_begin, keys_end]))
+    keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
     offsets = np.searchsorted(keys, np.arange(num_matrices + 1) * width)
     first = np.searchsorted(keys, keys_begin) - offsets[matrix]
     last = np.searchsorted(keys, keys_end) - offsets[matrix]

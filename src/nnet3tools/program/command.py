@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.graph.tables import sorted_unique
 from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
@@ -355,7 +356,7 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
     first[1:] = (submatrices[1:] != submatrices[:-1]) | (which[1:] != which[:-1])
     first &= submatrices != -1
     width = int(submatrices.max(initial=0)) + 1
-    return np.divmod(np.unique(which[first] * width + submatrices[first]), width)
+    return np.divmod(sorted_unique(which[first] * width + submatrices[first]), width)
 
 
 def size_problem(tables: Tables, a: int, b: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from nnet3tools.errors import RequestError
 from nnet3tools.nnet.components.declared import Declared
 from nnet3tools.nnet.components.fields import Int
-from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray
+from nnet3tools.nnet.indexes import NO_TIME, IndexArray, IndexSet, IntArray, sorted_unique
 
 __all__ = ["TimeGrid", "grid_of", "indexes_on_grid"]
 
@@ -48,14 +48,14 @@ class TimeGrid(Declared):
 
 def _images(indexes: IndexArray) -> IntArray:
     """The distinct (n, x) pairs, sorted, shape (P, 2)."""
-    pairs = np.unique(_pairs(indexes[:, [0, 2]]))
+    pairs = sorted_unique(_pairs(indexes[:, [0, 2]]))
     n = (pairs + (1 << 31)) >> 32  # x, in the low half, may be negative
     return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
 
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
     """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
-    times = np.unique(indexes[:, 1])
+    times = sorted_unique(indexes[:, 1])
     times = times[times != NO_TIME].astype(np.int64)
     if len(times) == 0:
         raise RequestError(f"{name} cannot order its rows: no {side}put index has a time")

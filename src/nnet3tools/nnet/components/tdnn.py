@@ -36,7 +36,7 @@ from nnet3tools.nnet.components.two_sided import (
     TwoSidedNaturalGradient,
 )
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-from nnet3tools.nnet.indexes import IndexArray, IntArray
+from nnet3tools.nnet.indexes import IndexArray, IntArray, sorted_unique
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -169,7 +169,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         rows, cols = self.linear_params.shape
         if rows == 0 or not len(self.time_offsets):
             return "no parameters or no time-offsets"
-        if len(np.unique(self.time_offsets)) != len(self.time_offsets):
+        if len(sorted_unique(self.time_offsets)) != len(self.time_offsets):
             return f"time-offsets must be different integers, found {self.time_offsets.tolist()}"
         if cols % len(self.time_offsets) != 0:
             return f"{cols} parameter columns for {len(self.time_offsets)} time-offsets"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.errors import RequestError
-from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray
+from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, sorted_unique
 
 __all__ = ["at_shifts", "nxt_order", "used_if_any", "used_if_required", "window_ranges"]
 
@@ -73,7 +73,7 @@ def window_ranges(
     n, x = centres[:, 0], centres[:, 2]
     begin = np.searchsorted(keys, nxt_keys(n, x, first), side="left")
     end = np.searchsorted(keys, nxt_keys(n, x, last), side="right")
-    if period > 1 and len(np.unique(np.concatenate([rows[:, 1], first]) % period)) > 1:
+    if period > 1 and len(sorted_unique(np.concatenate([rows[:, 1], first]) % period)) > 1:
         raise RequestError(f"{name} needs all times to be multiples of its period {period}")
     if (empty := end <= begin).any():
         n, t, x = centres[int(np.flatnonzero(empty)[0])]
