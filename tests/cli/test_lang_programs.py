@@ -199,6 +199,22 @@ def test_phones_and_pairs_are_counted(shell: Shell, lang: Path) -> None:
     assert lines(Path("counts")) == ["0 4 1", "0 5 1", "4 5 2", "5 4 1", "4 2", "5 3"]
 
 
+def test_a_lang_folder_with_broken_files(shell: Shell, lang: Path) -> None:
+    Path("text").write_text("u1 NEVER\n")
+    args = ["lang", "text", "phones"]
+    (lang / "oov.txt").write_text("NONE\n")
+    assert "'NONE', is not in the lexicon" in shell.error("nnet3-text-to-phones", *args)
+    (lang / "oov.txt").write_text("\n")
+    assert "oov.txt: expected one word, found 0" in shell.error("nnet3-text-to-phones", *args)
+    (lang / "oov.txt").write_text("<UNK>\n")
+    (lang / "phones" / "sets.int").write_text("1\nx\n")
+    assert "sets.int:2: expected numbers" in shell.error("nnet3-text-to-phones", *args)
+    Path("text").write_text("u1 TO\n\n")
+    (lang / "phones" / "sets.int").write_text("1\n2\n3\n4\n5\n")
+    assert "text:2: expected an utterance" in shell.error("nnet3-text-to-phones", *args)
+    assert not Path("phones").exists()
+
+
 # -- trees and graphs
 
 

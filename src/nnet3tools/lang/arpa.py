@@ -49,6 +49,8 @@ class _NGram:
 def _natural_cost(text: str) -> float:
     """The cost of a logarithm to base 10, in float32."""
     value = np.float32(float(text))
+    if np.isnan(value):
+        raise ValueError
     return -float(np.float32(float(value) * math.log(10.0)))
 
 

@@ -12,7 +12,7 @@ from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.lang.lexicon import Pronunciation, read_lexicon
 
-__all__ = ["Dictionary", "PhoneNames"]
+__all__ = ["Dictionary", "PhoneNames", "word_position"]
 
 PhoneSets = tuple[tuple[str, ...], ...]
 """Lines of phones; those of one line are versions of one, and share pdfs and questions."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +122,9 @@ class _Lang:
             files[f"phones/{name}.csl"] = [":".join(numbers)]
         return files
 
-    def _both(self, name: str, sets: Sequence[Sequence[str]], prefix: str = "") -> dict:
+    def _both(
+        self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
+    ) -> dict[str, list[str]]:
         """A file of sets of phones, and one of their numbers."""
         text = [prefix + " ".join(phones) for phones in sets]
         return {
@@ -177,13 +179,12 @@ class _Lang:
 
     def _word_boundary(self) -> dict[str, list[str]]:
         phones = self._flat([*self._silence_sets, *self._nonsilence_sets])
-        line: Callable[[str, str], str] = lambda name, phone: f"{name} {word_position(phone)}"  # noqa: E731
-        numbers = self._numbers(phones)
+        positions = list(map(word_position, phones))
         return {
-            "phones/word_boundary.txt": [line(phone, phone) for phone in phones],
-            "phones/word_boundary.int": [
-                line(number, phone) for number, phone in zip(numbers, phones, strict=True)
-            ],
+            f"phones/word_boundary.{kind}": [
+                f"{name} {position}" for name, position in zip(names, positions, strict=True)
+            ]
+            for kind, names in (("txt", phones), ("int", self._numbers(phones)))
         }
 
     # -- topology and lexicon FSTs

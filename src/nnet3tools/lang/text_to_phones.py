@@ -15,7 +15,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 
-__all__ = ["PhoneStatistics", "TextToPhones", "load_align_lexicon"]
+__all__ = ["PhoneStatistics", "TextToPhones", "load_align_lexicon", "only_word", "read_sets"]
 
 _MOST_WARNINGS = 20
 
@@ -31,6 +31,23 @@ def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
             )
         lexicon[word] = rest[1:]
     return lexicon
+
+
+def only_word(rxfilename: str) -> str:
+    """The word that a file consists of (oov.txt, optional_silence.txt); DataError for more."""
+    words = " ".join(read_text_lines(rxfilename)).split()
+    if len(words) != 1:
+        raise DataError(f"{rxfilename}: expected one word, found {len(words)}")
+    return words[0]
+
+
+def read_sets(rxfilename: str) -> list[list[int]]:
+    """Numbers of phones, a set a line (sets.int); DataError for anything else."""
+    lines = [line.split() for line in read_text_lines(rxfilename)]
+    for number, words in enumerate(lines, start=1):
+        if not words or not all(word.isdecimal() for word in words):
+            raise DataError(f"{rxfilename}:{number}: expected numbers of phones")
+    return [list(map(int, words)) for words in lines]
 
 
 @dataclass
@@ -67,6 +84,8 @@ class TextToPhones:
             log.write(f"{word} not found in lexicon, replacing with {self.oov}")
         elif self.num_unknown == _MOST_WARNINGS:
             log.write("Not warning about OOVs any more.")
+        if self.oov not in self.lexicon:
+            raise DataError(f"the word for unknown words, '{self.oov}', is not in the lexicon")
         return self.lexicon[self.oov]
 
 

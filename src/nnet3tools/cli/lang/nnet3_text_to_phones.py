@@ -42,17 +42,21 @@ def main(options: Options, args: list[str]) -> None:
     from nnet3tools.errors import DataError
     from nnet3tools.io.files import open_output, read_text_lines
     from nnet3tools.lang.symbols import SymbolTable
-    from nnet3tools.lang.text_to_phones import PhoneStatistics, TextToPhones, load_align_lexicon
+    from nnet3tools.lang.text_to_phones import (
+        PhoneStatistics,
+        TextToPhones,
+        load_align_lexicon,
+        only_word,
+        read_sets,
+    )
 
     lang, text_in, phones_out = args
-    (silence,) = read_text_lines(f"{lang}/phones/optional_silence.txt")
-    (oov,) = read_text_lines(f"{lang}/oov.txt")
+    silence, oov = only_word(f"{lang}/phones/optional_silence.txt"), only_word(f"{lang}/oov.txt")
     lexicon = load_align_lexicon(f"{lang}/phones/align_lexicon.txt")
     probabilities = options.edge_silprob, options.between_silprob
     maker = TextToPhones(lexicon, silence, oov, *probabilities, random.Random(options.srand))
     table = SymbolTable.load(f"{lang}/phones.txt")
-    sets = [list(map(int, line.split())) for line in read_text_lines(f"{lang}/phones/sets.int")]
-    statistics = PhoneStatistics(sets)
+    statistics = PhoneStatistics(read_sets(f"{lang}/phones/sets.int"))
     lines = []
     for place, line in enumerate(read_text_lines(text_in), start=1):
         if not (words := line.split()):

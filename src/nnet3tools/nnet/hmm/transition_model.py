@@ -1,6 +1,6 @@
 """Transition models: probabilities of an HMM's transitions, by tied state (transition-model.cc).
 
-Programs of this toolkit read, keep and write them; only nnet3-am-init makes one.
+gmm-init-mono, gmm-init-biphone and nnet3-am-init make them; others read, keep and write them.
 """
 
 from __future__ import annotations
