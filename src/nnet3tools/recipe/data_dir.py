@@ -114,24 +114,56 @@ class DataDir:
         """Utterance -> speaker, in the file's order."""
         return read_map(self.file("utt2spk"))
 
-    def held_out(self, num_valid: int, num_train: int) -> tuple[list[str], list[str]]:
+    def held_out(
+        self, num_valid: int, num_train: int, least: int | None = None
+    ) -> tuple[list[str], list[str]]:
         """Utterances for validation, and those of the training data for diagnostics.
 
         With utt2uniq all variants of a recording go into the validation set together. DataError
-        if there are too few utterances.
+        if there are fewer utterances than `least` (by default 4 times those for validation, and
+        one more).
         """
         utterances = list(self.utt2spk())
-        if len(utterances) <= 4 * num_valid:
-            raise DataError(
-                f"{self.path}: {len(utterances)} utterances are too few for --num-utts-subset="
-                f"{num_valid}: expected more than {4 * num_valid}"
-            )
+        self._require_utterances(
+            utterances, num_valid, 4 * num_valid + 1 if least is None else least
+        )
         valid = perl_shuffled(utterances)[:num_valid]
         if (self.path / "utt2uniq").is_file():
             valid = self._with_variants(valid)
         held = set(valid)
         others = [utterance for utterance in utterances if utterance not in held]
         return sorted(valid), sorted(perl_shuffled(others)[:num_train])
+
+    def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
+        """The same of a directory with utt2uniq, recordings being drawn; chain/get_egs.sh.
+
+        DataError if there are fewer than `count` utterances for one of them.
+        """
+        utterances = list(self.utt2spk())
+        self._require_utterances(utterances, count, 2 * count)
+        if not (self.path / "utt2uniq").is_file():
+            return self.held_out(count, count, least=0)
+        variants: dict[str, list[str]] = {}
+        for utterance, recording in read_map(self.path / "utt2uniq").items():
+            variants.setdefault(recording, []).append(utterance)
+        valid: list[str] = []
+        for line in perl_shuffled(
+            [f"{name} {' '.join(found)}" for name, found in variants.items()]
+        ):
+            valid += line.split()[1:]
+            if len(valid) >= count:
+                break
+        held = set(valid)
+        others = [utterance for utterance in utterances if utterance not in held]
+        self._require_utterances(others, count, count)
+        return sorted(valid), sorted(perl_shuffled(others)[:count])
+
+    def _require_utterances(self, found: list[str], count: int, least: int) -> None:
+        if len(found) < least:
+            raise DataError(
+                f"{self.path}: {len(found)} utterances are too few for --num-utts-subset={count}: "
+                f"expected at least {least}"
+            )
 
     def _with_variants(self, chosen: list[str]) -> list[str]:
         unique = read_map(self.path / "utt2uniq")

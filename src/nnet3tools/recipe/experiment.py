@@ -9,15 +9,15 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, read_lines
-from nnet3tools.recipe.egs import (
+from nnet3tools.recipe.egs import EgsMaking
+from nnet3tools.recipe.egs_dir import EgsDir, ExpectedEgs, open_egs_dir
+from nnet3tools.recipe.egs_parts import (
     AlignedTargets,
     Contexts,
-    EgsMaking,
     GivenTargets,
-    ivector_id,
     parse_egs_opts,
 )
-from nnet3tools.recipe.objective import FrameObjective, Objective
+from nnet3tools.recipe.objective import ExampleNames, FrameObjective, Objective
 from nnet3tools.recipe.options import (
     AlignmentOptions,
     DnnOptions,
@@ -28,7 +28,7 @@ from nnet3tools.recipe.options import (
 from nnet3tools.recipe.schedules import Iterations, chunk_widths, parse_dropout_schedule
 from nnet3tools.training.merging import MinibatchRules
 
-__all__ = ["EgsDir", "Experiment", "Recurrence"]
+__all__ = ["Experiment", "Recurrence"]
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,6 @@ class Recurrence:
     shrink_value: float
     shrink_saturation_threshold: float
     deriv_truncate_margin: int
-
-
-@dataclass(frozen=True)
-class EgsDir:
-    """A directory of examples: what its info says."""
-
-    path: Path
-    num_archives: int
-    frames_per_eg: str
-    is_multitask: bool
-    egs_per_archive: int
-    """About; 0 if the directory does not say."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +91,19 @@ class Experiment:
         return Path(self.options.run.dir)
 
     @property
+    def is_acoustic(self) -> bool:
+        """Whether models have a transition model."""
+        return self.am is not None
+
+    @property
+    def names(self) -> ExampleNames:
+        """Of files of examples."""
+        return self.objective.names
+
+    @property
     def suffix(self) -> str:
         """Of the names of models."""
-        return "raw" if self.am is None else "mdl"
+        return "mdl" if self.is_acoustic else "raw"
 
     def model(self, number: int | str) -> Path:
         """The model of an iteration, or "final" or "combined"."""
@@ -135,6 +133,20 @@ class Experiment:
         return 1 if isinstance(self.options, RnnOptions) else self.options.egs.frames_per_eg
 
     @property
+    def has_shifts(self) -> bool:
+        """Whether each pass over an archive takes its examples at another frame."""
+        return not isinstance(self.options, RnnOptions)
+
+    @property
+    def combination_sizes(self) -> str:
+        """The rule of minibatch sizes when models are combined."""
+        return f"1:{self.minibatch_size}"
+
+    def backstitch_scale(self, iteration: int) -> float:
+        """Of an iteration's training."""
+        return self.options.trainer.optimization.backstitch_training_scale
+
+    @property
     def gpu_options(self) -> str:
         """--use-gpu as the programs have it."""
         old = {"true": "yes", "false": "no"}
@@ -154,8 +166,7 @@ class Experiment:
             raise OptionError("option --dir is required")
         if not self.dir.is_dir():
             raise DataError(f"--dir={self.dir}: there is no such directory")
-        if self.am is not None and not self.am.ali_dir:
-            raise OptionError("option --ali-dir is required")
+        self._check_given()
         model, configs = o.trainer.input_model, self.dir / "configs"
         if model and not os.path.isfile(model):
             raise DataError(f"--trainer.input-model={model}: there is no such file")
@@ -165,6 +176,11 @@ class Experiment:
                 "--trainer.input-model"
             )
         self._check_schedules()
+
+    def _check_given(self) -> None:
+        """OptionError for a directory that this kind of training cannot do without."""
+        if self.am is not None and not self.am.ali_dir:
+            raise OptionError("option --ali-dir is required")
 
     def _check_schedules(self) -> None:
         t = self.options.trainer
@@ -352,65 +368,25 @@ class Experiment:
 
     def egs_dir(self) -> EgsDir:
         """The examples that are there; DataError if they do not fit this experiment."""
-        path = self.egs_path
-        info = _Info(path)
-        wanted = self.contexts()
-        o = self.options
-        feat_dim = DataDir(Path(o.feat_dir)).feature_dim() if o.feat_dir else 0
-        if feat_dim and feat_dim != info.number("feat_dim"):
-            raise DataError(
-                f"{path}: its features have dimension {info.number('feat_dim')}, those of "
-                f"--feat-dir={o.feat_dir} {feat_dim}"
-            )
-        self._check_ivectors(info)
-        for side, need in (("left", wanted.left), ("right", wanted.right)):
-            if (found := info.number(f"{side}_context")) < need:
-                raise DataError(
-                    f"{path}: its {side} context is {found}: the network needs at least {need}"
-                )
-        for name, need in (
-            ("left_context_initial", wanted.left_initial),
-            ("right_context_final", wanted.right_final),
-        ):
-            if (found := info.number(name, -1)) != need:
-                raise DataError(f"{path}: its {name} is {found}: expected {need}")
-        frames = info.text("frames_per_eg")
-        if frames != self.frames_per_eg:
-            named = "chunk-width" if self.recurrence else "frames-per-eg"
-            raise DataError(
-                f"{path}: its examples have {frames} labels: --egs.{named} is {self.frames_per_eg}"
-            )
-        return EgsDir(
-            path,
-            info.number("num_archives"),
-            frames,
-            self._is_multitask(path),
-            info.number("egs_per_archive", 0),
+        expected = ExpectedEgs(
+            self.names,
+            self.contexts(),
+            self.frames_per_eg,
+            "chunk-width" if self.recurrence else "frames-per-eg",
+            self.options.feat_dir,
+            self.options.feat.online_ivector_dir,
         )
+        return open_egs_dir(self.egs_path, expected)
 
-    def _check_ivectors(self, info: _Info) -> None:
-        where = self.options.feat.online_ivector_dir
-        dim = first_matrix_dim(Path(where) / "ivector_online.scp") if where else 0
-        if (found := info.number("ivector_dim", 0)) != dim:
-            raise DataError(f"{info.path}: its iVectors have dimension {found}: expected {dim}")
-        theirs, ours = info.text("final.ie.id", ""), ivector_id(Path(where)) if where else ""
-        if theirs and ours and theirs != ours:
-            raise DataError(
-                f"{info.path}: its iVectors are of extractor {theirs}, those of {where} of {ours}"
-            )
-
-    @staticmethod
-    def _is_multitask(path: Path) -> bool:
-        script, egs = path / "valid_diagnostic.scp", path / "valid_diagnostic.egs"
-        if script.exists() and egs.exists() and not (path / "egs.scp").exists():
-            raise DataError(f"{path}: expected one of valid_diagnostic.egs and .scp, found both")
-        return script.exists() and not egs.exists()
+    def most_jobs(self, egs: EgsDir) -> int:
+        """How many jobs may train at once."""
+        return egs.num_archives
 
     def iterations(self, egs: EgsDir) -> Iterations:
         """The schedule; OptionError for too few archives for its jobs, or no iteration."""
         optimization = self.options.trainer.optimization
         most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
-        if most > egs.num_archives:
+        if most > self.most_jobs(egs):
             raise OptionError(
                 f"--trainer.optimization.num-jobs-final={most} is more than the "
                 f"{egs.num_archives} archives in {egs.path}"
@@ -431,26 +407,3 @@ class Experiment:
                 f"{egs.num_archives} archives"
             )
         return iterations
-
-
-@dataclass(frozen=True)
-class _Info:
-    """Numbers and words in a directory of examples' info."""
-
-    path: Path
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A file's first line; DataError if it is missing and has no default."""
-        file = self.path / "info" / name
-        if not file.is_file():
-            if default is None:
-                raise DataError(f"{self.path} holds no examples: there is no file '{file}'")
-            return default
-        return next(iter(read_lines(file)), "").strip()
-
-    def number(self, name: str, default: int | None = None) -> int:
-        """A file's number."""
-        text = self.text(name, None if default is None else str(default))
-        if not text.lstrip("-").isdecimal():
-            raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")
-        return int(text)

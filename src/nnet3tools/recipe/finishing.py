@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3tools.errors import DataError
-from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.iterations import diagnostics
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step
@@ -45,7 +46,7 @@ def _combination(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
         steps = (Later(lambda: [_combine(e, egs, schedule, combined)]), tidied, Jobs(judged))
     elif e.am is None:
         out = e.model("final")
-        steps = (Link(out, f"{count}.raw"), tidied)
+        steps = (Link(out, e.model(count).name), tidied)
     return Stage(count, "combining models", steps, (out,), (e.model(count),), proof=judged)
 
 
@@ -57,7 +58,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
         if not model.is_file():
             raise DataError(f"{model} is missing: it is one of those to combine")
     examples = e.objective.diagnostic_examples(
-        egs.path, "combine", f"1:{e.minibatch_size}", egs.is_multitask
+        egs.path, "combine", e.combination_sizes, egs.is_multitask
     )
     options = (
         f"--use-gpu={e.gpu_options}",
@@ -65,7 +66,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
         "--verbose=3",
     )
     target = str(out)
-    if e.am is not None:
+    if e.is_acoustic:
         target = f"| nnet3-am-copy --set-raw-nnet=- {e.model(schedule.count)} {out}"
     words = e.objective.combine(options, tuple(map(str, models)), examples, target)
     return Jobs((Job(e.log("combine"), ((words,),), _HOME, e.wants_gpu),), (out,))
@@ -129,7 +130,7 @@ def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> li
     steps: list[Step] = []
     ours = not e.options.egs.dir and not (e.egs_path / ".nodelete").exists()
     if run.clean.remove_egs and ours:
-        steps.append(Remove((f"{e.egs_path}/egs.*.ark",)))
+        steps.append(Remove((f"{e.egs_path}/{e.names.archive('*')}",)))
     interval = run.clean.preserve_model_interval
     models = [e.model(n) for n in range(schedule.count) if n % interval != 0]
     return [*steps, Remove(tuple(map(str, models)))]

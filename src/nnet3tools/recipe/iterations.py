@@ -9,7 +9,8 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
-from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.objective import ExampleOrder
 from nnet3tools.recipe.plan import Jobs, Later, Remove, Stage, Step, WriteText
@@ -109,7 +110,7 @@ def _is_superfluous(e: Experiment, number: int, kept: set[int]) -> bool:
 
 
 def _training_jobs(e: Experiment, egs: EgsDir, iteration: Iteration) -> tuple[Job, ...]:
-    _require(egs.path, iteration)
+    _require(e, egs.path, iteration)
     shrink = _shrink(e, iteration)
     model = (
         f"nnet3-copy --learning-rate={iteration.learning_rate} --scale={shrink} "
@@ -130,14 +131,14 @@ def _training_job(e: Experiment, egs: EgsDir, iteration: Iteration, job: int, mo
     n, t = iteration.number, e.options.trainer
     k = iteration.processed + job - 1
     archive = k % egs.num_archives + 1
-    frames = 0 if e.recurrence else e.passes_per_archive
+    shifts = e.passes_per_archive if e.has_shifts else 0
     augmentation = e.image.augmentation_opts
     order = ExampleOrder(
         archive,
         e.minibatch_size if n else halved_minibatch_size(e.minibatch_size),
         t.shuffle_buffer_size,
         n + t.srand,
-        (k // egs.num_archives + archive) % frames if frames else None,
+        (k // egs.num_archives + archive) % shifts if shifts else None,
         f"--srand={k + t.srand} {augmentation}" if augmentation else "",
     )
     examples = e.objective.training_examples(egs.path, order, egs.is_multitask)
@@ -159,7 +160,7 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
         "--print-interval=10",
         f"--momentum={optimization.momentum}",
         f"--max-param-change={limit}",
-        f"--backstitch-training-scale={optimization.backstitch_training_scale}",
+        f"--backstitch-training-scale={e.backstitch_scale(n)}",
         f"--l2-regularize-factor={1.0 / iteration.num_jobs}",
         f"--backstitch-training-interval={optimization.backstitch_training_interval}",
         f"--srand={n + t.srand}",
@@ -168,9 +169,9 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
     )
 
 
-def _require(egs: Path, iteration: Iteration) -> None:
+def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
     """DataError if there are no examples any more."""
-    if not any(egs.glob("egs.*.*")):
+    if not any(egs.glob(e.names.archive("*", "*"))):
         raise DataError(
             f"{egs} holds no archives of examples for iteration {iteration.number} (they were "
             "removed, or never made): make them with --stage=-3, or name others with --egs.dir"
@@ -185,7 +186,7 @@ def _shrink(e: Experiment, iteration: Iteration) -> float:
     model = e.model(iteration.number)
     if iteration.number == 0 or saturation(str(model)) > r.shrink_saturation_threshold:
         return r.shrink_value
-    return shrink if e.raw is not None else 1.0
+    return 1.0 if e.am is not None else shrink
 
 
 # -- what becomes of the models that they write
@@ -208,7 +209,7 @@ def _average(e: Experiment, iteration: Iteration) -> Step:
     name, program = ("average", "nnet3-average") if n else ("select", "nnet3-copy")
     out = e.model(n + 1)
     pipeline: tuple[tuple[str, ...], ...] = ((program, *chosen, str(out)),)
-    if e.am is not None:
+    if e.is_acoustic:
         into = ("nnet3-am-copy", "--set-raw-nnet=-", str(e.model(n)), str(out))
         pipeline = ((program, *chosen, "-"), into)
     return Jobs((Job(e.log(f"{name}.{n}"), (pipeline,), "train.1"),), (out,))

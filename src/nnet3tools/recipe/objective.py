@@ -12,23 +12,60 @@ from typing import Protocol
 
 from nnet3tools.recipe.jobs import pipe_text
 
-__all__ = ["ExampleOrder", "FrameObjective", "Objective"]
+__all__ = [
+    "FRAME_NAMES",
+    "ExampleNames",
+    "ExampleOrder",
+    "FrameObjective",
+    "Objective",
+    "multitask_options",
+]
+
+
+@dataclass(frozen=True)
+class ExampleNames:
+    """How files of examples (egs.1.ark, combine.egs) and programs for them are called."""
+
+    files: str = "egs"
+    programs: str = "nnet3-"
+
+    def archive(self, number: int | str, kind: str = "ark") -> str:
+        """An archive of the examples to train on, or its script file."""
+        return f"{self.files}.{number}.{kind}"
+
+    def subset(self, name: str) -> str:
+        """An archive of examples for diagnostics or combination."""
+        return f"{name}.{self.files}"
+
+    def program(self, what: str) -> str:
+        """Such as "copy-egs"."""
+        return self.programs + what
+
+
+FRAME_NAMES = ExampleNames()
 
 
 @dataclass(frozen=True)
 class ExampleOrder:
-    """Which examples a job of training sees, and in what order and minibatches."""
+    """Which examples a job of training sees, and in what order and minibatches.
+
+    `shift` is which frame of each example is taken, or by how many frames examples are shifted.
+    """
 
     archive: int
     minibatch_size: str
     buffer_size: int
     srand: int
-    frame: int | None = None
+    shift: int | None = None
     augmentation: str = ""
 
 
 class Objective(Protocol):
     """The programs of an objective."""
+
+    @property
+    def names(self) -> ExampleNames:
+        """Of the files of its examples and the programs for them."""
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """The rspecifier of minibatches of an archive."""
@@ -54,9 +91,11 @@ class Objective(Protocol):
 class FrameObjective:
     """Targets of frames: cross-entropy or squared error."""
 
+    names: ExampleNames = FRAME_NAMES
+
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """Copied (one frame of each), shuffled, perhaps varied, merged."""
-        frame = "" if order.frame is None else f"--frame={order.frame}"
+        frame = "" if order.shift is None else f"--frame={order.shift}"
         kind = "scp" if is_multitask else "ark"
         extra = multitask_options(egs, "egs.", f".{order.archive}") if is_multitask else ""
         shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"

@@ -7,52 +7,70 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError
 from nnet3tools.recipe.data_dir import read_lines
-from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
 
-__all__ = ["egs_properties", "preparation_before_egs", "preparation_with_egs"]
+__all__ = ["Preparation", "egs_properties", "egs_stage", "init_stage", "lda_stage"]
 
 _HOME = "train.1"
 
 
-def preparation_before_egs(experiment: Experiment) -> list[Stage]:
-    """The stages up to the examples."""
-    am = experiment.am
-    shift = 0 if am is None else -1  # numbers of acoustic models' stages are one less
-    stages = []
-    if experiment.has_init_config:
-        stages.append(_init_stage(experiment, -4 + shift))
-    if not experiment.options.egs.dir:
-        stages.append(_egs_stage(experiment, -3 + shift))
-    return stages
+class Preparation:
+    """What happens before training on targets of frames; other objectives prepare otherwise."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._e = experiment
+
+    def copied_at_once(self) -> list[CopyFile | WriteText]:
+        """What decoding with an acoustic model needs of its alignments."""
+        e = self._e
+        if e.am is None:
+            return []
+        ali = Path(e.am.ali_dir)
+        names = [name for name in ("phones.txt", "tree") if (ali / name).is_file()]
+        return [
+            *(CopyFile(ali / name, e.dir / name) for name in names),
+            WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
+        ]
+
+    def before_egs(self) -> list[Stage]:
+        """The stages up to the examples."""
+        e = self._e
+        shift = 0 if e.am is None else -1  # numbers of acoustic models' stages are one less
+        stages = []
+        if e.has_init_config:
+            stages.append(init_stage(e, -4 + shift))
+        if not e.options.egs.dir:
+            stages.append(egs_stage(e, -3 + shift))
+        return stages
+
+    def with_egs(self, egs: EgsDir) -> list[Stage]:
+        """The stages from the examples to model 0."""
+        e = self._e
+        stages = []
+        if e.has_init_config:
+            stages.append(lda_stage(e, egs, -2 if e.am is None else -3))
+        if e.am is not None and not e.options.trainer.input_model:
+            stages.append(_prior_stage(e))
+        stages.append(_first_model_stage(e))
+        return stages
 
 
-def preparation_with_egs(experiment: Experiment, egs: EgsDir) -> list[Stage]:
-    """The stages from the examples to model 0."""
-    am = experiment.am
-    stages = []
-    if experiment.has_init_config:
-        stages.append(_lda_stage(experiment, egs, -2 if am is None else -3))
-    if am is not None and not experiment.options.trainer.input_model:
-        stages.append(_prior_stage(experiment))
-    stages.append(_first_model_stage(experiment))
-    return stages
-
-
-def _init_stage(e: Experiment, number: int) -> Stage:
+def init_stage(e: Experiment, number: int) -> Stage:
+    """The part of the network that the LDA-like transform is estimated with."""
     words = ("nnet3-init", "--srand=-2", f"{e.dir}/configs/init.config", f"{e.dir}/init.raw")
     out = (e.dir / "init.raw",)
     job = Job(e.log("nnet_init"), ((words,),), _HOME)
     return Stage(number, "the first part of the network", (Jobs((job,), out),), out)
 
 
-def _egs_stage(e: Experiment, number: int) -> Stage:
+def egs_stage(e: Experiment, number: int) -> Stage:
     """Examples; which archives there will be is known when it is this stage's turn."""
     egs = e.egs_path
-    outputs = tuple(
-        egs / name for name in ("combine.egs", "valid_diagnostic.egs", "train_diagnostic.egs")
-    )
+    subsets = ("combine", "valid_diagnostic", "train_diagnostic")
+    outputs = tuple(egs / e.names.subset(name) for name in subsets)
 
     def steps() -> list[Step]:
         making = e.egs_making()
@@ -74,8 +92,9 @@ def _egs_stage(e: Experiment, number: int) -> Stage:
             found += making.shuffled(num_frames)
         return [*found, *making.tidied()]
 
-    outputs = (*outputs, egs / "egs.1.ark", egs / "info" / "num_archives")
-    return Stage(number, "examples", (Later(steps),), outputs, absent=(f"{egs}/egs_orig.*.ark",))
+    outputs = (*outputs, egs / e.names.archive(1), egs / "info" / "num_archives")
+    absent = (f"{egs}/{e.names.files}_orig.*.ark",)
+    return Stage(number, "examples", (Later(steps),), outputs, absent=absent)
 
 
 def egs_properties(e: Experiment) -> list[Step]:
@@ -92,16 +111,18 @@ def egs_properties(e: Experiment) -> list[Step]:
     return [CopyFile(path, e.dir / path.name) for path in found if path.is_file()]
 
 
-def _lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
+def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
+    """Statistics of the examples, and the LDA-like transform of them."""
     options = e.options.trainer.lda
     count = min(egs.num_archives, options.max_lda_jobs)
     stats = [e.dir / f"{n}.lda_stats" for n in range(1, count + 1)]
     jobs = []
     for n in range(1, count + 1):
         kind = "scp" if egs.is_multitask else "ark"
-        examples = "ark:" + pipe_text(f"nnet3-copy-egs {kind}:{egs.path}/egs.{n}.{kind} ark:-")
+        source = f"{kind}:{egs.path}/{e.names.archive(n, kind)}"
+        examples = "ark:" + pipe_text(f"{e.names.program('copy-egs')} {source} ark:-")
         words = (
-            "nnet3-acc-lda-stats",
+            e.names.program("acc-lda-stats"),
             f"--rand-prune={options.rand_prune}",
             f"{e.dir}/init.raw",
             examples,

@@ -10,16 +10,13 @@ from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 from nnet3tools.recipe.accuracy import write_accuracy_report
 from nnet3tools.recipe.driver import Driver, first_unfinished
-from nnet3tools.recipe.experiment import EgsDir, Experiment
+from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.finishing import finishing_stages, tidying_steps
 from nnet3tools.recipe.iterations import iteration_stages
 from nnet3tools.recipe.jobs import JobRunner
-from nnet3tools.recipe.plan import CopyFile, Stage, WriteText
-from nnet3tools.recipe.preparation import (
-    egs_properties,
-    preparation_before_egs,
-    preparation_with_egs,
-)
+from nnet3tools.recipe.plan import Stage
+from nnet3tools.recipe.preparation import Preparation, egs_properties
 from nnet3tools.recipe.progress import Progress
 from nnet3tools.recipe.record import alone_in, check_record, write_record
 from nnet3tools.recipe.schedules import Iterations
@@ -29,18 +26,18 @@ __all__ = ["train"]
 _FROM_WHERE_IT_STOPPED = -1000
 
 
-def train(experiment: Experiment) -> None:
+def train(experiment: Experiment, preparation: Preparation | None = None) -> None:
     """Train as the options say; from the last whole step on, unless --stage says otherwise."""
     experiment.check()
     with alone_in(experiment.dir):
-        _Training(experiment).run()
+        _Training(experiment, preparation or Preparation(experiment)).run()
 
 
 class _Training:
     """One run of a program."""
 
-    def __init__(self, experiment: Experiment) -> None:
-        self._e = experiment
+    def __init__(self, experiment: Experiment, preparation: Preparation) -> None:
+        self._e, self._preparation = experiment, preparation
         self._stage = experiment.options.run.stage
         self._resumes = self._stage == _FROM_WHERE_IT_STOPPED
         self._progress = Progress(experiment.log, experiment.options.trainer.num_epochs)
@@ -50,31 +47,19 @@ class _Training:
     def run(self) -> None:
         """Everything."""
         e = self._e
-        before = preparation_before_egs(e)
+        before = self._preparation.before_egs()
         if not e.options.egs.dir:
             e.egs_making()  # complains of what is missing before anything is begun
         write_record(e)
         with self._runner() as runner:
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
-            driver.do(self._copied_at_once())
+            driver.do(self._preparation.copied_at_once())
             if self._needs(before):
                 self._run_stages(driver, before)
             egs = e.egs_dir()
             schedule = e.iterations(egs)
             driver.do(egs_properties(e))
             self._run_all(driver, before, egs, schedule)
-
-    def _copied_at_once(self) -> list[CopyFile | WriteText]:
-        """What decoding with an acoustic model needs of its alignments."""
-        e = self._e
-        if e.am is None:
-            return []
-        ali = Path(e.am.ali_dir)
-        names = [name for name in ("phones.txt", "tree") if (ali / name).is_file()]
-        return [
-            *(CopyFile(ali / name, e.dir / name) for name in names),
-            WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
-        ]
 
     def _needs(self, before: list[Stage]) -> bool:
         """Whether a stage up to the examples is to be run."""
@@ -109,7 +94,7 @@ class _Training:
     ) -> None:
         e = self._e
         stages = [
-            *preparation_with_egs(e, egs),
+            *self._preparation.with_egs(egs),
             *iteration_stages(e, egs, schedule),
             *finishing_stages(e, egs, schedule),
         ]

@@ -1,0 +1,267 @@
+"""Making chain examples: what chain/get_egs.sh and chain/e2e/get_egs_e2e.sh do, as steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnet3tools.cli.options import option
+from nnet3tools.recipe.data_dir import read_lines
+from nnet3tools.recipe.egs import EgsMaking
+from nnet3tools.recipe.jobs import Job, Pipeline
+from nnet3tools.recipe.objective import ExampleNames
+from nnet3tools.recipe.plan import Jobs, Step
+
+__all__ = [
+    "CHAIN_NAMES",
+    "ChainEgsMaking",
+    "ChainEgsOpts",
+    "E2eEgsOpts",
+    "SupervisionOptions",
+    "SupervisionSource",
+    "TrainingGraphs",
+]
+
+CHAIN_NAMES = ExampleNames("cegs", "nnet3-chain-")
+
+
+@dataclass(frozen=True)
+class ChainEgsOpts:
+    """The options that --egs.opts holds, as chain/get_egs.sh has them."""
+
+    frames_overlap_per_eg: int = option(0, "Frames by which examples overlap")
+    constrained: bool = option(True, "Phones keep to their times (with tolerances) in chunks")
+    compress: bool = option(True, "Compress features")
+    num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
+    num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
+    num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
+    num_egs_diagnostic: int = option(400, "Examples for diagnostics")
+    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
+    lattice_lm_scale: str = option(
+        "", "Scale of the lattices' graph weights in supervision (semi-supervised training)"
+    )
+    deriv_weights_scp: str = option("", "Weights of frames, a vector an utterance")
+    generate_egs_scp: bool = option(False, "Write a script file for each archive, too")
+    max_jobs_run: int = option(15, "Not used: see --num-jobs")
+    max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
+
+
+@dataclass(frozen=True)
+class E2eEgsOpts:
+    """The options that --egs.opts holds, as chain/e2e/get_egs_e2e.sh has them."""
+
+    nj: int = option(15, "Number of parts that the data is split into")
+    normalize_egs: bool = option(True, "Compose the graphs with normalization.fst")
+    compress: bool = option(True, "Compress features")
+    num_utts_subset: int = option(1400, "Utterances in the subsets for validation and diagnostics")
+    num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
+    num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
+    num_egs_diagnostic: int = option(700, "Examples for diagnostics")
+    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
+    max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
+    generate_egs_scp = False
+
+
+# -- where supervision comes from
+
+
+@dataclass(frozen=True)
+class SupervisionOptions:
+    """Of chain-get-supervision: tolerances in frames, and how much slower alignments are."""
+
+    left_tolerance: int
+    right_tolerance: int
+    alignment_subsampling_factor: int
+    lm_scale: str = ""
+    constrained: bool = True
+
+    def words(self) -> tuple[str, ...]:
+        """As options."""
+        return (
+            f"--frame-subsampling-factor={self.alignment_subsampling_factor}",
+            f"--right-tolerance={self.right_tolerance}",
+            f"--left-tolerance={self.left_tolerance}",
+            *(() if self.constrained else ("--convert-to-pdfs=false",)),
+            *((f"--lm-scale={self.lm_scale}",) if self.lm_scale else ()),
+        )
+
+
+@dataclass(frozen=True)
+class SupervisionSource:
+    """Lattices (lat.N.gz) or, where there are none, alignments (ali.N.gz) of a directory.
+
+    `experiment` holds the tree and transition model of the network.
+    """
+
+    source: Path
+    has_lattices: bool
+    num_jobs: int
+    experiment: Path
+    options: SupervisionOptions
+    copies: tuple[str, ...] = ("supervision.ark", "supervision.scp")
+
+    def steps_before(self, egs: Path) -> list[Step]:
+        """All of them in one archive with a script file."""
+        kind, program = ("lat", "lattice-copy") if self.has_lattices else ("ali", "copy-int-vector")
+        files = " ".join(str(self.source / f"{kind}.{n + 1}.gz") for n in range(self.num_jobs))
+        out = f"ark,scp:{egs}/supervision.ark,{egs}/supervision.scp"
+        words = (program, f"ark:gunzip -c {files} |", out)
+        job = Job(f"{egs}/log/copy_supervision.log", ((words,),), "egs.1")
+        return [Jobs((job,), (egs / "supervision.scp",))]
+
+    def lines(self, egs: Path) -> list[str]:
+        """Of the archive that `steps_before` made."""
+        return read_lines(egs / "supervision.scp")
+
+    def supervision(self, script: Path) -> Pipeline:
+        """The programs that write supervision of the utterances in a script file."""
+        model = f"{self.source}/final.mdl"
+        if self.has_lattices:
+            align = ("lattice-align-phones", "--replace-output-symbols=true")
+            phones = (*align, model, f"scp:{script}", "ark:-")
+        else:
+            phones = ("ali-to-phones", "--write-lengths=true", model, f"scp:{script}", "ark:-")
+        get = (
+            "chain-get-supervision",
+            f"--lattice-input={str(self.has_lattices).lower()}",
+            *self.options.words(),
+            f"{self.experiment}/tree",
+            f"{self.experiment}/0.trans_mdl",
+            "ark:-",
+            "ark:-",
+        )
+        return (phones, get)
+
+
+@dataclass(frozen=True)
+class TrainingGraphs:
+    """Graphs of transcripts (fst.N.scp of a directory), for training without alignments."""
+
+    source: Path
+    num_jobs: int
+    copies: tuple[str, ...] = ()
+
+    def steps_before(self, egs: Path) -> list[Step]:
+        """Nothing."""
+        return []
+
+    def lines(self, egs: Path) -> list[str]:
+        """The lines of all script files."""
+        scripts = (self.source / f"fst.{n + 1}.scp" for n in range(self.num_jobs))
+        return [line for script in scripts for line in read_lines(script)]
+
+    def supervision(self, script: Path) -> Pipeline:
+        """The program that writes the graphs of the utterances in a script file."""
+        return (("fstcopy", f"scp:{script}", "ark:-"),)
+
+
+# -- examples
+
+
+@dataclass(frozen=True)
+class ChainEgsMaking(EgsMaking):
+    """Examples with supervision FSTs; `experiment` holds normalization.fst.
+
+    `samples_per_iter` are frames here (--trainer.frames-per-iter).
+    """
+
+    names: ExampleNames = CHAIN_NAMES
+    experiment: Path = Path()
+    frame_subsampling_factor: int = 3
+    given_parts: int = 0
+
+    @property
+    def is_e2e(self) -> bool:
+        """Whether the supervision is of whole utterances, without alignments."""
+        return isinstance(self.targets, TrainingGraphs)
+
+    @property
+    def num_parts(self) -> int:
+        """As many as there are files of alignments, or --egs.nj; of end-to-end training --nj."""
+        if self.is_e2e:
+            return int(self.opts.nj)
+        return self.given_parts or int(self.targets.num_jobs)
+
+    def num_archives(self, num_frames: int) -> int:
+        """So many that each has about --trainer.frames-per-iter frames."""
+        return num_frames // self.samples_per_iter + 1
+
+    def held_out(self) -> tuple[list[str], list[str]]:
+        """As many for validation as for diagnostics; of whole recordings, except end to end."""
+        count = self.opts.num_utts_subset
+        if self.is_e2e:
+            return self.data.held_out(count, count, least=2 * count)
+        return self.data.held_out_recordings(count)
+
+    def info_values(self) -> dict[str, Any]:
+        """What egs/info says besides; the factor is in the experiment's directory."""
+        if self.is_e2e:
+            return {}
+        from nnet3tools.nnet.hmm.tree import ContextDependency
+
+        return {"num_pdfs": ContextDependency.load(f"{self.experiment}/tree").num_pdfs}
+
+    def _get_egs(self, name: str, out: str) -> Pipeline:
+        """Of subsets normalised at once, of all the rest when they are shuffled, as in Kaldi."""
+        is_subset = not name.isdecimal()
+        srand = self.srand + (0 if is_subset else int(name))
+        program = "nnet3-chain-e2e-get-egs" if self.is_e2e else "nnet3-chain-get-egs"
+        normalization = self._normalization_fst() if is_subset else ()
+        scale = () if self.is_e2e or not is_subset else self._normalization_scale()
+        words = (
+            program,
+            *self._ivector_words(),
+            f"--srand={srand}",
+            *self.contexts.words(),
+            f"--num-frames={self.frames_per_eg}",
+            f"--frame-subsampling-factor={self.frame_subsampling_factor}",
+            f"--compress={str(self.opts.compress).lower()}",
+            *self._chunk_words(is_subset),
+            *scale,
+            *normalization,
+            self._features(name),
+            "ark,s,cs:-",
+        )
+        model = (f"{self.experiment}/0.trans_mdl",) if self.is_e2e else ()
+        supervision = self.targets.supervision(self.egs / f"targets.{name}.scp")
+        return (*supervision, (*words, *model, out))
+
+    def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
+        """Options of nnet3-chain-get-egs only."""
+        if self.is_e2e:
+            return ()
+        opts, found = self.opts, []
+        if opts.deriv_weights_scp:
+            found.append(f"--deriv-weights-rspecifier=scp:{opts.deriv_weights_scp}")
+        if not is_subset:
+            found.append(f"--num-frames-overlap={opts.frames_overlap_per_eg}")
+        if not opts.constrained:
+            found.append(f"--transition-model={self.experiment}/0.trans_mdl")
+        return tuple(found)
+
+    def _normalization_fst(self) -> tuple[str, ...]:
+        if self.is_e2e and not self.opts.normalize_egs:
+            return ()
+        return (f"{self.experiment}/normalization.fst",)
+
+    def _normalization_scale(self) -> tuple[str, ...]:
+        scale = getattr(self.opts, "lattice_lm_scale", "")
+        return (f"--normalization-fst-scale={1.0 - float(scale or 0.0):g}",)
+
+    def _subset_sizes(self) -> tuple[tuple[str, str, int], ...]:
+        opts = self.opts
+        return (
+            ("valid", "combine", opts.num_valid_egs_combine),
+            ("valid", "diagnostic", opts.num_egs_diagnostic),
+            ("train", "combine", opts.num_train_egs_combine),
+            ("train", "diagnostic", opts.num_egs_diagnostic),
+        )
+
+    def _shuffle(self, group: int, sources: str) -> Pipeline:
+        """Normalised on the way."""
+        if not (fst := self._normalization_fst()):
+            return super()._shuffle(group, sources)
+        scale = () if self.is_e2e else self._normalization_scale()
+        normalize = ("nnet3-chain-normalize-egs", *scale, *fst, sources, "ark:-")
+        return (normalize, *super()._shuffle(group, "ark:-"))

@@ -1,0 +1,77 @@
+"""LF-MMI as an objective of the driver: chain/train.py's programs and their options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnet3tools.recipe.chain_egs import CHAIN_NAMES
+from nnet3tools.recipe.jobs import pipe_text
+from nnet3tools.recipe.objective import ExampleNames, ExampleOrder, multitask_options
+
+__all__ = ["ChainObjective"]
+
+
+@dataclass(frozen=True)
+class ChainObjective:
+    """LF-MMI with the graph `den_fst`; `extra` are words for the programs that train and judge."""
+
+    den_fst: Path
+    l2_regularize: float
+    leaky_hmm_coefficient: float
+    xent_regularize: float
+    apply_deriv_weights: bool
+    extra: tuple[str, ...] = ()
+    names: ExampleNames = CHAIN_NAMES
+
+    def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
+        """Copied (shifted), shuffled, merged."""
+        shift = "" if order.shift is None else f"--frame-shift={order.shift}"
+        kind = "scp" if is_multitask else "ark"
+        extra = multitask_options(egs, "cegs.", f".{order.archive}") if is_multitask else ""
+        source = f"{kind}:{egs}/{self.names.archive(order.archive, kind)}"
+        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
+        return "ark,bg:" + pipe_text(
+            f"nnet3-chain-copy-egs {extra} {shift} {source} ark:-",
+            f"nnet3-chain-shuffle-egs {shuffling} ark:- ark:-",
+            f"nnet3-chain-merge-egs --minibatch-size={order.minibatch_size} ark:- ark:-",
+        )
+
+    def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
+        """Copied and merged."""
+        source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{self.names.subset(name)}"
+        extra = multitask_options(egs, f"{name}.", "") if is_multitask else ""
+        return "ark,bg:" + pipe_text(
+            f"nnet3-chain-copy-egs {extra} {source} ark:-",
+            f"nnet3-chain-merge-egs --minibatch-size={sizes} ark:- ark:-",
+        )
+
+    def _words(self) -> tuple[str, ...]:
+        return (
+            f"--l2-regularize={self.l2_regularize}",
+            f"--leaky-hmm-coefficient={self.leaky_hmm_coefficient}",
+        )
+
+    def train(
+        self, options: tuple[str, ...], model: str, examples: str, out: str
+    ) -> tuple[str, ...]:
+        """nnet3-chain-train."""
+        own = (
+            f"--apply-deriv-weights={str(self.apply_deriv_weights).lower()}",
+            *self._words(),
+            f"--xent-regularize={self.xent_regularize}",
+        )
+        given = (*own, *options, *self.extra)
+        return ("nnet3-chain-train", *given, model, str(self.den_fst), examples, out)
+
+    def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
+        """nnet3-chain-compute-prob."""
+        own = (*self._words(), f"--xent-regularize={self.xent_regularize}", *self.extra)
+        return ("nnet3-chain-compute-prob", *own, *options, model, str(self.den_fst), examples)
+
+    def combine(
+        self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
+    ) -> tuple[str, ...]:
+        """nnet3-chain-combine."""
+        given = (*self._words(), *options)
+        return ("nnet3-chain-combine", *given, str(self.den_fst), *models, examples, out)

@@ -1,0 +1,117 @@
+"""Options of chain training, named as those of steps/nnet3/chain/train.py and e2e/train_e2e.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, option_group
+from nnet3tools.recipe.options import (
+    CommonOptions,
+    EgsOptions,
+    OptimizationOptions,
+    TrainerOptions,
+)
+
+__all__ = ["ChainOptions", "E2eOptions", "LatticeChainOptions"]
+
+
+@dataclass(frozen=True)
+class ChainEgsOptions(EgsOptions):
+    """--egs.* of chain training."""
+
+    chunk_width: str = option(
+        "20", "Number of frames of a chunk; a list (150,110,90): the first is preferred"
+    )
+    chunk_left_context: int = option(0, "Frames of input to the left of a chunk besides context")
+    chunk_right_context: int = option(0, "Frames of input to the right of a chunk besides context")
+    chunk_left_context_initial: int = option(
+        -1, "The same for the first chunk of an utterance; negative: as --egs.chunk-left-context"
+    )
+    chunk_right_context_final: int = option(
+        -1, "The same for the last chunk of an utterance; negative: as --egs.chunk-right-context"
+    )
+
+
+@dataclass(frozen=True)
+class LatticeEgsOptions(ChainEgsOptions):
+    """--egs.* with alignments."""
+
+    nj: int = option(0, "Parts that the data is split into (default: as many as alignment files)")
+
+
+@dataclass(frozen=True)
+class ChainObjectiveOptions:
+    """--chain.* of both kinds."""
+
+    lm_opts: str = option("", "Options of chain-est-phone-lm")
+    l2_regularize: float = option(0.0, "l2 regularization of the network's output")
+    xent_regularize: float = option(0.0, "Weight of the cross-entropy of output-xent")
+    leaky_hmm_coefficient: float = option(0.00001, "Probability of leaving for any state")
+    apply_deriv_weights: bool = option(True, "Apply the weights of frames in the examples")
+    frame_subsampling_factor: int = option(3, "Frames of input for one of output")
+    alignment_subsampling_factor: int = option(3, "Frames of alignments for one of output")
+    left_deriv_truncate: str = option("", "Not used: see --trainer.deriv-truncate-margin")
+
+
+@dataclass(frozen=True)
+class LatticeObjectiveOptions(ChainObjectiveOptions):
+    """--chain.* with alignments."""
+
+    right_tolerance: int = option(5, "Frames by which phones may come later than aligned")
+    left_tolerance: int = option(5, "Frames by which phones may come earlier than aligned")
+
+
+@dataclass(frozen=True)
+class ChainOptimizationOptions(OptimizationOptions):
+    """--trainer.optimization.* of chain training."""
+
+    initial_effective_lrate: float = option(0.0002, "Learning rate of the first iteration, a job")
+    final_effective_lrate: float = option(0.00002, "Learning rate of the last iteration, a job")
+    shrink_value: float = option(
+        1.0, "Parameters are scaled by this in iterations with saturated nonlinearities"
+    )
+    shrink_saturation_threshold: float = option(
+        0.40, "Mean saturation of sigmoid and tanh above which parameters are shrunk"
+    )
+
+
+@dataclass(frozen=True)
+class ChainTrainerOptions(TrainerOptions):
+    """--trainer.* of chain training."""
+
+    num_epochs: float = option(10.0, "Passes over the data, each at every shift of frames")
+    frames_per_iter: int = option(800000, "Frames of input of an archive")
+    num_chunk_per_minibatch: str = option("128", "Chunks of a minibatch, or rules of more sizes")
+    deriv_truncate_margin: int = option(
+        -1, "Frames around the context of a chunk that derivatives go back to; negative: all"
+    )
+    optimization: ChainOptimizationOptions = option_group("optimization", ChainOptimizationOptions)
+
+
+@dataclass(frozen=True)
+class ChainOptions(CommonOptions):
+    """What both kinds of chain training have."""
+
+    egs: ChainEgsOptions = option_group("egs", ChainEgsOptions)
+    chain: ChainObjectiveOptions = option_group("chain", ChainObjectiveOptions)
+    trainer: ChainTrainerOptions = option_group("trainer", ChainTrainerOptions)
+    tree_dir: str = option("", "Directory of the tree (tree, final.mdl, phones.txt; required)")
+
+
+@dataclass(frozen=True)
+class LatticeChainOptions(ChainOptions):
+    """nnet3-train-chain: supervision from lattices, or from alignments of the tree."""
+
+    egs: LatticeEgsOptions = option_group("egs", LatticeEgsOptions)
+    chain: LatticeObjectiveOptions = option_group("chain", LatticeObjectiveOptions)
+    lat_dir: str = option(
+        "", "Directory of lattices (lat.1.gz, ...); by default alignments in --tree-dir are used"
+    )
+    chain_opts: str = option(
+        "", "Options for nnet3-chain-train and nnet3-chain-compute-prob, as they are"
+    )
+
+
+@dataclass(frozen=True)
+class E2eOptions(ChainOptions):
+    """nnet3-train-chain-e2e: supervision from graphs of the transcripts."""

@@ -1,0 +1,97 @@
+"""The stages before chain training: phone language model, denominator graph, examples, model 0."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from nnet3tools.recipe.chain_experiment import ChainExperiment
+from nnet3tools.recipe.egs_dir import EgsDir
+from nnet3tools.recipe.jobs import Job
+from nnet3tools.recipe.plan import CopyFile, Jobs, Stage, Step, WriteText
+from nnet3tools.recipe.preparation import Preparation, egs_stage, init_stage, lda_stage
+
+__all__ = ["ChainPreparation"]
+
+_HOME = "train.1"
+
+
+class ChainPreparation(Preparation):
+    """As Kaldi's chain/train.py and chain/e2e/train_e2e.py prepare it."""
+
+    def __init__(self, experiment: ChainExperiment) -> None:
+        self._e: ChainExperiment = experiment
+
+    def copied_at_once(self) -> list[CopyFile | WriteText]:
+        """What decoding needs of the tree's directory; end to end all that graphs are made of."""
+        e = self._e
+        names = ["phones.txt", "tree"]
+        if e.is_e2e:
+            names += ["phone_lm.fst", "0.trans_mdl"]
+        factor = e.options.chain.frame_subsampling_factor
+        return [
+            *(CopyFile(e.tree_dir / n, e.dir / n) for n in names if (e.tree_dir / n).is_file()),
+            WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
+            WriteText(e.dir / "frame_subsampling_factor", str(factor)),
+        ]
+
+    def before_egs(self) -> list[Stage]:
+        """The stages up to the examples."""
+        e = self._e
+        stages = [] if e.is_e2e else [_phone_lm_stage(e)]
+        stages.append(_den_fst_stage(e))
+        if e.has_init_config:
+            stages.append(init_stage(e, -4))
+        if not e.options.egs.dir:
+            stages.append(egs_stage(e, -3))
+        return stages
+
+    def with_egs(self, egs: EgsDir) -> list[Stage]:
+        """The stages from the examples to model 0."""
+        e = self._e
+        stages = [lda_stage(e, egs, -2)] if e.has_init_config else []
+        return [*stages, _first_model_stage(e)]
+
+
+def _phone_lm_stage(e: ChainExperiment) -> Stage:
+    """Of the phones of the alignments in the tree's directory."""
+    count = e.num_ali_jobs()
+    files = " ".join(str(e.tree_dir / f"ali.{n + 1}.gz") for n in range(count))
+    out = e.dir / "phone_lm.fst"
+    pipeline = (
+        ("ali-to-phones", f"{e.tree_dir}/final.mdl", f"ark:gunzip -c {files} |", "ark:-"),
+        ("chain-est-phone-lm", *shlex.split(e.options.chain.lm_opts), "ark:-", str(out)),
+    )
+    steps = (Jobs((Job(e.log("make_phone_lm"), (pipeline,), _HOME),), (out,)),)
+    return Stage(-6, "the phone language model", steps, (out,))
+
+
+def _den_fst_stage(e: ChainExperiment) -> Stage:
+    model, steps = e.dir / "0.trans_mdl", list[Step]()
+    if not e.is_e2e:
+        words = ("copy-transition-model", f"{e.tree_dir}/final.mdl", str(model))
+        steps.append(Jobs((Job(e.log("copy_transition_model"), ((words,),), _HOME),), (model,)))
+    outputs = (e.dir / "den.fst", e.dir / "normalization.fst")
+    made_of = (f"{e.dir}/tree", str(model), f"{e.dir}/phone_lm.fst")
+    make = ("chain-make-den-fst", *made_of, *map(str, outputs))
+    steps.append(Jobs((Job(e.log("make_den_fst"), ((make,),), _HOME),), outputs))
+    return Stage(-5, "the denominator graph", tuple(steps), (*outputs, model))
+
+
+def _first_model_stage(e: ChainExperiment) -> Stage:
+    given, raw = e.options.trainer.input_model, e.dir / "0.raw"
+    steps: list[Step] = []
+    if not given:
+        steps.append(_first_network(e, raw))
+    words = ("nnet3-am-init", f"{e.dir}/0.trans_mdl", given or str(raw), str(e.model(0)))
+    steps.append(Jobs((Job(e.log("init_mdl"), ((words,),), _HOME),), (e.model(0),)))
+    return Stage(-1, "the initial model", tuple(steps), (e.model(0),))
+
+
+def _first_network(e: ChainExperiment, raw: Path) -> Jobs:
+    """The network of final.config, on top of what the transform was estimated with."""
+    name, first = ("init_model", list[str]())
+    if e.has_init_config:
+        name, first = "add_first_layer", [f"{e.dir}/init.raw"]
+    words = ("nnet3-init", "--srand=-1", *first, f"{e.dir}/configs/final.config", str(raw))
+    return Jobs((Job(e.log(name), ((words,),), _HOME),), (raw,))
