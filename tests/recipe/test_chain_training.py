@@ -112,6 +112,7 @@ def test_trained_from_alignments(data: Shell) -> None:
     assert "Overall average objective function for 'output-xent' is" in log
     for name in ("final.mdl", "den.fst", "normalization.fst", "phone_lm.fst", "tree", "phones.txt"):
         assert Path("exp", name).is_file(), name
+    assert len(Path("exp/accuracy.report").read_text().splitlines()) == 1 + 6 + 1  # iterations
     assert Path("exp/frame_subsampling_factor").read_text() == "3"
     assert "--frame-shift=1" in header("train.0.1")
     assert "--frame-shift=2" in header("train.1.1")

@@ -13,17 +13,20 @@ __all__ = ["accuracy_table", "write_accuracy_report"]
 _TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
 
 
-def accuracy_table(history: History, output: str = "output") -> str:
-    """A line an iteration: seconds of its longest job, accuracy in training and validation."""
+def accuracy_table(history: History, quantity: str = "accuracies", output: str = "output") -> str:
+    """A line an iteration: seconds of its longest job, accuracy in training and validation.
+
+    With `quantity` "objectives" it is objectives, which is all that chain models have.
+    """
     seconds: dict[int, float] = {}
     for log in history.of_stage("train"):
         at = log.iteration or 0
         seconds[at] = max(seconds.get(at, 0.0), log.seconds or 0.0)
     train, valid = (
         {
-            log.iteration or 0: log.accuracies[output]
+            log.iteration or 0: getattr(log, quantity)[output]
             for log in history.of_stage(f"compute_prob_{part}")
-            if output in log.accuracies
+            if output in getattr(log, quantity)
         }
         for part in ("train", "valid")
     )
@@ -35,6 +38,6 @@ def accuracy_table(history: History, output: str = "output") -> str:
     return "\n".join([_TITLE, *lines, f"Total training time is {total}\n"])
 
 
-def write_accuracy_report(folder: Path, name: str) -> None:
+def write_accuracy_report(folder: Path, name: str, quantity: str = "accuracies") -> None:
     """The table of a training directory, as the file `name` in it."""
-    WriteText(folder / name, accuracy_table(read_history(folder))).do()
+    WriteText(folder / name, accuracy_table(read_history(folder), quantity)).do()

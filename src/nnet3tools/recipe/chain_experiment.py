@@ -72,6 +72,11 @@ class ChainExperiment(Experiment):
         return self.options.trainer.num_chunk_per_minibatch
 
     @property
+    def reported_quantity(self) -> str:
+        """There are no accuracies."""
+        return "objectives"
+
+    @property
     def combination_sizes(self) -> str:
         """The same when models are combined."""
         return "1:64" if self.is_e2e else self.minibatch_size

@@ -138,6 +138,11 @@ class Experiment:
         return not isinstance(self.options, RnnOptions)
 
     @property
+    def reported_quantity(self) -> str:
+        """What the report at the end shows of each iteration."""
+        return "accuracies"
+
+    @property
     def combination_sizes(self) -> str:
         """The rule of minibatch sizes when models are combined."""
         return f"1:{self.minibatch_size}"

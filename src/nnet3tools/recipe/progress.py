@@ -15,7 +15,8 @@ from nnet3tools.recipe.schedules import Iterations
 __all__ = ["Progress", "duration"]
 
 _JUDGED = re.compile(
-    r"LOG .* Overall (?:log-likelihood|objective) for '([^']*)' is ([^ ]+) per frame, over"
+    r"LOG .* Overall (?:log-likelihood|log-probability|objective) for '([^']*)' is "
+    r"(?:[^ ]+ \+ [^ ]+ = )?([^ ]+) per frame, over"
 )
 _TRAINED = re.compile(
     r"LOG .* Overall average objective function for '[^']*' is .* over ([0-9.e+]+) frames"

@@ -114,7 +114,8 @@ class _Training:
         _write_report(e.dir)
         # Kaldi's train_raw_dnn.py alone has the output's name in that of the file.
         is_raw_dnn = e.raw is not None and e.recurrence is None
-        write_accuracy_report(e.dir, f"accuracy{'.output' if is_raw_dnn else ''}.report")
+        name = f"accuracy{'.output' if is_raw_dnn else ''}.report"
+        write_accuracy_report(e.dir, name, e.reported_quantity)
         log.log(f"Trained {e.model('final')}")
 
     @contextlib.contextmanager
