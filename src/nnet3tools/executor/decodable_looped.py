@@ -6,7 +6,7 @@ that later chunks look back to from each to the next, so nothing is computed twi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
@@ -19,6 +19,7 @@ from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
 from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.compile_looped import (
@@ -100,6 +101,47 @@ class LoopedUtteranceComputer:
             tensor.copy(self._output, output)
             self._scaling.apply(self._output)
             yield self._output
+
+    def stream(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Output rows, on the host, as pieces of features (frames, dim) come, without i-vectors.
+
+        A chunk is computed as soon as the frames that it depends on are there. NotFiniteError if an
+        output is not finite.
+        """
+        self._computer.reset()
+        left, right = self._context.left, self._context.right
+        buffer = last = np.empty((0, self.network.input_dim), np.float32)
+        num_frames = num_given = 0
+        for piece in pieces:
+            self.network.check_inputs(piece, None)
+            if num_frames == 0:
+                buffer = np.repeat(piece[:1], left, axis=0)
+            num_frames += len(piece)
+            buffer, last = np.concatenate([buffer, piece]), piece[-1:]
+            while num_given * self._factor + self._frames + right <= num_frames:
+                buffer, rows = self._next_chunk(buffer, num_given == 0)
+                num_given += len(rows)
+                yield rows
+        num_outputs = -(-num_frames // self._factor)
+        while num_given < num_outputs:
+            padding = np.repeat(last, left + right + self._frames, axis=0)
+            buffer, rows = self._next_chunk(np.concatenate([buffer, padding]), num_given == 0)
+            yield rows[: num_outputs - num_given]
+            num_given += len(rows)
+
+    def _next_chunk(self, buffer: np.ndarray, is_first: bool) -> tuple[np.ndarray, np.ndarray]:
+        """The frames that are left when a chunk has been computed, and its output rows."""
+        size = self._frames + (self._context.left + self._context.right if is_first else 0)
+        device_rows = tensor.asarray(np.ascontiguousarray(buffer[:size]), like=self._like)
+        fill_rows(
+            self._computer.input_buffer("input"), device_rows, np.arange(size, dtype=np.int32)
+        )
+        self._computer.run()
+        tensor.copy(self._output, self._computer.get_output("output"))
+        self._scaling.apply(self._output)
+        rows = tensor.to_host(self._output).copy()
+        check_finite("outputs", rows)
+        return buffer[size:], rows
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
         """Output rows (after subsampling) x dimension, for features of at least one frame.

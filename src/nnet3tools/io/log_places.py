@@ -14,6 +14,7 @@ _OWN_PROGRAMS = frozenset(
         "chain-objf",
         "nnet3-compile",
         "nnet3-computation-info",
+        "nnet3-decode",
         "nnet3-make-graph",
         "nnet3-prepare-lang",
         "nnet3-text-to-phones",
@@ -87,8 +88,8 @@ _PLACES = {
         "determinize",
     ): "DeterminizeLatticePhonePruned():determinize-lattice-pruned.cc",
     ("decoding/utterance.py", "_lattice"): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
-    ("decoding/utterance.py", "decode"): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
-    ("executor/batch_compute.py", "finish"): "PrintMinibatchStats():nnet-batch-compute.cc",
+    ("decoding/utterance.py", "finish"): "DecodeUtteranceLatticeFaster():decoder-wrappers.cc",
+    ("executor/shared_compute.py", "close_batches"): "PrintMinibatchStats():nnet-batch-compute.cc",
     ("executor/computer.py", "_debugged"): "DebugAfterExecute():nnet-compute.cc",
     ("executor/debugging.py", "__init__"): "Init():nnet-compute.cc",
     (

@@ -6,6 +6,8 @@ would abort the process for is checked here first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -87,6 +89,34 @@ class SoundFeatures:
         # The package gives its frames one by one.
         frames = [extractor.get_frame(i).copy() for i in range(extractor.num_frames_ready)]
         return np.stack(frames) if frames else np.zeros((0, 0), np.float32)
+
+    def stream(self, pieces: Iterable[NDArray[np.int16]]) -> Iterator[NDArray[np.float32]]:
+        """Features, (frames, dim), as soon as pieces of the samples of one channel allow.
+
+        The sampling rate must be that of the options.
+        """
+        extractor = self._extractor(self._settings)
+        done = 0
+        for piece in chain(pieces, [None]):
+            if piece is None:
+                extractor.input_finished()
+            else:
+                samples = piece.astype(np.float32).tolist()
+                extractor.accept_waveform(self._frame.sample_frequency, samples)
+            ready = extractor.num_frames_ready
+            if ready > done:
+                yield np.stack([extractor.get_frame(i).copy() for i in range(done, ready)])
+                done = ready
+
+    def check_rate(self, rate: int) -> None:
+        """DataError for another sampling rate than the options'."""
+        if rate != self._frame.sample_frequency:
+            self._check_rates(rate, self._frame.sample_frequency)
+
+    @property
+    def frame_seconds(self) -> float:
+        """The time from frame to frame."""
+        return self._frame.frame_shift / 1000.0
 
     def _check_rates(self, rate: int, wanted: float) -> None:
         down = wanted < rate

@@ -28,7 +28,7 @@ Usage: nnet3-latgen-faster [options] <nnet-in> <fst-in|fsts-rspecifier> <feature
 e.g.:
  nnet3-latgen-faster --frame-subsampling-factor=3 --acoustic-scale=1.0 final.mdl HCLG.fst \\
    scp:feats.scp ark:lat.ark ark,t:words.txt
-See also: nnet3-latgen-faster-batch
+See also: nnet3-latgen-faster-batch, nnet3-decode
 """
 
 

@@ -1,0 +1,85 @@
+"""nnet3-decode: the words in sound, with times and confidences, by a trained model."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.options import program
+from nnet3tools.cli.recognizer_options import RecognizerOptions
+from nnet3tools.cli.utterance_inputs import UtteranceCounts
+from nnet3tools.errors import DataError, naming
+from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nnet3tools.io.wave import Wave
+
+USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
+The model directory has final.mdl and mfcc.conf (or fbank.conf, or either in conf/); if there,
+frame_subsampling_factor (else 1) and global_cmvn.stats (for --cmvn=online) are used. The graph's
+folder has words.txt, and phones/align_lexicon.int and phones/silence.csl for exact times.
+With --stream=true sound is taken in pieces, as if it came from a microphone: features, network
+(as a looped computation) and search go on with each piece.
+
+Usage: nnet3-decode [options] <model-dir> <HCLG> <wav-rspecifier>|<wav-file> [<wav-file> ...]
+e.g.:
+ nnet3-decode exp/chain exp/chain/graph/HCLG.fst scp:data/test/wav.scp
+ nnet3-decode --format=ctm --stream=true exp/chain exp/chain/graph/HCLG.fst one.wav two.wav
+See also: nnet3-latgen-faster
+"""
+
+
+@program("nnet3-decode", USAGE, RecognizerOptions, num_args=(3, None))
+def main(options: RecognizerOptions, args: list[str]) -> int:
+    """Decode all sound there is."""
+    from nnet3tools.cli.recognizer import load_recognizer, text_of
+    from nnet3tools.io.files import open_output
+
+    options.check()
+    recognizer = load_recognizer(options, args[0], args[1])
+    counts, seconds = UtteranceCounts(), 0.0
+    with open_output(options.output, binary=False) as writer:
+        for key, wave in _waves(args[2:], counts):
+            try:
+                with naming(f"utterance {key}"):
+                    result = recognizer.recognize(key, wave)
+            except DataError as error:
+                log.skipped(error)
+                result = None
+            if result is None:
+                counts.failed += 1
+                continue
+            writer.write_text(text_of(key, result, options.format))
+            counts.done += 1
+            seconds += wave.duration
+    recognizer.report()
+    factor = counts.seconds / seconds if seconds else float("nan")
+    log.log(
+        f"Time taken {counts.seconds:g}s for {seconds:g}s of sound: real-time factor {factor:g}"
+    )
+    log.log(f"Done {counts.done} utterances, failed for {counts.failed}")
+    return 0 if counts.done else 1
+
+
+def _waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave]]:
+    """Keys and sound of a table, or of files, whose keys are their names without .wav."""
+    from pathlib import PurePath
+
+    from nnet3tools.cli.tables import is_table, read_object
+    from nnet3tools.io.table import SequentialTableReader
+    from nnet3tools.io.wave import WAVE
+
+    with contextlib.ExitStack() as stack:
+        for source in sources:
+            if is_table(source):
+                yield from stack.enter_context(SequentialTableReader(source, WAVE))
+                continue
+            try:
+                wave = read_object(source, WAVE)
+            except DataError as error:
+                log.skipped(error)
+                counts.failed += 1
+                continue
+            yield PurePath(source).stem, wave

@@ -1,0 +1,46 @@
+"""Options of nnet3-decode. Only declarations: what computes is loaded later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.options import option, option_group
+from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.errors import OptionError
+
+__all__ = ["RecognizerOptions"]
+
+
+@dataclass(frozen=True)
+class RecognizerOptions:
+    """Options of nnet3-decode."""
+
+    format: str = option("text", "What is written: text (key and words), ctm or json")
+    output: str = option("-", "Where to write it (wxfilename)")
+    stream: bool = option(False, "If true, take the sound in pieces, as a stream")
+    piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound")
+    cmvn: str = option(
+        "auto",
+        "Normalisation of the features: none, utterance (mean of the whole utterance taken out), "
+        "online (as apply-cmvn-online), or auto: online if the directory has global_cmvn.stats",
+    )
+    model: str = option("final.mdl", "The model's name in the directory")
+    acoustic_scale: float = option(1.0, "Scaling factor for acoustic log-likelihoods")
+    frames_per_chunk: int = option(
+        0, "Frames that the network computes at once; 0 is 150, and 21 with --stream=true"
+    )
+    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
+
+    def check(self) -> None:
+        """OptionError for values that do not go."""
+        if self.format not in ("text", "ctm", "json"):
+            raise OptionError(f"--format must be text, ctm or json, found {self.format}")
+        if self.cmvn not in ("auto", "none", "utterance", "online"):
+            raise OptionError(f"--cmvn must be auto, none, utterance or online, found {self.cmvn}")
+        if self.stream and self.cmvn == "utterance":
+            raise OptionError("--cmvn=utterance needs the whole utterance: not with --stream=true")
+        if self.piece_seconds <= 0.0 or self.frames_per_chunk < 0:
+            raise OptionError("--piece-seconds and --frames-per-chunk must be greater than 0")
+        if not self.decoder.determinize_lattice:
+            raise OptionError("confidences need determinized lattices")
+        self.decoder.check()

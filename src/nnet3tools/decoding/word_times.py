@@ -1,0 +1,128 @@
+"""When the words of a path are said, and how sure the lattice is of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.traceback import BestPath
+from nnet3tools.fst.lattice import CompactLattice
+from nnet3tools.fst.lattice_conversion import top_sorted
+from nnet3tools.nnet.hmm.alignment import phone_ends
+from nnet3tools.nnet.hmm.transition_model import Transitions
+
+__all__ = ["Lexicon", "SpokenWord", "spoken_words"]
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Pronunciations by word, and the phones that may stand between words."""
+
+    pronunciations: dict[int, list[tuple[int, ...]]]
+    silence: frozenset[int]
+
+
+@dataclass(frozen=True)
+class SpokenWord:
+    """A word, its first frame and the one after its last, and its posterior probability."""
+
+    word: int
+    begin: int
+    end: int
+    confidence: float
+
+
+def spoken_words(
+    path: BestPath, lattice: CompactLattice, transitions: Transitions, lexicon: Lexicon | None
+) -> list[SpokenWord]:
+    """The words of a path with times in frames of the network's output.
+
+    Times come from the phones of the alignment and the lexicon; without one, or where the phones
+    are none of it (a path that was cut off), from where the graph says the words. A confidence is
+    the sum of the probabilities of the lattice's arcs that say the word at about that time.
+    """
+    words = path.transcript.tolist()
+    spans = None
+    if lexicon is not None:
+        spans = _spans_by_lexicon(path.alignment, words, transitions, lexicon)
+    if spans is None:
+        begins = [*path.word_starts.tolist(), len(path.alignment)]
+        spans = list(pairwise(begins))
+    arcs = _timed_posteriors(lattice)
+    spoken = [SpokenWord(word, *span, 0.0) for word, span in zip(words, spans, strict=True)]
+    return [replace(word, confidence=_confidence(arcs, word)) for word in spoken]
+
+
+def _spans_by_lexicon(
+    alignment: NDArray[np.int32], words: list[int], transitions: Transitions, lexicon: Lexicon
+) -> list[tuple[int, int]] | None:
+    """First frame and end of each word; None if the phones do not make these words."""
+    ends = [0, *phone_ends(transitions, alignment).tolist()]
+    phones = transitions.phones[alignment[ends[:-1]]].tolist()
+    # Phones that are over, and the first and last phone of each word said by then.
+    stack: list[tuple[int, tuple[tuple[int, int], ...]]] = [(0, ())]
+    seen = set()
+    while stack:
+        place, said = stack.pop()
+        if (place, len(said)) in seen:
+            continue
+        seen.add((place, len(said)))
+        if place == len(phones) and len(said) == len(words):
+            return [(ends[begin], ends[end]) for begin, end in said]
+        if place < len(phones) and phones[place] in lexicon.silence:
+            stack.append((place + 1, said))
+        if len(said) < len(words):
+            for phones_of_word in lexicon.pronunciations.get(words[len(said)], []):
+                end = place + len(phones_of_word)
+                if tuple(phones[place:end]) == phones_of_word:
+                    stack.append((end, (*said, (place, end))))
+    return None
+
+
+def _timed_posteriors(lattice: CompactLattice) -> list[tuple[int, int, int, float]]:
+    """Word, first frame, end and posterior probability of each arc that says a word."""
+    lattice = top_sorted(lattice)
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    size = len(arcs)
+    forward, backward, times = [-math.inf] * size, [-math.inf] * size, [0] * size
+    forward[lattice.fst.start] = 0.0
+    for state, of_state in enumerate(arcs):
+        for _, graph, acoustic, ids, target in of_state:
+            score = forward[state] - graph - acoustic
+            forward[target] = float(np.logaddexp(forward[target], score))
+            times[target] = times[state] + len(ids)
+    for state in range(size - 1, -1, -1):
+        final = finals[state]
+        scores = [-math.inf if final is None else -final[0] - final[1]]
+        scores += [backward[arc[4]] - arc[1] - arc[2] for arc in arcs[state]]
+        backward[state] = float(np.logaddexp.reduce(scores))
+    total = backward[lattice.fst.start]
+    return [
+        (
+            word,
+            times[state],
+            times[target],
+            math.exp(forward[state] - graph - acoustic + backward[target] - total),
+        )
+        for state, of_state in enumerate(arcs)
+        for word, graph, acoustic, _, target in of_state
+        if word
+    ]
+
+
+def _confidence(arcs: Sequence[tuple[int, int, int, float]], word: SpokenWord) -> float:
+    """The probability of the word's arcs that overlap it or touch it, at most 1.
+
+    Determinization moves transition ids between neighbouring arcs, so their times are not exact.
+    """
+    total = sum(
+        probability
+        for label, begin, end, probability in arcs
+        if label == word.word and begin <= word.end and end >= word.begin
+    )
+    return min(1.0, total)

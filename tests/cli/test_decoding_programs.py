@@ -1,0 +1,189 @@
+"""Programs that decode, called as from a shell, on a model with random parameters."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fst.files import FST, save_fst
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.lattice_files import COMPACT_LATTICE
+from nnet3tools.io.files import open_output
+from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
+from nnet3tools.io.wave import WAVE, Wave
+from nnet3tools.io.writer import Writer
+from nnet3tools.nnet.model_file import read_nnet
+from support.programs import read_table, run, write_table
+from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
+
+CONFIG = """
+input-node name=input dim=13
+component name=a type=NaturalGradientAffineComponent input-dim=39 output-dim=4 param-stddev=0.1
+component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 2))
+output-node name=output input=a
+"""
+SCALES = ("--frame-subsampling-factor=3", "--acoustic-scale=1.0")
+# The graph says words in any order: few of them are within so narrow a beam.
+BEAM = "--lattice-beam=0.3"
+DECODE = ("nnet3-latgen-faster", BEAM, *SCALES)
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a model, a graph over all its transition ids, features and sound."""
+    monkeypatch.chdir(tmp_path)
+    _, model = model_of(MONO_TREE, CHAIN_TOPOLOGY)
+    with open_output("trans") as writer:
+        model.write(writer)
+    Path("config").write_text(CONFIG)
+    assert run("nnet3-init", "--srand=4", "config", "raw") == 0
+    assert run("nnet3-am-init", "trans", "raw", "final.mdl") == 0
+    ids = range(1, model.num_transition_ids + 1)
+    arcs = [[(i, i, 0.1 * i, 0) for i in ids] + [(i, 0, 0.5, 0) for i in ids]]
+    save_fst("HCLG.fst", Fst.from_lists(0, [0.0], arcs))
+    Path("words.txt").write_text("<eps> 0\n" + "".join(f"w{i} {i}\n" for i in ids))
+    rng = np.random.default_rng(3)
+    feats = {k: rng.normal(size=(n, 13)).astype(np.float32) for k, n in (("a", 40), ("b", 7))}
+    write_table("ark:feats.ark", feats)
+    return tmp_path
+
+
+def write_wave(name: str, seconds: float, rate: int = 16000, channels: int = 1) -> None:
+    samples = np.random.default_rng(1).normal(0, 2000, (channels, int(seconds * rate)))
+    file = io.BytesIO()
+    WAVE.write(Writer(file), Wave(rate, samples.astype(np.int16)))
+    Path(name).write_bytes(file.getvalue())
+
+
+def test_lattices_words_and_alignments_agree(system: Path, capfd) -> None:
+    tables = ("ark:lat", "ark:words", "ark:ali")
+    symbols = "--word-symbol-table=words.txt"
+    assert run(*DECODE, symbols, "final.mdl", "HCLG.fst", "ark:feats.ark", *tables) == 0
+    err = capfd.readouterr().err
+    words, alignments = read_table("ark:words", INT32_VECTOR), read_table("ark:ali", INT32_VECTOR)
+    assert [len(alignments[key]) for key in "ab"] == [14, 3]
+    assert "Done 2 utterances, failed for 0" in err
+    assert "Log-like per frame for utterance b is " in err
+    assert f"a {' '.join(f'w{i}' for i in words['a'])} \n" in err
+    assert run("lattice-best-path", "ark:lat", "ark:words2", "ark:ali2") == 0
+    for name, table in (("words2", words), ("ali2", alignments)):
+        for key, values in read_table(f"ark:{name}", INT32_VECTOR).items():
+            np.testing.assert_array_equal(values, table[key])
+    batch = ("nnet3-latgen-faster-batch", "--use-gpu=no", *DECODE[1:])
+    assert run(*batch, "final.mdl", "HCLG.fst", "ark:feats.ark", "ark:batch") == 0
+    one, other = (read_table(f"ark:{name}", COMPACT_LATTICE) for name in ("lat", "batch"))
+    for key, lattice in one.items():
+        assert other[key].arc_lists()[0][0][0] == lattice.arc_lists()[0][0][0]
+    assert run("compute-wer", "ark:words", "ark:words2") == 0
+    assert "%WER 0.00 [ 0 / " in capfd.readouterr().out
+
+
+def test_graphs_of_utterances_and_what_fails(system: Path, capfd) -> None:
+    graph = Fst.from_lists(
+        0, [NOT_FINAL] * 3 + [0.0], [[(1, 5, 0.0, 1)], [(2, 0, 0.0, 2)], [(2, 0, 0.0, 3)], []]
+    )
+    write_table("ark:graphs", {"a": graph, "b": graph, "c": graph}, FST)
+    inputs = ("final.mdl", "ark:graphs", "ark:feats.ark")
+    assert run(*DECODE, *inputs, "ark:lat", "ark:words") == 0
+    err = capfd.readouterr().err
+    assert "Failed to decode utterance with id a" in err
+    assert "Not decoding utterance c because no features available." in err
+    assert "Done 1 utterances, failed for 2" in err
+    align = ("nnet3-align-compiled", "--use-gpu=no", *SCALES)
+    assert run(*align, *inputs, "ark:ali", "ark,t:scores") == 0
+    err = capfd.readouterr().err
+    assert read_table("ark:ali", INT32_VECTOR)["b"].tolist() == [1, 2, 2]
+    assert "Did not successfully decode file a, len = 14" in err
+    assert "No features for utterance c" in err
+    assert "Done 1, errors on 2" in err
+
+
+def test_what_does_not_fit_is_told_in_a_line(system: Path, capfd) -> None:
+    save_fst("other.fst", Fst.from_lists(0, [0.0], [[(99, 1, 0.0, 0)]]))
+    assert run(*DECODE, "final.mdl", "other.fst", "ark:feats.ark", "ark:lat") == 255
+    err = capfd.readouterr().err
+    assert "other.fst: the decoding graph has transition id 99, the model has ids from 1 to" in err
+    assert "Traceback" not in err
+    assert not Path("lat").exists()
+    save_fst("endless.fst", Fst.from_lists(0, [NOT_FINAL], [[(1, 1, 0.0, 0)]]))
+    words = ("final.mdl", "endless.fst", "ark:feats.ark", "ark:lat")
+    assert run(*DECODE, *words) == 1
+    assert "since no final-state reached and --allow-partial=false." in capfd.readouterr().err
+    assert run(*DECODE, "--allow-partial=true", *words) == 0
+    assert run(*DECODE, "--minimize=true", *words) == 255
+    write_table("ark:empty", {"u": COMPACT_LATTICE.read(_reader(b"\n\n"))}, COMPACT_LATTICE)
+    capfd.readouterr()
+    assert run("lattice-best-path", "ark:empty", "ark:w") == 1
+    assert "Best-path failed for key u" in capfd.readouterr().err
+
+
+def _reader(data: bytes):
+    from nnet3tools.io.stream import Reader
+
+    return Reader(io.BytesIO(data))
+
+
+def test_modes_of_scoring(system: Path, capfd) -> None:
+    write_table("ark:ref", {"a": ["x", "y"], "b": ["z"]}, TOKEN_VECTOR)
+    write_table("ark:hyp", {"a": ["x", "q", "y"]}, TOKEN_VECTOR)
+    assert run("compute-wer", "ark:ref", "ark:hyp") == 255
+    assert "No hypothesis for key b and strict mode specifier." in capfd.readouterr().err
+    assert run("compute-wer", "--text", "--mode=present", "ark:ref", "ark:hyp") == 0
+    assert capfd.readouterr().out == (
+        "%WER 50.00 [ 1 / 2, 1 ins, 0 del, 0 sub ] [PARTIAL]\n%SER 100.00 [ 1 / 1 ]\n"
+        "Scored 1 sentences, 1 not present in hyp.\n"
+    )
+    assert run("compute-wer", "--mode=all", "ark:ref", "ark:hyp") == 0
+    assert "%WER 66.67 [ 2 / 3, 1 ins, 1 del, 0 sub ]" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("sizes", [[40], [1] * 40, [3, 17, 20], [39, 1]])
+def test_outputs_of_a_stream_do_not_depend_on_its_pieces(system: Path, sizes: list[int]) -> None:
+    options = SimpleComputationOptions(frame_subsampling_factor=3, frames_per_chunk=9)
+    computer = LoopedUtteranceComputer(read_nnet("raw"), options)
+    features = read_table("ark:feats.ark")["a"]
+    expected = computer.compute(features)
+    pieces = np.split(features, np.cumsum(sizes)[:-1])
+    np.testing.assert_allclose(np.concatenate(list(computer.stream(pieces))), expected, atol=1e-6)
+
+
+def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd) -> None:
+    pytest.importorskip("kaldi_native_fbank")
+    Path("mfcc.conf").write_text("--dither=0\n")
+    Path("frame_subsampling_factor").write_text("3\n")
+    write_wave("one.wav", 0.7)
+    write_wave("two.wav", 0.3, channels=2)
+    write_wave("slow.wav", 0.3, rate=8000)
+    write_wave("short.wav", 0.001)
+    Path("cut.wav").write_bytes(Path("one.wav").read_bytes()[:30])
+    files = ["one.wav", "two.wav", "slow.wav", "short.wav", "cut.wav", "none.wav"]
+    whole = ("nnet3-decode", "--format=json", BEAM, ".", "HCLG.fst", *files)
+    assert run(*whole) == 0
+    out, err = capfd.readouterr()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["utterance"] for line in lines] == ["one", "two"]
+    for line in lines:
+        ends = [0.0] + [word["begin"] + word["length"] for word in line["words"]]
+        for word, end in zip(line["words"], ends, strict=False):
+            assert word["begin"] >= end - 1e-3
+            assert 0.0 <= word["confidence"] <= 1.0
+    assert "two: sound with 2 channels: the first one is decoded" in err
+    assert "slow: Waveform and config sample Frequency mismatch: 8000 .vs 16000" in err
+    assert "short: the sound is shorter than a frame" in err
+    assert "cut.wav" in err
+    assert "none.wav" in err
+    assert "Done 2 utterances, failed for 4" in err
+    assert "Traceback" not in err
+    assert run("nnet3-decode", "--format=json", "--stream=true", *whole[2:]) == 0
+    out, err = capfd.readouterr()
+    streamed = [json.loads(line) for line in out.splitlines()]
+    assert [line["words"] for line in streamed] == [line["words"] for line in lines]
+    assert "pieces of 0.25s of sound took" in err
+    assert run("nnet3-decode", "--stream=true", "--cmvn=utterance", *whole[2:]) == 255
+    assert "not with --stream=true" in capfd.readouterr().err
