@@ -14,14 +14,17 @@ import shlex
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nnet3tools import draws
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.errors import OptionError
 from nnet3tools.io import handover
+from nnet3tools.io.files import split_offset
 from nnet3tools.io.handover import Handed
 from nnet3tools.io.specifiers import parse_rspecifier
+from nnet3tools.io.table_reader import split_range
 from nnet3tools.recipe.jobs import Pipeline
 
 __all__ = ["Shell", "parse_pipeline"]
@@ -71,7 +74,8 @@ class Shell:
 
     def run(self, pipeline: Pipeline, handed: Handed | None = None) -> int:
         """The exit status of a pipeline whose first program reads `handed` as standard input."""
-        if not all(program[0] in PROGRAMS for program in pipeline):
+        is_ours = all(program[0] in PROGRAMS for program in pipeline)
+        if not is_ours or (len(pipeline) > 1 and handed is None and not _fits(pipeline)):
             return _run_by_bash(pipeline)
         for i, program in enumerate(pipeline):
             status, handed = self._run_program(program, handed, is_last=i == len(pipeline) - 1)
@@ -148,7 +152,8 @@ def _call(
 
 def _run_by_bash(pipeline: Pipeline) -> int:
     text = " | ".join(shlex.join(program) for program in pipeline)
-    return subprocess.run(["bash", "-o", "pipefail", "-c", text], check=False).returncode
+    words = ["bash", "-o", "pipefail", "-c", text]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
 
 
 def _pipe_read(word: str) -> str:
@@ -161,19 +166,45 @@ def _pipe_read(word: str) -> str:
         return "" if word.startswith("-") else word
 
 
+def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
+    """The files that programs name, also in pipes of theirs; whether each is a script of others."""
+    for word in (word for program in pipe for word in program[1:]):
+        if name := _pipe_read(word):
+            inner = parse_pipeline(name[:-1]) or ((("", *name[:-1].split()),))
+            yield from _paths(inner)
+            continue
+        kind, _, path = word.partition(":")
+        is_table = kind.split(",")[0] in ("ark", "scp")
+        path = path if is_table else word
+        if os.path.isfile(path):
+            yield path, kind.startswith("scp")
+
+
 def _files(pipe: Pipeline) -> tuple:
     """What would show that a pipe's files have changed."""
     found = []
-    for word in (word for program in pipe for word in program[1:]):
-        path = word.partition(":")[2] if word.startswith(("ark:", "scp:")) else word
-        if os.path.isfile(path):
-            status = os.stat(path)
-            found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+    for path, _ in _paths(pipe):
+        status = os.stat(path)
+        found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
     return tuple(found)
 
 
 def _fits(pipe: Pipeline) -> bool:
-    return sum(size for _, _, size, _ in _files(pipe)) <= LARGEST_HELD
+    """Whether what a pipe may read in all can be held."""
+    sizes = (
+        _size_of_script(p) if is_script else os.path.getsize(p) for p, is_script in _paths(pipe)
+    )
+    return sum(sizes) <= LARGEST_HELD
+
+
+def _size_of_script(path: str) -> float:
+    """Bytes of the files that a script file names; infinite if there are pipes among them."""
+    with open(path, errors="surrogateescape") as file:
+        names = {words[1].strip() for line in file if len(words := line.split(None, 1)) == 2}
+    if any(name.endswith("|") for name in names):
+        return float("inf")
+    archives = {split_offset(split_range(name)[0])[0] for name in names}
+    return sum(os.path.getsize(name) for name in archives if os.path.isfile(name))
 
 
 def _end_of_log() -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from nnet3tools.recipe.jobs import Job, Outcome
 from nnet3tools.recipe.machine import Machine
+from nnet3tools.recipe.submitted import environment_with_programs
 
 __all__ = ["LocalRunner"]
 
@@ -41,7 +42,8 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **self.environment},
+            # Pipes that are too large to be run inside it look for programs on PATH.
+            env={**environment_with_programs(), **self.environment},
             start_new_session=True,
         )
 
