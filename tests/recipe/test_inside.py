@@ -68,8 +68,10 @@ PIPELINES = [
 ]
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("largest", [inside.LARGEST_HELD, 0])
+@pytest.mark.parametrize(
+    ("pipeline", "largest"),
+    [*((pipeline, inside.LARGEST_HELD) for pipeline in PIPELINES), (PIPELINES[0], 0)],
+)
 def test_pipelines_write_what_they_write_in_a_shell(
     features: Programs, monkeypatch: pytest.MonkeyPatch, pipeline: inside.Pipeline, largest: int
 ) -> None:

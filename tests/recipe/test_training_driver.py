@@ -17,17 +17,6 @@ from support.tiny_training import OPTIONS, contents, make_data, make_dir, start
 PROGRAM = "nnet3-train-raw-dnn"
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a run leaves that nothing disturbs."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    with contextlib.chdir(folder):
-        make_data(folder)
-        make_dir(folder / "exp")
-        assert start("exp", "--num-jobs=1").wait() == 0
-    return contents(folder / "exp")
-
-
 @pytest.fixture
 def data(shell: Shell, tmp_path: Path) -> Shell:
     make_data(tmp_path)
@@ -60,6 +49,7 @@ def test_a_directory_as_kaldis_scripts_leave_it(data: Shell, tmp_path: Path) -> 
         assert (folder / "log" / f"{name}.log").exists(), name
 
 
+@pytest.mark.slow
 def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_path: Path) -> None:
     make_dir(tmp_path / "exp")
     data(PROGRAM, *OPTIONS, "--dir=exp", "--cleanup=false", "--num-jobs=1")

@@ -1,0 +1,20 @@
+"""A training that nothing disturbs, which others are compared with."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from support.tiny_training import contents, make_data, make_dir, start
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What a run leaves that nothing disturbs."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with contextlib.chdir(folder):
+        make_data(folder)
+        make_dir(folder / "exp")
+        assert start("exp", "--num-jobs=1").wait() == 0
+    return contents(folder / "exp")
