@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from compile import KALDI, best_time, read_case
+from examples import COMMANDS, NUM_EXAMPLES, make_many, seconds_to_deliver
 from processes import ROOT, ours, timed
 from train import NETWORKS, SHARED, Network, make
 
@@ -209,19 +210,13 @@ def starting(setting: Setting) -> Iterator[Row]:
 
 
 def examples(setting: Setting) -> Iterator[Row]:
-    """Programs for examples."""
-    make(NETWORKS[0], setting.folder)
-    cut = NETWORKS[0].egs_options.split()
-    generate = ["nnet3-get-egs", *cut, "--num-pdfs=200", "ark:feats.txt", "ark:post.txt"]
-    timed(ours(*generate, "ark:cut.egs"), setting.folder)
-    for words in (
-        ["nnet3-copy-egs", "ark:cut.egs", "ark:/dev/null"],
-        ["nnet3-shuffle-egs", "ark:cut.egs", "ark:/dev/null"],
-        ["nnet3-subset-egs", "--n=1000", "ark:cut.egs", "ark:/dev/null"],
-        ["nnet3-merge-egs", "--minibatch-size=64", "ark:cut.egs", "ark:/dev/null"],
-        [*generate, "ark:/dev/null"],
-    ):
-        yield setting.beside_kaldi(words[0], words, 2.0, 0.3)
+    """Programs for examples, over 105,000 of them, and what a trainer can be given of them."""
+    make_many(setting.folder)
+    for work, words in COMMANDS.items():
+        yield setting.beside_kaldi(f"{words[0]}: {work}", words, 2.0, 0.3)
+    seconds = min(seconds_to_deliver(setting.folder) for _ in range(setting.rounds))
+    work = "50,000 examples merged and read by a trainer that does nothing, elapsed"
+    yield Row(work, "", seconds * 50_000 / NUM_EXAMPLES, None, 1.0)
 
 
 PARTS: dict[str, Part] = {

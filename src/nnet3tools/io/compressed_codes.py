@@ -126,6 +126,7 @@ def decode_columns(
 
 
 def _decode(codes: NDArray[np.uint8], between: NDArray) -> NDArray[np.float64]:
+    codes = codes.astype(np.intp)  # as `take` would do each time
     interval = _INTERVAL.take(codes)
     interval += _starts(between)[:, None, :]
     lower = between.ravel().take(interval)

@@ -15,7 +15,13 @@ from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
-from nnet3tools.training.like_examples import LikeExample, prototype, runs_of_like
+from nnet3tools.training.example_layout import Layout
+from nnet3tools.training.like_examples import (
+    LikeExample,
+    prototype,
+    prototype_of,
+    runs_of_like,
+)
 from nnet3tools.training.options import option
 from nnet3tools.training.std_order import HashOrder
 
@@ -170,13 +176,27 @@ class Mergeable(Generic[E]):
     merge: Callable[[Sequence[E], bool], E]
 
 
+def _structure(example: LikeExample) -> Hashable:
+    if isinstance(example, NnetExample) or example.layout is None:
+        return structure_key(prototype(example))
+    return _structure_of(example.layout)
+
+
+@functools.lru_cache(maxsize=64)
+def _structure_of(layout: Layout) -> Hashable:
+    return structure_key(prototype_of(layout))
+
+
 MERGEABLE_FRAMES: Mergeable[LikeExample] = Mergeable(
-    lambda example: structure_key(prototype(example)),
+    _structure,
     lambda example: structure_hash(prototype(example)),
     lambda example: prototype(example).size,
     merge_examples,
 )
 """Frame-level examples."""
+
+
+_ANY_NUMBER = 1 << 62
 
 
 class ExampleMerger(Generic[E]):
@@ -194,6 +214,7 @@ class ExampleMerger(Generic[E]):
         self._write = write
         self._waiting: dict[Hashable, list[E]] = {}
         self._hashes: dict[Hashable, int] = {}
+        self._sizes: dict[Hashable, int] = {}
         self._order = HashOrder()
         self._stats = MergingStats()
         self.num_written = 0
@@ -207,11 +228,17 @@ class ExampleMerger(Generic[E]):
                 self._hashes[key] = self._kind.structure_hash(example)
             self._order.insert(key, self._hashes[key])
         waiting.append(example)
-        size = self._kind.size(example)
-        if self._rules.minibatch_size(size, len(waiting), input_ended=False):
+        if len(waiting) >= self._wanted(example, key):
             del self._waiting[key]
             self._order.erase(key)
             self._write_minibatch(waiting, self._hashes[key])
+
+    def _wanted(self, example: E, key: Hashable) -> int:
+        """How many examples of this structure a minibatch has before the input has ended."""
+        if (wanted := self._sizes.get(key)) is None:
+            size = self._kind.size(example)
+            wanted = self._sizes[key] = self._rules.minibatch_size(size, _ANY_NUMBER, False)
+        return wanted
 
     def finish(self) -> None:
         """Write the rest as far as the rules allow, and log statistics."""
