@@ -33,21 +33,24 @@ static inline f64 nn_min(f64 a, f64 b) { return a < b || a != a ? a : b; }
 static inline f32 nn_sgnf(f32 x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
 static inline f64 nn_sgn(f64 x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; }
 
-/* 2^k times a polynomial of what is left, |r| <= log(2) / 2; the fit is good to 3e-9. The power is
-   applied as two factors, so that results below the least normal number are right. */
+/* 4^k times a polynomial of what is left, |r| <= log(2); the fit is good to 1e-08. The power is
+   applied as two factors of 2^k, whose bits are the low ones of the sum that rounds: so results
+   below the least normal number are right, too. */
 static inline f32 nn_expf(f32 x) {
   f32 c = x > 89.0f ? 89.0f : x;
   c = c < -104.0f ? -104.0f : c;
-  const f32 k = (c * 1.44269504f + 12582912.0f) - 12582912.0f;
-  f32 r = NN_FMA(k, -0.693359375f, c);
-  r = NN_FMA(k, 2.12194440e-4f, r);
-  f32 q = NN_FMA(1.3814466740832518e-3f, r, 8.368780429067533e-3f);
-  q = NN_FMA(q, r, 4.166839421740076e-2f);
-  q = NN_FMA(q, r, 0.1666652010762655f);
-  q = NN_FMA(q, r, 0.49999993412469673f);
+  const f32 sum = NN_FMA(c, 0.72134752f, 12583039.0f); /* 1.5 * 2^23 + 127 */
+  const f32 k = sum - 12583039.0f;
+  f32 r = NN_FMA(k, -1.38671875f, c);
+  r = NN_FMA(k, 4.2438888e-4f, r);
+  f32 q = NN_FMA(0.00019611344659451689f, r, 0.0014104676891807735f);
+  q = NN_FMA(q, r, 0.008336108842584719f);
+  q = NN_FMA(q, r, 0.04166125824645653f);
+  q = NN_FMA(q, r, 0.16666613990222215f);
+  q = NN_FMA(q, r, 0.5000003473201748f);
   const f32 p = NN_FMA(q * r, r, r) + 1.0f;
-  const s32 n = (s32)k, half = n >> 1;
-  return p * nn_float_of((u32)(half + 127) << 23) * nn_float_of((u32)(n - half + 127) << 23);
+  const f32 power = nn_float_of(nn_bits_of(sum) << 23);
+  return p * power * power;
 }
 
 static inline f32 nn_sigmoidf(f32 x) { return 1.0f / (1.0f + nn_expf(-x)); }
