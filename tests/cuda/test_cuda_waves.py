@@ -12,7 +12,8 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.tensor.cupy_backend.launches import Launch, noted
 from nnet3tools.tensor.cupy_backend.wave import Wave
 from nnet3tools.tensor.cupy_backend.waves import capture, waves_of
-from support.emulated_cuda import fetch, needs_compiler, to_device
+from support import model_streams
+from support.emulated_cuda import REAL, fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
 
@@ -205,3 +206,47 @@ def test_products_at_even_distances_are_one(device):
 
     run_both_ways(device, work, [left, right, out, total])
     assert device.launched.count("gemm") == 2 * 3
+
+
+@pytest.mark.skipif(REAL, reason="looks into a model's graphs")
+def test_products_that_do_not_wait_for_each_other_are_side_by_side(device):
+    """On branches of the graph, which come together before what waits for them."""
+    a, b, c = matrices((20, 30), (20, 31), (20, 32))
+    outs = matrices((30, 30), (31, 31), (32, 32))
+    (total,) = matrices((30, 30))
+
+    def work():
+        for x, out in zip((a, b, c), outs, strict=True):
+            tensor.prod(out, x, x, trans_a=True)
+        for out in outs:
+            tensor.add(total, out[:30, :30])
+        tensor.prod(outs[0], total, total)
+
+    assert run_both_ways(device, work, [a, b, c, *outs, total]) == 5
+    graphs = []
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        made = model_streams.Graph.__init__
+
+        def noted_graph(self, machine, nodes):
+            made(self, machine, nodes)
+            graphs.append(self)
+
+        monkeypatch.setattr(model_streams.Graph, "__init__", noted_graph)
+        capture(work)
+    products = [n for n in graphs[0].nodes if n.launch.name == "gemm"]
+    assert [len(n.after) for n in products] == [0, 0, 0, 1]
+    (wave,) = (n for n in graphs[0].nodes if n.launch.name not in ("", "gemm"))
+    assert len(wave.after) == 3
+
+
+def test_streams_are_as_before_when_a_branch_fails(device):
+    def fails():
+        raise ValueError
+
+    def work():
+        device.side_by_side([lambda: None, fails, lambda: None])
+
+    with pytest.raises(ValueError):  # noqa: PT011
+        device.capture(work)
+    (a,) = matrices((5, 6))
+    assert run_both_ways(device, lambda: tensor.scale(a, 2.0), [a]) == 1

@@ -28,6 +28,9 @@ class ModelCublas:
     def __init__(self) -> None:
         self._stream: Any = None
         self._factors_on_device = False
+        self._workspace = 0
+        self._users: dict[int, Any] = {}
+        """Workspace -> the stream whose products use it: two streams' would disturb each other."""
 
     def cublasCreate_v2(self, handle: Any) -> int:
         handle._obj.value = 1
@@ -35,11 +38,14 @@ class ModelCublas:
 
     def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:
         self._stream = next(s for s in get_machine().streams if s.ptr == (stream.value or 0))
+        self._workspace = 0  # as with cuBLAS
         return 0
 
     def cublasSetWorkspace_v2(self, handle: Any, workspace: Any, size: Any) -> int:
         assert workspace.value % 256 == 0
         assert is_memory(workspace.value, workspace.value + size.value)
+        self._workspace = workspace.value
+        assert self._users.setdefault(self._workspace, self._stream) is self._stream
         return 0
 
     def cublasSetPointerMode_v2(self, handle: Any, mode: int) -> int:
@@ -65,6 +71,7 @@ class ModelCublas:
         compute: Any, algorithm: Any,
     ) -> int:  # fmt: skip
         machine = get_machine()
+        assert self._workspace, "cuBLAS's own workspace does not go with captures"
         kinds = {a_type.value, b_type.value, c_type.value, _COMPUTE[compute.value]}
         assert len(kinds) == 1
         dtype = _TYPES[kinds.pop()]

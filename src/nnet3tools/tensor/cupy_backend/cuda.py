@@ -12,7 +12,7 @@ import ctypes
 import functools
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import cupy
@@ -28,6 +28,8 @@ from nnet3tools.tensor.recording import NotCapturable
 
 __all__ = ["CudaDevice", "set_math_mode"]
 
+_BRANCHES = 2
+"""Streams besides the main one, for what a graph may do side by side."""
 _WORKSPACE_BYTES = 32 << 20
 """What cuBLAS asks for on the newest devices; its own, so that captured products stay valid."""
 
@@ -82,12 +84,23 @@ class _Cublas:
         self._library = load_cublas()
         self._handle = ctypes.c_void_p()
         self._check(self._library.cublasCreate_v2(ctypes.byref(self._handle)))
-        self._check(self._library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
-        self._workspace = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
+        self._workspaces: dict[int, Array] = {}
+        self.use(stream)
+
+    def use(self, stream: int) -> None:
+        """Give products to a stream; each has a workspace, as they may run side by side.
+
+        All are of one size, which cuBLAS's choice of a kernel, and so its rounding, depends on.
+        """
+        if stream not in self._workspaces:
+            self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
+        library, workspace = self._library, self._workspaces[stream]
+        self._check(library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
+        # a new stream brings cuBLAS's own workspace back
         self._check(
-            self._library.cublasSetWorkspace_v2(
+            library.cublasSetWorkspace_v2(
                 self._handle,
-                ctypes.c_void_p(self._workspace.data.ptr),
+                ctypes.c_void_p(workspace.data.ptr),
                 ctypes.c_size_t(_WORKSPACE_BYTES),
             )
         )
@@ -165,6 +178,7 @@ class CudaDevice:
         self._capture_memory = cupy.cuda.MemoryPool()
         self._limit = SharedLimit(cupy.get_default_memory_pool(), self._capture_memory)
         self._cublas = _Cublas(self.stream.ptr, self.upload)
+        self._branches = list(self._branches_there_is_room_for())
         self.gemm = self._cublas.bind
         self.kernel = functools.cache(self._kernel)
 
@@ -282,6 +296,40 @@ class CudaDevice:
             kept, copies  # noqa: B018 (the graph points into their memory)
 
         return replay
+
+    def _branches_there_is_room_for(self) -> Iterator[Any]:
+        """Streams for which products have workspaces now, as a capture could not make any."""
+        try:
+            for _ in range(_BRANCHES):
+                stream = cupy.cuda.Stream(non_blocking=True)
+                self._cublas.use(stream.ptr)
+                yield stream
+        except MemoryError:
+            pass
+        finally:
+            self._cublas.use(self.stream.ptr)
+
+    def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
+        """In a capture the first step goes on in the stream, the others take turns in branches."""
+        if not self._capturing or len(steps) == 1:
+            for step in steps:
+                step()
+            return
+        begun = self.record()
+        used = self._branches[: len(steps) - 1]
+        for stream in used:
+            stream.wait_event(begun)
+        try:
+            for i, step in enumerate(steps):
+                stream = (self.stream, *used)[i % (1 + len(used))]
+                stream.use()
+                self._cublas.use(stream.ptr)
+                step()
+        finally:
+            self.stream.use()
+            self._cublas.use(self.stream.ptr)
+            for stream in used:  # also where a step failed: the capture must be ended
+                self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
 
     def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
         """Memory of the graphs' pool, kept; what other memory is unused may be had for it."""

@@ -102,6 +102,9 @@ class Device(Protocol):
     def memory(self) -> tuple[int, int]:
         """Bytes that are free, and all there are."""
 
+    def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
+        """Do steps that do not wait for each other; a captured graph may run them in any order."""
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch."""
 

@@ -1,9 +1,9 @@
 """A graph's launches in fewer kernels: what does not depend on each other runs as one wave.
 
 A list of launches (launches.py), each with the memory it reads and writes, is a graph of what has
-to wait for what. It is done in turns: all products that wait for nothing, then one wave of all
-kernels that wait for nothing, and so on, so that there are no more waves than the longest chain
-has. Into a wave goes also what can follow on others of it (wave.py).
+to wait for what. It is done in turns: all products that wait for nothing, side by side,
+then one wave of all kernels that wait for nothing, and so on, so that there are no more waves than
+the longest chain has. Into a wave goes also what can follow on others of it (wave.py).
 
 So neither fills nor copies nor numbers have kernels of their own. Every element is computed as it
 would have been by itself, and sums are added in the same order.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from nnet3tools.tensor.cupy_backend.dependencies import dependencies
@@ -58,7 +59,7 @@ def _steps(
         if isinstance(group, Wave):
             steps.append(group.bound(device, table))
         else:
-            steps += _alone(group)
+            steps.append(partial(device.side_by_side, _alone(group)))
     if not prepare:
         table.upload(device)
     return steps
