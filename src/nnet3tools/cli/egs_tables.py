@@ -72,13 +72,14 @@ class Changes(Generic[E]):
 
     `scale` its supervision by a weight, `select` a part of it (None if there is none) for each
     copy, `rename` its output. `finish`, if given, makes the examples that are written of some that
-    were changed, in order.
+    were changed, in order; `num_bytes` says how much memory one takes that waits for it.
     """
 
     scale: Callable[[E, str, float], E]
     select: Callable[[E, str], E | None]
     rename: Callable[[E, str, str], E]
     finish: Callable[[Sequence[E]], Iterable[E]] | None = None
+    num_bytes: Callable[[E], int] = lambda example: 0
 
 
 class _Changer(Generic[E]):
@@ -121,26 +122,32 @@ class _Changer(Generic[E]):
 
 _FINISHED_TOGETHER = 512
 """Examples that wait to be finished and written, at most."""
+_MOST_BYTES = 1 << 21
 
 
 class _RoundRobin(Generic[E]):
     """Tables that examples are written to in turns, finished some at a time."""
 
-    def __init__(
-        self, writers: list[TableWriter[E]], finish: Callable[[Sequence[E]], Iterable[E]] | None
-    ) -> None:
-        self._writers, self._finish = writers, finish
+    def __init__(self, writers: list[TableWriter[E]], changes: Changes[E] | None) -> None:
+        self._writers = writers
+        self._finish = None if changes is None else changes.finish
+        self._num_bytes = None if changes is None else changes.num_bytes
         self._waiting: list[tuple[TableWriter[E], str, E]] = []
+        self._bytes_waiting = 0
 
     def write(self, place: int, key: str, example: E) -> None:
         """Write to one of the tables, soon."""
         self._waiting.append((self._writers[place % len(self._writers)], key, example))
-        if self._finish is None or len(self._waiting) >= _FINISHED_TOGETHER:
+        if self._finish is None or self._num_bytes is None:
+            self.flush()
+            return
+        self._bytes_waiting += self._num_bytes(example)
+        if len(self._waiting) >= _FINISHED_TOGETHER or self._bytes_waiting > _MOST_BYTES:
             self.flush()
 
     def flush(self) -> None:
         """Write all that waits."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._bytes_waiting = self._waiting, [], 0
         examples: Iterable[E] = [example for _, _, example in waiting]
         if self._finish is not None:
             examples = self._finish(list(examples))
@@ -164,7 +171,7 @@ def copy_examples(
     with ExitStack() as stack:
         changer = None if changes is None else _Changer(options, changes, stack)
         writers = [stack.enter_context(TableWriter(spec, holder)) for spec in args[1:]]
-        tables = _RoundRobin(writers, None if changes is None else changes.finish)
+        tables = _RoundRobin(writers, changes)
         examples = stack.enter_context(SequentialTableReader(args[0], holder))
         # What comes before something that cannot be read or changed is written, if to a pipe.
         stack.callback(tables.flush)

@@ -55,5 +55,7 @@ def main(options: Options, args: list[str]) -> None:
     holder: Holder[Any] = LIKE_EXAMPLES  # which writes what `finish` gives
     contexts = options.common.left_context, options.common.right_context
     changer = LikeChanges(FrameSelection(options.frame, *contexts, options.frame_shift))
-    changes = Changes(changer.scale, changer.select, changer.rename, changer.finish)
+    changes = Changes(
+        changer.scale, changer.select, changer.rename, changer.finish, changer.num_bytes
+    )
     copy_examples(args, options.common, holder, changes)

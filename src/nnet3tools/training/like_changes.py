@@ -139,6 +139,13 @@ class LikeChanges:
         return ChangedExample(example.data, target)
 
     @staticmethod
+    def num_bytes(example: Changeable) -> int:
+        """The memory, or about that, of an example that waits to be finished."""
+        if isinstance(example, NnetExample):
+            return sum(4 * like.features.shape[0] * like.features.shape[1] for like in example.io)
+        return len(example.data)
+
+    @staticmethod
     def finish(examples: Sequence[Changeable]) -> Iterator[Changeable]:
         """The examples in order, changed; those with one target together."""
         groups: dict[_Target, list[ChangedExample]] = {}
