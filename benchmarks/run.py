@@ -230,6 +230,7 @@ PARTS: dict[str, Part] = {
 
 
 def _write(rows: list[Row], setting: Setting) -> Path:
+    """Add a run to the file of the day, a list of runs."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{datetime.date.today():%Y-%m-%d}.json"
     about = {
@@ -242,7 +243,9 @@ def _write(rows: list[Row], setting: Setting) -> Path:
         "rounds": setting.rounds,
     }
     found = [{**asdict(row), "missed": row.is_missed} for row in rows]
-    path.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n")
+    runs = json.loads(path.read_text()) if path.exists() else []
+    runs.append({"about": about, "rows": found})
+    path.write_text(json.dumps(runs, indent=1) + "\n")
     return path
 
 
