@@ -12,6 +12,18 @@ __all__ = ["RecognizerOptions"]
 
 
 @dataclass(frozen=True)
+class _SearchOptions(LatticeDecoderOptions):
+    """Lattices are for confidences only here: narrower ones, which are determinized sooner."""
+
+    beam: float = option(15.0, "Decoding beam.  Larger->slower, more accurate.")
+    max_active: int = option(7000, "Decoder max active states.  Larger->slower; more accurate")
+    lattice_beam: float = option(4.0, "Beam of the lattices that confidences come from")
+    max_mem: int = option(
+        10_000_000, "Approximate memory in determinization, beyond which lattices are cut"
+    )
+
+
+@dataclass(frozen=True)
 class RecognizerOptions:
     """Options of nnet3-decode."""
 
@@ -29,7 +41,7 @@ class RecognizerOptions:
     frames_per_chunk: int = option(
         0, "Frames that the network computes at once; 0 is 150, and 21 with --stream=true"
     )
-    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
+    decoder: _SearchOptions = option_group("", _SearchOptions)
 
     def check(self) -> None:
         """OptionError for values that do not go."""
