@@ -1,0 +1,164 @@
+"""Lattices whose arcs begin and end where phones do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.fst.depth_first import top_order
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
+from nnet3tools.fst.lattice_conversion import top_sorted
+from nnet3tools.fst.lattice_epsilon import better_weight, lattice_without_epsilons
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+__all__ = ["PhoneAligned", "PhoneAligner"]
+
+_ONE: FinalWeight = (0.0, 0.0, ())
+
+_Pending = tuple[int, tuple[int, ...], tuple[int, ...]]
+"""A state of the input, and the transition ids and words that no arc has been made of yet."""
+
+
+@dataclass(frozen=True)
+class PhoneAligned:
+    """A lattice, and what was wrong with the one it was made of (nothing, if all is well)."""
+
+    lattice: CompactLattice
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class PhoneAligner:
+    """Options as those of lattice-align-phones; `is_reordered` says that self-loops come last."""
+
+    model: TransitionModel
+    is_reordered: bool = True
+    removes_epsilons: bool = True
+    has_phone_labels: bool = False
+    """Whether arcs get their phone as label, instead of a word (of which none is lost then)."""
+
+    def align(self, lattice: CompactLattice) -> PhoneAligned:
+        """The lattice with a phone an arc; DataError for ids that the model lacks, and cycles.
+
+        Words stand on the next phone's arc; more than one in a row get arcs without transition ids.
+        With epsilons removed, an arc may have several phones unless phones are labels.
+        """
+        if not lattice.fst.num_states:
+            return PhoneAligned(lattice, "the lattice is empty")
+        self.model.check_transition_ids(lattice.strings.ids)
+        run = _Alignment(self, with_super_final(lattice))
+        aligned = run.result()
+        if self.removes_epsilons:
+            aligned = lattice_without_epsilons(aligned)
+        return PhoneAligned(top_sorted(aligned), run.problem)
+
+
+def with_super_final(lattice: CompactLattice) -> CompactLattice:
+    """One final state without a weight or arcs; to it epsilons lead with the final weights."""
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
+    ends = [state for state, final in enumerate(finals) if final is not None]
+    if len(ends) == 1 and finals[ends[0]] == _ONE and not arcs[ends[0]]:
+        return lattice
+    for state in ends:
+        arcs[state].append((0, *(finals[state] or _ONE), len(arcs)))
+    new_finals: list[FinalWeight | None] = [*([None] * len(arcs)), _ONE]
+    return CompactLattice.from_lists(lattice.fst.start, new_finals, [*arcs, []])
+
+
+class _Alignment:
+    """One lattice, walked through with what is pending; states are numbered as Kaldi meets them."""
+
+    def __init__(self, options: PhoneAligner, lattice: CompactLattice) -> None:
+        self._options = options
+        transitions = options.model.transitions()
+        self._phones = transitions.phones.tolist()
+        self._is_final = transitions.is_final.tolist()
+        self._is_self_loop = transitions.is_self_loop.tolist()
+        self._start = lattice.fst.start
+        self._input, self._input_finals = lattice.arc_lists(), lattice.final_list()
+        top_order(self._start, [[arc[4] for arc in arcs] for arcs in self._input])  # no cycle
+        self._numbers: dict[_Pending, int] = {}
+        self._queue: list[_Pending] = []
+        self._arcs: list[list[CompactArc]] = []
+        self._finals: list[FinalWeight | None] = []
+        self.problem = ""
+
+    def result(self) -> CompactLattice:
+        """With epsilons, for what is read and what is written stand on different arcs."""
+        self._number((self._start, (), ()))
+        while self._queue:
+            self._process(self._queue.pop())
+        return CompactLattice.from_lists(0, self._finals, self._arcs)
+
+    def _number(self, pending: _Pending) -> int:
+        if (number := self._numbers.get(pending)) is None:
+            number = self._numbers[pending] = len(self._arcs)
+            self._arcs.append([])
+            self._finals.append(None)
+            self._queue.append(pending)
+        return number
+
+    def _process(self, pending: _Pending) -> None:
+        """Write if a whole phone or a second word is pending, else read what comes next."""
+        state, ids, words = pending
+        number = self._numbers[pending]
+        if length := self._phone_length(ids):
+            self._write(number, state, (ids[:length], ids[length:]), words)
+        elif len(words) > 1:
+            self._write(number, state, ((), ids), words)
+        else:
+            if self._input_finals[state] is not None:
+                self._finish(number, pending)
+            for word, graph, acoustic, more, target in self._input[state]:
+                has_word = word and not self._options.has_phone_labels
+                after = (target, ids + more, (*words, word) if has_word else words)
+                self._arcs[number].append((0, graph, acoustic, (), self._number(after)))
+
+    def _write(
+        self,
+        number: int,
+        state: int,
+        ids: tuple[tuple[int, ...], tuple[int, ...]],
+        words: tuple[int, ...],
+    ) -> None:
+        """An arc with the first ids; the rest stays pending. Its label is the phone or a word."""
+        written, rest = ids
+        if self._options.has_phone_labels:
+            label = self._phones[written[0]]
+        else:
+            label = words[0] if words else 0
+        after = (state, rest, words[1:])
+        self._arcs[number].append((label, 0.0, 0.0, written, self._number(after)))
+
+    def _finish(self, number: int, pending: _Pending) -> None:
+        """At the end, whatever is pending is the last phone."""
+        state, ids, words = pending
+        if not ids and not words:
+            self._finals[number] = better_weight(self._finals[number], _ONE)
+            return
+        if ids:
+            self._check_last_phone(ids)
+        self._write(number, state, (ids, ()), words)
+
+    def _phone_length(self, ids: tuple[int, ...]) -> int:
+        """How many ids the first phone has; 0 as long as more of them may come."""
+        end = next((place for place, i in enumerate(ids, start=1) if self._is_final[i]), 0)
+        if any(self._phones[i] != self._phones[ids[0]] for i in ids[: end or None]):
+            self._complain(f"phone {self._phones[ids[0]]} does not reach its final transition")
+        if not end:
+            return 0
+        while self._options.is_reordered and end < len(ids) and self._is_self_loop[ids[end]]:
+            end += 1
+        return end if end < len(ids) else 0
+
+    def _check_last_phone(self, ids: tuple[int, ...]) -> None:
+        count = sum(self._is_final[i] for i in ids)
+        if any(self._phones[i] != self._phones[ids[0]] for i in ids):
+            self._complain("the transition ids of the last phone are of several phones")
+        elif count != 1:
+            self._complain(f"the last phone has {count} final transitions, expected 1")
+
+    def _complain(self, problem: str) -> None:
+        """Only the first problem is told."""
+        self.problem = self.problem or (
+            f"{problem} (a lattice that was cut off, of another model, or a wrong --reorder)"
+        )
