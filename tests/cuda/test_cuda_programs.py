@@ -31,6 +31,8 @@ KALDIS_DEFAULTS = {
     "nnet3-chain-train": "yes",
     "nnet3-chain-combine": "yes",
     "nnet3-chain-compute-post": "yes",
+    "nnet3-align-compiled": "yes",
+    "nnet3-latgen-faster-batch": "yes",
     "nnet3-chain-compute-prob": "no",  # nor this one
 }
 
