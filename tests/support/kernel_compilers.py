@@ -153,9 +153,12 @@ def resources(
     return found
 
 
+_GUARDED = re.compile(r"^#ifndef (nn_\w+)\n#define \1\n(.*?)^#endif$", re.M | re.S)
+
+
 def _unguarded(source: str) -> str:
     """Without the guards of definitions that another namespace has, too."""
-    return re.sub(r"^#(ifndef nn_|define nn_|endif).*$", "", source, flags=re.M)
+    return _GUARDED.sub(r"\2", source)
 
 
 def _shared_bytes(rest: str) -> int:
