@@ -24,8 +24,8 @@ _Ids = tuple[int, ...]
 _Element = tuple[float, float, _Ids]
 """Total cost, graph cost, transition ids.
 
-Sequences are tuples, though they share much: cutting, joining and comparing short tuples is faster
-by far than walks through a tree of shared ones (4 times for whole lattices of AN4).
+Sequences are tuples, though they share much: with a tree of shared ones nnet3-latgen-faster took
+1.25 times as long on AN4's test set (17.6 against 14.3 user seconds, lattice beam 8).
 """
 
 _Subset = dict[int, _Element]
