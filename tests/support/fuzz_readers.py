@@ -21,6 +21,8 @@ from nnet3tools.expression.graph import Graph
 from nnet3tools.fst.binary_reader import read_compact_acceptor
 from nnet3tools.fst.binary_writer import write_const_fst, write_vector_fst
 from nnet3tools.fst.files import FST, read_fst
+from nnet3tools.fst.lattice_conversion import top_sorted
+from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE
 from nnet3tools.fst.text_form import write_fst_text
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io import holders
@@ -34,6 +36,9 @@ from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader, SequentialTableReader
 from nnet3tools.io.wave import WAVE, WAVE_INFO
 from nnet3tools.io.writer import Writer
+from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
+from nnet3tools.lang.lexicon import read_lexicon
+from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.edits import edit_network
 from nnet3tools.nnet.hmm.topology import HmmTopology
@@ -44,6 +49,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.files import read_computation, write_computation
+from nnet3tools.recipe.schedules import parse_dropout_schedule
 from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES
 from nnet3tools.training.lda import LdaStats
@@ -245,6 +251,28 @@ def _options(name: str) -> None:
     merge_egs.command_line.parse([f"--config={name}", "ark:egs", "ark:out"])  # type: ignore[attr-defined]
 
 
+def _lattices(name: str) -> None:
+    """Of either kind as either kind, and in order of their states."""
+    for _, lattice in SequentialTableReader(f"ark:{name}", COMPACT_LATTICE):
+        with naming(name):
+            top_sorted(lattice)
+    for _ in SequentialTableReader(f"ark:{name}", LATTICE):
+        pass
+
+
+def _arpa(name: str) -> None:
+    options = ArpaOptions({"<eps>": 0, "a": 1, "b": 2, "<s>": 3, "</s>": 4}, 3, 4, 5)
+    lines = read_text_lines(name)
+    list(arpa_words(lines))
+    arpa_fst(lines, options, name)
+
+
+def _dropout(name: str) -> None:
+    text = Path(name).read_bytes().decode("utf-8", "surrogateescape")
+    for function in parse_dropout_schedule(text):
+        function.value(0.3)
+
+
 def _parameters(name: str) -> None:
     Graph().load(name)
 
@@ -338,6 +366,18 @@ READERS: dict[str, FuzzReader] = {
     ),
     "parameters": FuzzReader(("parameters.npz",), _parameters),
     "specifiers": FuzzReader(tuple(f"specifier.{i}" for i in range(7)), _specifier, 1, named=False),
+    "lattices": FuzzReader(
+        tuple(f"{kind}.lat.{form}" for kind in ("compact", "plain") for form in ("bin", "txt")),
+        _lattices,
+        4,
+    ),
+    "language model": FuzzReader(("grammar.arpa",), _arpa, 2),
+    "words": FuzzReader(("words.txt",), SymbolTable.load),
+    "lexicon": FuzzReader(("lexicon.txt",), partial(read_lexicon, with_probabilities=False)),
+    "lexicon of probabilities": FuzzReader(
+        ("lexiconp.txt",), partial(read_lexicon, with_probabilities=True)
+    ),
+    "dropout schedules": FuzzReader(("dropout",), _dropout, named=False),
     "minibatch sizes": FuzzReader(tuple(f"sizes.{i}" for i in range(3)), _sizes, 1, named=False),
 }
 

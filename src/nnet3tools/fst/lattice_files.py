@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from nnet3tools.errors import naming
 from nnet3tools.fst.binary_reader import check_fst, read_header
 from nnet3tools.fst.binary_writer import write_vector_header
 from nnet3tools.fst.fst import NOT_FINAL
@@ -83,12 +84,18 @@ class _Weights:
 
 def _read_plain(reader: Reader) -> Lattice:
     lattice = _read_either(reader)
-    return expanded(lattice) if isinstance(lattice, CompactLattice) else lattice
+    if isinstance(lattice, Lattice):
+        return lattice
+    with naming(reader.name):
+        return expanded(lattice)
 
 
 def _read_compact(reader: Reader) -> CompactLattice:
     lattice = _read_either(reader)
-    return lattice if isinstance(lattice, CompactLattice) else compacted(lattice)
+    if isinstance(lattice, CompactLattice):
+        return lattice
+    with naming(reader.name):
+        return compacted(lattice)
 
 
 # -- writing
