@@ -55,18 +55,23 @@ def reader(text: str) -> Reader:
     return Reader(io.BytesIO(text.encode()))
 
 
-def main(data: Path, target: Path) -> None:
-    """Write the folder."""
+def write_model(target: Path, tree_text: str, topology_text: str, phones: list[str]) -> None:
+    """The folder with tree, final.mdl, num_jobs and phones.txt."""
     target.mkdir(parents=True, exist_ok=True)
-    (target / "tree").write_text(tree_text())
+    (target / "tree").write_text(tree_text)
     (target / "num_jobs").write_text("1\n")
-    (target / "phones.txt").write_text("".join(f"d{p - 1} {p}\n" for p in PHONES))
-    tree = ContextDependency.read(reader(tree_text()))
-    model = TransitionModel.from_tree(tree, HmmTopology.read(reader(topology_text())))
+    (target / "phones.txt").write_text("".join(f"{p} {i + 1}\n" for i, p in enumerate(phones)))
+    tree = ContextDependency.read(reader(tree_text))
+    model = TransitionModel.from_tree(tree, HmmTopology.read(reader(topology_text)))
     with (target / "final.mdl").open("wb") as file:
         writer = Writer(file)
         writer.write_header()
         model.write(writer)
+
+
+def main(data: Path, target: Path) -> None:
+    """Write the folder."""
+    write_model(target, tree_text(), topology_text(), [f"d{phone - 1}" for phone in PHONES])
     lengths = dict(line.split() for line in (data / "utt2num_frames").open())
     with gzip.open(target / "ali.1.gz", "wb") as packed:
         writer = Writer(packed)  # type: ignore[arg-type]

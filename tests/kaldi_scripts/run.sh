@@ -13,7 +13,7 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 root=$(cd -- "$here/../.." && pwd)
 kaldi='' fsdd=$root/../shared/data/fsdd work=$PWD/kaldi-scripts-run
-stages="data ali raw_dnn raw_rnn dnn rnn multilingual xvector output reports"
+stages="data ali raw_dnn raw_rnn dnn rnn multilingual xvector output chain chain_e2e reports"
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit "$1"; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -188,6 +188,67 @@ X
     --trainer.optimization.initial-effective-lrate 0.002 --trainer.optimization.final-effective-lrate 0.0005 --dir $dir
   sid/nnet3/xvector/extract_xvectors.sh --cmd run.pl --nj 2 $dir data/train $dir/xvectors
   [ "$(wc -l <$dir/xvectors/spk_xvector.scp)" = 6 ]
+}
+
+chain_configs() { # DIR NUM_PDFS
+  configs "$1" <<X
+input dim=20 name=input
+relu-batchnorm-layer name=tdnn1 dim=48 input=Append(-1,0,1)
+relu-batchnorm-layer name=tdnn2 dim=48 input=Append(-3,0,3)
+output-layer name=output include-log-softmax=false dim=$2
+output-layer name=output-xent input=tdnn2 dim=$2 learning-rate-factor=5.0
+X
+}
+chain_common=(--use-gpu no --cleanup false --trainer.num-epochs 1 --trainer.optimization.num-jobs-initial 1
+  --trainer.optimization.num-jobs-final 2 --trainer.optimization.initial-effective-lrate 0.002
+  --trainer.optimization.final-effective-lrate 0.0004 --trainer.num-chunk-per-minibatch 64,32
+  --trainer.frames-per-iter 10000 --trainer.max-param-change 2.0 --trainer.optimization.momentum 0.0
+  --chain.xent-regularize 0.1 --chain.leaky-hmm-coefficient 0.1 --chain.l2-regularize 0.00005
+  --chain.apply-deriv-weights false --feat.cmvn-opts "--norm-means=true --norm-vars=true")
+
+same_models() { # DIR OURS: what our driver made is the same as what Kaldi's script made, byte for byte
+  local model
+  for model in 0 1 2 final; do cmp "$1/$model.mdl" "$2/$model.mdl"; done
+}
+
+stage_chain() { # supervision from lattices; then the same examples by our own driver
+  local options dir=exp/chain
+  utils/subset_data_dir.sh data/train 600 data/chain
+  python "$here/make_chain_inputs.py" data/chain exp/chain_lat
+  chain_configs $dir 22
+  options=("${chain_common[@]}" --egs.chunk-width 24,18 --chain.lm-opts "--ngram-order=2 --no-prune-ngram-order=1"
+    --feat-dir data/chain --tree-dir exp/chain_lat --lat-dir exp/chain_lat)
+  time steps/nnet3/chain/train.py --stage -10 --cmd run.pl "${options[@]}" --egs.opts "--num-utts-subset 40" --dir $dir
+  mkdir -p ${dir}_driver
+  cp -r $dir/configs ${dir}_driver
+  time nnet3-train-chain "${options[@]}" --egs.opts="--num-utts-subset 40" --dir ${dir}_driver
+  same_models $dir ${dir}_driver
+}
+
+stage_chain_e2e() { # supervision from transcripts, of recordings of four lengths
+  local digit options dir=exp/chain_e2e tree=exp/chain_e2e_tree lengths='36 39 42 45'
+  mkdir -p data/dict $tree
+  for digit in 0 1 2 3 4 5 6 7 8 9; do echo "$digit a$digit b$digit"; done >data/dict/lexicon.txt
+  echo "<UNK> spn" >>data/dict/lexicon.txt
+  for digit in 0 1 2 3 4 5 6 7 8 9; do printf 'a%s\nb%s\n' $digit $digit; done >data/dict/nonsilence_phones.txt
+  printf 'sil\nspn\n' >data/dict/silence_phones.txt
+  echo sil >data/dict/optional_silence.txt
+  nnet3-prepare-lang --position-dependent-phones=false --chain-topology=true data/dict "<UNK>" data/lang_e2e
+  tr ' ' '\n' <<<"$lengths" >data/lengths
+  awk 'NR == FNR { allowed[$1]; next } $2 in allowed { print $1 }' data/lengths data/train/utt2num_frames >data/chosen
+  utils/subset_data_dir.sh --utt-list data/chosen data/train data/chain_e2e
+  cp data/lengths data/chain_e2e/allowed_lengths.txt
+  nnet3-text-to-phones data/lang_e2e data/chain_e2e/text $tree/phones
+  chain-est-phone-lm --num-extra-lm-states=20 "ark:$tree/phones" $tree/phone_lm.fst
+  steps/nnet3/chain/e2e/prepare_e2e.sh --nj 2 --cmd run.pl data/chain_e2e data/lang_e2e $tree
+  chain_configs $dir "$(tree-info $tree/tree | awk '$1 == "num-pdfs" { print $2 }')"
+  options=("${chain_common[@]}" --feat-dir data/chain_e2e --tree-dir $tree)
+  time steps/nnet3/chain/e2e/train_e2e.py --stage -10 --cmd run.pl "${options[@]}" \
+    --egs.opts "--num-utts-subset 40 --nj 2" --dir $dir
+  mkdir -p ${dir}_driver
+  cp -r $dir/configs ${dir}_driver
+  time nnet3-train-chain-e2e "${options[@]}" --egs.opts="--num-utts-subset 40 --nj 2" --dir ${dir}_driver
+  same_models $dir ${dir}_driver
 }
 
 stage_output() {

@@ -125,8 +125,12 @@ def test_an_objective_of_terms_is_their_sum_and_each_output_has_its_own(tmp_path
         "log-probability for 'output-xent' is -0.307255 per frame, over 20000 frames.\n"
     )
     write_log(tmp_path, "compute_prob_valid.7", text)
-    curves = read_history(tmp_path).diagnostics("valid", "objectives")
+    history = read_history(tmp_path)
+    curves = history.diagnostics("valid", "objectives")
     assert curves == {"output": [(7, -0.412832)], "output-xent": [(7, -0.307255)]}
+    # What steps/libs/nnet3/report/log_parse.py takes for accuracy.report.
+    plain = history.diagnostics("valid", "plain_objectives")
+    assert plain == {"output": [(7, -0.399395)], "output-xent": [(7, -0.307255)]}
 
 
 class _Checker(html.parser.HTMLParser):

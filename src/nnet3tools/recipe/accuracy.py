@@ -16,7 +16,7 @@ _TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
 def accuracy_table(history: History, quantity: str = "accuracies", output: str = "output") -> str:
     """A line an iteration: seconds of its longest job, accuracy in training and validation.
 
-    With `quantity` "objectives" it is objectives, which is all that chain models have.
+    With `quantity` "plain_objectives" it is objectives, which is all that chain models have.
     """
     seconds: dict[int, float] = {}
     for log in history.of_stage("train"):

@@ -73,8 +73,8 @@ class ChainExperiment(Experiment):
 
     @property
     def reported_quantity(self) -> str:
-        """There are no accuracies."""
-        return "objectives"
+        """There are no accuracies; Kaldi's report has objectives without regularization."""
+        return "plain_objectives"
 
     @property
     def combination_sizes(self) -> str:

@@ -62,7 +62,9 @@ class LogFile:
     global_max_change: float = 0.0
     """In how many percent of the minibatches it was enforced."""
     objectives: dict[str, float] = field(default_factory=dict)
-    """By output: the objective per frame."""
+    """By output: the objective per frame, with the terms of regularization that it has."""
+    plain_objectives: dict[str, float] = field(default_factory=dict)
+    """The same without these terms."""
     accuracies: dict[str, float] = field(default_factory=dict)
     max_changes: dict[str, float] = field(default_factory=dict)
     """By component: in how many percent of the minibatches its max-change was enforced."""
@@ -144,6 +146,9 @@ def _take_overall(out: LogFile, line: str) -> None:
     if number is None:
         return
     (out.accuracies if kind == "accuracy" else out.objectives)[name] = number
+    plain = number_or_none(value.split()[0])
+    if kind != "accuracy" and plain is not None:
+        out.plain_objectives[name] = plain
     if kind.startswith("average"):
         out.num_frames += number_or_none(frames.rstrip(".")) or 0.0
 
