@@ -124,3 +124,17 @@ def test_a_formula_that_some_numbers_of_rows_do_not_suit(
     assert nnet3_compute([*arguments, f"ark,t:{tmp_path / 'out'}"]) == 255
     line = error_of(capsys.readouterr())
     assert "utterance utt1: a minibatch of 2 rows: topk: no 3 elements along axis 0 of x " in line
+
+
+def test_a_mean_over_rows_does_not_mix_utterances(tmp_path: Path) -> None:
+    assert init(tmp_path, "x + mean(x, axis=0)") == 0
+    texts = {"a": "[ 1 2 3 4\n 5 6 7 8 ]", "b": "[ 9 9 9 9\n 1 1 1 1 ]", "c": "[ 0 0 0 0 ]"}
+
+    def outputs(keys: str) -> str:
+        feats, out = tmp_path / "feats", tmp_path / "out"
+        feats.write_text("".join(f"{key} {texts[key]}\n" for key in keys))
+        arguments = ["--use-gpu=no", str(tmp_path / "0.raw"), f"ark:{feats}", f"ark,t:{out}"]
+        assert nnet3_compute(arguments) == 0
+        return out.read_text()
+
+    assert outputs("abc") == outputs("a") + outputs("b") + outputs("c")

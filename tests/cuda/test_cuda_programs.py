@@ -71,7 +71,7 @@ def run(monkeypatch, on_device: bool, name: str, *words: str) -> None:
     tensor.random.seed(0)  # batch normalisation without data makes statistics up
     if on_device:
 
-        def choose(use_gpu: str, gpu_math: str = "fp32"):
+        def choose(use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = "native"):
             assert (use_gpu, gpu_math) == ("wait", "tf32")
             return to_device(np.zeros(0, np.float32))
 

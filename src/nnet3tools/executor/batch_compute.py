@@ -28,13 +28,13 @@ from nnet3tools.graph.context import NnetContext
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["BatchComputer", "ChunkPlan", "ExactChunks", "PaddedChunks"]
+__all__ = ["CHUNKS_TOGETHER", "BatchComputer", "ChunkPlan", "ExactChunks", "PaddedChunks"]
 
 _MAX_WAITING = 8
 """Minibatches' worth of utterances that may wait for company before they are computed anyway."""
 _MAX_WAITING_BYTES = 64 * 2**20
 """And of memory for their features and outputs."""
-_CHUNKS_TOGETHER = 64
+CHUNKS_TOGETHER = 64
 """Chunks of one shape that nnet3-compute takes together: an LSTM's products of 3 frames, its delay,
 have 192 rows then."""
 
@@ -98,12 +98,17 @@ class ExactChunks:
     """
 
     def __init__(
-        self, options: SimpleComputationOptions, context: NnetContext, may_lengthen: bool
+        self,
+        options: SimpleComputationOptions,
+        context: NnetContext,
+        may_lengthen: bool,
+        together: int = CHUNKS_TOGETHER,
     ) -> None:
+        self._together = together
         self._options, self._context = options, context
         self._outputs = options.outputs_per_chunk(context.modulus)
         self._may_lengthen = may_lengthen
-        self.max_waiting = _MAX_WAITING * _CHUNKS_TOGETHER
+        self.max_waiting = _MAX_WAITING * together
 
     def chunks(self, num_frames: int, has_ivector: bool) -> list[Chunk]:
         chunks = chunks_of_utterance(
@@ -114,7 +119,7 @@ class ExactChunks:
         return chunks
 
     def full_size(self, chunk: Chunk) -> int:
-        return 1 if chunk.shape.num_outputs < self._outputs else _CHUNKS_TOGETHER
+        return 1 if chunk.shape.num_outputs < self._outputs else self._together
 
 
 class BatchComputer:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3tools.executor.batch_compute import BatchComputer, ExactChunks, PaddedChunks
+from nnet3tools.executor.batch_compute import (
+    CHUNKS_TOGETHER,
+    BatchComputer,
+    ExactChunks,
+    PaddedChunks,
+)
 from nnet3tools.executor.decodable_simple import SimpleNetwork
 from nnet3tools.executor.local_compute import LocalComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
@@ -25,11 +30,13 @@ def shared_computer(
 ) -> BatchComputer | LocalComputer:
     """What computes frames of several utterances together; outputs are those of one by one.
 
+    Where rows depend on one another (Component.couples_rows) chunks of nnet3-compute stay alone.
     With BatchComputationOptions chunks are cut and padded as nnet3-compute-batch does it, else as
     nnet3-compute does; where outputs depend on their window only, that makes no difference.
     """
     options.check()
-    if is_local_in_time(nnet) and nnet.is_simple():
+    alone = any(component.couples_rows for component in nnet.components)
+    if not alone and is_local_in_time(nnet) and nnet.is_simple():
         return LocalComputer(nnet, options, priors, like=like)
     network = SimpleNetwork(nnet)
     if isinstance(options, BatchComputationOptions):
@@ -38,7 +45,8 @@ def shared_computer(
         return BatchComputer(network, options, padded, priors, like=like, partial_factor=factor)
     same_at_ends = options.extra_right_context_final in (-1, options.extra_right_context)
     may_lengthen = same_at_ends and looks_ahead_within(nnet, network.context)
-    exact = ExactChunks(options, network.context, may_lengthen)
+    together = 1 if alone else CHUNKS_TOGETHER
+    exact = ExactChunks(options, network.context, may_lengthen and not alone, together)
     return BatchComputer(network, options, exact, priors, like=like)
 
 

@@ -128,6 +128,11 @@ class Component(Declared):
         return self.PROPERTIES
 
     @property
+    def couples_rows(self) -> bool:
+        """Whether a row of the output may depend on rows that are there for other utterances."""
+        return False
+
+    @property
     def input_matrix(self) -> Array | None:
         """The matrix of a linear, affine or convolutional map of the input; None for others."""
         return None

@@ -139,6 +139,11 @@ class BatchNormComponent(BatchStatisticsComponent):
 
     # -- test mode
 
+    @property
+    def couples_rows(self) -> bool:
+        """Through the minibatch's mean and variance."""
+        return not self.test_mode
+
     def set_test_mode(self, test_mode: bool) -> None:
         """Normalize by the statistics kept (true), or by each minibatch's own (false)."""
         self.test_mode = test_mode

@@ -125,6 +125,11 @@ class CompositeComponent(UpdatableComponent):
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
         return flags
 
+    @property
+    def couples_rows(self) -> bool:
+        """If a part does."""
+        return any(component.couples_rows for component in self.components)
+
     def parameters(self) -> dict[str, Array]:
         return {
             f"{k}.{name}": value

@@ -155,6 +155,11 @@ class ExpressionComponent(UpdatableComponent):
         return self.function.output_dim
 
     @property
+    def couples_rows(self) -> bool:
+        """Whatever is not elementwise is taken to, as reductions over rows do."""
+        return not self.function.is_fused
+
+    @property
     def properties(self) -> Properties:
         found = Properties.SIMPLE
         if self.params:
