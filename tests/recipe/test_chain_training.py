@@ -114,6 +114,7 @@ def test_trained_from_alignments(data: Shell) -> None:
         assert Path("exp", name).is_file(), name
     assert len(Path("exp/accuracy.report").read_text().splitlines()) == 1 + 6 + 1  # iterations
     assert Path("exp/frame_subsampling_factor").read_text() == "3"
+    assert Path("exp/num_iters").read_text() == "6\n"
     assert "--frame-shift=1" in header("train.0.1")
     assert "--frame-shift=2" in header("train.1.1")
     assert first_model_again(data) == Path("exp/1.mdl").read_bytes()

@@ -10,6 +10,7 @@ from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.jobs import Job
 from nnet3tools.recipe.plan import CopyFile, Jobs, Stage, Step, WriteText
 from nnet3tools.recipe.preparation import Preparation, egs_stage, init_stage, lda_stage
+from nnet3tools.recipe.schedules import Iterations
 
 __all__ = ["ChainPreparation"]
 
@@ -34,6 +35,11 @@ class ChainPreparation(Preparation):
             WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
             WriteText(e.dir / "frame_subsampling_factor", str(factor)),
         ]
+
+    def said_of_schedule(self, schedule: Iterations) -> list[WriteText]:
+        """num_iters, which chain/train.py alone writes."""
+        e = self._e
+        return [] if e.is_e2e else [WriteText(e.dir / "num_iters", f"{schedule.count}\n")]
 
     def before_egs(self) -> list[Stage]:
         """The stages up to the examples."""

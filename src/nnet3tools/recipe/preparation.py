@@ -11,6 +11,7 @@ from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.jobs import Job, pipe_text
 from nnet3tools.recipe.plan import CopyFile, Jobs, Later, Link, Remove, Stage, Step, WriteText
+from nnet3tools.recipe.schedules import Iterations
 
 __all__ = ["Preparation", "egs_properties", "egs_stage", "init_stage", "lda_stage"]
 
@@ -34,6 +35,10 @@ class Preparation:
             *(CopyFile(ali / name, e.dir / name) for name in names),
             WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
         ]
+
+    def said_of_schedule(self, schedule: Iterations) -> list[WriteText]:
+        """Files that tell how long training will take: none."""
+        return []
 
     def before_egs(self) -> list[Stage]:
         """The stages up to the examples."""

@@ -58,7 +58,7 @@ class _Training:
                 self._run_stages(driver, before)
             egs = e.egs_dir()
             schedule = e.iterations(egs)
-            driver.do(egs_properties(e))
+            driver.do([*egs_properties(e), *self._preparation.said_of_schedule(schedule)])
             self._run_all(driver, before, egs, schedule)
 
     def _needs(self, before: list[Stage]) -> bool:
