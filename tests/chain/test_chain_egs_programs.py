@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools import draws
 from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.chain.supervision import SUPERVISION
 from nnet3tools.fst.files import FST, load_fst, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, MATRIX
+from nnet3tools.training.splitting import ExampleGenerationOptions, UtteranceSplitter
 from support.programs import read_table, run, write_table
 from support.tiny_chain import BIPHONE_TREE, CHAIN_TOPOLOGY, MONO_TREE, model_of
 
@@ -88,6 +90,24 @@ def test_long_keys_and_derivative_weights(folder):
         whole = plain[f"{utterance}-{first}"].outputs[0].deriv_weights
         expected = weights[utterance][begin : begin + 4] * whole
         np.testing.assert_allclose(example.outputs[0].deriv_weights, expected)
+
+
+def test_every_chunk_takes_a_draw_so_that_sizes_are_kaldis(folder):
+    """NnetChainSupervision::Swap draws whether it checks itself, between utterances' sizes."""
+    words = (f"ark:{folder}/feats", f"ark:{folder}/sup", f"ark:{folder}/sizes")
+    flags = ("--num-frames=12,6,9", "--frame-subsampling-factor=3", "--srand=3", "--long-key=true")
+    assert run("nnet3-chain-get-egs", *flags, *words) == 0
+    found = [tuple(key.split("-")[::3]) for key in read_table(f"ark:{folder}/sizes", CHAIN_EXAMPLE)]
+    options = ExampleGenerationOptions(num_frames="12,6,9", frame_subsampling_factor=3)
+    splitter, expected = UtteranceSplitter(options), []
+    features = read_table(f"ark:{folder}/feats")
+    draws.seed(3)
+    for key, supervision in read_sup(folder).items():
+        num_frames = min(len(features[key]), 3 * supervision.frames_per_sequence)
+        for chunk in splitter.split(num_frames):
+            expected.append((key, str(chunk.num_frames)))
+            draws.rand_int(0, 5)
+    assert found == expected
 
 
 def read_sup(folder: Path) -> dict:

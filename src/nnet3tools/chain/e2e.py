@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import draws
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
@@ -83,6 +84,7 @@ class E2eExampleMaker:
         right = right if right >= 0 else options.right_context
         rows = row_range(features, -left, left + num_frames + right + extension)
         inputs = [frames_io("input", -left, rows)]
+        draws.rand_int(0, 5)  # as for other chain examples: what is drawn later differs
         if draw_ivector is not None:
             inputs.append(draw_ivector(-left))
         indexes = output_indexes(1, num_output, 0, factor)

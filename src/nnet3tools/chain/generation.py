@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools import draws
 from nnet3tools.chain.cutting import SupervisionCutter
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
 from nnet3tools.chain.normalization import Normalizer
@@ -83,6 +84,7 @@ class ChainExampleMaker:
             output = self._output(utterance, chunk, cutter, deriv_weights)
             if output is None:
                 continue
+            draws.rand_int(0, 5)  # whether Kaldi checks the supervision: sizes drawn later differ
             start = chunk.first_frame - chunk.left_context
             num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
             rows = row_range(features, start, num_rows)
