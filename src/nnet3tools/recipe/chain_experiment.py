@@ -18,7 +18,7 @@ from nnet3tools.recipe.chain_egs import (
 )
 from nnet3tools.recipe.chain_objective import ChainObjective
 from nnet3tools.recipe.chain_options import ChainOptions, E2eOptions, LatticeChainOptions
-from nnet3tools.recipe.data_dir import DataDir, read_lines
+from nnet3tools.recipe.data_dir import DataDir, number_in, read_lines
 from nnet3tools.recipe.egs_dir import EgsDir
 from nnet3tools.recipe.egs_parts import Contexts, parse_egs_opts
 from nnet3tools.recipe.experiment import Experiment, Recurrence
@@ -151,7 +151,7 @@ class ChainExperiment(Experiment):
 
     def num_ali_jobs(self) -> int:
         """Number of files of alignments or graphs in the tree's directory."""
-        return _number_in(self.tree_dir / "num_jobs")
+        return number_in(self.tree_dir / "num_jobs")
 
     def egs_making(self) -> ChainEgsMaking:
         """How to make examples; OptionError or DataError if something for it is missing."""
@@ -183,7 +183,7 @@ class ChainExperiment(Experiment):
             return TrainingGraphs(self.tree_dir, self.num_ali_jobs())
         assert isinstance(opts, ChainEgsOpts)
         source = Path(o.lat_dir) if o.lat_dir else self.tree_dir
-        num_jobs = _number_in(source / "num_jobs")
+        num_jobs = number_in(source / "num_jobs")
         self._require_parts(source, "lat.{}.gz" if o.lat_dir else "ali.{}.gz", num_jobs)
         options = SupervisionOptions(
             o.chain.left_tolerance,
@@ -217,10 +217,3 @@ def chain_experiment(program: str, options: ChainOptions) -> ChainExperiment:
         tuple(extra),
     )
     return ChainExperiment(program, options, objective)
-
-
-def _number_in(path: Path) -> int:
-    text = read_lines(path)[:1]
-    if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
-        raise DataError(f"{path}: expected a number of jobs")
-    return int(text[0])

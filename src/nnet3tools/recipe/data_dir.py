@@ -12,7 +12,14 @@ from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
 
-__all__ = ["DataDir", "filter_lines", "perl_shuffled", "read_map", "split_by_speaker"]
+__all__ = [
+    "DataDir",
+    "filter_lines",
+    "number_in",
+    "perl_shuffled",
+    "read_map",
+    "split_by_speaker",
+]
 
 
 def read_lines(path: Path) -> list[str]:
@@ -32,6 +39,14 @@ def read_map(path: Path) -> dict[str, str]:
             raise DataError(f"{path}: line {number}: expected two words, found '{line[:60]}'")
         found[words[0]] = words[1]
     return found
+
+
+def number_in(path: Path) -> int:
+    """The positive number in the first line of a file such as num_jobs; DataError for another."""
+    text = read_lines(path)[:1]
+    if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
+        raise DataError(f"{path}: expected a number of jobs")
+    return int(text[0])
 
 
 def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, read_lines
+from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, number_in, read_lines
 from nnet3tools.recipe.egs import EgsMaking
 from nnet3tools.recipe.egs_dir import EgsDir, ExpectedEgs, open_egs_dir
 from nnet3tools.recipe.egs_parts import (
@@ -18,6 +17,7 @@ from nnet3tools.recipe.egs_parts import (
     parse_egs_opts,
 )
 from nnet3tools.recipe.objective import ExampleNames, FrameObjective, Objective
+from nnet3tools.recipe.option_checks import check_minibatch_size, check_trainer
 from nnet3tools.recipe.options import (
     AlignmentOptions,
     DnnOptions,
@@ -25,8 +25,7 @@ from nnet3tools.recipe.options import (
     RawTargetOptions,
     RnnOptions,
 )
-from nnet3tools.recipe.schedules import Iterations, chunk_widths, parse_dropout_schedule
-from nnet3tools.training.merging import MinibatchRules
+from nnet3tools.recipe.schedules import Iterations, chunk_widths
 
 __all__ = ["Experiment", "Recurrence"]
 
@@ -180,44 +179,15 @@ class Experiment:
                 f"there is no '{configs}/final.config' (nnet3-xconfig-to-configs makes it), and no "
                 "--trainer.input-model"
             )
-        self._check_schedules()
+        named = "rnn.num-chunk-per-minibatch" if self.recurrence else "optimization.minibatch-size"
+        check_minibatch_size(named, self.minibatch_size)
+        chunk_widths(self.frames_per_eg)
+        check_trainer(o.trainer, o.trainer.optimization, o.run.clean)
 
     def _check_given(self) -> None:
         """OptionError for a directory that this kind of training cannot do without."""
         if self.am is not None and not self.am.ali_dir:
             raise OptionError("option --ali-dir is required")
-
-    def _check_schedules(self) -> None:
-        t = self.options.trainer
-        parse_dropout_schedule(t.dropout_schedule)
-        named = "rnn.num-chunk-per-minibatch" if self.recurrence else "optimization.minibatch-size"
-        try:
-            MinibatchRules(self.minibatch_size)
-        except OptionError as error:
-            raise OptionError(f"--trainer.{named}={self.minibatch_size}: {error}") from None
-        chunk_widths(self.frames_per_eg)
-        optimization = t.optimization
-        for name, value, least in (
-            ("trainer.num-epochs", t.num_epochs, 0.0),
-            ("trainer.samples-per-iter", t.samples_per_iter, 1),
-            ("trainer.optimization.num-jobs-initial", optimization.num_jobs_initial, 1),
-            ("trainer.optimization.num-jobs-final", optimization.num_jobs_final, 1),
-            ("trainer.optimization.num-jobs-step", optimization.num_jobs_step, 1),
-            ("trainer.optimization.max-models-combine", optimization.max_models_combine, 1),
-            ("cleanup.preserve-model-interval", self.options.run.clean.preserve_model_interval, 1),
-            ("trainer.num-jobs-compute-prior", t.num_jobs_compute_prior, 1),
-        ):
-            if value < least:
-                raise OptionError(f"--{name}={value:g}: expected at least {least:g}")
-        for name, rate in (
-            ("initial", optimization.initial_effective_lrate),
-            ("final", optimization.final_effective_lrate),
-        ):
-            if not rate > 0.0 or not math.isfinite(rate):
-                raise OptionError(
-                    f"--trainer.optimization.{name}-effective-lrate={rate:g}: expected a positive "
-                    "number"
-                )
 
     def check_targets(self, num_targets: int, source: str) -> None:
         """DataError if the network's output is not that of the targets, as far as can be seen."""
@@ -365,11 +335,7 @@ class Experiment:
     def num_ali_jobs(self) -> int:
         """Number of files of alignments."""
         assert self.am is not None
-        path = Path(self.am.ali_dir) / "num_jobs"
-        text = read_lines(path)[:1]
-        if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
-            raise DataError(f"{path}: expected a number of jobs")
-        return int(text[0])
+        return number_in(Path(self.am.ali_dir) / "num_jobs")
 
     def egs_dir(self) -> EgsDir:
         """The examples that are there; DataError if they do not fit this experiment."""
