@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -72,14 +73,16 @@ def test_workers_make_what_the_command_lines_in_the_logs_make(data: Shell, tmp_p
     assert Path("again.raw").read_bytes() == Path("exp/final.raw").read_bytes()
 
 
-def killed_after(folder: Path, seconds: float, *options: str) -> bool:
-    """Start the driver and kill it after a while; whether it was not done by then."""
+def killed_after(
+    folder: Path, seconds: float, *options: str, how: signal.Signals = signal.SIGKILL
+) -> bool:
+    """Start the driver and send it a signal after a while; whether it was not done by then."""
     process = start(folder.name, *options)
     with contextlib.suppress(subprocess.TimeoutExpired):
         assert process.wait(seconds) == 0
         return False
-    process.kill()
-    process.wait()
+    process.send_signal(how)
+    assert process.wait(20) != 0
     return True
 
 
@@ -95,9 +98,12 @@ def test_killed_and_started_again_it_ends_with_the_same_files(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_jobs", ["1", "2"])
-def test_killed_at_thirty_random_moments_it_ends_with_the_same_files(
+def test_ended_at_thirty_random_moments_it_ends_with_the_same_files(
     data: Shell, tmp_path: Path, num_jobs: str
 ) -> None:
+    """Half of the times by SIGKILL, else by a signal that it may answer."""
+    signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT]
+    signals += [signal.SIGKILL, signal.SIGHUP]
     options = (
         f"--trainer.optimization.num-jobs-initial={num_jobs}",
         f"--trainer.optimization.num-jobs-final={num_jobs}",
@@ -113,7 +119,10 @@ def test_killed_at_thirty_random_moments_it_ends_with_the_same_files(
         folder = make_dir(tmp_path / f"exp{repeats}")
         repeats += 1
         assert repeats < 20
-        while kills < 30 and killed_after(folder, generator.uniform(0.5, 0.6 * took), *options):
+        while kills < 30:
+            seconds, how = generator.uniform(0.5, 0.6 * took), signals[kills % len(signals)]
+            if not killed_after(folder, seconds, *options, how=how):
+                break
             kills += 1
         data(PROGRAM, *OPTIONS, *options, f"--dir={folder.name}")
         assert contents(folder) == contents(whole)
