@@ -267,7 +267,7 @@ stage_reports() {
     steps/nnet3/report/generate_plots.py exp/$dir exp/$dir/report
   done
   nnet3-train --use-gpu=no --computation.debug=true exp/raw_dnn/0.raw \
-    "ark:nnet3-copy-egs --frame=0 ark:exp/raw_dnn/egs/egs.1.ark ark:- | nnet3-subset-egs --n=64 ark:- ark:- | nnet3-merge-egs ark:- ark:- |" \
+    "ark:nnet3-copy-egs --frame=0 ark:exp/raw_dnn/egs/egs.1.ark ark:- | nnet3-subset-egs --n=64 ark:- ark:- | nnet3-merge-egs --minibatch-size=64 ark:- ark:- |" \
     /dev/null 2>exp/debug.log
   steps/nnet3/report/summarize_compute_debug_timing.py <exp/debug.log >exp/timing
   python "$here/summarize.py" .
