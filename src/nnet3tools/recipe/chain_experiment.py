@@ -104,7 +104,8 @@ class ChainExperiment(Experiment):
     def backstitch_scale(self, iteration: int) -> float:
         """It grows in the first iterations."""
         scale = self.options.trainer.optimization.backstitch_training_scale
-        return scale * iteration / _BACKSTITCH_ITERATIONS if iteration < 15 else scale
+        growing = iteration < _BACKSTITCH_ITERATIONS
+        return scale * iteration / _BACKSTITCH_ITERATIONS if growing else scale
 
     def most_jobs(self, egs: EgsDir) -> int:
         """Archives at all shifts."""

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3tools.recipe.chain_egs import CHAIN_NAMES
-from nnet3tools.recipe.jobs import pipe_text
-from nnet3tools.recipe.objective import ExampleNames, ExampleOrder, multitask_options
+from nnet3tools.recipe.objective import (
+    ExampleNames,
+    ExampleOrder,
+    merged_diagnostics,
+    merged_examples,
+)
 
 __all__ = ["ChainObjective"]
 
@@ -26,25 +30,11 @@ class ChainObjective:
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """Copied (shifted), shuffled, merged."""
-        shift = "" if order.shift is None else f"--frame-shift={order.shift}"
-        kind = "scp" if is_multitask else "ark"
-        extra = multitask_options(egs, "cegs.", f".{order.archive}") if is_multitask else ""
-        source = f"{kind}:{egs}/{self.names.archive(order.archive, kind)}"
-        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
-        return "ark,bg:" + pipe_text(
-            f"nnet3-chain-copy-egs {extra} {shift} {source} ark:-",
-            f"nnet3-chain-shuffle-egs {shuffling} ark:- ark:-",
-            f"nnet3-chain-merge-egs --minibatch-size={order.minibatch_size} ark:- ark:-",
-        )
+        return merged_examples(self.names, egs, order, "--frame-shift", is_multitask)
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
         """Copied and merged."""
-        source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{self.names.subset(name)}"
-        extra = multitask_options(egs, f"{name}.", "") if is_multitask else ""
-        return "ark,bg:" + pipe_text(
-            f"nnet3-chain-copy-egs {extra} {source} ark:-",
-            f"nnet3-chain-merge-egs --minibatch-size={sizes} ark:- ark:-",
-        )
+        return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
 
     def _words(self) -> tuple[str, ...]:
         return (

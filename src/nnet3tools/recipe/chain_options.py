@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.recipe.options import (
+    ChunkEgsOptions,
     CommonOptions,
-    EgsOptions,
     OptimizationOptions,
     TrainerOptions,
 )
@@ -16,19 +16,11 @@ __all__ = ["ChainOptions", "E2eOptions", "LatticeChainOptions"]
 
 
 @dataclass(frozen=True)
-class ChainEgsOptions(EgsOptions):
+class ChainEgsOptions(ChunkEgsOptions):
     """--egs.* of chain training."""
 
     chunk_width: str = option(
         "20", "Number of frames of a chunk; a list (150,110,90): the first is preferred"
-    )
-    chunk_left_context: int = option(0, "Frames of input to the left of a chunk besides context")
-    chunk_right_context: int = option(0, "Frames of input to the right of a chunk besides context")
-    chunk_left_context_initial: int = option(
-        -1, "The same for the first chunk of an utterance; negative: as --egs.chunk-left-context"
-    )
-    chunk_right_context_final: int = option(
-        -1, "The same for the last chunk of an utterance; negative: as --egs.chunk-right-context"
     )
 
 

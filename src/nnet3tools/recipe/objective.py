@@ -18,7 +18,8 @@ __all__ = [
     "ExampleOrder",
     "FrameObjective",
     "Objective",
-    "multitask_options",
+    "merged_diagnostics",
+    "merged_examples",
 ]
 
 
@@ -95,27 +96,13 @@ class FrameObjective:
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
         """Copied (one frame of each), shuffled, perhaps varied, merged."""
-        frame = "" if order.shift is None else f"--frame={order.shift}"
-        kind = "scp" if is_multitask else "ark"
-        extra = multitask_options(egs, "egs.", f".{order.archive}") if is_multitask else ""
-        shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
-        programs = [
-            f"nnet3-copy-egs {frame} {extra} {kind}:{egs}/egs.{order.archive}.{kind} ark:-",
-            f"nnet3-shuffle-egs {shuffling} ark:- ark:-",
-        ]
-        if order.augmentation:
-            programs.append(f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-")
-        programs.append(f"nnet3-merge-egs --minibatch-size={order.minibatch_size} ark:- ark:-")
-        return "ark,bg:" + pipe_text(*programs)
+        varied = f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-"
+        between = (varied,) if order.augmentation else ()
+        return merged_examples(self.names, egs, order, "--frame", is_multitask, between)
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
         """Copied and merged."""
-        source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{name}.egs"
-        extra = multitask_options(egs, f"{name}.", "") if is_multitask else ""
-        return "ark,bg:" + pipe_text(
-            f"nnet3-copy-egs {extra} {source} ark:-",
-            f"nnet3-merge-egs --minibatch-size={sizes} ark:- ark:-",
-        )
+        return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
 
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
@@ -134,7 +121,44 @@ class FrameObjective:
         return ("nnet3-combine", *options, *models, examples, out)
 
 
-def multitask_options(egs: Path, prefix: str, suffix: str) -> str:
+def merged_examples(
+    names: ExampleNames,
+    egs: Path,
+    order: ExampleOrder,
+    shift_option: str,
+    is_multitask: bool,
+    between: tuple[str, ...] = (),
+) -> str:
+    """The rspecifier of an archive's examples, copied at a shift, shuffled, merged.
+
+    `between` are programs that change them before they are merged.
+    """
+    shift = "" if order.shift is None else f"{shift_option}={order.shift}"
+    kind = "scp" if is_multitask else "ark"
+    extra = _multitask_options(egs, f"{names.files}.", f".{order.archive}") if is_multitask else ""
+    source = f"{kind}:{egs}/{names.archive(order.archive, kind)}"
+    shuffling = f"--buffer-size={order.buffer_size} --srand={order.srand}"
+    return "ark,bg:" + pipe_text(
+        f"{names.program('copy-egs')} {shift} {extra} {source} ark:-",
+        f"{names.program('shuffle-egs')} {shuffling} ark:- ark:-",
+        *between,
+        f"{names.program('merge-egs')} --minibatch-size={order.minibatch_size} ark:- ark:-",
+    )
+
+
+def merged_diagnostics(
+    names: ExampleNames, egs: Path, name: str, sizes: str, is_multitask: bool
+) -> str:
+    """The rspecifier of a subset's examples, copied and merged."""
+    source = f"scp:{egs}/{name}.scp" if is_multitask else f"ark:{egs}/{names.subset(name)}"
+    extra = _multitask_options(egs, f"{name}.", "") if is_multitask else ""
+    return "ark,bg:" + pipe_text(
+        f"{names.program('copy-egs')} {extra} {source} ark:-",
+        f"{names.program('merge-egs')} --minibatch-size={sizes} ark:- ark:-",
+    )
+
+
+def _multitask_options(egs: Path, prefix: str, suffix: str) -> str:
     """Options of nnet3-copy-egs for examples of several tasks: names of outputs, and weights."""
     found = []
     for option, name in (("outputs", "output"), ("weights", "weight")):

@@ -9,6 +9,7 @@ from nnet3tools.cli.options import option, option_group
 __all__ = [
     "AmDnnOptions",
     "AmRnnOptions",
+    "ChunkEgsOptions",
     "CommonOptions",
     "DnnOptions",
     "RawDnnOptions",
@@ -47,13 +48,13 @@ class DnnEgsOptions(EgsOptions):
 
 
 @dataclass(frozen=True)
-class RnnEgsOptions(EgsOptions):
-    """--egs.* of recurrent networks."""
+class ChunkEgsOptions(EgsOptions):
+    """--egs.* of networks that see chunks of frames."""
 
     chunk_width: str = option(
         "20", "Number of frames of a chunk; a list (20,15): the first is preferred"
     )
-    chunk_left_context: int = option(40, "Frames of input to the left of a chunk besides context")
+    chunk_left_context: int = option(0, "Frames of input to the left of a chunk besides context")
     chunk_right_context: int = option(0, "Frames of input to the right of a chunk besides context")
     chunk_left_context_initial: int = option(
         -1, "The same for the first chunk of an utterance; negative: as --egs.chunk-left-context"
@@ -61,6 +62,13 @@ class RnnEgsOptions(EgsOptions):
     chunk_right_context_final: int = option(
         -1, "The same for the last chunk of an utterance; negative: as --egs.chunk-right-context"
     )
+
+
+@dataclass(frozen=True)
+class RnnEgsOptions(ChunkEgsOptions):
+    """--egs.* of recurrent networks."""
+
+    chunk_left_context: int = option(40, "Frames of input to the left of a chunk besides context")
 
 
 @dataclass(frozen=True)
