@@ -29,8 +29,8 @@ output-node name=output input=ls
 
 
 @pytest.fixture
-def benchmark(monkeypatch):
-    """Its main module, and a tiny network."""
+def program(monkeypatch):
+    """Its main module, and a tiny network (pytest-benchmark owns the name "benchmark")."""
     for folder in (BENCHMARKS, BENCHMARKS / "gpu"):
         monkeypatch.syspath_prepend(str(folder))
     spec = importlib.util.spec_from_file_location("gpu_benchmark", BENCHMARKS / "gpu/__main__.py")
@@ -49,9 +49,9 @@ def options(module, monkeypatch, *words: str):
 
 @needs_compiler
 def test_the_table_has_every_variant_and_the_share_of_products(
-    device, benchmark, monkeypatch, capsys
+    device, program, monkeypatch, capsys
 ):
-    module, tiny = benchmark
+    module, tiny = program
     monkeypatch.setattr(module, "choose_device", lambda *_: to_device(np.zeros(0, np.float32)))
     monkeypatch.setattr(
         module,
@@ -84,16 +84,16 @@ class FakeCuda:
 
 
 @needs_compiler
-def test_products_are_counted_by_their_operations(device, benchmark):
-    module, tiny = benchmark
+def test_products_are_counted_by_their_operations(device, program):
+    module, tiny = program
     _, flops = module.products(tiny, to_device(np.zeros(0, np.float32)))
     rows = tiny.minibatch * tiny.frames
     forward = 2 * rows * (12 * 6 + 6 * 7)
     assert flops >= 3 * forward - 2 * rows * 12 * 6  # both derivatives, but not the input's
 
 
-def test_targets_are_told_from_the_figures(benchmark):
-    module, _ = benchmark
+def test_targets_are_told_from_the_figures(program):
+    module, _ = program
     figures = {
         "graph, NG": 90.0, "graph, plain": 100.0, "no graph, NG": 40.0, "torch eager": 80.0,
         "torch graph": 120.0,
@@ -103,8 +103,8 @@ def test_targets_are_told_from_the_figures(benchmark):
     assert [line.rpartition(": ")[2] for line in large] == ["met", "MISSED"]
 
 
-def test_growing_memory_is_noticed(benchmark, monkeypatch, capsys):
-    _, tiny = benchmark
+def test_growing_memory_is_noticed(program, monkeypatch, capsys):
+    _, tiny = program
     growth = importlib.import_module("memory_growth")
     sizes = iter([10 << 20] * 10 + [i << 20 for i in range(10, 20)])
     monkeypatch.setattr(growth, "_used_bytes", lambda device: next(sizes))

@@ -281,8 +281,17 @@ class RawKernel:
         self.name, self._source = name, code.replace(PRELUDE, "")
         self._source = self._source.replace("#include <cuda_fp16.h>\n", "")
         self._is_loaded = False
-        self.max_dynamic_shared_size_bytes = _STATIC_SHARED
         self.local_size_bytes = spilled(code)
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        """Of the function, which all kernels of this source share, as they do in CuPy."""
+        return get_machine().shared_limits.get((self._source, self.name), _STATIC_SHARED)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, value: int) -> None:
+        assert value <= _MOST_SHARED
+        get_machine().shared_limits[self._source, self.name] = value
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile and load, which waits for the device."""
@@ -302,7 +311,7 @@ class RawKernel:
         assert max(grid[1:]) <= 65535
         assert min(grid) > 0
         assert np.prod(block) <= 1024
-        assert shared_mem <= min(self.max_dynamic_shared_size_bytes, _MOST_SHARED)
+        assert shared_mem <= self.max_dynamic_shared_size_bytes, self.name
         launch = Launch(self.name, tuple(grid), tuple(block), tuple(args))
         if not machine.runs:
             machine.current_stream().do(launch, lambda: None)

@@ -123,6 +123,8 @@ class Machine:
         self.uploads = self.downloads = 0
         self.graph_launches = self.graph_nodes = 0
         """How many graphs were launched, and nodes with them."""
+        self.shared_limits: dict[tuple[str, str], int] = {}
+        """Most dynamic shared memory that functions (source, name) were given."""
         self.stray: list[str] = []
         """Kernels and the like that ran at once, or later, though a capture was under way."""
 

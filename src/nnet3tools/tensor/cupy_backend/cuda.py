@@ -194,7 +194,8 @@ class CudaDevice:
             found = cupy.RawKernel(PRELUDE + in_registers(source), name, options=options)
             found.compile()
 
-        if shared_bytes:
+        # never less than before: CuPy has one function for all kernels of the same source
+        if shared_bytes > found.max_dynamic_shared_size_bytes:
             found.max_dynamic_shared_size_bytes = shared_bytes
 
         def launch(grid: Any, block: Any, args: Any) -> None:
