@@ -9,12 +9,9 @@ they reduce all elements; max and min of two operands are elementwise).
 from __future__ import annotations
 
 import difflib
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import pyparsing as pp
 
 from nnet3tools import tensor
 from nnet3tools.expression.elementwise import apply
@@ -24,15 +21,12 @@ from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor.functional import FUNCTIONS, Constant, FormulaError, simplify
 from nnet3tools.tensor.functional.grammar import (
-    ASSIGN,
     CONSTANTS,
     MAX_LEVELS,
     SYMBOLS,
+    FormulaReader,
+    Token,
     deep_recursion,
-    identifier,
-    number,
-    operators_over,
-    parse_whole,
 )
 
 __all__ = ["Formula", "parse_formula"]
@@ -73,7 +67,7 @@ class _Scope:
 
 
 Build = Callable[[_Scope], Any]
-"""The grammar's result for a part of a formula: it gives the value, once names have values."""
+"""What a part of a formula is read to: it gives the value, once names have values."""
 
 
 @dataclass
@@ -134,102 +128,98 @@ def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
     return float(value[0])
 
 
-def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    value = tokens[0]
-    return lambda scope: value
+def _apply(formula: Formula, name: Token, values: list[Any], options: dict[str, Any]) -> Any:
+    """The value of a call."""
+    _, word, position = name
+    if word not in CALLABLE:
+        raise formula.unknown("function", word, CALLABLE, position)
+    if any(isinstance(v, (Node, list)) for v in [*values, *options.values()]):
+        return _at(formula.text, position, lambda: call_function(word, values, options))
+    if word not in FUNCTIONS or options or len(values) != FUNCTIONS[word].arity:
+        raise FormulaError(f"{word} needs an operand that is no number", formula.text, position)
+    return _operate(formula.text, position, word, *values)
 
 
-def _name(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    name = tokens[0]
-    return lambda scope: scope.look_up(name, position)
+class _Reader(FormulaReader[Build]):
+    def make_number(self, value: float) -> Build:
+        return lambda scope: value
 
+    def make_name(self, name: str, position: int) -> Build:
+        return lambda scope: scope.look_up(name, position)
 
-def _list(text: str, position: int, tokens: pp.ParseResults) -> list[Build]:
-    parts = list(tokens)
-    return [lambda scope: [part(scope) for part in parts]]
+    def call(self, name: Token) -> Build:
+        arguments = self.listed(self._argument, ")")
+        parts = [value for key, value in arguments if not key]
+        named = {key: value for key, value in arguments if key}
 
+        def build(scope: _Scope) -> Any:
+            values = [part(scope) for part in parts]
+            options = {key: part(scope) for key, part in named.items()}
+            return _apply(scope._formula, name, values, options)
 
-def _call(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    name, *arguments = tokens
-    parts = [a for a in arguments if not isinstance(a, tuple)]
-    named: dict[str, Build] = dict(a for a in arguments if isinstance(a, tuple))
+        return build
 
-    def build(scope: _Scope) -> Any:
-        if name not in CALLABLE:
-            raise scope._formula.unknown("function", name, CALLABLE, position)
-        values = [part(scope) for part in parts]
-        options = {key: part(scope) for key, part in named.items()}
-        if not any(isinstance(v, (Node, list)) for v in [*values, *options.values()]):
-            if name not in FUNCTIONS or options or len(values) != FUNCTIONS[name].arity:
-                raise FormulaError(f"{name} needs an operand that is no number", text, position)
-            return _operate(text, position, name, *values)
-        return _at(text, position, lambda: call_function(name, values, options))
+    def _argument(self) -> tuple[str, Build]:
+        """A value with its name, or with none."""
+        if not self.next_is_assigned():
+            return "", self.expression()
+        name = self.advance().word
+        self.advance()
+        return name, self.expression()
 
-    return build
+    def make_chain(self, parts: list[Build], symbols: list[str], position: int) -> Build:
+        first, *others = parts
 
+        def build(scope: _Scope) -> Any:
+            value = first(scope)
+            for symbol, part in zip(symbols, others, strict=True):
+                value = _operate(self.text, position, SYMBOLS[symbol], value, part(scope))
+            return value
 
-def _keyword(text: str, position: int, tokens: pp.ParseResults) -> list[tuple[str, Build]]:
-    return [(tokens[0], tokens[1])]
+        return build
 
+    def make_signed(self, signs: list[str], part: Build, position: int) -> Build:
+        def build(scope: _Scope) -> Any:
+            value = part(scope)
+            for sign in reversed(signs):
+                if sign in ("!", "not"):
+                    value = _operate(self.text, position, "not", value)
+                elif sign == "-":
+                    value = _operate(self.text, position, "neg", value)
+            return value
 
-def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
-    if len(tokens) == 1:
-        return None
-    first, *rest = tokens
+        return build
 
-    def build(scope: _Scope) -> Any:
-        value = first(scope)
-        for symbol, part in zip(rest[::2], rest[1::2], strict=True):
-            value = _operate(text, position, SYMBOLS[symbol], value, part(scope))
-        return value
+    def atom(self) -> Build:
+        """Lists, too."""
+        if self.token.word != "[":
+            return super().atom()
+        self.advance()
+        parts = self.listed(self.expression, "]")
+        return lambda scope: [part(scope) for part in parts]
 
-    return build
-
-
-def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
-    if len(tokens) == 1:
-        return None
-    *signs, part = tokens
-
-    def build(scope: _Scope) -> Any:
-        value = part(scope)
-        for sign in reversed(signs):
-            if sign in ("!", "not"):
-                value = _operate(text, position, "not", value)
-            elif sign == "-":
-                value = _operate(text, position, "neg", value)
-        return value
-
-    return build
-
-
-@functools.cache
-def _grammar() -> pp.ParserElement:
-    expr: Any = pp.Forward().set_name("expression")
-    lpar, rpar, lbrack, rbrack = (pp.Suppress(c) for c in "()[]")
-    assign = pp.Suppress(pp.Regex(ASSIGN))
-    keyword = (identifier() + assign - expr).set_parse_action(_keyword)
-    call = identifier() + lpar + pp.Opt(pp.DelimitedList(keyword | expr)) - rpar
-    items = (lbrack - pp.Opt(pp.DelimitedList(expr)) - rbrack).set_parse_action(_list)
-    atom = (
-        number().add_parse_action(_number)
-        | call.set_parse_action(_call)
-        | identifier().set_parse_action(_name)
-        | items
-        | lpar + expr - rpar
-    ).set_name("operand")
-    operators_over(expr, atom, _fold_left, _prefix)
-    definition = identifier() + assign - expr - pp.Suppress(";")
-    definition.set_parse_action(lambda text, at, tokens: [(at, tokens[0], tokens[1])])
-    return pp.ZeroOrMore(definition) + expr + pp.Suppress(pp.Opt(";")) + pp.StringEnd()
+    def definitions(self) -> list[tuple[Token, Build]]:
+        """What stands before the formula's result."""
+        found = []
+        while self.next_is_assigned():
+            name = self.advance()
+            self.advance()
+            found.append((name, self.expression()))
+            self.expect(";")
+        return found
 
 
 def parse_formula(text: str) -> Formula:
     """Read a formula; FormulaError, which marks the column, if its syntax is wrong."""
-    *definitions, result = parse_whole(_grammar(), text)
+    reader = _Reader(text)
     named: dict[str, Build] = {}
-    for position, name, build in definitions:
-        if name in named:
-            raise FormulaError(f"'{name}' is defined twice", text, position)
-        named[name] = build
+    with deep_recursion():
+        for token, build in reader.definitions():
+            if token.word in named:
+                raise FormulaError(f"'{token.word}' is defined twice", text, token.position)
+            named[token.word] = build
+        result = reader.expression()
+    if reader.token.word == ";":
+        reader.advance()
+    reader.expect_end()
     return Formula(text, named, result)

@@ -1,7 +1,7 @@
 """Descriptors' text to expressions, with a stack of its own instead of recursion.
 
 Kaldi prints a sum of n terms as n levels, Sum(a, Sum(b, ...)), so that whatever is printed can be
-read back only if levels are no limit. (pyparsing, which reads formulas, took ten Python calls a
+read back only if levels are no limit. (pyparsing took ten Python calls a
 level, and its import a third of the time of a program that copies a model. The tests hold that its
 grammar of descriptors, tests/support/descriptor_grammar.py, reads the same.)
 """

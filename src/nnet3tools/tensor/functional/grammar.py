@@ -1,7 +1,9 @@
 """The common part of the two readers of formula text: operators, their precedence, constants.
 
-tensor.functional.parse reads formulas of placeholders, expression.formula those of graphs; they
-differ in their operands and results.
+tensor.functional.reader reads formulas of placeholders, expression.formula those of graphs; they
+differ in their operands and results. (pyparsing, which did this, took 45 ms to be imported and
+built and 2 ms a formula, a fifth of the start of a training. The tests hold that its grammar,
+tests/support/formula_grammar.py, reads the same.)
 """
 
 from __future__ import annotations
@@ -9,24 +11,13 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import pyparsing as pp
+from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from nnet3tools.tensor.functional.formula_error import FormulaError
 
-__all__ = [
-    "ASSIGN",
-    "CONSTANTS",
-    "MAX_LEVELS",
-    "SYMBOLS",
-    "deep_recursion",
-    "identifier",
-    "number",
-    "operators_over",
-    "parse_whole",
-]
+__all__ = ["CONSTANTS", "MAX_LEVELS", "SYMBOLS", "FormulaReader", "Token", "deep_recursion"]
 
 MAX_LEVELS = 100
 """Levels of parentheses, calls, lists and powers, and of definitions that use later ones."""
@@ -46,66 +37,184 @@ SYMBOLS = {
 }  # fmt: skip
 """Infix operator -> name of the function."""
 
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT = range(6)
+_PRECEDENCE = {
+    **dict.fromkeys(("or", "|", "||"), _OR),
+    **dict.fromkeys(("and", "&", "&&"), _AND),
+    **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARISON),
+    **dict.fromkeys("+-", _SUM),
+    **dict.fromkeys("*/", _PRODUCT),
+}
+"""How tightly infix operators bind, from the loosest on; signs and powers bind tighter."""
+
 _MOST_DIGITS = 18  # of an integer that int64 holds
 
-ASSIGN = r"=(?!=)"
-"""The sign of a definition, as a regular expression."""
-
-Action = Callable[[str, int, pp.ParseResults], Any]
-
-
-def identifier() -> pp.ParserElement:
-    """A name that is no operator."""
-    return pp.Regex(r"(?!(?:and|or|not)\b)[A-Za-z_]\w*").set_name("name")
+_TOKEN = re.compile(
+    r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<sign>(?:and|or|not)\b|\*\*|\|\||&&|[-+*/<>=!]=|[-+*/^<>=!&|()\[\],;])"
+    r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<other>[^ \t\r\n])"
+)
 
 
-def number() -> pp.ParserElement:
-    """A number without a sign; its action gives an int or a float."""
+class Token(NamedTuple):
+    """A number, a sign (operators, parentheses, commas), a name, or the end."""
 
-    def convert(text: str, position: int, tokens: pp.ParseResults) -> int | float:
-        word = tokens[0]
-        if any(c in word for c in ".eE"):
-            return float(word)
-        if len(word) > _MOST_DIGITS:
-            raise pp.ParseFatalException(text, position, f"an integer of {len(word)} digits")
-        return int(word)
-
-    found = pp.Regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?").set_name("number")
-    return found.set_parse_action(convert)
+    kind: str
+    word: str
+    position: int
 
 
-def operators_over(expr: Any, atom: pp.ParserElement, fold_left: Action, prefix: Action) -> None:
-    """Complete `expr`, a Forward, as operators over atoms.
+Part = TypeVar("Part")
+"""What a reader makes of a subformula."""
+Item = TypeVar("Item")
 
-    `fold_left` is given operand, symbol, operand, ...; `prefix` any signs, then an operand.
+
+class FormulaReader(ABC, Generic[Part]):
+    """Reads one formula by operator precedence; subclasses say what its parts become.
+
+    Positions are those of a part's first character, for errors that mark the column.
     """
-    unary: Any = pp.Forward()
-    power = (atom + pp.Opt(pp.one_of("** ^") - unary)).set_parse_action(fold_left)
-    unary <<= (pp.ZeroOrMore(pp.Regex(r"[-+]|!(?!=)")) + power).set_parse_action(prefix)
 
-    def level(part: pp.ParserElement, symbols: str) -> pp.ParserElement:
-        return (part + pp.ZeroOrMore(pp.Regex(symbols) - part)).set_parse_action(fold_left)
+    def __init__(self, text: str) -> None:
+        """FormulaError if the text is nested too deeply to be read."""
+        _check_levels(text)
+        self.text = text
+        found = [Token(m.lastgroup or "", m[0], m.start()) for m in _TOKEN.finditer(text)]
+        self._tokens = [*found, Token("end", "", len(text))]
+        self._at = 0
 
-    # not the first halves of ** and of assignments
-    total = level(level(unary, r"\*(?![*=])|/(?!=)"), r"[+-](?!=)")
-    compared = (total + pp.Opt(pp.Regex(r"<=|>=|==|!=|<|>") - total)).set_parse_action(fold_left)
-    negated = (pp.ZeroOrMore(pp.Regex(r"not\b")) + compared).set_parse_action(prefix)
-    expr <<= level(level(negated, r"&&?|and\b"), r"\|\|?|or\b")
+    @abstractmethod
+    def make_number(self, value: float) -> Part:
+        """A number without a sign, an int or a float."""
 
+    @abstractmethod
+    def make_name(self, name: str, position: int) -> Part:
+        """A name that is not called."""
 
-def parse_whole(grammar: pp.ParserElement, text: str) -> pp.ParseResults:
-    """All of a text by a grammar; FormulaError, which marks the column, if that is wrong."""
-    _check_levels(text)
-    with deep_recursion():
-        try:
-            return grammar.parse_string(text, parse_all=True)
-        except pp.ParseBaseException as error:
-            found = repr(text[error.loc]) if error.loc < len(text) else "the end"
-            raise FormulaError(
-                f"syntax error: {error.msg[0].lower()}{error.msg[1:]}, found {found}",
-                text,
-                error.loc,
-            ) from None
+    @abstractmethod
+    def call(self, name: Token) -> Part:
+        """Read the arguments of a function, whose parenthesis is open, and `)`."""
+
+    @abstractmethod
+    def make_chain(self, parts: list[Part], symbols: list[str], position: int) -> Part:
+        """Parts with operators of one precedence between them, to be taken from the left."""
+
+    @abstractmethod
+    def make_signed(self, signs: list[str], part: Part, position: int) -> Part:
+        """A part after `-`, `+`, `!` or `not`."""
+
+    @property
+    def token(self) -> Token:
+        """What comes next."""
+        return self._tokens[self._at]
+
+    def next_is_assigned(self) -> bool:
+        """Whether a name and `=` come next."""
+        return self.token.kind == "name" and self._tokens[self._at + 1].word == "="
+
+    def advance(self) -> Token:
+        """Take what comes next."""
+        token = self.token
+        self._at += 1
+        return token
+
+    def expected(self, what: str) -> NoReturn:
+        """FormulaError: this should have come next."""
+        raise self._syntax_error(f"expected {what}")
+
+    def expect(self, sign: str) -> Token:
+        """Take this sign; FormulaError if something else comes next."""
+        if self.token.word != sign:
+            self.expected(f"'{sign}'")
+        return self.advance()
+
+    def expect_name(self) -> Token:
+        """Take a name; FormulaError if something else comes next."""
+        if self.token.kind != "name":
+            self.expected("name")
+        return self.advance()
+
+    def expect_end(self) -> None:
+        """FormulaError if anything comes."""
+        if self.token.kind != "end":
+            self.expected("end of text")
+
+    def expression(self, loosest: int = _OR) -> Part:
+        """A subformula of operators that bind at least as tightly as this."""
+        position = self.token.position
+        if self.token.word == "not" and loosest <= _NOT:
+            part, limit = self._negated(), _NOT
+        else:
+            part, limit = self._signed_power(), _PRODUCT + 1
+        while loosest <= (precedence := _PRECEDENCE.get(self.token.word, -1)) < limit:
+            parts, symbols = [part], []
+            while _PRECEDENCE.get(self.token.word) == precedence:
+                symbols.append(self.advance().word)
+                parts.append(self.expression(precedence + 1))
+                if precedence == _COMPARISON:  # a < b < c is none
+                    break
+            part, limit = self.make_chain(parts, symbols, position), precedence
+        return part
+
+    def listed(self, read: Callable[[], Item], closing: str) -> list[Item]:
+        """Things between commas, perhaps none, and the parenthesis that closes them."""
+        found: list[Item] = []
+        if self.token.word != closing:
+            found.append(read())
+            while self.token.word == ",":
+                self.advance()
+                found.append(read())
+        self.expect(closing)
+        return found
+
+    def atom(self) -> Part:
+        """A number, name, call, or a subformula in parentheses."""
+        token = self.token
+        if token.kind == "number":
+            return self._number()
+        if token.kind == "name":
+            self.advance()
+            if self.token.word != "(":
+                return self.make_name(token.word, token.position)
+            self.advance()
+            return self.call(token)
+        if token.word != "(":
+            self.expected("operand")
+        self.advance()
+        part = self.expression()
+        self.expect(")")
+        return part
+
+    def _negated(self) -> Part:
+        position, signs = self.token.position, []
+        while self.token.word == "not":
+            signs.append(self.advance().word)
+        return self.make_signed(signs, self.expression(_COMPARISON), position)
+
+    def _signed_power(self) -> Part:
+        position, signs = self.token.position, []
+        while self.token.word in ("-", "+", "!"):
+            signs.append(self.advance().word)
+        start = self.token.position
+        part = self.atom()
+        if self.token.word in ("**", "^"):
+            symbol = self.advance().word
+            part = self.make_chain([part, self._signed_power()], [symbol], start)
+        return self.make_signed(signs, part, position) if signs else part
+
+    def _number(self) -> Part:
+        word = self.token.word
+        is_float = any(c in word for c in ".eE")
+        if not is_float and len(word) > _MOST_DIGITS:
+            raise self._syntax_error(f"an integer of {len(word)} digits")
+        self.advance()
+        return self.make_number(float(word) if is_float else int(word))
+
+    def _syntax_error(self, problem: str) -> FormulaError:
+        at = self.token.position
+        found = repr(self.text[at]) if at < len(self.text) else "the end"
+        return FormulaError(f"syntax error: {problem}, found {found}", self.text, at)
 
 
 _LEVELS = re.compile(
@@ -135,7 +244,7 @@ def _check_levels(text: str) -> None:
 
 
 _FRAMES = 40_000
-"""Python calls in one another: 30 a level when text is read, and when definitions are built."""
+"""Python calls in one another: a dozen a level when text is read; more in definitions."""
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ def parse(text: str, names: Mapping[str, Expr] | None = None) -> Expr:
 
     Raises FormulaError, which marks the column, for anything that is not a formula.
     """
-    # Here, as loading pyparsing takes 45 ms, and many programs read no formula.
+    # Here, as many programs read no formula.
     from nnet3tools.tensor.functional.reader import read_expression
 
     return read_expression(text)(names or {})

@@ -1,13 +1,9 @@
-"""The grammar of formulas of placeholders (pyparsing), and what its parts are built to."""
+"""The reader of formulas of placeholders, and what their parts are built to."""
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import pyparsing as pp
 
 from nnet3tools.tensor.functional.expr import Cast, Constant, Expr, Placeholder
 from nnet3tools.tensor.functional.formula_error import FormulaError
@@ -15,129 +11,133 @@ from nnet3tools.tensor.functional.functions import ALIASES, CASTS, FUNCTIONS, RO
 from nnet3tools.tensor.functional.grammar import (
     CONSTANTS,
     SYMBOLS,
-    identifier,
-    number,
-    operators_over,
-    parse_whole,
+    FormulaReader,
+    Token,
+    deep_recursion,
 )
 
 __all__ = ["Build", "read_expression", "read_statements"]
 
 Build = Callable[[Mapping[str, Expr]], Expr]
-"""The grammar's result for a subformula: it makes the expression, once names have values."""
+"""What a subformula is read to: it makes the expression, once names have values."""
+
+
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=")
 
 
 def _unknown(kind: str, name: str, known: list[str], text: str, position: int) -> FormulaError:
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f" (nearest known: {near[0]})" if near else ""
     return FormulaError(f"unknown {kind} '{name}'{hint}", text, position)
 
 
-def _number(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    node = Constant(tokens[0])
-    return lambda names: node
+class _Reader(FormulaReader[Build]):
+    def make_number(self, value: float) -> Build:
+        node = Constant(value)
+        return lambda names: node
+
+    def make_name(self, name: str, position: int) -> Build:
+        def build(names: Mapping[str, Expr]) -> Expr:
+            if name in names:
+                return names[name]
+            if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
+                return Placeholder(int(name[1:]))
+            if name in CONSTANTS:
+                return Constant(CONSTANTS[name])
+            raise _unknown("name", name, [*names, *CONSTANTS], self.text, position)
+
+        return build
+
+    def call(self, name: Token) -> Build:
+        arguments = self.listed(self.expression, ")")
+
+        def build(names: Mapping[str, Expr]) -> Expr:
+            values = [argument(names) for argument in arguments]
+            return _apply(name.word, values, self.text, name.position)
+
+        return build
+
+    def make_chain(self, parts: list[Build], symbols: list[str], position: int) -> Build:
+        first, *others = parts
+
+        def build(names: Mapping[str, Expr]) -> Expr:
+            value = first(names)
+            for symbol, part in zip(symbols, others, strict=True):
+                value = FUNCTIONS[SYMBOLS[symbol]](value, part(names))
+            return value
+
+        return build
+
+    def make_signed(self, signs: list[str], part: Build, position: int) -> Build:
+        def build(names: Mapping[str, Expr]) -> Expr:
+            value = part(names)
+            for sign in reversed(signs):
+                if sign in ("!", "not"):
+                    value = FUNCTIONS["not"](value)
+                elif sign == "-":
+                    value = _minus(value)
+            return value
+
+        return build
+
+    def statements(self) -> list[tuple[int, str, str, Build]]:
+        """Assignments separated by `;`, which may stand behind the last one, too."""
+        found = [self._statement()]
+        while self.token.word == ";":
+            self.advance()
+            if self.token.kind != "end":
+                found.append(self._statement())
+        return found
+
+    def _statement(self) -> tuple[int, str, str, Build]:
+        name = self.expect_name()
+        if self.token.word not in _ASSIGNMENTS:
+            self.expected(f"one of {' '.join(_ASSIGNMENTS)}")
+        return name.position, name.word, self.advance().word, self.expression()
 
 
-def _name(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    name = tokens[0]
-
-    def build(names: Mapping[str, Expr]) -> Expr:
-        if name in names:
-            return names[name]
-        if name[0] == "_" and name[1:].isdigit() and name[1] != "0":
-            return Placeholder(int(name[1:]))
-        if name in CONSTANTS:
-            return Constant(CONSTANTS[name])
-        raise _unknown("name", name, [*names, *CONSTANTS], text, position)
-
-    return build
+def _minus(value: Expr) -> Expr:
+    """-2 is the number, so that what is printed reads back to the same tree."""
+    if isinstance(value, Constant) and not isinstance(value.value, bool):
+        return Constant(-value.value)
+    return -value
 
 
-def _apply(text: str, position: int, tokens: pp.ParseResults) -> Build:
-    name, *parts = tokens
-
-    def build(names: Mapping[str, Expr]) -> Expr:
-        arguments = [part(names) for part in parts]
-        target = ALIASES.get(name, name)
-        if target == "clip" and len(arguments) == 2:
-            arguments = [arguments[0], -arguments[1], arguments[1]]
-        make: Callable[..., Expr]
-        if target in CASTS:
-            arity, make = 1, functools.partial(Cast, to=CASTS[target])
-        elif (function := FUNCTIONS.get(target) or ROW_REDUCTIONS.get(target)) is not None:
-            arity, make = function.arity, function
-        else:
-            known = [*FUNCTIONS, *ROW_REDUCTIONS, *ALIASES, *CASTS]
-            raise _unknown("function", name, known, text, position)
-        if len(arguments) != arity:
-            raise FormulaError(
-                f"function {name} takes {arity} arguments, found {len(arguments)}", text, position
-            )
-        return make(*arguments)
-
-    return build
-
-
-def _fold_left(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
-    if len(tokens) == 1:
-        return None
-    first, *rest = tokens
-
-    def build(names: Mapping[str, Expr]) -> Expr:
-        value = first(names)
-        for symbol, part in zip(rest[::2], rest[1::2], strict=True):
-            value = FUNCTIONS[SYMBOLS[symbol]](value, part(names))
-        return value
-
-    return build
-
-
-def _prefix(text: str, position: int, tokens: pp.ParseResults) -> Build | None:
-    if len(tokens) == 1:
-        return None
-    *signs, part = tokens
-
-    def build(names: Mapping[str, Expr]) -> Expr:
-        value = part(names)
-        for sign in reversed(signs):
-            if sign in ("!", "not"):
-                value = FUNCTIONS["not"](value)
-            elif sign == "-":
-                # -2 is the number, so that what is printed reads back to the same tree
-                number = isinstance(value, Constant) and not isinstance(value.value, bool)
-                value = Constant(-value.value) if number else -value
-        return value
-
-    return build
-
-
-@functools.cache
-def _grammar() -> tuple[pp.ParserElement, pp.ParserElement]:
-    """The grammar of one expression, and of statements."""
-    expr: Any = pp.Forward().set_name("expression")
-    lpar, rpar = pp.Suppress("("), pp.Suppress(")")
-    call = identifier() + lpar + pp.Opt(pp.DelimitedList(expr)) - rpar
-    atom = (
-        number().add_parse_action(_number)
-        | call.set_parse_action(_apply)
-        | identifier().set_parse_action(_name)
-        | lpar + expr - rpar
-    ).set_name("operand")
-    operators_over(expr, atom, _fold_left, _prefix)
-    symbol = pp.one_of("= += -= *= /=")
-    statement = pp.Group(identifier() + symbol - expr).set_parse_action(
-        lambda text, position, tokens: [(position, *tokens[0])]
-    )
-    end = pp.StringEnd()
-    statements = pp.DelimitedList(statement, delim=";") + pp.Opt(pp.Suppress(";")) + end
-    return expr + end, statements
+def _apply(name: str, arguments: list[Expr], text: str, position: int) -> Expr:
+    """The node of a call."""
+    target = ALIASES.get(name, name)
+    if target == "clip" and len(arguments) == 2:
+        arguments = [arguments[0], -arguments[1], arguments[1]]
+    make: Callable[..., Expr]
+    if target in CASTS:
+        arity, make = 1, functools.partial(Cast, to=CASTS[target])
+    elif (function := FUNCTIONS.get(target) or ROW_REDUCTIONS.get(target)) is not None:
+        arity, make = function.arity, function
+    else:
+        known = [*FUNCTIONS, *ROW_REDUCTIONS, *ALIASES, *CASTS]
+        raise _unknown("function", name, known, text, position)
+    if len(arguments) != arity:
+        raise FormulaError(
+            f"function {name} takes {arity} arguments, found {len(arguments)}", text, position
+        )
+    return make(*arguments)
 
 
 def read_expression(text: str) -> Build:
     """A formula's expression, to be built; FormulaError if it is not well formed."""
-    return parse_whole(_grammar()[0], text)[0]
+    reader = _Reader(text)
+    with deep_recursion():
+        expression = reader.expression()
+    reader.expect_end()
+    return expression
 
 
 def read_statements(text: str) -> list[tuple[int, str, str, Build]]:
     """Assignments as (position, name, sign such as "+=", value); FormulaError as above."""
-    return list(parse_whole(_grammar()[1], text))
+    reader = _Reader(text)
+    with deep_recursion():
+        statements = reader.statements()
+    reader.expect_end()
+    return statements
