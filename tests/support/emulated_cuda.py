@@ -13,6 +13,7 @@ With NNET3TOOLS_GPU_TESTS=1 the tests run on a real device instead; transfers ar
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -146,12 +147,16 @@ class RealDevice:
         from nnet3tools.tensor.cupy_backend import cuda
 
         self._cuda: Any = cuda
-        self._cuda._math_mode = "fp32"
         self._device: Any = cuda.CudaDevice()
+        self.begin()
+
+    def begin(self) -> None:
+        """As if it were new."""
         self.launched: list[str] = []
         self.sources: dict[str, str] = {}
         self.downloads = self.uploads = self.uploads_for_graphs = 0
         self.captures = self.kernels_of_graphs = 0
+        self.half_products = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -197,13 +202,20 @@ class RealDevice:
         return replay
 
 
+@functools.cache
+def get_real_device() -> RealDevice:
+    """The only one, as in a program: what operators have bound knows streams and handles."""
+    return RealDevice()
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A device that the CuPy backend uses for the length of a test."""
     from nnet3tools.tensor.cupy_backend.device import use_device
 
     if REAL:
-        with use_device(RealDevice()) as real:  # type: ignore[arg-type]
+        with use_device(get_real_device()) as real:  # type: ignore[arg-type]
+            real.begin()  # type: ignore[attr-defined]
             yield real
         return
     model_cupy.install(monkeypatch)
