@@ -31,4 +31,3 @@ def set_context(model: AmNnet) -> None:
     model.check_simple("the network")
     context = compute_simple_nnet_context(model.nnet)
     model.left_context, model.right_context = context.left, context.right
-    draw_before_statistics(model.nnet)

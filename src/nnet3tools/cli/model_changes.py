@@ -50,12 +50,17 @@ class ChangeOptions:
         "components, and merges components where that saves computation.",
     )
 
+    @property
+    def more_than_numbers(self) -> bool:
+        """Whether nodes or components may change: the context, too, and Kaldi may draw numbers."""
+        return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
+
 
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
     """Obey --nnet-config."""
-    from nnet3tools.nnet.model_file import obey_config_file
-
     if options.nnet_config:
+        from nnet3tools.nnet.model_file import obey_config_file
+
         obey_config_file(nnet, options.nnet_config)
 
 
@@ -79,6 +84,8 @@ def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
 
 def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
     """Obey a file of edit commands, then the commands of --edits, which semicolons separate."""
+    if not (options.edits_config or options.edits):
+        return
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.nnet.edits import edit_network
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.model_changes import (
     ChangeOptions,
@@ -14,6 +15,9 @@ from nnet3tools.cli.model_changes import (
 )
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.io import log
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.am_nnet import AmNnet
 
 USAGE = """Copy a nnet3 acoustic model, in text or binary form, and optionally change it: another
 network (--set-raw-nnet), learning rates (--learning-rate), edit commands (--edits).
@@ -48,22 +52,25 @@ class Options:
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the model."""
-    from nnet3tools.cli.am_models import load_am_nnet, set_context
-    from nnet3tools.nnet.model_file import read_nnet, write_nnet
-    from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
+    from nnet3tools.cli.am_models import draw_before_statistics, load_am_nnet, set_context
+    from nnet3tools.nnet.model_file import write_nnet
 
     model_in, model_out = args
     changes = options.changes
     model = load_am_nnet(model_in)
+    may_draw = bool(options.set_raw_nnet) or changes.more_than_numbers
+    if may_draw:
+        draw_before_statistics(model.nnet)
     if options.set_raw_nnet:
-        model.set_nnet(read_nnet(options.set_raw_nnet))
-        set_context(model)
+        _set_raw_nnet(model, options.set_raw_nnet)
     read_config(model.nnet, changes)
     if options.convert_repeated_to_block:
-        convert_repeated_to_block_affine(model.nnet)
+        _convert_repeated_to_block(model)
     set_learning_rates(model.nnet, changes)
     apply_edits(model.nnet, changes)
-    set_context(model)
+    if may_draw:
+        set_context(model)
+        draw_before_statistics(model.nnet)
     scale_parameters(model.nnet, changes)
     if changes.prepare_for_test:
         prepare_for_test(model.nnet)
@@ -73,3 +80,18 @@ def main(options: Options, args: list[str]) -> None:
     else:
         model.save(model_out, options.binary)
         log.log(f"Copied neural net from {model_in} to {model_out}")
+
+
+def _set_raw_nnet(model: AmNnet, rxfilename: str) -> None:
+    from nnet3tools.cli.am_models import draw_before_statistics, set_context
+    from nnet3tools.nnet.model_file import read_nnet
+
+    model.set_nnet(read_nnet(rxfilename))
+    set_context(model)
+    draw_before_statistics(model.nnet)
+
+
+def _convert_repeated_to_block(model: AmNnet) -> None:
+    from nnet3tools.nnet.repeated_affine import convert_repeated_to_block_affine
+
+    convert_repeated_to_block_affine(model.nnet)

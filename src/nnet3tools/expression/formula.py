@@ -8,7 +8,6 @@ they reduce all elements; max and min of two operands are elementwise).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -100,6 +99,8 @@ class Formula:
 
     def unknown(self, kind: str, name: str, known: Any, position: int) -> FormulaError:
         """The error of an unknown name, with the nearest known one."""
+        import difflib
+
         near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
         hint = f" (nearest known: {near[0]})" if near else ""
         return FormulaError(f"unknown {kind} '{name}'{hint}", self.text, position)

@@ -6,7 +6,6 @@ A value runs to the last blank before the next `=`, so `input=Append(a, b) dim=3
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -71,6 +70,8 @@ def parse_float(text: str) -> float | None:
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)` with the known name that is nearest, or nothing."""
+    import difflib  # for errors only
+
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{near[0]}'?)" if near else ""
 

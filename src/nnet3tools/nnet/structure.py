@@ -5,8 +5,6 @@ A program kept from an earlier run (a cache file) fits a network exactly if the 
 
 from __future__ import annotations
 
-import hashlib
-
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.nnet import Nnet
 
@@ -18,6 +16,8 @@ def structure_digest(nnet: Nnet) -> str:
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")
+    import hashlib  # 2 ms, for OpenSSL
+
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 

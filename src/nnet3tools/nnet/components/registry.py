@@ -6,7 +6,6 @@ and imported when a type that they define is asked for.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import os
@@ -81,6 +80,8 @@ def component_class(type_name: str) -> type[Component]:
         importlib.import_module(family)
     if (cls := _components.get(type_name)) is not None:
         return cls
+    import difflib  # for errors only
+
     near = difflib.get_close_matches(type_name, component_types(), n=1, cutoff=0.5)
     hint = f" (nearest known: {near[0]})" if near else ""
     raise UserError(f"unknown component type '{type_name}'{hint}")

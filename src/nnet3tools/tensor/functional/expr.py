@@ -6,7 +6,6 @@ equality, a tree can be a dictionary key, and common subexpressions are shared b
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,6 +85,8 @@ class Expr:
     @property
     def digest(self) -> str:
         """A stable hash of the content, the same in every process."""
+        import hashlib  # 2 ms, for OpenSSL
+
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:

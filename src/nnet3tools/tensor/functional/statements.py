@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 from nnet3tools.tensor.functional.expr import Apply, Expr, Operand, Placeholder, as_expr
@@ -48,6 +47,8 @@ class Assignments:
     @property
     def digest(self) -> str:
         """A stable hash of the content."""
+        import hashlib  # 2 ms, for OpenSSL
+
         return hashlib.sha1(self.text().encode()).hexdigest()
 
     def __and__(self, other: Assignments) -> Assignments:
