@@ -17,6 +17,7 @@ from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
+from nnet3tools.tensor.native.live import run_compiled
 from nnet3tools.tensor.numerator import numerator
 from nnet3tools.tensor.random import rand_int
 
@@ -86,7 +87,8 @@ def compute_chain_objective(
         penalize_out_of_range(options, output, deriv)
 
     results = tensor.zeros((1,), like=output, dtype=np.float64)
-    numerator(results, output, paths, deriv if xent_deriv is None else xent_deriv, scale)
+    target = deriv if xent_deriv is None else xent_deriv
+    run_compiled(numerator, results, output, paths, target, scale)
     num = float(tensor.to_host(results)[0])
     if not supervision.is_e2e:
         num *= scale  # Kaldi's end-to-end numerator lacks the factor
@@ -141,7 +143,7 @@ def _denominator(
     factor = -supervision.weight
     if supervision.is_e2e:
         factor *= 1.0 + options.lwf_den_scale
-    leaky_hmm(results, output, graph.hmm, num_sequences, leak, deriv, factor)
+    run_compiled(leaky_hmm, results, output, graph.hmm, num_sequences, leak, deriv, factor)
     found = tensor.to_host(results)
     if deriv is None:
         return float(found[LOG_PROB]), True

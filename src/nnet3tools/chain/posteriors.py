@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.objective import are_near_sums
 from nnet3tools.tensor.leaky_hmm import LOG_PROB, leaky_hmm
+from nnet3tools.tensor.native.live import run_compiled
 from nnet3tools.tensor.random import rand_int
 
 __all__ = ["denominator_posteriors"]
@@ -24,7 +25,7 @@ def denominator_posteriors(
     """
     rand_int(0, 99)  # whether Kaldi looks at the range of outputs
     results, posteriors = np.zeros(3), np.zeros_like(output)
-    leaky_hmm(results, output, graph.hmm, 1, leak, posteriors)
+    run_compiled(leaky_hmm, results, output, graph.hmm, 1, leak, posteriors)
     log_prob = float(results[LOG_PROB])
     if not (are_near_sums(results, 1) and math.isfinite(log_prob)):
         return log_prob, None

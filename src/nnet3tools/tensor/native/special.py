@@ -15,7 +15,9 @@ from nnet3tools.tensor.native.batch_norm import batch_norm, batch_norm_backprop
 from nnet3tools.tensor.native.columns import Columns, column_job, finish, finish_arguments
 from nnet3tools.tensor.native.element import element_jobs
 from nnet3tools.tensor.native.kernels import Job
+from nnet3tools.tensor.native.leaky_hmm import leaky_hmm
 from nnet3tools.tensor.native.moves import MOVES
+from nnet3tools.tensor.native.numerator import numerator
 from nnet3tools.tensor.native.walks import can_walk, walk_of
 from nnet3tools.tensor.numpy_backend.operands import is_number, overlap
 from nnet3tools.tensor.strides import broadcast_strides
@@ -198,6 +200,6 @@ SPECIAL: dict[str, Callable[..., Jobs]] = {
     **MOVES, "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added,
     "batch_norm": batch_norm, "batch_norm_backprop": batch_norm_backprop,
     "lstm_nonlinearity": _lstm, "lstm_nonlinearity_backprop": _lstm_backprop,
-    "gru_nonlinearity": _gru,
+    "gru_nonlinearity": _gru, "leaky_hmm": leaky_hmm, "numerator": numerator,
 }  # fmt: skip
 """Operator -> its jobs; None where that is left to NumPy."""
