@@ -17,12 +17,20 @@ from nnet3tools.io.general_matrix import GeneralMatrix, compress
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table_reader import iterate_archive
+from nnet3tools.tensor.native import choice
+from nnet3tools.training import like_examples
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structure_key
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
 from nnet3tools.training.like_changes import LikeChanges
-from nnet3tools.training.like_examples import LIKE_EXAMPLES, prototype
-from nnet3tools.training.merging import merge_examples
+from nnet3tools.training.like_examples import LIKE_BLOCKS, LIKE_EXAMPLES, LikeBlock, prototype
+from nnet3tools.training.merging import (
+    MERGEABLE_FRAMES,
+    ExampleMerger,
+    ExampleMergingOptions,
+    merge_examples,
+)
 from nnet3tools.training.selection import FrameSelection
+from support.native_kernels import needs_compiler
 
 NUM = 24
 RNG = np.random.default_rng(7)
@@ -133,6 +141,63 @@ def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None
         places = [i for i, other in enumerate(kinds) if other == kind]
         merged = [merge_examples([some[i] for i in places], compressed) for some in (whole, alike)]
         assert written(merged[0]) == written(merged[1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("first", ["by columns", "two bytes", "one byte"])
+def test_compiled_code_gives_the_same_bytes(first, monkeypatch) -> None:
+    monkeypatch.setattr(choice, "_chosen", choice.CpuKernels.NATIVE)
+    data = archive(examples(first, "uneven")) * 4
+    outcomes = []
+    for worth_compiling in (1 << 60, 0):
+        monkeypatch.setattr(like_examples, "_WORTH_COMPILING", worth_compiling)
+        values = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
+        outcomes.append(minibatches(LIKE_EXAMPLES, values, "5"))
+        draws.seed(5)
+        changes = LikeChanges(CHANGES["one frame"])
+        scaled = [changes.scale(value, "key", 0.5) for value in values]
+        chosen = [changes.select(value, "key") for value in scaled]
+        outcomes.append([written(value) for value in changes.finish(chosen)])
+    assert outcomes[:2] == outcomes[2:]
+
+
+def minibatches(holder, values, sizes: str) -> tuple[list[tuple[str, bytes]], int]:
+    """What is merged of a table's values, and how many examples there were."""
+    found: list[tuple[str, bytes]] = []
+    options = ExampleMergingOptions(minibatch_size=sizes)
+    merger = ExampleMerger(
+        MERGEABLE_FRAMES, options, lambda key, value: found.append((key, written(value)))
+    )
+    for value in values:
+        merger.accept(value)
+    merger.finish()
+    return found, merger.num_accepted
+
+
+@pytest.mark.parametrize("sizes", ["7", "64", "5,16:30", "1"])
+@pytest.mark.parametrize("stream", [io.BytesIO, Trickle])
+@pytest.mark.parametrize("second", ["one hot", "uneven"])
+def test_blocks_become_the_minibatches_of_single_examples(second, stream, sizes) -> None:
+    values = sorted(examples("by columns", second), key=structure_key) * 3
+    data = archive(values)
+    list(iterate_archive(Reader(io.BytesIO(data)), EXAMPLE_BYTES))  # its layouts are known now
+    blocks = [value for _, value in iterate_archive(Reader(stream(data)), LIKE_BLOCKS)]
+    if stream is io.BytesIO:
+        assert max(len(block) for block in blocks if isinstance(block, LikeBlock)) >= 4
+    assert minibatches(LIKE_BLOCKS, blocks, sizes) == minibatches(EXAMPLE, values, sizes)
+
+
+def test_blocks_and_single_examples_of_one_layout_merge_in_order() -> None:
+    values = examples("full", "uneven")[1::6]
+    data = archive(values * 4)
+    list(iterate_archive(Reader(io.BytesIO(data)), EXAMPLE_BYTES))
+    *_, (_, block) = iterate_archive(Reader(io.BytesIO(archive(values * 2))), LIKE_BLOCKS)
+    assert isinstance(block, LikeBlock)
+    block = block.part(len(block) - len(values), len(block))
+    singles = [value for _, value in iterate_archive(Reader(io.BytesIO(data)), LIKE_EXAMPLES)]
+    mixed = [block, singles[-1], singles[-2], block.part(1, 3), values[0]]
+    expected = [*values, values[3], values[2], values[1], values[2], values[0]]
+    assert written(merge_examples(mixed, False)) == written(merge_examples(expected, False))
 
 
 def _garbled(data: bytes, generator: random.Random) -> Iterator[bytes]:

@@ -228,11 +228,11 @@ def merge_table(
         def accept(key: str, example: E) -> None:
             merger.accept(prepare(key, example) if prepare else example)
 
-        count = for_each_of_kind(holder, args[0], accept)
+        for_each_of_kind(holder, args[0], accept)
         merger.finish()
         if merger.num_written == 0:
             raise EmptyError(
-                f"{args[0]}: no minibatch can be made of its {count} examples "
+                f"{args[0]}: no minibatch can be made of its {merger.num_accepted} examples "
                 f"(--minibatch-size={options.minibatch_size})"
             )
 

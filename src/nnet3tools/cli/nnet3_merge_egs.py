@@ -21,7 +21,7 @@ See also: nnet3-copy-egs
 @program("nnet3-merge-egs", USAGE, ExampleMergingOptions, num_args=2)
 def main(options: ExampleMergingOptions, args: list[str]) -> None:
     """Merge a table."""
-    from nnet3tools.training.like_examples import LIKE_EXAMPLES
+    from nnet3tools.training.like_examples import LIKE_BLOCKS
     from nnet3tools.training.merging import MERGEABLE_FRAMES
 
-    merge_table(args, options, LIKE_EXAMPLES, MERGEABLE_FRAMES)
+    merge_table(args, options, LIKE_BLOCKS, MERGEABLE_FRAMES)

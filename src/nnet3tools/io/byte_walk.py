@@ -6,7 +6,7 @@ import functools
 import re
 import struct
 
-from nnet3tools.io.matrix_forms import MatrixForm
+from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, MatrixForm
 
 __all__ = ["ByteWalk", "OtherFormError"]
 
@@ -18,8 +18,7 @@ class OtherFormError(Exception):
 _INT = struct.Struct("<i")
 _TWO_INTS = struct.Struct("<ici")
 _COMPRESSED = struct.Struct("<8xii")
-_COMPRESSED_SIZES = {b"CM ": (8, 1), b"CM2 ": (0, 2), b"CM3 ": (0, 1)}
-"""Bytes of the percentiles of a column, and of an element."""
+_COMPRESSED_SIZES = {token.encode() + b" ": sizes for token, sizes in COMPRESSED_SIZES.items()}
 _SPARSE_HEAD, _SPARSE_ELEMENT = "13s", "cic4x"
 """A row's "SV ", dimension and number of elements; an element's column and value."""
 _LONGEST_NAME = 1000

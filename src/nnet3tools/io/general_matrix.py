@@ -85,6 +85,8 @@ def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
     parts = [part for part in parts if part.shape[0]]
     if not parts:
         return np.empty((0, 0), np.float32)
+    if len(parts) == 1:
+        return parts[0] if isinstance(parts[0], SparseMatrix) else to_dense(parts[0])
     sparse = [part for part in parts if isinstance(part, SparseMatrix)]
     if len(sparse) == len(parts):
         return SparseMatrix.append(sparse)

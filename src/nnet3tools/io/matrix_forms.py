@@ -12,7 +12,20 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["MatrixForm", "full_pattern", "sparse_row_pattern"]
+__all__ = [
+    "COMPRESSED_SIZES",
+    "FULL_HEAD",
+    "SPARSE_HEAD",
+    "MatrixForm",
+    "full_pattern",
+    "sparse_row_pattern",
+]
+
+FULL_HEAD, SPARSE_HEAD = 13, 8
+"""Bytes before the elements of FM, and before the rows of SM."""
+COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
+"""Bytes of the percentiles of a column, and of an element; before them are the token and a blank,
+minimum and range, and the numbers of rows and columns, 17 bytes and the token's."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +42,20 @@ class MatrixForm:
 
     @property
     def pattern(self) -> bytes:
-        """Matches the whole matrix, as a group, and as further groups `num_parts` parts of it.
-
-        These are the elements of FM; minimum and range, percentiles and elements of CM, the same
-        without percentiles of CM2 and CM3; all rows of SM.
-        """
+        """Matches the whole matrix, as a group."""
         return b"(" + self._pattern + b")"
 
     @property
-    def num_parts(self) -> int:
-        """What differs from matrix to matrix consists of so many parts."""
-        return {"CM": 3, "CM2": 2, "CM3": 2}.get(self.token, 1)
+    def longest(self) -> int:
+        """Bytes of a matrix; of a sparse one with as many elements as may be in all rows."""
+        rows, cols = self.num_rows, self.num_cols
+        match self.token:
+            case "FM":
+                return FULL_HEAD + 4 * rows * cols
+            case "SM":
+                return SPARSE_HEAD + rows * (13 + 10 * self.most)
+        of_column, of_element = COMPRESSED_SIZES[self.token]
+        return len(self.token) + 17 + of_column * cols + of_element * rows * cols
 
     @property
     def _pattern(self) -> bytes:
@@ -49,17 +65,16 @@ class MatrixForm:
                 return full_pattern(rows, cols)
             case "SM":
                 start = re.escape(b"SM \4" + struct.pack("<i", rows))
-                return start + rb"((?:%b){%d})" % (sparse_row_pattern(cols, self.most), rows)
-        start = self.token.encode() + b" (.{8})" + re.escape(struct.pack("<ii", rows, cols))
-        if self.token == "CM":
-            start += b"(.{%d})" % (8 * cols)
-        return start + b"(.{%d})" % (rows * cols * (2 if self.token == "CM2" else 1))
+                return start + rb"(?:%b){%d}" % (sparse_row_pattern(cols, self.most), rows)
+        start = self.token.encode() + b" .{8}" + re.escape(struct.pack("<ii", rows, cols))
+        of_column, of_element = COMPRESSED_SIZES[self.token]
+        return start + b".{%d}" % (of_column * cols + of_element * rows * cols)
 
 
 def full_pattern(num_rows: int, num_cols: int) -> bytes:
-    """Matches a matrix of float32 numbers; the group has the elements."""
+    """Matches a matrix of float32 numbers."""
     sizes = struct.pack("<cici", b"\4", num_rows, b"\4", num_cols)
-    return b"FM " + re.escape(sizes) + b"(.{%d})" % (4 * num_rows * num_cols)
+    return b"FM " + re.escape(sizes) + b".{%d}" % (4 * num_rows * num_cols)
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,7 @@ from nnet3tools.training.example_layout import KnownLayouts, Layout, walk_exampl
 if TYPE_CHECKING:
     from nnet3tools.training.example import NnetExample
 
-__all__ = ["EXAMPLE_BYTES", "ExampleBytes", "recognised"]
+__all__ = ["EXAMPLE_BYTES", "ExampleBytes", "recognised", "runs_of_known"]
 
 
 class ExampleBytes:
@@ -69,6 +69,13 @@ def recognised(example: ExampleBytes) -> ExampleBytes:
 def _entries(reader: Reader) -> Iterator[tuple[str, ExampleBytes | NnetExample]]:
     for key, data, layout in _known.entries(reader):
         yield key, ExampleBytes(data, layout)
+
+
+def runs_of_known(
+    reader: Reader,
+) -> Iterator[tuple[str, Layout, bytes, list[tuple[int, int]]]]:
+    """What `KnownLayouts.runs` takes of an archive of frame-level examples."""
+    return _known.runs(reader)
 
 
 def _adopt(value: object) -> ExampleBytes | NnetExample | None:

@@ -7,6 +7,8 @@ what it matches is known to be sound, and where its matrices are. Without NumPy.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -70,6 +72,16 @@ class Layout:
             pieces += [form.pattern, re.escape(fixed)]
         return re.compile(b"".join(pieces), re.DOTALL)
 
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of an example; of sparse matrices with as many elements as may be."""
+        return sum(map(len, self.fixed)) + sum(form.longest for form in self.forms)
+
+    @cached_property
+    def entry(self) -> re.Pattern[bytes]:
+        """Matches a usual entry of an archive, key and example as groups; else nothing, at once."""
+        return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
+
     @property
     def size_of_pattern(self) -> int:
         """What the time to make the pattern goes by."""
@@ -128,12 +140,45 @@ class KnownLayouts:
             assert self.latest is not None
             yield key.group(1).decode(), data[key.end() : end], self.latest
 
+    def runs(self, reader: Reader) -> Iterator[tuple[str, Layout, bytes, list[tuple[int, int]]]]:
+        """Take the same, those of one layout that follow one another together.
+
+        Gives the last key, the layout, the bytes from the first example's to the last one's, and
+        where each begins and ends.
+        """
+        if not self._known:
+            return
+        data = reader.buffered(_AT_HAND)
+        start = 0
+        while matches := self._run(data, start):
+            last = matches[-1]
+            reader.advance(last.end() - start)
+            start = last.end()
+            assert self.latest is not None
+            first = matches[0].start(2)
+            spans = [match.span(2) for match in matches]
+            places = [(a - first, b - first) for a, b in spans]
+            yield last.group(1).decode(), self.latest, data[first:start], places
+
+    def _run(self, data: bytes, start: int) -> list[re.Match[bytes]]:
+        """The entries of one layout from here on."""
+        for i, layout in enumerate(self._known):
+            found = layout.entry.finditer(data, start)
+            if matches := list(itertools.takewhile(operator.attrgetter("lastindex"), found)):
+                self._use(i)
+                return matches
+        return []
+
+    def _use(self, place: int) -> None:
+        """Make a known layout the latest."""
+        if place:
+            self._known.insert(0, self._known.pop(place))
+        self.latest = self._known[0]
+
     def _match(self, data: bytes | bytearray, start: int) -> int | None:
         for i, layout in enumerate(self._known):
             if (match := layout.pattern.match(data, start)) is not None:
-                if i:
-                    self._known.insert(0, self._known.pop(i))
-                self.latest = layout
+                self._use(i)
                 return match.end()
         return None
 

@@ -25,8 +25,8 @@ from nnet3tools.training.example import NnetExample
 from nnet3tools.training.example_bytes import ExampleBytes
 from nnet3tools.training.example_layout import Layout
 from nnet3tools.training.like_examples import (
+    LikeBlock,
     LikeMatrices,
-    like_matrices,
     prototype_of,
 )
 from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
@@ -169,7 +169,7 @@ def _made(target: _Target, examples: list[ChangedExample]) -> list[bytes]:
         prototype_of(layout).io,
         target.example.io,
         target.beginnings,
-        like_matrices(layout, [example.data for example in examples]),
+        LikeBlock.of(layout, [example.data for example in examples]).matrices(),
         strict=True,
     ):
         scales = weights if like.name == "output" and (weights != 1.0).any() else None
@@ -189,7 +189,7 @@ def _changed(
             return matrices.whole
         if form.token.startswith("CM"):
             return _with_ranges(matrices, weights)
-    num = len(matrices.whole)
+    num = len(matrices)
     places = (form.num_rows * np.arange(num)[:, None] + rows).ravel()
     features = matrices.features(weights)
     if isinstance(features, SparseMatrix):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,18 +20,24 @@ from nnet3tools.io.compressed import decompress_all
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector
-from nnet3tools.io.matrix_forms import MatrixForm
+from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, FULL_HEAD, SPARSE_HEAD, MatrixForm
 from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
 from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
-from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes, recognised
+from nnet3tools.training.example_bytes import (
+    EXAMPLE_BYTES,
+    ExampleBytes,
+    recognised,
+    runs_of_known,
+)
 from nnet3tools.training.example_layout import Layout
 
 __all__ = [
+    "LIKE_BLOCKS",
     "LIKE_EXAMPLES",
+    "LikeBlock",
     "LikeExample",
     "LikeMatrices",
-    "like_matrices",
     "prototype",
     "runs_of_like",
 ]
@@ -58,7 +66,20 @@ LIKE_EXAMPLES: Holder[LikeExample] = Holder(
 """The holder of tables of examples that are taken apart many at a time where they are alike."""
 
 
-def prototype(example: LikeExample) -> NnetExample:
+def _runs(reader: Reader) -> Iterator[tuple[str, LikeExample | LikeBlock]]:
+    for key, layout, data, places in runs_of_known(reader):
+        starts, ends = np.array(places, np.int64).T
+        yield key, LikeBlock(layout, data, starts, ends)
+
+
+LIKE_BLOCKS: Holder[LikeExample | LikeBlock] = Holder(
+    "an example", _read, cast("Any", EXAMPLE_BYTES.write), entries=_runs, adopt=_adopt
+)
+"""The same, with examples of one layout that follow one another as one LikeBlock, under the last
+one's key."""
+
+
+def prototype(example: LikeExample | LikeBlock) -> NnetExample:
     """An example with the same names, indexes and dimensions; its elements are any."""
     return example if isinstance(example, NnetExample) else prototype_of(example.layout)
 
@@ -77,39 +98,83 @@ def prototype_of(layout: Layout) -> NnetExample:
 
 
 class LikeMatrices:
-    """A matrix of each of several like examples, as bytes and as arrays."""
+    """A matrix of each of several like examples: what they are in one piece of bytes."""
 
-    def __init__(self, form: MatrixForm, whole: Sequence[bytes], parts: list[bytes]) -> None:
-        self.form = form
-        self.whole = whole
+    def __init__(
+        self, form: MatrixForm, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> None:
+        self.form, self._data, self._starts, self._ends = form, data, starts, ends
+
+    def __len__(self) -> int:
+        """How many matrices there are."""
+        return len(self._starts)
+
+    @property
+    def whole(self) -> list[bytes]:
         """All bytes of each matrix."""
-        self.parts = parts
-        """The parts of the form's pattern, each of all matrices one after another."""
+        return self._pieces(0)
 
     def features(self, weights: NDArray[np.float32] | None = None) -> GeneralMatrix:
         """The rows of all matrices, each times its weight; compressed ones come decompressed."""
-        num, rows, cols = len(self.whole), self.form.num_rows, self.form.num_cols
+        num, rows, cols = len(self), self.form.num_rows, self.form.num_cols
         if self.form.token == "SM":
-            sparse = sparse_of_rows(self.parts[0], num * rows)
+            sparse = sparse_of_rows(b"".join(self._pieces(SPARSE_HEAD)), num * rows)
             return sparse if weights is None else _weighted(sparse, np.repeat(weights, rows))
         if self.form.token == "FM":
-            dense = np.frombuffer(self.parts[0], "<f4").reshape(num, rows, cols)
+            elements = b"".join(self._pieces(FULL_HEAD))
+            dense = np.frombuffer(elements, "<f4").reshape(num, rows, cols)
             return (dense if weights is None else dense * weights[:, None, None]).reshape(-1, cols)
-        low, extent = np.ascontiguousarray(self.ranges(weights).T)
-        by_columns = self.form.token == "CM"
-        percentiles = self.parts[1] if by_columns else b""
-        codes = np.frombuffer(self.parts[-1], "<u2" if self.form.token == "CM2" else np.uint8)
-        return decompress_all(
-            low,
-            extent,
-            np.frombuffer(percentiles, "<u2").reshape(num, -1, 4),
-            codes.reshape((num, cols, rows) if by_columns else (num, rows, cols)),
-        ).reshape(-1, cols)
+        return self._decompressed(weights).reshape(-1, cols)
 
     def ranges(self, weights: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Minimum and range of compressed matrices, times their weights, (N, 2)."""
-        ranges = np.frombuffer(self.parts[0], "<f4").reshape(-1, 2)
+        begin = len(self.form.token) + 1
+        ranges = np.frombuffer(b"".join(self._pieces(begin, begin + 8)), "<f4").reshape(-1, 2)
         return ranges if weights is None else ranges * weights[:, None]
+
+    def _pieces(self, begin: int, end: int | None = None) -> list[bytes]:
+        """These bytes of each matrix."""
+        ends = self._ends if end is None else self._starts + end
+        places = zip((self._starts + begin).tolist(), ends.tolist(), strict=True)
+        return [self._data[a:b] for a, b in places]
+
+    def _decompressed(self, weights: NDArray[np.float32] | None) -> NDArray[np.float32]:
+        token, rows, cols = self.form.token, self.form.num_rows, self.form.num_cols
+        begin = len(token) + 1
+        if _pays_to_compile(len(self) * rows * cols):
+            # Here, as it takes 20 ms to load.
+            from nnet3tools.tensor.native.decompress import decompress
+
+            starts = self._starts + begin
+            found = decompress(token, self._data, starts, (rows, cols), weights)
+            if found is not None:
+                return found
+        low, extent = np.ascontiguousarray(self.ranges(weights).T)
+        of_column, _ = COMPRESSED_SIZES[token]
+        begin += 16
+        elements = begin + of_column * cols
+        percentiles = b"".join(self._pieces(begin, elements)) if of_column else b""
+        codes = np.frombuffer(
+            b"".join(self._pieces(elements)), "<u2" if token == "CM2" else np.uint8
+        )
+        return decompress_all(
+            low,
+            extent,
+            np.frombuffer(percentiles, "<u2").reshape(len(self), -1, 4),
+            codes.reshape((len(self), cols, rows) if of_column else (len(self), rows, cols)),
+        )
+
+
+_num_decompressed = 0
+_WORTH_COMPILING = 4_000_000
+"""Elements, which NumPy takes 30 ms to decompress and compiled code 3."""
+
+
+def _pays_to_compile(num_elements: int) -> bool:
+    """Whether this process has decompressed so much that more of it is likely."""
+    global _num_decompressed
+    _num_decompressed += num_elements
+    return _num_decompressed > _WORTH_COMPILING
 
 
 def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatrix:
@@ -118,19 +183,63 @@ def _weighted(sparse: SparseMatrix, weights: NDArray[np.float32]) -> SparseMatri
     return SparseMatrix(sparse.row_offsets, sparse.indices, values, sparse.num_cols)
 
 
-def like_matrices(layout: Layout, examples: Sequence[bytes]) -> list[LikeMatrices]:
-    """The matrices of examples of a layout, input by input and output by output."""
-    found = [layout.pattern.fullmatch(example).groups() for example in examples]  # type: ignore[union-attr]
-    columns = iter(list(zip(*found, strict=True)))
-    matrices = []
-    for form in layout.forms:
-        whole = next(columns)
-        parts = [b"".join(column) for column in itertools.islice(columns, form.num_parts)]
-        matrices.append(LikeMatrices(form, whole, parts))
-    return matrices
+@dataclass(frozen=True, eq=False)
+class LikeBlock:
+    """Examples of one layout in one piece of bytes, where each has its start and its end."""
+
+    layout: Layout
+    data: bytes
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """How many examples there are."""
+        return len(self.starts)
+
+    @classmethod
+    def of(cls, layout: Layout, examples: Sequence[bytes]) -> LikeBlock:
+        """Of examples that stand by themselves."""
+        ends = np.cumsum(np.fromiter(map(len, examples), np.int64, len(examples)), dtype=np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        return cls(layout, b"".join(examples), starts, ends)
+
+    @classmethod
+    def joined(cls, blocks: Sequence[LikeBlock]) -> LikeBlock:
+        """The examples of blocks of one layout."""
+        if len(blocks) == 1:
+            return blocks[0]
+        sizes = np.array([len(block.data) for block in blocks], np.int64)
+        shifts = np.repeat(sizes.cumsum() - sizes, [len(block) for block in blocks])
+        starts = np.concatenate([block.starts for block in blocks]) + shifts
+        ends = np.concatenate([block.ends for block in blocks]) + shifts
+        return cls(blocks[0].layout, b"".join(block.data for block in blocks), starts, ends)
+
+    def part(self, begin: int, end: int) -> LikeBlock:
+        """The examples from `begin` to `end`, without the bytes of the others."""
+        first, last = int(self.starts[begin]), int(self.ends[end - 1])
+        starts, ends = self.starts[begin:end] - first, self.ends[begin:end] - first
+        return LikeBlock(self.layout, self.data[first:last], starts, ends)
+
+    def matrices(self) -> list[LikeMatrices]:
+        """The matrices of all examples, input by input and output by output."""
+        layout = self.layout
+        found = []
+        if (self.ends - self.starts == layout.longest).all():
+            begins = self.starts
+            for fixed, form in zip(layout.fixed, layout.forms, strict=False):
+                begins = begins + len(fixed)
+                ends = begins + form.longest
+                found.append(LikeMatrices(form, self.data, begins, ends))
+                begins = ends
+            return found
+        places = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        spans = [layout.pattern.fullmatch(self.data, a, b).regs for a, b in places]  # type: ignore[union-attr]
+        for form, place in zip(layout.forms, np.array(spans).transpose(1, 2, 0)[1:], strict=True):
+            found.append(LikeMatrices(form, self.data, *place))
+        return found
 
 
-def runs_of_like(examples: Sequence[LikeExample]) -> Iterator[tuple[int, list[NnetIo]]]:
+def runs_of_like(examples: Sequence[LikeExample | LikeBlock]) -> Iterator[tuple[int, list[NnetIo]]]:
     """Stretches of examples of one layout: how many they are, and the inputs and outputs of all.
 
     Each has the rows of one example after another; their sequence numbers n are those of a single
@@ -140,17 +249,25 @@ def runs_of_like(examples: Sequence[LikeExample]) -> Iterator[tuple[int, list[Nn
         if layout is None:
             yield from ((1, example.io) for example in some)  # type: ignore[union-attr]
         else:
-            run = [example.data for example in some]  # type: ignore[union-attr]
-            yield len(run), _ios_of_all(layout, run)
+            block = LikeBlock.joined(list(_blocks(layout, some)))
+            yield len(block), _ios_of_all(block)
 
 
-def _layout_of(example: LikeExample) -> Layout | None:
-    return example.layout if isinstance(example, ExampleBytes) else None
+def _layout_of(example: LikeExample | LikeBlock) -> Layout | None:
+    return None if isinstance(example, NnetExample) else example.layout
 
 
-def _ios_of_all(layout: Layout, examples: Sequence[bytes]) -> list[NnetIo]:
-    matrices = like_matrices(layout, examples)
+def _blocks(layout: Layout, examples: Iterable[LikeExample | LikeBlock]) -> Iterator[LikeBlock]:
+    """Blocks as they are, and examples that stand by themselves in as few as possible."""
+    for is_block, some in itertools.groupby(examples, lambda e: isinstance(e, LikeBlock)):
+        if is_block:
+            yield from some  # type: ignore[misc]
+        else:
+            yield LikeBlock.of(layout, [example.data for example in some])  # type: ignore[union-attr]
+
+
+def _ios_of_all(block: LikeBlock) -> list[NnetIo]:
     return [
-        NnetIo(like.name, np.tile(like.indexes, (len(examples), 1)), some.features())
-        for like, some in zip(prototype_of(layout).io, matrices, strict=True)
+        NnetIo(like.name, np.tile(like.indexes, (len(block), 1)), some.features())
+        for like, some in zip(prototype_of(block.layout).io, block.matrices(), strict=True)
     ]

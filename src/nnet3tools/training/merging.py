@@ -17,6 +17,7 @@ from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
 from nnet3tools.training.example_layout import Layout
 from nnet3tools.training.like_examples import (
+    LikeBlock,
     LikeExample,
     prototype,
     prototype_of,
@@ -38,7 +39,9 @@ __all__ = [
 E = TypeVar("E")
 
 
-def merge_examples(examples: Sequence[LikeExample], compress_features: bool) -> NnetExample:
+def merge_examples(
+    examples: Sequence[LikeExample | LikeBlock], compress_features: bool
+) -> NnetExample:
     """One example of many: rows one after another, sequence numbers n told apart.
 
     Inputs and outputs come out sorted by name. Examples that are minibatches already keep the
@@ -174,9 +177,13 @@ class Mergeable(Generic[E]):
     structure_hash: Callable[[E], int]
     size: Callable[[E], int]
     merge: Callable[[Sequence[E], bool], E]
+    count: Callable[[E], int] = lambda example: 1
+    """How many examples this is: several, if they come as one."""
+    part: Callable[[E, int, int], E] = lambda example, begin, end: example
+    """Those of them from `begin` to `end`."""
 
 
-def _structure(example: LikeExample) -> Hashable:
+def _structure(example: LikeExample | LikeBlock) -> Hashable:
     if isinstance(example, NnetExample) or example.layout is None:
         return structure_key(prototype(example))
     return _structure_of(example.layout)
@@ -187,11 +194,17 @@ def _structure_of(layout: Layout) -> Hashable:
     return structure_key(prototype_of(layout))
 
 
-MERGEABLE_FRAMES: Mergeable[LikeExample] = Mergeable(
+def _part(example: LikeExample | LikeBlock, begin: int, end: int) -> LikeExample | LikeBlock:
+    return example.part(begin, end) if isinstance(example, LikeBlock) else example
+
+
+MERGEABLE_FRAMES: Mergeable[LikeExample | LikeBlock] = Mergeable(
     _structure,
     lambda example: structure_hash(prototype(example)),
     lambda example: prototype(example).size,
     merge_examples,
+    lambda example: len(example) if isinstance(example, LikeBlock) else 1,
+    _part,
 )
 """Frame-level examples."""
 
@@ -212,26 +225,37 @@ class ExampleMerger(Generic[E]):
         self._rules = options.rules()
         self._compress = options.compress
         self._write = write
-        self._waiting: dict[Hashable, list[E]] = {}
+        self._waiting: dict[Hashable, _Waiting[E]] = {}
         self._hashes: dict[Hashable, int] = {}
         self._sizes: dict[Hashable, int] = {}
         self._order = HashOrder()
         self._stats = MergingStats()
-        self.num_written = 0
+        self.num_accepted = self.num_written = 0
+        """Examples taken, and minibatches written."""
 
     def accept(self, example: E) -> None:
-        """Take one example, and write a minibatch if its kind is now complete."""
+        """Take an example, or several that come as one; write the minibatches that are complete."""
         key = self._kind.structure(example)
-        if (waiting := self._waiting.get(key)) is None:
-            waiting = self._waiting[key] = []
-            if key not in self._hashes:
-                self._hashes[key] = self._kind.structure_hash(example)
-            self._order.insert(key, self._hashes[key])
-        waiting.append(example)
-        if len(waiting) >= self._wanted(example, key):
-            del self._waiting[key]
-            self._order.erase(key)
-            self._write_minibatch(waiting, self._hashes[key])
+        wanted = self._wanted(example, key)
+        begin, count = 0, self._kind.count(example)
+        self.num_accepted += count
+        while begin < count:
+            waiting = self._waiting.get(key) or self._begin(key, example)
+            end = min(count, begin + wanted - waiting.count)
+            waiting.add(example, begin, end)
+            begin = end
+            if waiting.count >= wanted:
+                del self._waiting[key]
+                self._order.erase(key)
+                self._write_minibatch(waiting.take(waiting.count), self._hashes[key])
+
+    def _begin(self, key: Hashable, example: E) -> _Waiting[E]:
+        """Examples of this structure begin to wait."""
+        if key not in self._hashes:
+            self._hashes[key] = self._kind.structure_hash(example)
+        self._order.insert(key, self._hashes[key])
+        waiting = self._waiting[key] = _Waiting(self._kind)
+        return waiting
 
     def _wanted(self, example: E, key: Hashable) -> int:
         """How many examples of this structure a minibatch has before the input has ended."""
@@ -244,20 +268,52 @@ class ExampleMerger(Generic[E]):
         """Write the rest as far as the rules allow, and log statistics."""
         for key in self._order:
             waiting, hash_value = self._waiting[key], self._hashes[key]
-            size = self._kind.size(waiting[0])
-            while waiting and (n := self._rules.minibatch_size(size, len(waiting), True)):
-                self._write_minibatch(waiting[:n], hash_value)
-                waiting = waiting[n:]
-            self._stats.discarded(size, hash_value, len(waiting))
+            size = self._kind.size(waiting.examples[0])
+            while n := self._rules.minibatch_size(size, waiting.count, True):
+                self._write_minibatch(waiting.take(n), hash_value)
+            self._stats.discarded(size, hash_value, waiting.count)
         self._waiting.clear()
         self._order = HashOrder()
         self._stats.print()
 
     def _write_minibatch(self, examples: list[E], hash_value: int) -> None:
-        self._stats.wrote(self._kind.size(examples[0]), hash_value, len(examples))
+        count = sum(map(self._kind.count, examples))
+        self._stats.wrote(self._kind.size(examples[0]), hash_value, count)
         merged = self._kind.merge(examples, self._compress)
-        self._write(f"merged-{self.num_written}-{len(examples)}", merged)
+        self._write(f"merged-{self.num_written}-{count}", merged)
         self.num_written += 1
+
+
+class _Waiting(Generic[E]):
+    """Examples of one structure that wait for others, some of them several in one."""
+
+    def __init__(self, kind: Mergeable[E]) -> None:
+        self._kind = kind
+        self.examples: list[E] = []
+        self.count = 0
+
+    def add(self, example: E, begin: int, end: int) -> None:
+        """Add those of `example` from `begin` to `end`."""
+        whole = begin == 0 and end == self._kind.count(example)
+        self.examples.append(example if whole else self._kind.part(example, begin, end))
+        self.count += end - begin
+
+    def take(self, count: int) -> list[E]:
+        """The first ones, which are not here any more."""
+        if count == self.count:
+            taken, self.examples, self.count = self.examples, [], 0
+            return taken
+        taken = []
+        self.count -= count
+        while count:
+            example = self.examples.pop(0)
+            size = self._kind.count(example)
+            if size > count:
+                self.examples.insert(0, self._kind.part(example, count, size))
+                example, size = self._kind.part(example, 0, count), count
+            taken.append(example)
+            count -= size
+        return taken
 
 
 class MergingStats:

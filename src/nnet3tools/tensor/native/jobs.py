@@ -12,11 +12,21 @@ from nnet3tools.tensor.native.library import library
 from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.threads import LOCK, num_threads
 
-__all__ = ["Part", "Series"]
+__all__ = ["Part", "Series", "run_at_once"]
 
 Run = Callable[[], object]
 Part = tuple[Sequence[Job] | None, Run]
 """Jobs (None: there are none for this) and what does the same by NumPy."""
+
+
+def run_at_once(job: Job) -> bool:
+    """Do a job, whose kernel is made now unless it is there; False if it cannot be had."""
+    library.want([job.kernel])
+    name = job.kernel.name
+    if (addresses := library.addresses([name])) is None:
+        return False
+    _table([job], {name: addresses[0]})()
+    return True
 
 
 class Series:
