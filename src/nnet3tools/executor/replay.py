@@ -205,6 +205,9 @@ class _Section:
             node = node.after.get(outcome) or node.grown(outcome)
         if node.work is not None:
             node.work()
+        elif node.calls is not None and self._capture is None:
+            node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
+            node.work()
         elif node.calls is not None:
             self._run_captured(node)
         else:
@@ -233,8 +236,6 @@ class _Section:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
             return
         node.calls = recorder.calls
-        if self._capture is None:
-            node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
 
     def _note_events(self, recorder: Recorder) -> _Node:
         """Put events on record; the place where they end."""

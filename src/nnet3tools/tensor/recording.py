@@ -66,13 +66,15 @@ class Origin(NamedTuple):
 class Call:
     """A bound operator as it stands in a recording."""
 
-    __slots__ = ("name", "operands", "origin", "run")
+    __slots__ = ("made", "name", "operands", "origin", "run")
 
     def __init__(
         self, name: str, operands: Sequence[Any], run: Callable[[], Any],
         origin: Origin | None = None,
     ) -> None:  # fmt: skip
         self.name, self.operands, self.run, self.origin = name, operands, run, origin
+        self.made: Any = None
+        """What a device has made of it, for the next recording that it stands in."""
 
     def __call__(self) -> Any:
         return self.run()

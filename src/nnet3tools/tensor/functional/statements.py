@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from nnet3tools.tensor.functional.expr import Apply, Expr, Operand, Placeholder, as_expr
@@ -16,7 +17,7 @@ class Assignments:
 
     items: tuple[tuple[Placeholder, Expr], ...]
 
-    @property
+    @functools.cached_property
     def targets(self) -> list[int]:
         """Numbers of the placeholders that are overwritten, in order."""
         return [operand.number for operand, _ in self.items]
@@ -34,7 +35,7 @@ class Assignments:
         used = [n for _, value in self.items for n in value.placeholders()]
         return max([*used, *self.targets])
 
-    @property
+    @functools.cached_property
     def reduces_rows(self) -> bool:
         """Whether some value is of a whole row, so that rows must not be cut."""
         nodes = (node for _, value in self.items for node in value.walk())

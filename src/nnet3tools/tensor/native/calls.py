@@ -28,7 +28,10 @@ def series(calls: Iterable[Call]) -> Series:
 
 def part_of(call: Call) -> Part:
     """A call with its jobs, if there are kernels for it."""
-    return None if call.origin is None else jobs_of(call.origin), call.run
+    if call.made is None:
+        call.made = None if call.origin is None else jobs_of(call.origin), call.run
+    made: Part = call.made
+    return made
 
 
 def jobs_of(origin: Origin) -> list[Job] | None:

@@ -7,6 +7,7 @@ then what is the same for the whole row, and so on, and a last loop that stores.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Assignments
 from nnet3tools.tensor.functional.lowered import Instruction, Kind, used
-from nnet3tools.tensor.native.kernels import Job, Kernel, indented
+from nnet3tools.tensor.native.kernels import Job, Kernel, Words, indented
 from nnet3tools.tensor.native.spelling import C_TYPES, COSTLY, C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments, can_walk, walk
 from nnet3tools.tensor.numpy_backend.operands import overlap
@@ -31,42 +32,91 @@ _ADDED = 512
 """float32 numbers of a row that are added up before their sum goes to float64."""
 
 
+_MAX_PLANS = 4096
+"""Layouts of operands that are remembered; when there are more, all are forgotten."""
+
+
+class _Plan:
+    """What the jobs of a formula have in common for operands of one layout."""
+
+    def __init__(
+        self, assignments: Assignments, operands: Sequence[Any], full: tuple[int, ...]
+    ) -> None:
+        by_rows = assignments.reduces_rows
+        self._found, self._sizes, self._strides = walk(operands, full, by_rows)
+        if by_rows:
+            self._kernel = _row_kernel(assignments, self._found, full[-1] <= MAX_KEPT)
+        else:
+            self._kernel = _kernel(assignments, self._found)
+        self._words = Words(self._arguments(operands))
+        self._work = math.prod(full) * len(self._strides)
+
+    def _arguments(self, operands: Sequence[Any]) -> list[Any]:
+        return [*self._sizes, *arguments(self._found, operands, self._strides)]
+
+    def job(self, operands: Sequence[Any]) -> Job:
+        """The job for operands of the layout."""
+        given = self._arguments(operands)
+        alive = [a for a in given if isinstance(a, np.ndarray)]
+        words = self._words.filled(given)
+        return Job.of_words(self._kernel, words, alive, self._sizes[0], self._work)
+
+
+_plans: dict[tuple[Any, ...], _Plan | bool] = {}
+"""Formula and layouts -> the plan; True: there is nothing to do; False: NumPy does it."""
+
+
 def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job] | None:
     """What does the assignments to these operands; None where that is left to NumPy."""
+    key = assignments, *[_layout(operand) for operand in operands]
+    if (plan := _plans.get(key)) is None:
+        if len(_plans) >= _MAX_PLANS:
+            _plans.clear()
+        plan = _plans[key] = _plan(assignments, operands)
+    if plan is False or not _are_apart(operands, assignments.targets):
+        return None
+    return [plan.job(operands)] if isinstance(plan, _Plan) else []
+
+
+def _layout(operand: Any) -> Any:
+    """All of an operand that its job depends on but for addresses and floats."""
+    if isinstance(operand, np.ndarray):
+        return operand.dtype, operand.shape, operand.strides
+    return operand if isinstance(operand, (int, np.integer, np.bool_)) else type(operand)
+
+
+def _plan(assignments: Assignments, operands: Sequence[Any]) -> _Plan | bool:
     if not can_walk(operands):
-        return None
-    targets = [n - 1 for n in assignments.targets]
-    arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    full = broadcast_shape([a.shape for a in arrays]) or (1,)
+        return False
+    full = broadcast_shape([o.shape for o in operands if isinstance(o, np.ndarray)]) or (1,)
     by_rows = assignments.reduces_rows
-    if not _targets_fit(operands, targets, full, by_rows):
-        return None
+    if not _targets_fit(operands, assignments.targets, full, by_rows):
+        return False
     if 0 in full:
-        return []
-    found, sizes, strides = walk(operands, full, by_rows)
-    if by_rows:
-        if full[-1] == 1:  # a walk does not tell such a row from a number
-            return None
-        kernel = _row_kernel(assignments, found, full[-1] <= MAX_KEPT)
-    else:
-        kernel = _kernel(assignments, found)
-    values = [*sizes, *arguments(found, operands, strides)]
-    work = int(np.prod(full)) * len(arrays)
-    return [Job(kernel, values, sizes[0], work)]
+        return True
+    # a walk does not tell a row of one element from a number
+    return False if by_rows and full[-1] == 1 else _Plan(assignments, operands, full)
 
 
 def _targets_fit(
     operands: Sequence[Any], targets: Sequence[int], full: tuple[int, ...], by_rows: bool
 ) -> bool:
-    """Whether targets are whole, and share memory with nothing askew."""
-    for t in targets:
-        shape = operands[t].shape if isinstance(operands[t], np.ndarray) else None
+    """Whether targets are whole."""
+    for n in targets:
+        shape = operands[n - 1].shape if isinstance(operands[n - 1], np.ndarray) else None
         if shape != full and not (by_rows and shape == (*full[:-1], 1)):
-            return shape == () and full == (1,)
-        for i, other in enumerate(operands):
-            if i != t and isinstance(other, np.ndarray):
-                if overlap(operands[t], other) == "partial":
-                    return False
+            if shape != () or full != (1,):
+                return False
+    return True
+
+
+def _are_apart(operands: Sequence[Any], targets: Sequence[int]) -> bool:
+    """Whether targets share memory with nothing askew."""
+    arrays = [o for o in operands if isinstance(o, np.ndarray)]
+    for n in targets:
+        target = operands[n - 1]
+        if any(a is not target and overlap(target, a) == "partial" for a in arrays):
+            return False
     return True
 
 

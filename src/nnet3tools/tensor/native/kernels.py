@@ -12,7 +12,7 @@ import numpy as np
 
 from nnet3tools.tensor.numpy_backend.addresses import address
 
-__all__ = ["Job", "Kernel", "Number", "indented"]
+__all__ = ["Job", "Kernel", "Number", "Words", "indented"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,40 @@ class Job:
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same places."""
-        self.words = np.empty(max(1, len(arguments)), np.int64)
-        numbers = self.words.view(np.float64)
-        for i, argument in enumerate(arguments):
-            if isinstance(argument, np.ndarray):
-                self.words[i] = address(argument)
-            elif isinstance(argument, Number):
-                numbers[i] = argument.value
-            else:
-                self.words[i] = argument
+        self.words = Words(arguments).filled(arguments)
         self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
+
+    @classmethod
+    def of_words(cls, kernel: Kernel, words: np.ndarray, alive: list[np.ndarray], steps: int,
+                 work: int) -> Job:  # fmt: skip
+        """A job whose arguments are known as words."""
+        made = cls.__new__(cls)
+        made.kernel, made.words, made.alive = kernel, words, alive
+        made.steps, made.work, made.in_order = steps, work, False
+        return made
+
+
+class Words:
+    """Arguments as words, with places for the arrays' addresses and the Numbers of another time."""
+
+    def __init__(self, arguments: Sequence[Any]) -> None:
+        self._arrays = [i for i, a in enumerate(arguments) if isinstance(a, np.ndarray)]
+        self._numbers = [i for i, a in enumerate(arguments) if isinstance(a, Number)]
+        self._words = np.zeros(max(1, len(arguments)), np.int64)
+        for i, argument in enumerate(arguments):
+            if not isinstance(argument, (np.ndarray, Number)):
+                self._words[i] = argument
+
+    def filled(self, arguments: Sequence[Any]) -> np.ndarray:
+        """The words of arguments which differ from those given before in arrays and Numbers."""
+        words = self._words.copy()
+        for i in self._arrays:
+            words[i] = address(arguments[i])
+        if self._numbers:
+            values = words.view(np.float64)
+            for i in self._numbers:
+                values[i] = arguments[i].value
+        return words
 
 
 def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
