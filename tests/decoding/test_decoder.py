@@ -11,9 +11,10 @@ import pytest
 
 from nnet3tools.decoding.alignment import Aligner, transition_log_probs
 from nnet3tools.decoding.decoder import Decoder, SearchOptions
-from nnet3tools.decoding.determinization import Determinizer, LabelledLattice
+from nnet3tools.decoding.determinization import Determinizer
 from nnet3tools.decoding.edit_distance import word_errors
 from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.decoding.options import AlignOptions, DeterminizeOptions
 from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
 from nnet3tools.decoding.raw_lattice import raw_lattice
@@ -86,22 +87,23 @@ def decoded(fst: Fst, loglikes: np.ndarray, options: SearchOptions = WIDE) -> De
 def lattice_paths(lattice: LabelledLattice) -> dict[tuple, float]:
     """The cost of the best path for each (transition ids, labels)."""
     found: dict[tuple, float] = defaultdict(lambda: math.inf)
+    arcs, finals = lattice.arc_lists(), lattice.final_list()
 
     def walk(state: int, cost: float, ids: tuple, words: tuple) -> None:
-        final = lattice.finals[state]
+        final = finals[state]
         if final is not None:
             key = ids + final[2], words
             found[key] = min(found[key], cost + final[0] + final[1])
-        for word, graph, acoustic, more, target in lattice.arcs[state]:
+        for word, graph, acoustic, more, target in arcs[state]:
             walk(target, cost + graph + acoustic, ids + more, words + ((word,) if word else ()))
 
-    if lattice.arcs:
+    if arcs:
         walk(0, 0.0, (), ())
     return found
 
 
 def as_lists(compact) -> LabelledLattice:
-    return LabelledLattice(compact.arc_lists(), compact.final_list())
+    return LabelledLattice.from_lists(compact.arc_lists(), compact.final_list())
 
 
 def assert_costs(found: dict, expected: dict) -> None:
@@ -202,7 +204,7 @@ def test_determinized_lattice_has_the_best_path_of_each_word_sequence(seed):
 
 def test_determinization_is_pruned_and_ends_when_memory_does():
     arcs = [[(word, float(word), 0.0, (1,), state + 1) for word in (1, 2)] for state in range(12)]
-    lattice = LabelledLattice([*arcs, []], [None] * 12 + [(0.0, 0.0, ())])
+    lattice = LabelledLattice.from_lists([*arcs, []], [None] * 12 + [(0.0, 0.0, ())])
     pruned = Determinizer(lattice, 1.5, 1e-3, 0)
     assert pruned.run() == 1.5
     sequences = {words for _, words in lattice_paths(pruned.result())}

@@ -2,7 +2,8 @@
 
 The algorithm is that of D. Povey et al., "Generating exact lattices in the WFST framework" (ICASSP
 2012), with the pruning of Kaldi's DeterminizeLatticePruned: subsets of states are expanded in the
-order of the best path through them, until none is within the beam.
+order of the best path through them, until none is within the beam. This is the reference for
+native/determinize.c, which does the work where there is a C compiler.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nnet3tools.decoding.labelled_lattice import LabelledLattice
+from nnet3tools.decoding.native.lattices import determinized_by
+from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.fst.lattice import CompactArc, FinalWeight
 
-__all__ = ["Determinizer", "LabelledLattice"]
+__all__ = ["Determinizer", "determinized"]
 
 Weight = tuple[float, float]
 """Total and graph cost; they compare as Kaldi's lattice weights do."""
@@ -32,29 +36,6 @@ _Subset = dict[int, _Element]
 """States of the input, each with its best element."""
 
 _ONE: Weight = (0.0, 0.0)
-
-
-@dataclass
-class LabelledLattice:
-    """A lattice as lists, states in topological order; labels are words (or phones), 0 is none.
-
-    An arc is label, graph cost, acoustic cost, transition ids, next state. No start is None, which
-    is the lattice without states; else it is state 0.
-    """
-
-    arcs: list[list[CompactArc]]
-    finals: list[FinalWeight | None]
-
-    def backward_costs(self) -> list[float]:
-        """The cost of the best way from each state to the end."""
-        costs = [math.inf] * len(self.arcs)
-        for state in range(len(self.arcs) - 1, -1, -1):
-            final = self.finals[state]
-            best = math.inf if final is None else final[0] + final[1]
-            for _, graph, acoustic, _, target in self.arcs[state]:
-                best = min(best, graph + acoustic + costs[target])
-            costs[state] = best
-        return costs
 
 
 @dataclass
@@ -87,19 +68,35 @@ _ARC_BYTES, _ELEMENT_BYTES, _ID_BYTES = 32, 24, 48
 """What Kaldi counts for an arc, an element of a subset, and an id of its sequences."""
 
 
+def determinized(
+    lattice: LabelledLattice, beam: float, delta: float, max_memory: int
+) -> tuple[LabelledLattice, float]:
+    """The lattice, whose states must be in topological order, made deterministic on its labels.
+
+    Also the beam that was reached before `max_memory` bytes (0 for any) were used up. `delta` is
+    how much weights of equal subsets may differ.
+    """
+    if (library := decoding_library()) is not None:
+        return determinized_by(library, lattice, beam, delta, max_memory)
+    determinizer = Determinizer(lattice, beam, delta, max_memory)
+    reached = determinizer.run()
+    return determinizer.result(), reached
+
+
 class Determinizer:
-    """Determinizes one lattice on its labels."""
+    """Determinizes one lattice on its labels, in Python."""
 
     def __init__(
         self, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
     ) -> None:
         """`delta` is how much weights of equal subsets may differ; `max_memory` in bytes, or 0."""
-        self._lattice, self._delta, self._max_memory = lattice, delta, max_memory
+        self._delta, self._max_memory = delta, max_memory
+        arc_lists, self._finals = lattice.arc_lists(), lattice.final_list()
         self._backward = lattice.backward_costs()
         self._best = self._backward[0] if self._backward else math.inf
         self._beam, self._cutoff = beam, self._best + beam
-        self._epsilon = [[arc for arc in arcs if not arc[0]] for arcs in lattice.arcs]
-        self._labelled = [[arc for arc in arcs if arc[0]] for arcs in lattice.arcs]
+        self._epsilon = [[arc for arc in arcs if not arc[0]] for arcs in arc_lists]
+        self._labelled = [[arc for arc in arcs if arc[0]] for arcs in arc_lists]
         self._states: list[_OutputState] = []
         self._minimal: dict[tuple, list[int]] = {}
         self._initial: dict[tuple, list[tuple[_Subset, int, _Element]]] = {}
@@ -108,7 +105,7 @@ class Determinizer:
 
     def run(self) -> float:
         """Determinize; the beam that was reached before memory ran out."""
-        if not self._lattice.arcs or math.isinf(self._best):
+        if not self._backward or math.isinf(self._best):
             return self._beam
         start = self._minimal_form(self._closure({0: (0.0, 0.0, ())}))
         self._state_of_minimal(start, 0.0)
@@ -120,7 +117,7 @@ class Determinizer:
 
     def result(self) -> LabelledLattice:
         """The deterministic lattice; its states need not be in topological order."""
-        return LabelledLattice(
+        return LabelledLattice.from_lists(
             [state.arcs for state in self._states], [state.final for state in self._states]
         )
 
@@ -167,7 +164,7 @@ class Determinizer:
 
     def _minimal_form(self, subset: _Subset) -> _Subset:
         """Only the states that are final or have arcs with labels, in order."""
-        labelled, finals = self._labelled, self._lattice.finals
+        labelled, finals = self._labelled, self._finals
         return {
             state: subset[state]
             for state in sorted(subset)
@@ -222,7 +219,7 @@ class Determinizer:
         """The best final weight of the subset, if it is within the beam."""
         best: _Element | None = None
         for member, element in state.subset.items():
-            final = self._lattice.finals[member]
+            final = self._finals[member]
             if final is not None:
                 arc = (0, final[0], final[1], final[2], 0)
                 best = self._followed(element, arc, best) or best

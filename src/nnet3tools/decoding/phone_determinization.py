@@ -9,11 +9,14 @@ import math
 
 import numpy as np
 
-from nnet3tools.decoding.determinization import Determinizer, LabelledLattice
+from nnet3tools.decoding.determinization import determinized
+from nnet3tools.decoding.labelled_lattice import LabelledLattice, NewArcs, NewFinals
+from nnet3tools.decoding.native.lattices import top_order_by
+from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.options import DeterminizeOptions
-from nnet3tools.fst.connect import accessible, coaccessible
 from nnet3tools.fst.depth_first import top_order
-from nnet3tools.fst.lattice import CompactArc, CompactLattice, Lattice
+from nnet3tools.fst.fst import NOT_FINAL
+from nnet3tools.fst.lattice import CompactLattice, Lattice, Strings
 from nnet3tools.fst.lattice_conversion import compacted, expanded
 from nnet3tools.io import log
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -42,7 +45,7 @@ class PhoneDeterminizer:
                 "Both --phone-determinize and --word-determinize are set to false, copying "
                 "lattice without determinization."
             )
-        lattice, complete = _labelled(raw), True
+        lattice, complete = LabelledLattice.of(raw), True
         if options.phone_determinize:
             first_phone = 1 + int(raw.fst.olabels.max(initial=0))
             lattice, complete = self._run(self._with_phones(lattice, first_phone))
@@ -50,15 +53,14 @@ class PhoneDeterminizer:
         if options.word_determinize:
             lattice, reached = self._run(lattice)
             complete &= reached
-            return _connected(lattice), complete
-        return compacted(expanded(_connected(lattice))), complete
+            return lattice.connected(), complete
+        return compacted(expanded(lattice.connected())), complete
 
     def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
         """Determinize, with a smaller beam if memory runs out long before the end."""
         beam = self._beam
         for attempt in range(_MOST_TRIES):
-            determinizer = Determinizer(lattice, beam, self._options.delta, self._options.max_mem)
-            reached = determinizer.run()
+            made, reached = determinized(lattice, beam, self._options.delta, self._options.max_mem)
             if reached >= beam * _RETRY_CUTOFF or attempt + 1 == _MOST_TRIES:
                 break
             beam = max(beam * math.sqrt(max(reached, 0.0) / beam), 0.5 * beam)
@@ -67,35 +69,40 @@ class PhoneDeterminizer:
                 "that beam."
             )
             lattice = _pruned(lattice, beam)
-        return determinizer.result(), reached >= beam
+        return made, reached >= beam
 
     def _with_phones(self, lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
-        """With phones as labels where they begin; the start state's arcs have none, as in Kaldi."""
-        phones = self._phones.tolist()
-        arcs: list[list[CompactArc]] = [lattice.arcs[0]]
-        added: list[list[CompactArc]] = []
-        size = len(lattice.arcs)
-        for of_state in lattice.arcs[1:]:
-            new = []
-            for word, graph, acoustic, ids, target in of_state:
-                label = word
-                if ids and phones[ids[0]]:
-                    label = first_phone + phones[ids[0]]
-                    if word:  # the phone comes after it, on an arc of its own
-                        added.append([(label, 0.0, 0.0, (), target)])
-                        label, target = word, size + len(added) - 1
-                new.append((label, graph, acoustic, ids, target))
-            arcs.append(new)
-        finals = [*lattice.finals, *[None] * len(added)]
-        return _top_sorted(LabelledLattice(arcs + added, finals))
+        """With phones as labels where they begin; the start state's arcs have none, as in Kaldi.
 
-
-def _labelled(raw: Lattice) -> LabelledLattice:
-    arcs: list[list[CompactArc]] = [
-        [(word, graph, acoustic, (i,) if i else (), n) for i, word, graph, acoustic, n in of_state]
-        for of_state in raw.arc_lists()
-    ]
-    return LabelledLattice(arcs, [f and (*f, ()) for f in raw.final_list()])
+        Where a word comes out with a phone, the phone comes after it, on an arc of its own.
+        """
+        begins, ends = lattice.strings.ends[:-1], lattice.strings.ends[1:]
+        begins, ends = begins[: lattice.num_arcs], ends[: lattice.num_arcs]
+        phones = np.zeros(lattice.num_arcs, np.int32)
+        has_ids = (ends > begins) & (lattice.sources > 0)
+        phones[has_ids] = self._phones[lattice.strings.ids[begins[has_ids]]]
+        has_phone, has_word = phones > 0, lattice.labels > 0
+        labels = np.where(has_phone & ~has_word, first_phone + phones, lattice.labels)
+        both = np.flatnonzero(has_phone & has_word)
+        size, more = lattice.num_states, len(both)
+        targets = lattice.targets.copy()
+        targets[both] = np.arange(size, size + more)
+        costs = np.zeros(more)
+        arcs = NewArcs(
+            np.arange(size, size + more),
+            (first_phone + phones[both]).astype(np.int32),
+            costs,
+            costs,
+            lattice.targets[both],
+            Strings.none(more),
+        )
+        finals = NewFinals(
+            np.concatenate([lattice.final_graph, np.full(more, NOT_FINAL)]),
+            np.concatenate([lattice.final_acoustic, costs]),
+            lattice.final_strings.joined(Strings.none(more)),
+        )
+        relabelled = lattice.with_arcs(labels.astype(np.int32), targets)
+        return _top_sorted(relabelled.extended(arcs, finals))
 
 
 def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLattice:
@@ -103,29 +110,35 @@ def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLatti
 
     So the second pass moves these weights towards the start, as those of other arcs.
     """
-    arcs = [
-        [(arc[0] if arc[0] < first_phone else 0, *arc[1:]) for arc in of_state]
-        for of_state in lattice.arcs
-    ]
-    finals = list(lattice.finals)
-    for state, final in enumerate(lattice.finals):
-        if final is not None and final[2]:
-            arcs[state].append((0, *final, len(arcs)))
-            arcs.append([])
-            finals[state] = None
-            finals.append((0.0, 0.0, ()))
-    return LabelledLattice(arcs, finals)
+    labels = np.where(lattice.labels < first_phone, lattice.labels, 0).astype(np.int32)
+    strings = lattice.final_strings
+    moved = np.flatnonzero(lattice.is_final & (strings.lengths > 0))
+    size, more = lattice.num_states, len(moved)
+    arcs = NewArcs(
+        moved,
+        np.zeros(more, np.int32),
+        lattice.final_graph[moved],
+        lattice.final_acoustic[moved],
+        np.arange(size, size + more, dtype=np.int32),
+        strings.only(moved),
+    )
+    graph = np.concatenate([lattice.final_graph, np.zeros(more)])
+    acoustic = np.concatenate([lattice.final_acoustic, np.zeros(more)])
+    graph[moved], acoustic[moved] = NOT_FINAL, 0.0
+    finals = NewFinals(graph, acoustic, Strings.none(size + more))
+    return lattice.with_arcs(labels, lattice.targets).extended(arcs, finals)
 
 
 def _top_sorted(lattice: LabelledLattice) -> LabelledLattice:
-    if all(arc[4] > state for state, arcs in enumerate(lattice.arcs) for arc in arcs):
+    """With states in topological order; DataError if there is a cycle."""
+    if lattice.is_top_sorted:
         return lattice
-    order = top_order(0, [[arc[4] for arc in arcs] for arcs in lattice.arcs])
-    numbers = [0] * len(order)
-    for number, state in enumerate(order):
-        numbers[state] = number
-    arcs = [[(*arc[:4], numbers[arc[4]]) for arc in lattice.arcs[state]] for state in order]
-    return LabelledLattice(arcs, [lattice.finals[state] for state in order])
+    library = decoding_library()
+    order = None if library is None else top_order_by(library, lattice)
+    if order is None:
+        targets = np.split(lattice.targets, lattice.offsets[1:-1])
+        order = np.array(top_order(0, [t.tolist() for t in targets]), np.int32)
+    return lattice.in_order(order)
 
 
 def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
@@ -136,34 +149,16 @@ def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
     cutoff = backward[0] + beam
     arcs = []
     finals = []
-    for state, of_state in enumerate(lattice.arcs):
+    for state, (of_state, final) in enumerate(
+        zip(lattice.arc_lists(), lattice.final_list(), strict=True)
+    ):
         kept = []
         for arc in of_state:
             cost = forward[state] + arc[1] + arc[2]
             forward[arc[4]] = min(forward[arc[4]], cost)
             if cost + backward[arc[4]] <= cutoff:
                 kept.append(arc)
-        final = lattice.finals[state]
         in_beam = final is not None and forward[state] + final[0] + final[1] <= cutoff
         arcs.append(kept)
         finals.append(final if in_beam else None)
-    return LabelledLattice(arcs, finals)
-
-
-def _connected(lattice: LabelledLattice) -> CompactLattice:
-    """As arrays, without states that are on no path to a final one."""
-    compact = CompactLattice.from_lists(0, lattice.finals, lattice.arcs)
-    if not compact.fst.num_states:
-        return compact
-    keep = accessible(compact.fst) & coaccessible(compact.fst)
-    if keep.all():
-        return compact
-    if not keep[0]:
-        return CompactLattice.empty()
-    numbers = (np.cumsum(keep) - 1).tolist()
-    kept = np.flatnonzero(keep).tolist()
-    arcs = [
-        [(*arc[:4], numbers[arc[4]]) for arc in lattice.arcs[state] if keep[arc[4]]]
-        for state in kept
-    ]
-    return CompactLattice.from_lists(0, [lattice.finals[state] for state in kept], arcs)
+    return LabelledLattice.from_lists(arcs, finals)

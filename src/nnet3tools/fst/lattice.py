@@ -40,6 +40,11 @@ class Strings:
         np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
         return cls(ends, np.array([i for sequence in sequences for i in sequence], np.int32))
 
+    @classmethod
+    def none(cls, count: int) -> Strings:
+        """So many empty sequences."""
+        return cls(np.zeros(count + 1, np.int64), np.zeros(0, np.int32))
+
     @property
     def lengths(self) -> NDArray[np.int64]:
         """How many integers each sequence has."""
@@ -49,6 +54,11 @@ class Strings:
         """The sequences as Python tuples."""
         ids = self.ids.tolist()
         return [tuple(ids[begin:end]) for begin, end in pairwise(self.ends.tolist())]
+
+    def joined(self, other: Strings) -> Strings:
+        """These sequences and then the others."""
+        ends = np.concatenate([self.ends, other.ends[1:] + self.ends[-1]])
+        return Strings(ends, np.concatenate([self.ids, other.ids]))
 
     def only(self, chosen: NDArray[np.intp]) -> Strings:
         """The sequences with these numbers."""

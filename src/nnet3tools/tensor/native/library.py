@@ -27,7 +27,7 @@ from nnet3tools.tensor.native.cache import (
 from nnet3tools.tensor.native.compiler import Compiler, cpu_features, find_compiler
 from nnet3tools.tensor.native.kernels import Kernel
 
-__all__ = ["Library", "library"]
+__all__ = ["Library", "library", "load_library"]
 
 
 class Library:
@@ -61,8 +61,7 @@ class Library:
     def _make(self, kernels: Sequence[Kernel]) -> None:
         if self._failed:
             return
-        compiler = find_compiler()
-        loaded = None if compiler is None else _load(compiler, _source(kernels))
+        loaded = load_library(_source(kernels), f"{len(kernels)} kernels")
         if loaded is None:
             self._failed = True
             return
@@ -90,8 +89,16 @@ def _source(kernels: Sequence[Kernel]) -> str:
     return "\n".join(parts)
 
 
-def _load(compiler: Compiler, source: str) -> ctypes.CDLL | None:
-    """The library of a source: the one that is kept, or a new one."""
+def load_library(source: str, what: str) -> ctypes.CDLL | None:
+    """The library of a C source: the one that is kept, or a new one; None if there can be none.
+
+    `what` it holds is told by `--verbose=2`.
+    """
+    compiler = find_compiler()
+    return None if compiler is None else _load(compiler, source, what)
+
+
+def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
     facts = (source, compiler.identity, " ".join(compiler.flags), cpu_features(), __version__)
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40] + ".so"
     folder = cache_folder()
@@ -102,7 +109,7 @@ def _load(compiler: Compiler, source: str) -> ctypes.CDLL | None:
         (work / "kernels.c").write_text(source, encoding="utf-8")
         if not compiler.build(work / "kernels.c", work / name):
             return None
-        log.vlog(2, f"compiled {source.count('void k_')} kernels")
+        log.vlog(2, f"compiled {what}")
         if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
             if (loaded := _open(kept_now)) is not None:
                 return loaded

@@ -1,0 +1,110 @@
+"""Determinization and sorting of lattices by the C library."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.labelled_lattice import LabelledLattice
+from nnet3tools.errors import ProgramError
+from nnet3tools.fst.lattice import Strings
+
+__all__ = ["determinized_by", "top_order_by"]
+
+
+class _Lattice(ctypes.Structure):
+    """determinize.c's `lattice`."""
+
+    _fields_ = (
+        ("num_states", ctypes.c_int64),
+        ("num_arcs", ctypes.c_int64),
+        ("first", ctypes.c_void_p),
+        ("labels", ctypes.c_void_p),
+        ("targets", ctypes.c_void_p),
+        ("graph", ctypes.c_void_p),
+        ("acoustic", ctypes.c_void_p),
+        ("final_graph", ctypes.c_void_p),
+        ("final_acoustic", ctypes.c_void_p),
+        ("string_first", ctypes.c_void_p),
+        ("ids", ctypes.c_void_p),
+    )
+
+
+def determinized_by(
+    library: ctypes.CDLL, lattice: LabelledLattice, beam: float, delta: float, max_memory: int
+) -> tuple[LabelledLattice, float]:
+    """What determinization.determinized gives; MemoryError if there is not enough."""
+    if not lattice.is_top_sorted:
+        raise ProgramError("a lattice to be determinized has states out of order")
+    arrays = _arrays(lattice)
+    given = _Lattice(lattice.num_states, lattice.num_arcs, *(array.ctypes.data for array in arrays))
+    made, reached = _Lattice(), ctypes.c_double()
+    run: Any = library.nn_determinize
+    run.argtypes = (
+        ctypes.c_void_p, ctypes.c_double, ctypes.c_double, ctypes.c_int64, ctypes.c_void_p,
+        ctypes.c_void_p,
+    )  # fmt: skip
+    if run(
+        ctypes.addressof(given), beam, delta, max_memory, ctypes.addressof(made),
+        ctypes.addressof(reached),
+    ) < 0:  # fmt: skip
+        raise MemoryError
+    try:
+        return _copied(made), reached.value
+    finally:
+        library.nn_free_lattice(ctypes.byref(made))
+
+
+def _arrays(lattice: LabelledLattice) -> list[NDArray]:
+    """The arrays as C wants them, in the order of `_Lattice`."""
+    wanted: list[tuple[NDArray, type]] = [
+        (lattice.offsets, np.int64),
+        (lattice.labels, np.int32),
+        (lattice.targets, np.int32),
+        (lattice.graph, np.float64),
+        (lattice.acoustic, np.float64),
+        (lattice.final_graph, np.float64),
+        (lattice.final_acoustic, np.float64),
+        (lattice.strings.ends, np.int64),
+        (lattice.strings.ids, np.int32),
+    ]
+    return [np.ascontiguousarray(array, kind) for array, kind in wanted]
+
+
+def _copied(made: _Lattice) -> LabelledLattice:
+    """The arrays that C made, as NumPy's own."""
+    states, arcs = made.num_states, made.num_arcs
+    ends = _copy(made.string_first, np.int64, arcs + states + 1)
+    final_graph = _copy(made.final_graph, np.float64, states)
+    final_acoustic = _copy(made.final_acoustic, np.float64, states)
+    return LabelledLattice(
+        _copy(made.first, np.int64, states + 1),
+        _copy(made.labels, np.int32, arcs),
+        _copy(made.graph, np.float64, arcs),
+        _copy(made.acoustic, np.float64, arcs),
+        _copy(made.targets, np.int32, arcs),
+        final_graph,
+        np.where(np.isinf(final_graph), 0.0, final_acoustic),
+        Strings(ends, _copy(made.ids, np.int32, int(ends[-1]))),
+    )
+
+
+def _copy(place: int, kind: type, size: int) -> NDArray:
+    data = ctypes.string_at(place, size * np.dtype(kind).itemsize)
+    return np.frombuffer(bytearray(data), kind)
+
+
+def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.int32] | None:
+    """What fst.depth_first.top_order gives; None if there is a cycle."""
+    size = lattice.num_states
+    order, way = np.empty(size, np.int32), np.empty(size, np.int32)
+    after = np.empty(size, np.int64)
+    offsets = np.ascontiguousarray(lattice.offsets, np.int64)
+    targets = np.ascontiguousarray(lattice.targets, np.int32)
+    run: Any = library.nn_top_order
+    run.argtypes = (ctypes.c_int64, *[ctypes.c_void_p] * 5)
+    arrays = (offsets, targets, after, way, order)
+    return order if run(size, *(array.ctypes.data for array in arrays)) else None
