@@ -26,6 +26,7 @@ from nnet3tools.optimizer.merge_variables import (
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -116,7 +117,7 @@ def one(position: int, s1: int, s2: int) -> Merges:
 
 def judge(p: Small, position: int | None = None):
     """(what legal_merges says, the names of the conditions that fail)."""
-    times = AccessTimes(p.computation, p.nnet)
+    times = AccessTimes(Analysis(p.computation, p.nnet))
     at = p.position if position is None else position
     command = p.computation.commands[at]
     pair = (
@@ -256,7 +257,7 @@ def test_packed_whole_matrices_merge_and_stay_packed() -> None:
 
 @pytest.mark.parametrize(("option", "left"), [("allow_left_merge", 0), ("allow_right_merge", 1)])
 def test_options_forbid_a_side(option: str, left: int) -> None:
-    times = AccessTimes(plain().computation, plain().nnet)
+    times = AccessTimes(Analysis(plain().computation, plain().nnet))
     p = plain()
     merge = one(p.position, p["b"], p["c"])
     result = legal_merges(times, merge, OptimizeOptions(**{option: False}))

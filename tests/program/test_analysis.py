@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.program.analysis import Analysis, Variables
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AllocMatrix,
@@ -15,6 +15,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.variables import Variables
 from support.handmade import small_nnet, small_program
 
 
@@ -136,7 +137,7 @@ def test_double_allocation_is_an_error():
     a = c.new_matrix(2, 2)
     c.commands = [AllocMatrix(a), AllocMatrix(a)]
     with pytest.raises(ProgramError, match="c1: m1 is allocated twice"):
-        Analysis(c, None)
+        _ = Analysis(c, None).lifetimes
 
 
 def test_no_commands_no_accesses():

@@ -57,7 +57,7 @@ def main(options: Options, args: list[str]) -> None:
     nnet = read_nnet(nnet_in)
     computation = load_computation(computation_in)
     check_fits(computation, nnet, computation_in)
-    analysis = Analysis(computation, nnet, lifetimes=False)
+    analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses)
     # Compression that loses precision is obeyed on a GPU only.
     gpu_plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy=True)

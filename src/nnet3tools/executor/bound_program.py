@@ -91,7 +91,7 @@ def bind_program(
     arena = arena or Arena()
     if compress_lossy is None:
         compress_lossy = device_of(arena.take(0)) != "numpy"
-    analysis = Analysis(computation, nnet, lifetimes=False)
+    analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy)
     try:
         memory = arena.take(plan.num_bytes)

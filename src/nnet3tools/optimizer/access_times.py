@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Command, SetConst
-from nnet3tools.program.computation import Computation
 
-__all__ = ["AccessTimes", "is_zeroing"]
+__all__ = ["AccessTimes", "is_zeroing", "zeroings"]
 
 Ints = NDArray[np.int64]
 
@@ -19,6 +18,14 @@ Ints = NDArray[np.int64]
 def is_zeroing(command: Command) -> bool:
     """Whether a command sets a submatrix to zero, as follows every allocation at first."""
     return type(command) is SetConst and command.value == 0.0
+
+
+def zeroings(analysis: Analysis) -> BoolArray:
+    """(commands,) `is_zeroing` of each command of a program."""
+    zeroing = np.zeros(len(analysis.computation.commands), np.bool_)
+    if (constants := analysis.groups.get(SetConst)) is not None:
+        zeroing[constants.positions] = constants.alphas() == 0.0
+    return zeroing
 
 
 class AccessTimes:
@@ -29,15 +36,12 @@ class AccessTimes:
     where a last one is.
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet) -> None:
-        self.analysis = analysis = Analysis(computation, nnet)
-        self.end = len(computation.commands)
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.end = len(analysis.computation.commands)
         table = analysis.variable_accesses
         variable = np.repeat(np.arange(len(table.offsets) - 1), np.diff(table.offsets))
-        zeroing = np.zeros(self.end, np.bool_)
-        if (constants := analysis.groups.get(SetConst)) is not None:
-            zeroing[constants.positions] = constants.alphas() == 0.0
-        nontrivial = ~zeroing[table.commands]
+        nontrivial = ~zeroings(analysis)[table.commands]
         # Accesses are in the order of commands, so of repeated assignments the last one stays.
         self._first = np.full(analysis.variables.num_variables, self.end)
         self._first[variable[nontrivial][::-1]] = table.commands[nontrivial][::-1]

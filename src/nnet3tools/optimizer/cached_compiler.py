@@ -20,6 +20,7 @@ from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.optimizer.shortcut import mini_request
+from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.checker import check_computation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import max_memory_use
@@ -173,7 +174,7 @@ class CachingOptimizingCompiler:
             self.seconds["shortcut expansion"] += time.perf_counter() - began
         _log_size(f"expansion to {num_sequences} sequences", expanded, began)
         if log.get_verbose() >= 3:
-            self._check(expanded, request)
+            self._check(expanded, request, Analyst(self.nnet))
         return expanded
 
     def _compile_whole(self, request: ComputationRequest) -> Computation:
@@ -183,14 +184,14 @@ class CachingOptimizingCompiler:
         computation = self._compiler.compile([request], self.options, self._after_exploring)
         self.seconds["compilation"] += time.perf_counter() - began
         _log_size(f"compilation of {request.summary()}", computation, began)
-        self._check(computation, request, check_rewrite=True)
+        context = PassContext(self.nnet, self.optimize_options, request.max_output_time)
+        self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
-        context = PassContext(self.nnet, self.optimize_options, request.max_output_time)
         optimized = optimize(computation, context)
         self.seconds["optimization"] += time.perf_counter() - began
         _log_size("optimization", optimized, began)
-        self._check(optimized, request)
+        self._check(optimized, request, context.analyst)
         self._log_program("Optimized", optimized)
         return optimized
 
@@ -199,10 +200,16 @@ class CachingOptimizingCompiler:
             log.vlog(4, f"{what} program:\n{program_text(computation, self.nnet)}")
 
     def _check(
-        self, computation: Computation, request: ComputationRequest, check_rewrite: bool = False
+        self,
+        computation: Computation,
+        request: ComputationRequest,
+        analyst: Analyst,
+        check_rewrite: bool = False,
     ) -> None:
         began = time.perf_counter()
-        check_computation(computation, self.nnet, request, check_rewrite=check_rewrite)
+        check_computation(
+            computation, self.nnet, request, check_rewrite=check_rewrite, analyst=analyst
+        )
         self.seconds["checking"] += time.perf_counter() - began
 
 

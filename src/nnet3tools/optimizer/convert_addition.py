@@ -19,7 +19,6 @@ from nnet3tools.program.commands import (
     MatrixAdd,
     MatrixCopy,
 )
-from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
 
@@ -35,13 +34,12 @@ _COPYING: dict[type[Command], type[Command]] = {
 
 def convert_addition(computation: Computation, context: PassContext) -> Computation:
     """Replace each Add command by its Copy where nothing but zeros was there before."""
-    times = AccessTimes(computation, context.nnet)
-    components = ComponentTable(context.nnet)
+    times = AccessTimes(context.analyst.of(computation))
     out = computation.copy()
     for cls, copying in _COPYING.items():
         if (group := times.analysis.groups.get(cls)) is None:
             continue
-        convertible = _writes_first(times, group, components)
+        convertible = _writes_first(times, group)
         if copying is CopyToRowsMulti:
             convertible &= group.alphas() == 1.0
         for i in np.flatnonzero(convertible).tolist():
@@ -50,10 +48,10 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
     return out
 
 
-def _writes_first(times: AccessTimes, group: CommandGroup, components: ComponentTable) -> BoolArray:
+def _writes_first(times: AccessTimes, group: CommandGroup) -> BoolArray:
     """(commands,) whether each is the first, zeroing aside, to touch whatever it writes."""
     is_first = np.ones(len(group), np.bool_)
-    computation = times.analysis.computation
+    computation, components = times.analysis.computation, times.analysis.components
     for which, submatrices, kinds in group.cls.accesses_of(group, computation, components):
         writes = np.broadcast_to((np.asarray(kinds) & AccessType.WRITE) != 0, which.shape)
         which, submatrices = which[writes], submatrices[writes]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from nnet3tools.optimizer.access_times import is_zeroing
+import numpy as np
+
+from nnet3tools.nnet.indexes import BoolArray
+from nnet3tools.optimizer.access_times import zeroings
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.analysis import Analysis
@@ -18,25 +21,29 @@ def initialize_undefined(computation: Computation, context: PassContext) -> Comp
 
     Variables that nothing else touches need no zeros either, unless the user gets the matrix.
     """
-    analysis = Analysis(computation, context.nnet)
+    analysis = context.analyst.of(computation)
+    end = len(computation.commands)
+    first = analysis.matrix_accesses.first(end)
+    zeroed = np.append(zeroings(analysis), False)[first]
+    zeroed[:1] = False  # matrix 0 is none
+    unneeded = zeroed & ~_zeros_matter(analysis, first)
     out = computation.copy()
-    for matrix in range(1, len(out.matrices)):
-        commands, _ = analysis.matrix_accesses.of(matrix)
-        if len(commands) and is_zeroing(out.commands[commands[0]]):
-            if not _zeros_matter(analysis, matrix, int(commands[0])):
-                out.commands[commands[0]] = NoOperation()
+    for position in first[unneeded].tolist():
+        out.commands[position] = NoOperation()
     return remove_no_operations(out)
 
 
-def _zeros_matter(analysis: Analysis, matrix: int, zeroing: int) -> bool:
-    for variable in analysis.variables.of_matrix(matrix):
-        commands, types = analysis.variable_accesses.of(variable)
-        if len(commands) == 0 or commands[0] != zeroing:
-            # Zeroed in part only; what is outside that part was never defined by it.
-            continue
-        if len(commands) == 1:
-            if analysis.is_output[matrix]:
-                return True
-        elif types[1] != AccessType.WRITE:
-            return True
-    return False
+def _zeros_matter(analysis: Analysis, zeroing: np.ndarray) -> BoolArray:
+    """(matrices,) whether any variable needs what the matrix's first command, `zeroing`, wrote."""
+    table, variables = analysis.variable_accesses, analysis.variables
+    counts = np.diff(table.offsets)
+    used = np.flatnonzero(counts)
+    starts, matrix = table.offsets[used], variables.matrix_of[used]
+    # Zeroed in part only; what is outside that part was never defined by it.
+    here = table.commands[starts] == zeroing[matrix]
+    again = counts[used] > 1
+    next_type = table.types[np.where(again, starts + 1, starts)]
+    needed = here & np.where(again, next_type != int(AccessType.WRITE), analysis.is_output[matrix])
+    matter = np.zeros(len(analysis.computation.matrices), np.bool_)
+    matter[matrix[needed]] = True
+    return matter

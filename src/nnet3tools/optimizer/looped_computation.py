@@ -17,6 +17,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import (
     Command,
@@ -121,7 +122,7 @@ def _content(debug: DebugInfo) -> _Content:
 
 def _states(computation: Computation, nnet: Nnet, splices: list[int]) -> list[list[int]]:
     """For each splice point the matrices that are written before it and used after it."""
-    times = AccessTimes(computation, nnet)
+    times = AccessTimes(Analysis(computation, nnet))
     whole = np.array(computation.whole_submatrices()[1:], np.int64)
     first, last = times.first_nontrivial_access(whole), times.last_access(whole)
     return [(1 + np.flatnonzero((first < c) & (last > c))).tolist() for c in splices]

@@ -42,7 +42,7 @@ def memory_compression(computation: Computation, context: PassContext) -> Comput
     markers = [c for c, cmd in enumerate(computation.commands) if type(cmd) is NoOperationMarker]
     if len(markers) != 1:
         return computation
-    analysis = Analysis(computation, context.nnet)
+    analysis = context.analyst.of(computation)
     compressions = [
         compression
         for matrix in range(1, len(computation.matrices))

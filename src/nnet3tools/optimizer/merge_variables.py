@@ -27,7 +27,6 @@ from nnet3tools.program.commands import (
     NoOperation,
     Propagate,
 )
-from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation, StrideType, SubMatrixInfo
 
 __all__ = [
@@ -66,7 +65,7 @@ class Merges(NamedTuple):
 def opportunities(analysis: Analysis, context: PassContext) -> Merges:
     """Merges that the commands of a program suggest, legality aside, in their order."""
     options = context.options
-    components = ComponentTable(context.nnet)
+    components = analysis.components
     found = [Merges(*np.empty((3, 0), np.int64))]
     for cls, group in analysis.groups.items():
         if cls is MatrixCopy and options.remove_assignments:
@@ -178,7 +177,7 @@ class _Round:
     def __init__(self, computation: Computation, context: PassContext) -> None:
         # Merging changes the copy; the analysis keeps the program as it was.
         self.computation = computation.copy()
-        self.times = AccessTimes(computation, context.nnet)
+        self.times = AccessTimes(context.analyst.of(computation))
         self.context = context
         analysis = self.times.analysis
         self._dirty = np.zeros(analysis.variables.num_variables, np.bool_)

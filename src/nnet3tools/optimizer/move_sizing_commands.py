@@ -7,7 +7,6 @@ import itertools
 from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.optimizer.access_times import is_zeroing
 from nnet3tools.optimizer.pass_context import PassContext
-from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AllocMatrix, DeallocMatrix
 from nnet3tools.program.computation import Computation
 
@@ -16,7 +15,7 @@ __all__ = ["move_sizing_commands"]
 
 def move_sizing_commands(computation: Computation, context: PassContext) -> Computation:
     """Move AllocMatrix (with its zeroing) to the first access, DeallocMatrix to the last."""
-    analysis = Analysis(computation, context.nnet)
+    analysis = context.analyst.of(computation)
     commands = computation.commands
     zeroed_by_next = [
         type(c) is AllocMatrix and is_zeroing(after) and after.submatrix == c.submatrix  # type: ignore[attr-defined]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.computation import Computation
 
 __all__ = ["PassContext", "Transform"]
@@ -22,6 +24,11 @@ class PassContext:
     """Largest t of the request's outputs, for max-deriv-time-relative; None without outputs."""
     looped: bool = False
     """Whether the program is to become a loop."""
+
+    @cached_property
+    def analyst(self) -> Analyst:
+        """Who analyses programs for the passes."""
+        return Analyst(self.nnet)
 
 
 Transform = Callable[[Computation, PassContext], Computation]

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from nnet3tools.compiler.io_order import consolidate_io
 from nnet3tools.io import log
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.allocate_from_other import allocate_from_other
 from nnet3tools.optimizer.consolidate_model_update import consolidate_model_update
 from nnet3tools.optimizer.convert_addition import convert_addition
@@ -128,14 +127,14 @@ def optimize(computation: Computation, context: PassContext, *, check: bool = Fa
     """
     check = check or log.get_verbose() >= 3
     if check:
-        check_computation(computation, context.nnet, check_rewrite=True)
+        check_computation(computation, context.nnet, check_rewrite=True, analyst=context.analyst)
     for step in PASSES:
         if step.wanted(context):
             before, began = computation, time.perf_counter()
             computation = step.transform(computation, context)
             elapsed = time.perf_counter() - began
             if check and not _is_same(before, computation):
-                _check(step.name, computation, context.nnet)
+                _check(step.name, computation, context)
             if log.get_verbose() >= 2:
                 _log_step(step.name, before, computation, elapsed)
     return computation
@@ -150,9 +149,9 @@ def _is_same(before: Computation, after: Computation) -> bool:
     )
 
 
-def _check(name: str, computation: Computation, nnet: Nnet) -> None:
+def _check(name: str, computation: Computation, context: PassContext) -> None:
     try:
-        check_computation(computation, nnet)
+        check_computation(computation, context.nnet, analyst=context.analyst)
     except Exception as error:
         error.add_note(f"after the pass {name}")
         raise

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.program.analysis import Analysis
+from nnet3tools.nnet.indexes import BoolArray
+from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.command import AccessType, Command
 from nnet3tools.program.commands import (
     AcceptInput,
     Backprop,
+    BackpropNoModelUpdate,
     CompressMatrix,
     DeallocMatrix,
     DecompressMatrix,
@@ -49,20 +51,22 @@ def check_computation(
     *,
     check_rewrite: bool = False,
     check_unused: bool = True,
+    analyst: Analyst | None = None,
 ) -> None:
     """Raise ProgramError, naming a command, unless the program is sound.
 
     With the request its inputs and outputs are compared too. `check_rewrite` forbids writing a
-    variable once it was read, which only holds before optimization.
+    variable once it was read, which only holds before optimization. `analyst` may know the program
+    from a pass before, or remember it for the next.
     """
     looped = bool(computation.commands) and isinstance(computation.commands[-1], GotoLabel)
-    checker = Checker(computation, nnet)
+    analyst = analyst or Analyst(nnet)
+    checker = Checker(analyst.of(computation), nnet)
     checker.check_operands()
     if looped:
         checker.check_loop()
-    checked = _without_carry(computation) if looped else computation
-    checker = Checker(checked, nnet)
-    checker.analyse()
+        checker = Checker(analyst.of(_without_carry(computation)), nnet)
+    checker.check_lifetimes()
     checker.check_memory(all_freed=not looped)
     checker.check_undefined(check_unused and not looped)
     checker.check_lost()
@@ -90,8 +94,6 @@ def _without_carry(computation: Computation) -> Computation:
 
 class Checker(PurposeChecker):
     """One program under examination; every check raises ProgramError at the first fault."""
-
-    analysis: Analysis
 
     def check_loop(self) -> None:
         """A round of a looped program leaves alive the matrices that it began with.
@@ -122,10 +124,10 @@ class Checker(PurposeChecker):
             when = "only at the loop's end" if matrix in alive else "only at the loop's begin"
             self.fail(f"m{matrix} is alive {when}", len(commands) - 1)
 
-    def analyse(self) -> None:
-        """Build the analysis the remaining checks use."""
+    def check_lifetimes(self) -> None:
+        """No matrix is allocated, or freed, twice."""
         try:
-            self.analysis = Analysis(self.computation, self.nnet)
+            _ = self.analysis.lifetimes
         except ProgramError as error:
             raise ProgramError(f"broken program: {error}") from None
 
@@ -181,9 +183,7 @@ class Checker(PurposeChecker):
         Zeros may be, and rows that were decompressed with others of their matrix.
         """
         accesses = self.analysis.variable_accesses
-        constant = np.array(
-            [isinstance(c, SetConst | DecompressMatrix) for c in self.computation.commands], bool
-        )
+        constant = self._are(SetConst, DecompressMatrix)
         writes = accesses.types == AccessType.WRITE
         same = np.ones(max(len(writes) - 1, 0), bool)
         ends = accesses.offsets[1:-1]
@@ -195,16 +195,21 @@ class Checker(PurposeChecker):
             first, command = accesses.commands[access : access + 2].tolist()
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
+    def _are(self, *classes: type[Command]) -> BoolArray:
+        """(commands,) whether each is of one of these classes."""
+        mask = np.zeros(len(self.computation.commands), np.bool_)
+        for cls in classes:
+            if (group := self.analysis.groups.get(cls)) is not None:
+                mask[group.positions] = True
+        return mask
+
     def check_rewrite(self) -> None:
         """No variable is written once it was read by a command that does not write it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
         before = np.concatenate([[0], pure_reads])[accesses.offsets[:-1]]
-        recodes = np.array(
-            [isinstance(c, _COMPRESSION) for c in self.computation.commands],
-            bool,
-        )
+        recodes = self._are(*_COMPRESSION)
         writes = (accesses.types != AccessType.READ) & ~recodes[accesses.commands]
         bad = writes & (pure_reads > before[owner])
         if bad.any():
@@ -215,9 +220,9 @@ class Checker(PurposeChecker):
     def check_compression(self) -> None:
         """Between compression and decompression nothing touches the matrix."""
         commands = self.computation.commands
-        for c, command in enumerate(commands):
-            if not isinstance(command, _COMPRESSION):
-                continue
+        for c in np.flatnonzero(self._are(*_COMPRESSION)).tolist():
+            command = commands[c]
+            assert isinstance(command, _COMPRESSION)
             touching, _ = self.analysis.matrix_accesses.of(
                 self.computation.matrix_of(command.submatrix)
             )
@@ -252,8 +257,10 @@ class Checker(PurposeChecker):
         memos: dict[int, int] = {}
         segment, backward = 0, False
         commands = self.computation.commands
-        num_segments = sum(isinstance(command, NoOperationMarker) for command in commands)
-        for c, command in enumerate(commands):
+        num_segments = int(np.count_nonzero(self._are(NoOperationMarker)))
+        ordered = self._are(NoOperationMarker, Propagate, Backprop, BackpropNoModelUpdate)
+        for c in np.flatnonzero(ordered).tolist():
+            command = commands[c]
             if isinstance(command, NoOperationMarker):
                 segment += 1
             elif isinstance(command, Propagate):
@@ -278,7 +285,15 @@ class Checker(PurposeChecker):
         """In each segment input comes before all work and output after it, each node once."""
         asked: set[tuple[type[Command], int]] = set()
         worked = provided = -1
-        for c, command in enumerate(self.computation.commands):
+        exchanges = self._are(*_EXCHANGE)
+        # Of the work only what stands next to an exchange matters.
+        work = np.flatnonzero(self.analysis.touches & ~exchanges)
+        after = np.searchsorted(work, np.flatnonzero(exchanges))
+        events = exchanges | self._are(NoOperationMarker)
+        events[work[after[after < len(work)]]] = True
+        events[work[after[after > 0] - 1]] = True
+        for c in np.flatnonzero(events).tolist():
+            command = self.computation.commands[c]
             if isinstance(command, NoOperationMarker):
                 asked.clear()
                 worked = provided = -1
@@ -291,7 +306,7 @@ class Checker(PurposeChecker):
                     provided = c
                 elif worked >= 0:
                     self.fail(f"input after c{worked} has worked already", c)
-            elif self.analysis.touches[c]:
+            else:
                 worked = c
                 if provided >= 0:
                     self.fail(f"work after c{provided} gave an output of the same segment", c)

@@ -6,7 +6,6 @@ of recurrent networks run the same few components hundreds of times.)
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -41,14 +40,18 @@ class ComponentFacts(NamedTuple):
 
 
 _FLAGS = tuple(_P[name.upper()] for name in ComponentFacts._fields[3:])
+_COLUMN = {name: column for column, name in enumerate(ComponentFacts._fields[3:])}
 
 
 class ComponentTable:
-    """The facts of a network's components as they are now."""
+    """The facts of a network's components as they were when first asked for."""
 
     def __init__(self, nnet: Nnet) -> None:
         self._nnet = nnet
         self._facts: dict[int, ComponentFacts] = {}
+        self._known = np.zeros(0, np.bool_)
+        """(components,) whether `_flags` has each."""
+        self._flags = np.zeros((0, len(_FLAGS)), np.bool_)
 
     def __getitem__(self, index: int) -> ComponentFacts:
         if (facts := self._facts.get(index)) is None:
@@ -65,5 +68,13 @@ class ComponentTable:
 
     def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """One fact that is true or false of many components, (N,)."""
-        facts = map(self.__getitem__, indexes.tolist())
-        return np.fromiter(map(attrgetter(fact), facts), np.bool_, len(indexes))
+        if len(self._known) == 0:
+            size = len(self._nnet.component_names)
+            self._known = np.zeros(size, np.bool_)
+            self._flags = np.zeros((size, len(_FLAGS)), np.bool_)
+        if np.count_nonzero(self._known[indexes]) < len(indexes):
+            for index in set(indexes.tolist()):
+                self._flags[index] = self[index][3:]
+                self._known[index] = True
+        of_components: NDArray[np.bool_] = self._flags[indexes, _COLUMN[fact]]
+        return of_components

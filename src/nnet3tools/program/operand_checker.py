@@ -8,10 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.command import Command
-from nnet3tools.program.component_facts import ComponentTable
-from nnet3tools.program.computation import Computation
-from nnet3tools.program.groups import group_commands
 from nnet3tools.program.printing import command_text
 
 if TYPE_CHECKING:
@@ -25,9 +23,10 @@ Ints = NDArray[np.int64]
 class OperandChecker:
     """A program whose commands are looked at one by one; ProgramError at the first fault."""
 
-    def __init__(self, computation: Computation, nnet: Nnet) -> None:
-        self.computation, self.nnet = computation, nnet
-        self.components = ComponentTable(nnet)
+    def __init__(self, analysis: Analysis, nnet: Nnet) -> None:
+        self.analysis, self.nnet = analysis, nnet
+        self.computation, self.components = analysis.computation, analysis.components
+        computation = self.computation
         self._limits = {
             "Submatrix": len(computation.submatrices),
             "Indexes": len(computation.indexes),
@@ -100,7 +99,7 @@ class OperandChecker:
         """Whether `_check_ranges` finds no fault with any command."""
         columns: dict[tuple[int, int], list[Ints]] = {}
         whole = [np.zeros(0, np.int64)]
-        for cls, group in group_commands(self.computation.commands).items():
+        for cls, group in self.analysis.groups.items():
             for name, low, end in self._limits_of(cls):
                 columns.setdefault((low, end), []).append(group.column(name))
             whole += [group.column(name) for name in cls.WHOLE]

@@ -233,7 +233,7 @@ class ExampleRunner:
 
         if self._latest is None:
             return error
-        accesses = Analysis(self._latest, self.nnet, lifetimes=False).matrix_accesses
+        accesses = Analysis(self._latest, self.nnet).matrix_accesses
         plan = plan_memory(self._latest, accesses, compress_lossy=True)
         return out_of_memory(plan, self._latest, self.nnet, get_device().memory())
 

@@ -1,0 +1,150 @@
+"""The variables of a program (Kaldi's ComputationVariables, nnet-analyze.h).
+
+A *variable* is a block of a matrix; the blocks of a matrix are the coarsest ones from which every
+submatrix can be put together. Everything is arrays in CSR form, made when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.graph.tables import concatenated_ranges, sorted_unique
+from nnet3tools.program.computation import Computation, SubMatrixInfo
+
+__all__ = ["Variables"]
+
+Ints = NDArray[np.int64]
+
+
+class _Splits(NamedTuple):
+    """Where the rows (or columns) of each matrix are cut."""
+
+    points: Ints
+    """Cut positions, matrix after matrix, ascending, both ends of the matrix included."""
+    offsets: Ints
+    """(matrices + 1,) where each matrix's positions begin in `points`."""
+    first: Ints
+    """(submatrices,) cut at which each submatrix begins, counted within its matrix."""
+    last: Ints
+    """(submatrices,) cut at which it ends."""
+
+
+def _split(matrix: Ints, begin: Ints, end: Ints, num_matrices: int, sizes: Ints) -> _Splits:
+    """Cut every matrix wherever one of its submatrices begins or ends."""
+    width = int(sizes.max(initial=0)) + 1
+    keys_begin, keys_end = matrix * width + begin, matrix * width + end
+    keys = sorted_unique(np.concatenate([keys_begin, keys_end]))
+    offsets = np.searchsorted(keys, np.arange(num_matrices + 1) * width)
+    first = np.searchsorted(keys, keys_begin) - offsets[matrix]
+    last = np.searchsorted(keys, keys_end) - offsets[matrix]
+    return _Splits(keys % width, offsets, first, last)
+
+
+class _Blocks(NamedTuple):
+    """How all matrices are cut into variables."""
+
+    rows: _Splits
+    cols: _Splits
+    num_col_variables: Ints
+    """(matrices,) variables side by side in each."""
+    matrix_offsets: Ints
+    """(matrices + 1,) first variable of each matrix."""
+
+
+class Variables:
+    """The variables of a program and which of them make up each submatrix."""
+
+    def __init__(self, computation: Computation) -> None:
+        self._sub, self._sizes = computation.submatrix_table(), computation.matrix_sizes()
+        self.matrix_of_submatrix: Ints = self._sub[:, 0]
+
+    @cached_property
+    def is_whole(self) -> NDArray[np.bool_]:
+        """(submatrices,) whether each is all of its matrix."""
+        at_start = (self._sub[:, 1] == 0) & (self._sub[:, 3] == 0)
+        of_size = self._sub[:, 2::2] == self._sizes[self.matrix_of_submatrix]
+        return at_start & of_size[:, 0] & of_size[:, 1]
+
+    @cached_property
+    def _blocks(self) -> _Blocks:
+        sub, matrix, sizes = self._sub, self.matrix_of_submatrix, self._sizes
+        rows = _split(matrix, sub[:, 1], sub[:, 1] + sub[:, 2], len(sizes), sizes[:, 0])
+        cols = _split(matrix, sub[:, 3], sub[:, 3] + sub[:, 4], len(sizes), sizes[:, 1])
+        num_rows = np.maximum(np.diff(rows.offsets) - 1, 0)
+        num_cols = np.maximum(np.diff(cols.offsets) - 1, 0)
+        num_rows[:1] = 0  # matrix 0 is none
+        matrix_offsets = np.concatenate([[0], np.cumsum(num_rows * num_cols)])
+        return _Blocks(rows, cols, num_cols, matrix_offsets)
+
+    @property
+    def matrix_offsets(self) -> Ints:
+        """(matrices + 1,) first variable of each matrix."""
+        return self._blocks.matrix_offsets
+
+    @property
+    def num_variables(self) -> int:
+        """Number of variables."""
+        return int(self.matrix_offsets[-1])
+
+    @cached_property
+    def matrix_of(self) -> Ints:
+        """(variables,) matrix each lies in."""
+        return np.repeat(np.arange(len(self._sizes)), np.diff(self.matrix_offsets))
+
+    @cached_property
+    def _of_submatrices(self) -> tuple[Ints, Ints]:
+        """(variables, offsets): those of submatrix s are variables[offsets[s]:offsets[s + 1]]."""
+        blocks, matrix = self._blocks, self.matrix_of_submatrix
+        height = blocks.rows.last - blocks.rows.first
+        width = blocks.cols.last - blocks.cols.first
+        height[:1] = 0
+        # First one entry a row of blocks, then those blocks themselves.
+        owner = np.repeat(np.arange(len(height)), height)
+        row = concatenated_ranges(blocks.rows.first, height)
+        start = (
+            blocks.matrix_offsets[matrix[owner]]
+            + row * blocks.num_col_variables[matrix[owner]]
+            + blocks.cols.first[owner]
+        )
+        variables = concatenated_ranges(start, width[owner])
+        return variables, np.concatenate([[0], np.cumsum(height * width)])
+
+    def of_submatrix(self, submatrix: int) -> Ints:
+        """Variables that make up a submatrix, ascending."""
+        variables, offsets = self._of_submatrices
+        return variables[offsets[submatrix] : offsets[submatrix + 1]]
+
+    def of_submatrices(self, submatrices: Ints) -> tuple[Ints, Ints]:
+        """Variables of many submatrices: (position in `submatrices`, variable), both (M,)."""
+        variables, offsets = self._of_submatrices
+        start = offsets[submatrices]
+        count = offsets[submatrices + 1] - start
+        owner = np.repeat(np.arange(len(submatrices)), count)
+        return owner, variables[concatenated_ranges(start, count)]
+
+    def of_matrix(self, matrix: int) -> range:
+        """Variables of a matrix."""
+        return range(int(self.matrix_offsets[matrix]), int(self.matrix_offsets[matrix + 1]))
+
+    def block(self, variable: int) -> SubMatrixInfo:
+        """The block that a variable is."""
+        rows, cols, num_cols, matrix_offsets = self._blocks
+        matrix = int(self.matrix_of[variable])
+        row, col = divmod(variable - int(matrix_offsets[matrix]), int(num_cols[matrix]))
+        r = rows.points[rows.offsets[matrix] + row :][:2]
+        c = cols.points[cols.offsets[matrix] + col :][:2]
+        return SubMatrixInfo(matrix, int(r[0]), int(r[1] - r[0]), int(c[0]), int(c[1] - c[0]))
+
+    def describe(self, variable: int, computation: Computation) -> str:
+        """Such as "m3" or "m3(0:9,:)"."""
+        matrix, row, num_rows, col, num_cols = self.block(variable)
+        size = computation.matrices[matrix]
+        if (num_rows, num_cols) == size[:2]:
+            return f"m{matrix}"
+        rows = ":" if num_rows == size.num_rows else f"{row}:{row + num_rows - 1}"
+        cols = ":" if num_cols == size.num_cols else f"{col}:{col + num_cols - 1}"
+        return f"m{matrix}({rows},{cols})"
