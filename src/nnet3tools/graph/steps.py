@@ -16,7 +16,7 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.phases import sub_phases
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.tables import sorted_unique
+from nnet3tools.graph.tables import all_true, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
@@ -52,14 +52,25 @@ class Steps:
     """Row of each cindex in its step, likewise."""
 
 
+_NO_INDEXES: IndexArray = np.empty((0, 3), np.int32)
+
+
 class _SimpleRows(NamedTuple):
-    """All rows of one node in one segment, those of a simple component."""
+    """All rows of one node in one segment, each of which takes its value from one other cindex."""
 
     first: int
     """Id of the first; the others follow."""
     indexes: IndexArray
+    """For a simple component; none for a dim-range."""
     input_ids: IntArray
     """The cindex that each takes its value from."""
+
+    def of(self, ids: IntArray) -> slice | IntArray:
+        """Places of these increasing ids: a slice, which makes views, where they are a range."""
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first + 1 == len(ids):
+            return slice(first - self.first, last + 1 - self.first)
+        return ids - self.first
 
 
 class _Builder:
@@ -75,7 +86,7 @@ class _Builder:
 
     def add_segment(self, segment: int, request: ComputationRequest) -> None:
         self._segment = segment
-        self._simple_rows = self._rows_of_simple_components()
+        self._simple_rows = self._rows_of_simple_nodes()
         for node, ids in sub_phases(self.plan, self.graph, segment):
             match self.nnet.nodes[node]:
                 case ComponentNode(component_index) if not self.graph.is_input[ids[0]]:
@@ -83,8 +94,8 @@ class _Builder:
                         self._add_simple_component(node, ids, rows)
                     else:
                         self._add_component(node, ids, self.nnet.components[component_index])
-                case DimRangeNode(source):
-                    self._add_dim_ranges(node, ids, source)
+                case DimRangeNode():
+                    self._add_dim_ranges(node, ids)
                 case DescriptorNode() if not self.nnet.is_output(node):
                     pass  # made together with the step of its component
                 case _:
@@ -97,8 +108,8 @@ class _Builder:
         self.row_of[ids] = self._positions[: len(ids)]
         self.step_of[-1] = self.row_of[-1] = -1
 
-    def _rows_of_simple_components(self) -> dict[int, _SimpleRows]:
-        """The rows of this segment's nodes with simple components, by node."""
+    def _rows_of_simple_nodes(self) -> dict[int, _SimpleRows]:
+        """The rows of this segment's dim-ranges and nodes with simple components, by node."""
         graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
             match self.nnet.nodes[node]:
@@ -108,15 +119,14 @@ class _Builder:
                         ids = self._positions[first:end]
                         inputs = graph.dependencies(ids)[:, 0]
                         rows_of_node[node] = _SimpleRows(first, graph.indexes(ids), inputs)
+                case DimRangeNode():
+                    inputs = graph.dependencies(self._positions[first:end])[:, 0]
+                    rows_of_node[node] = _SimpleRows(first, _NO_INDEXES, inputs)
         return rows_of_node
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
         """Steps for a component and its input, which has the same indexes."""
-        first, last = int(ids[0]), int(ids[-1])
-        # Ids are increasing; if they are a range the step's rows are a view of the node's.
-        of_node: slice | IntArray = slice(first - rows.first, last + 1 - rows.first)
-        if last - first + 1 != len(ids):
-            of_node = ids - rows.first
+        of_node = rows.of(ids)
         indexes, input_ids = rows.indexes[of_node], rows.input_ids[of_node]
         self._add(node - 1, input_ids, indexes)
         self._add(node, ids, indexes)
@@ -144,17 +154,24 @@ class _Builder:
         self._add(node - 1, input_ids, input_indexes)
         self._add(node, ids, indexes)
 
-    def _add_dim_ranges(self, node: int, ids: IntArray, source_node: int) -> None:
+    def _add_dim_ranges(self, node: int, ids: IntArray) -> None:
         """Steps for all steps of the source that these rows are part of."""
-        sources = self.step_of[self.graph.dependencies(ids)[:, 0]]
-        for source in sorted_unique(sources).tolist():
-            if (source, node) in self._have_dim_range:
-                continue
-            self._have_dim_range.add((source, node))
-            whole = self.steps[source]
-            found = self.graph.tables[node].find(self._keys(whole))
-            self._add(node, found, whole.indexes)
-            self.steps[-1].source = source
+        rows = self._simple_rows[node]
+        input_ids = rows.input_ids[rows.of(ids)]
+        first = int(self.step_of[input_ids[0]])
+        whole = self.steps[first].ids
+        if len(whole) == len(ids) and all_true(whole == input_ids):
+            self._add_dim_range(node, ids, first)
+            return
+        for source in sorted_unique(self.step_of[input_ids]).tolist():
+            if (source, node) not in self._have_dim_range:
+                found = self.graph.tables[node].find(self._keys(self.steps[source]))
+                self._add_dim_range(node, found, source)
+
+    def _add_dim_range(self, node: int, ids: IntArray, source: int) -> None:
+        self._have_dim_range.add((source, node))
+        self._add(node, ids, self.steps[source].indexes)
+        self.steps[-1].source = source
 
     def _keys(self, step: Step) -> KeyArray:
         """Packed keys of a step's rows."""

@@ -44,7 +44,7 @@ def convert_addition(computation: Computation, context: PassContext) -> Computat
             convertible &= group.alphas() == 1.0
         for i in np.flatnonzero(convertible).tolist():
             command = group.commands[i]
-            out.commands[group.positions[i]] = copying.from_args(*command.to_args())
+            out.commands[group.positions[i]] = command.turned_into(copying)
     return out
 
 

@@ -17,6 +17,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.shortcut import find_n_stride, with_num_sequences
+from nnet3tools.program.command import COMMANDS, operand_names
 from nnet3tools.program.commands import (
     AddRowRanges,
     AddRows,
@@ -29,7 +30,13 @@ from nnet3tools.program.commands import (
     CopyToRowsMulti,
     Propagate,
 )
-from nnet3tools.program.computation import Computation, DebugInfo, PrecomputedInfo
+from nnet3tools.program.computation import (
+    Computation,
+    DebugInfo,
+    MatrixInfo,
+    PrecomputedInfo,
+    SubMatrixInfo,
+)
 
 __all__ = ["expand_computation"]
 
@@ -44,15 +51,24 @@ def expand_computation(computation: Computation, nnet: Nnet, num_sequences: int)
     return _Expander(computation, nnet, num_sequences).expanded()
 
 
+_WITH_ROWS = frozenset(
+    cls
+    for cls in COMMANDS.values()
+    if any(operand_names(cls, kind) for kind in ("Indexes", "IndexesMulti", "IndexesRanges"))
+)
+"""The commands that name rows."""
+
+
 class _Places(NamedTuple):
     """Where rows for n = 0 come to lie in the expanded program, and the step to the next n."""
 
     row: Ints
     stride: Ints
+    """One a row, or one number."""
 
     def for_all(self, num_sequences: int) -> Ints:
         """(rows, num_sequences) rows of all sequences."""
-        return self.row[:, None] + self.stride[:, None] * np.arange(num_sequences)
+        return self.row[:, None] + np.reshape(self.stride, (-1, 1)) * np.arange(num_sequences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +100,21 @@ class _ExpandedDebugInfo:
 class _Expander:
     def __init__(self, computation: Computation, nnet: Nnet, num_sequences: int) -> None:
         self.old, self.nnet, self.n = computation, nnet, num_sequences
-        self.strides = np.zeros(len(computation.matrices), np.int64)
-        for m, debug in enumerate(computation.matrix_debug_info):
-            if m > 0:
-                self.strides[m] = find_n_stride(debug.indexes, debug.nodes)
-        if (self.strides[1:] == 0).any() or not computation.matrix_debug_info:
+        strides = [find_n_stride(d.indexes, d.nodes) for d in computation.matrix_debug_info[1:]]
+        self.strides = np.array([0, *strides], np.int64)
+        if 0 in strides or len(self.strides) != len(computation.matrices):
             raise ProgramError("the program for two sequences is not regular in n")
         self.new = computation.copy()
-        old = computation.submatrix_table()
-        self.matrix_of, self.old_offset = old[:, 0], old[:, 1]
-        self.new_offset = np.zeros(len(old), np.int64)
+        self.old_table = computation.submatrix_table()
+        self.matrix_of, self.old_offset = self.old_table[:, 0], self.old_table[:, 1]
+        self.new_offset = np.zeros(len(self.old_table), np.int64)
 
     def expanded(self) -> Computation:
         new = self.new
-        new.matrices = [m._replace(num_rows=m.num_rows // 2 * self.n) for m in self.old.matrices]
+        new.matrices = [
+            MatrixInfo(m.num_rows // 2 * self.n, m.num_cols, m.stride_type)
+            for m in self.old.matrices
+        ]
         debug = zip(self.old.matrix_debug_info, self.strides.tolist(), strict=True)
         new.matrix_debug_info = [
             _ExpandedDebugInfo(d, stride, self.n) if stride else d for d, stride in debug
@@ -105,24 +122,28 @@ class _Expander:
         self._expand_submatrices()
         self._expand_precomputed_indexes()
         new.indexes, new.indexes_multi, new.indexes_ranges = [], [], []
-        new.commands = [self._expanded_command(command) for command in self.old.commands]
+        new.commands = [
+            self._expanded_command(command) if type(command) in _WITH_ROWS else command
+            for command in self.old.commands
+        ]
         return new
 
     # -- rows
 
-    def _new_rows(self, matrix: Ints, row: Ints) -> Ints:
+    def _new_rows(self, matrix: Ints | int, row: Ints) -> Ints:
         """Rows of old matrices -> rows of new ones; n = 1 goes to the last sequence."""
         stride = self.strides[matrix]
         block, offset = np.divmod(row, 2 * stride)
         n, within = np.divmod(offset, stride)
         return block * self.n * stride + within + np.where(n == 0, 0, self.n - 1) * stride
 
-    def _is_first_sequence(self, matrix: Ints, row: Ints) -> BoolArray:
+    def _is_first_sequence(self, matrix: Ints | int, row: Ints) -> BoolArray:
         stride = self.strides[matrix]
-        return row % (2 * stride) < stride
+        is_first: BoolArray = row % (2 * stride) < stride
+        return is_first
 
-    def _places(self, submatrix: Ints, row: Ints) -> _Places:
-        """Places of rows of old submatrices; all must be rows for n = 0."""
+    def _places(self, submatrix: Ints | int, row: Ints) -> _Places:
+        """Places of rows of old submatrices, or of one; all must be rows for n = 0."""
         matrix = self.matrix_of[submatrix]
         in_matrix = row + self.old_offset[submatrix]
         if not self._is_first_sequence(matrix, in_matrix).all():
@@ -133,28 +154,22 @@ class _Expander:
     def _first_sequence_rows(self, submatrix: int) -> Ints:
         """Rows of an old submatrix that are for n = 0."""
         rows = np.arange(self.old.submatrices[submatrix].num_rows)
-        matrix = np.full(len(rows), self.matrix_of[submatrix])
-        return rows[self._is_first_sequence(matrix, rows + self.old_offset[submatrix])]
+        in_matrix = rows + self.old_offset[submatrix]
+        return rows[self._is_first_sequence(self.matrix_of[submatrix], in_matrix)]
 
     # -- tables
 
     def _expand_submatrices(self) -> None:
-        old = np.array(self.old.submatrices, np.int64)[1:]
+        old = self.old_table[1:]
         matrix, first, last = old[:, 0], old[:, 1], old[:, 1] + old[:, 2] - 1
         odd = ~self._is_first_sequence(matrix, first) | self._is_first_sequence(matrix, last)
         if odd.any():
             raise ProgramError(f"submatrix {1 + int(np.argmax(odd))} does not cover both sequences")
         new_first, new_last = self._new_rows(matrix, first), self._new_rows(matrix, last)
         self.new_offset[1:] = new_first
-        self.new.submatrices[1:] = [
-            info._replace(row_offset=offset, num_rows=rows)
-            for info, offset, rows in zip(
-                self.old.submatrices[1:],
-                new_first.tolist(),
-                (new_last - new_first + 1).tolist(),
-                strict=True,
-            )
-        ]
+        new = old.copy()
+        new[:, 1], new[:, 2] = new_first, new_last - new_first + 1
+        self.new.submatrices[1:] = map(SubMatrixInfo._make, new.tolist())
 
     def _expand_precomputed_indexes(self) -> None:
         component, backprop = {}, set()
@@ -197,7 +212,7 @@ class _Expander:
 
     def _own_rows(self, submatrix: int, rows: Ints) -> Ints:
         """(rows, n) places in the expanded submatrix of rows for n = 0."""
-        return self._places(np.full(len(rows), submatrix), rows).for_all(self.n)
+        return self._places(submatrix, rows).for_all(self.n)
 
     def _expanded_rows(self, command: CopyRows | AddRows) -> IntArray:
         out = np.full(self.new.submatrices[command.dest].num_rows, -1, np.int32)

@@ -8,6 +8,7 @@ with a fresh analysis, until no more is found (after Kaldi's VariableMergingOpti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -179,56 +180,71 @@ class _Round:
         self.computation = computation.copy()
         self.times = AccessTimes(context.analyst.of(computation))
         self.context = context
-        analysis = self.times.analysis
-        self._dirty = np.zeros(analysis.variables.num_variables, np.bool_)
-        """(variables,) whether each was merged in this round."""
-        self._submatrices = computation.submatrix_table()
-        matrix_of = self._submatrices[:, 0].copy()
-        self._by_matrix = np.argsort(matrix_of, kind="stable")
-        """The submatrices of matrix m: `_by_matrix[_starts[m]:_starts[m + 1]]`."""
-        matrices = np.arange(len(computation.matrices) + 1)
-        self._starts = np.searchsorted(matrix_of[self._by_matrix], matrices).tolist()
-        self._matrix_of = matrix_of.tolist()
-        self._allocate = analysis.allocate_command.tolist()
-        self._free = analysis.deallocate_command.tolist()
-        self._first_access = analysis.matrix_accesses.first(-1).tolist()
+        lifetimes = self.times.analysis.lifetimes
+        self._matrix_of = self.times.analysis.variables.matrix_of_submatrix.tolist()
+        self._allocate = lifetimes.allocate_command.tolist()
+        self._free = lifetimes.deallocate_command.tolist()
+        self._first_access = self.times.analysis.matrix_accesses.first(-1).tolist()
 
     def run(self) -> bool:
         """Do every merge that is legal; whether there was any."""
-        analysis = self.times.analysis
-        merges = opportunities(analysis, self.context)
+        merges = opportunities(self.times.analysis, self.context)
         left, right = legal_merges(self.times, merges, self.context.options)
         legal = left | right
-        assignment = is_assignment(analysis)
-        for position, s1, s2, is_left in zip(
-            *(column.tolist() for column in merges.where(legal)), left[legal].tolist(), strict=True
+        assignment = is_assignment(self.times.analysis)[merges.positions[legal]]
+        merged: list[tuple[int, int]] = []
+        for (position, keep, discard), is_copy in zip(
+            self._distinct(merges.where(legal), left[legal]), assignment.tolist(), strict=True
         ):
-            places = self.times.variables(s1), self.times.variables(s2)
-            if any(np.count_nonzero(self._dirty[variables]) for variables in places):
-                continue  # condition c5: what was merged in this round waits for the next
-            for variables in places:
-                self._dirty[variables] = True
-            keep, discard = (s1, s2) if is_left else (s2, s1)
-            self._merge(keep, discard)
-            if assignment[position]:
-                self.computation.commands[position] = NoOperation()
-        self.computation.submatrices = list(map(SubMatrixInfo._make, self._submatrices.tolist()))
-        return bool(self._dirty.any())
+            if keep:
+                merged.append((keep, discard))
+                self._join_lifetimes(self._matrix_of[keep], self._matrix_of[discard])
+                if is_copy:
+                    self.computation.commands[position] = NoOperation()
+        if merged:
+            self._move_submatrices(*np.array(merged).T)
+        return bool(merged)
 
-    def _merge(self, keep: int, discard: int) -> None:
-        m_keep, m_discard = self._matrix_of[keep], self._matrix_of[discard]
-        # Every submatrix of the discarded matrix becomes the same part of submatrix `keep`.
-        moved = self._by_matrix[self._starts[m_discard] : self._starts[m_discard + 1]]
-        matrix, row_offset, _, col_offset, _ = self._submatrices[keep].tolist()
-        self._submatrices[moved, 0] = matrix
-        self._submatrices[moved, 1] += row_offset
-        self._submatrices[moved, 3] += col_offset
-        self._join_lifetimes(m_keep, m_discard)
-        matrices = self.computation.matrices
-        if self.times.analysis.computation.matrices[m_discard].stride_type == (
-            StrideType.EQUAL_NUM_COLS
+    def _distinct(self, merges: Merges, left: BoolArray) -> Iterator[tuple[int, int, int]]:
+        """(position, submatrix that stays, submatrix that goes) of each merge.
+
+        (position, 0, 0) for merges of what was merged in this round already, which wait for the
+        next one (condition c5).
+        """
+        variables, offsets = (a.tolist() for a in self.times.analysis.variables.all_of_submatrices)
+        dirty = bytearray(self.times.analysis.variables.num_variables)
+        for position, s1, s2, is_left in zip(
+            *(column.tolist() for column in merges), left.tolist(), strict=True
         ):
-            matrices[m_keep] = matrices[m_keep]._replace(stride_type=StrideType.EQUAL_NUM_COLS)
+            touched = variables[offsets[s1] : offsets[s1 + 1]]
+            touched += variables[offsets[s2] : offsets[s2 + 1]]
+            if any(map(dirty.__getitem__, touched)):
+                yield position, 0, 0
+                continue
+            for variable in touched:
+                dirty[variable] = 1
+            yield (position, s1, s2) if is_left else (position, s2, s1)
+
+    def _move_submatrices(self, keep: Ints, discard: Ints) -> None:
+        """Make every submatrix of a discarded matrix the same part of the one that is kept.
+
+        (In one round no matrix is discarded twice, nor kept as well: all of it is merged then.)
+        """
+        table = self.computation.submatrix_table()
+        matrices = self.computation.matrices
+        keep_of = np.zeros(len(matrices), np.int64)
+        keep_of[table[discard, 0]] = keep
+        moved = np.flatnonzero(keep_of[table[:, 0]])
+        of_kept = table[keep_of[table[moved, 0]]]
+        for m_keep, m_discard in zip(
+            table[keep, 0].tolist(), table[discard, 0].tolist(), strict=True
+        ):
+            if matrices[m_discard].stride_type == StrideType.EQUAL_NUM_COLS:
+                matrices[m_keep] = matrices[m_keep]._replace(stride_type=StrideType.EQUAL_NUM_COLS)
+        table[moved, 0] = of_kept[:, 0]
+        table[moved, 1] += of_kept[:, 1]
+        table[moved, 3] += of_kept[:, 3]
+        self.computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
         """Leave one allocation and one deallocation of the two, and no zeroing in between."""

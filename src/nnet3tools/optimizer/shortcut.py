@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.nnet.indexes import IndexArray, IntArray
+from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
 __all__ = ["find_n_stride", "mini_request", "with_num_sequences"]
 
@@ -22,22 +22,32 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
     num_sequences = int(indexes[-1, 0]) + 1 if size else 0
     if num_sequences <= 1 or size % num_sequences or indexes[0, 0] != 0:
         return 0
-    rest = indexes[:, 1:] if nodes is None else np.column_stack([indexes[:, 1:], nodes])
     per_sequence = size // num_sequences
-    next_of_first = (indexes[:, 0] == 1) & (rest == rest[0]).all(axis=1)
-    for stride in _candidates(np.flatnonzero(next_of_first), per_sequence):
-        if per_sequence % stride == 0:
-            n = indexes[:, 0].reshape(-1, num_sequences, stride)
-            blocks = rest.reshape(-1, num_sequences, stride, rest.shape[1])
-            if (n == np.arange(num_sequences)[:, None]).all() and (blocks == blocks[:, :1]).all():
-                return stride
+    # The common ones first, so that ambiguity is resolved as in Kaldi.
+    for stride in (1, per_sequence):
+        if _is_regular(indexes, nodes, num_sequences, stride):
+            return stride
+    next_of_first = (indexes[:, 0] == 1) & (indexes[:, 1:] == indexes[0, 1:]).all(axis=1)
+    for stride in np.flatnonzero(next_of_first[: per_sequence + 1]).tolist():
+        if per_sequence % stride == 0 and _is_regular(indexes, nodes, num_sequences, stride):
+            return int(stride)
     return 0
 
 
-def _candidates(strides: np.ndarray, per_sequence: int) -> list[int]:
-    """Strides to try: the common ones first, so that ambiguity is resolved as in Kaldi."""
-    candidates = [int(s) for s in strides if 0 < s <= per_sequence]
-    return sorted(candidates, key=lambda s: (s != 1, s != per_sequence, s))
+def _is_regular(
+    indexes: IndexArray, nodes: IntArray | None, num_sequences: int, stride: int
+) -> bool:
+    """Whether these are blocks in which rows of one sequence and the next are `stride` apart."""
+    first, second = indexes[0].tolist(), indexes[stride].tolist()
+    if second != [1, *first[1:]]:
+        return False
+    blocks = indexes.reshape(-1, num_sequences, stride, 3)
+    if not all_true(blocks[..., 1:] == blocks[:, :1, :, 1:]):
+        return False
+    if not all_true(blocks[..., 0] == np.arange(num_sequences)[:, None]):
+        return False
+    of_block = None if nodes is None else nodes.reshape(-1, num_sequences, stride)
+    return of_block is None or all_true(of_block == of_block[:, :1])
 
 
 def with_num_sequences(indexes: IndexArray, stride: int, num_sequences: int) -> IndexArray:

@@ -150,6 +150,8 @@ class Tables(Protocol):
     computation: Computation
     nnet: Nnet
     components: ComponentTable
+    submatrix_table: Ints
+    """(submatrices, 5): `computation.submatrix_table()`."""
 
     def overlap(self, a: int, b: int) -> bool:
         """Whether two submatrices share elements."""
@@ -258,6 +260,12 @@ class Command:
         values.update(changes)
         return type(self)(**values)
 
+    def turned_into(self, cls: type[Command]) -> Command:
+        """A command of another class with the same operands."""
+        if cls.OPERANDS != self.OPERANDS:
+            raise ProgramError(f"{self.NAME} and {cls.NAME} have not the same operands")
+        return cls(*self._values(), stale=self.stale)
+
     def map_operands(self, kind: str, new: Callable[[int], int] | Sequence[int]) -> Self:
         """The same command with each operand of one kind renumbered, by a function or a table."""
         names = operand_names(type(self), kind)
@@ -361,7 +369,7 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
 
 def size_problem(tables: Tables, a: int, b: int) -> str:
     """A message if two submatrices differ in size, else ""."""
-    size_a, size_b = (tables.rows(a), tables.cols(a)), (tables.rows(b), tables.cols(b))
-    if size_a == size_b:
+    x, y = tables.computation.submatrices[a], tables.computation.submatrices[b]
+    if x.num_rows == y.num_rows and x.num_cols == y.num_cols:
         return ""
-    return f"sizes {size_a[0]} x {size_a[1]} and {size_b[0]} x {size_b[1]} differ"
+    return f"sizes {x.num_rows} x {x.num_cols} and {y.num_rows} x {y.num_cols} differ"

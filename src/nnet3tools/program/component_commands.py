@@ -135,12 +135,16 @@ class Backprop(Command):
         return rows_problem or self._alias_problem(tables, component)
 
     def _rows_problem(self, tables: Tables, simple: bool) -> str:
-        pairs = [(self.in_value, self.in_deriv), (self.out_value, self.out_deriv)]
-        if simple:
-            pairs += [(self.out_deriv, self.in_deriv), (self.out_deriv, self.in_value)]
+        out_deriv, in_place = tables.rows(self.out_deriv), self.in_deriv or self.in_value
+        in_rows = tables.rows(in_place) if in_place else out_deriv
+        pairs = (
+            (tables.rows(self.in_value) if self.in_value else in_rows, in_rows),
+            (tables.rows(self.out_value) if self.out_value else out_deriv, out_deriv),
+            (out_deriv, in_rows if simple else out_deriv),
+        )
         for a, b in pairs:
-            if a and b and tables.rows(a) != tables.rows(b):
-                return f"operands of {tables.rows(a)} and {tables.rows(b)} rows do not fit together"
+            if a != b:
+                return f"operands of {a} and {b} rows do not fit together"
         return ""
 
     def _alias_problem(self, tables: Tables, component: ComponentFacts) -> str:

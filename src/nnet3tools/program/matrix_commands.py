@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
+from nnet3tools.graph.tables import all_true
 from nnet3tools.program.command import (
     Accesses,
     AccessMap,
@@ -212,19 +213,20 @@ class _MultiCommand(Command):
         own = getattr(self, self.OWN)
         if len(pairs) != tables.rows(own):
             return f"{len(pairs)} pairs for {tables.rows(own)} rows"
-        if ((pairs < 0) & (pairs != -1)).any() or (
-            (pairs[:, 0] == -1) != (pairs[:, 1] == -1)
-        ).any():
+        if pairs.min(initial=0) < -1 or not all_true((pairs[:, 0] < 0) == (pairs[:, 1] < 0)):
             return "a pair that is neither (-1,-1) nor a row of a submatrix"
-        for submatrix in listed_submatrices([pairs])[1].tolist():
-            if not 0 < submatrix < len(tables.computation.submatrices):
-                return f"there is no submatrix {submatrix}"
-            if tables.cols(submatrix) != tables.cols(own):
-                return f"{tables.cols(submatrix)} columns do not fit {tables.cols(own)}"
+        listed, rows = pairs[pairs[:, 0] >= 0].T
+        if len(wrong := listed[(listed == 0) | (listed >= len(tables.submatrix_table))]):
+            return f"there is no submatrix {wrong.min()}"
+        infos = tables.submatrix_table[listed]
+        if len(wrong := infos[infos[:, 4] != tables.cols(own), 4]):
+            return f"{wrong[0]} columns do not fit {tables.cols(own)}"
+        if len(wrong := listed[rows >= infos[:, 2]]):
+            return f"row outside submatrix {wrong.min()}"
+        in_own_matrix = infos[:, 0] == tables.submatrix_table[own, 0]
+        for submatrix in set(listed[in_own_matrix].tolist()):
             if tables.overlap(submatrix, own):
                 return "source and destination overlap"
-            if pairs[pairs[:, 0] == submatrix, 1].max() >= tables.rows(submatrix):
-                return f"row outside submatrix {submatrix}"
         return ""
 
     def flops(self, computation: Computation, nnet: Nnet) -> int:
@@ -304,9 +306,9 @@ def _twice_problem(tables: Tables, indexes_multi: int) -> str:
     """A row that is written twice would race on a GPU; also one reached by two submatrices."""
     pairs = tables.computation.indexes_multi[indexes_multi]
     pairs = pairs[pairs[:, 0] >= 0]
-    sub = np.array([tables.computation.submatrices[s] for s in pairs[:, 0].tolist()], np.int64)
-    if len(sub) < 2:
+    if len(pairs) < 2:
         return ""
+    sub = tables.submatrix_table[pairs[:, 0]]
     row, col, width = sub[:, 1] + pairs[:, 1], sub[:, 3], sub[:, 4]
     order = np.lexsort((col, row, sub[:, 0]))
     matrix, row, col, width = sub[order, 0], row[order], col[order], width[order]

@@ -27,6 +27,7 @@ class OperandChecker:
         self.analysis, self.nnet = analysis, nnet
         self.computation, self.components = analysis.computation, analysis.components
         computation = self.computation
+        self.submatrix_table = analysis.variables.submatrix_table
         self._limits = {
             "Submatrix": len(computation.submatrices),
             "Indexes": len(computation.indexes),
@@ -107,7 +108,7 @@ class OperandChecker:
             values = np.concatenate(parts)
             if int(values.min()) < low or int(values.max()) >= end:
                 return False
-        return bool(self.computation.are_whole_matrices()[np.concatenate(whole)].all())
+        return bool(self.analysis.variables.is_whole[np.concatenate(whole)].all())
 
     def _check_ranges(self, c: int, command: Command) -> None:
         for name, low, end in self._limits_of(type(command)):
@@ -120,7 +121,7 @@ class OperandChecker:
 
     def _check_submatrices(self) -> None:
         """Every submatrix lies within its matrix."""
-        table, sizes = self.computation.submatrix_table()[1:], self.computation.matrix_sizes()
+        table, sizes = self.submatrix_table[1:], self.computation.matrix_sizes()
         matrix = table[:, 0]
         bad = (matrix < 1) | (matrix >= len(sizes))
         size = sizes[np.where(bad, 0, matrix)]

@@ -59,19 +59,21 @@ class Variables:
     """The variables of a program and which of them make up each submatrix."""
 
     def __init__(self, computation: Computation) -> None:
-        self._sub, self._sizes = computation.submatrix_table(), computation.matrix_sizes()
-        self.matrix_of_submatrix: Ints = self._sub[:, 0]
+        self.submatrix_table = computation.submatrix_table()
+        """(submatrices, 5): the fields of SubMatrixInfo."""
+        self.matrix_of_submatrix: Ints = self.submatrix_table[:, 0]
+        self._sizes = computation.matrix_sizes()
 
     @cached_property
     def is_whole(self) -> NDArray[np.bool_]:
         """(submatrices,) whether each is all of its matrix."""
-        at_start = (self._sub[:, 1] == 0) & (self._sub[:, 3] == 0)
-        of_size = self._sub[:, 2::2] == self._sizes[self.matrix_of_submatrix]
+        at_start = (self.submatrix_table[:, 1] == 0) & (self.submatrix_table[:, 3] == 0)
+        of_size = self.submatrix_table[:, 2::2] == self._sizes[self.matrix_of_submatrix]
         return at_start & of_size[:, 0] & of_size[:, 1]
 
     @cached_property
     def _blocks(self) -> _Blocks:
-        sub, matrix, sizes = self._sub, self.matrix_of_submatrix, self._sizes
+        sub, matrix, sizes = self.submatrix_table, self.matrix_of_submatrix, self._sizes
         rows = _split(matrix, sub[:, 1], sub[:, 1] + sub[:, 2], len(sizes), sizes[:, 0])
         cols = _split(matrix, sub[:, 3], sub[:, 3] + sub[:, 4], len(sizes), sizes[:, 1])
         num_rows = np.maximum(np.diff(rows.offsets) - 1, 0)
@@ -96,7 +98,7 @@ class Variables:
         return np.repeat(np.arange(len(self._sizes)), np.diff(self.matrix_offsets))
 
     @cached_property
-    def _of_submatrices(self) -> tuple[Ints, Ints]:
+    def all_of_submatrices(self) -> tuple[Ints, Ints]:
         """(variables, offsets): those of submatrix s are variables[offsets[s]:offsets[s + 1]]."""
         blocks, matrix = self._blocks, self.matrix_of_submatrix
         height = blocks.rows.last - blocks.rows.first
@@ -115,12 +117,12 @@ class Variables:
 
     def of_submatrix(self, submatrix: int) -> Ints:
         """Variables that make up a submatrix, ascending."""
-        variables, offsets = self._of_submatrices
+        variables, offsets = self.all_of_submatrices
         return variables[offsets[submatrix] : offsets[submatrix + 1]]
 
     def of_submatrices(self, submatrices: Ints) -> tuple[Ints, Ints]:
         """Variables of many submatrices: (position in `submatrices`, variable), both (M,)."""
-        variables, offsets = self._of_submatrices
+        variables, offsets = self.all_of_submatrices
         start = offsets[submatrices]
         count = offsets[submatrices + 1] - start
         owner = np.repeat(np.arange(len(submatrices)), count)
