@@ -46,6 +46,7 @@ _OF_NONE = {"prod": 1.0, "logsumexp": -math.inf, "max": None, "min": None}
 """What reductions of nothing give, where that is not 0; None: an error."""
 _LONG_ROW = 1024
 """Reductions longer than this get a block of threads each, not a warp."""
+_BLOCKS_A_PROCESSOR = 4
 _ROW_CHUNK, _COLUMN_CHUNK = 4096, 128
 """Numbers (in a row or block, or column) that are not worth cutting up further."""
 _scale = element("_1 = _1 * _2")
@@ -112,7 +113,7 @@ class _Reduction:
         else:
             self.block, outputs, least = (32, 8, 1), 8, _ROW_CHUNK
         blocks = math.ceil(self.kept / outputs)
-        wanted = math.ceil(4 * self._device.num_processors / blocks)
+        wanted = math.ceil(_BLOCKS_A_PROCESSOR * self._device.num_processors / blocks)
         chunks = max(1, min(wanted, math.ceil(self.reduced / least), 65535))
         self.chunk = math.ceil(self.reduced / chunks)
         self.chunks = math.ceil(self.reduced / self.chunk)

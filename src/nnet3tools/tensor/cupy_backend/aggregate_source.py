@@ -170,7 +170,10 @@ def _shared_out(parts: Parts, axis: str) -> list[str]:
     """The head of a thread's loop from `begin` to `end`, beside the others along an axis."""
     own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
     if not parts.reducer.in_order:
-        return [f"for (long long index = begin + {own}; index < end; index += {threads})"]
+        return [
+            "#pragma unroll 4",  # loads that do not wait for each other
+            f"for (long long index = begin + {own}; index < end; index += {threads})",
+        ]
     return [
         f"const long long share = (end - begin + {threads} - 1) / {threads};",
         f"const long long first = begin + share * {own};",

@@ -25,6 +25,7 @@ from nnet3tools.tensor.registry import implements
 Step = Callable[[], None]
 
 _COLUMNS, _LANES = 32, 8
+_BLOCKS_A_PROCESSOR = 2
 
 _SUMS = """
     __shared__ double part[2][8][33];
@@ -32,6 +33,7 @@ _SUMS = """
     const int lane = threadIdx.x / 32, column = threadIdx.x % 32;
     const long long c = tile * 32 + column, end = nn_min(rows, (slice + 1) * span);
     double first = 0, second = 0;
+    #pragma unroll 4
     for (long long r = slice * span + lane; c < dim && r < end; r += 8) {{{add}
     }}
     part[0][lane][column] = first;
@@ -44,6 +46,7 @@ _SUMS = """
     }}
     if (nn_is_last(tickets + tile, n_slice, threadIdx.x == 0, &is_last)) {{
       first = second = 0;
+      #pragma unroll 4
       for (long long s = lane; c < dim && s < n_slice; s += 8) {{
         first += partial[[s, 0, c]];
         second += partial[[s, 1, c]];
@@ -87,7 +90,7 @@ def _sum_columns(
     rows, dim = shape
     tiles = max(1, -(-dim // _COLUMNS))
     # enough blocks to keep the device busy, but no fewer rows to a block than it has lanes
-    wanted = -(-8 * get_device().num_processors // tiles)
+    wanted = -(-_BLOCKS_A_PROCESSOR * get_device().num_processors // tiles)
     slices = max(1, min(wanted, -(-rows // _LANES)))
     partial = get_device().empty((slices, 2, dim), np.float64)
     tickets = zero_tickets(tiles)

@@ -10,10 +10,11 @@ Into it go launches that wait for nothing, and of those that wait for others in 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from nnet3tools.tensor.cupy_backend.dependencies import dependencies
 from nnet3tools.tensor.cupy_backend.device import Array, Device, pointer
 from nnet3tools.tensor.cupy_backend.launches import Launch, Other
 from nnet3tools.tensor.cupy_backend.operands import overlap
@@ -22,6 +23,7 @@ from nnet3tools.tensor.cupy_backend.wave_source import (
     PART,
     STEP,
     THREADS,
+    WARP,
     Function,
     as_function,
     as_word,
@@ -29,6 +31,9 @@ from nnet3tools.tensor.cupy_backend.wave_source import (
 )
 
 __all__ = ["Table", "Wave", "fits"]
+
+_BLOCKS_A_PROCESSOR = 8
+"""Of 256 threads, as many as are at work at once if registers suffice."""
 
 _SMALL = 1024
 """Points that one block may do at the end of a wave."""
@@ -61,6 +66,17 @@ class _Part:
     def __init__(self, first: Launch, group: int) -> None:
         self.steps, self.group = [first], group
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Blocks along x and y, all steps the same."""
+        x, y, _ = self.steps[0].grid
+        return x, y
+
+    @property
+    def loops(self) -> bool:
+        """Whether fewer blocks do the same work."""
+        return all(step.loops for step in self.steps)
+
     def takes(self, launch: Launch) -> bool:
         """Whether its threads can go on with a launch at the same points."""
         first = self.steps[0]
@@ -82,6 +98,29 @@ def _by_points(before: Launch, after: Launch) -> bool:
                 if how and not (how == "same" and id(a) in own[0] and id(b) in own[1]):
                     return False
     return True
+
+
+def _fitted(parts: Sequence[_Part], most: int) -> list[tuple[int, int]]:
+    """The parts' grids, those that loop made smaller if all have more than so many blocks.
+
+    Each block looks up first what it has to do, some microseconds in which it moves nothing.
+    """
+    blocks = [x * y for x, y in (part.grid for part in parts)]
+    fixed = sum(n for n, part in zip(blocks, parts, strict=True) if not part.loops)
+    total = sum(blocks)
+    if total <= most or fixed == total:
+        return [part.grid for part in parts]
+    kept = max(most - fixed, most // 2) / (total - fixed)
+    return [_smaller(part.grid, kept) if part.loops else part.grid for part in parts]
+
+
+def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
+    """About so many of a grid's blocks, rather fewer rows at once than parts of rows."""
+    if kept >= 1.0:
+        return grid
+    x, y = grid
+    wanted = max(1, round(x * y * kept))
+    return (x, max(1, wanted // x)) if wanted >= x else (wanted, 1)
 
 
 class Wave:
@@ -164,7 +203,8 @@ class Wave:
         kernel = device.kernel(
             *wave_source([self._functions[n] for n in names], any(self._closing.values()))
         )
-        words, numbers, blocks = self._table({n: k for k, n in enumerate(names)})
+        grids = _fitted(self._parts, device.num_processors * _BLOCKS_A_PROCESSOR)
+        words, numbers, blocks = self._table({n: k for k, n in enumerate(names)}, grids)
         begin = len(table.words)
         table.words += words
         tickets = len(table.words)
@@ -177,34 +217,63 @@ class Wave:
 
         return run
 
-    def _table(self, kinds: dict[str, int]) -> tuple[list[int], tuple[int, int, int], int]:
+    def _table(
+        self, kinds: dict[str, int], grids: Sequence[tuple[int, int]]
+    ) -> tuple[list[int], tuple[int, int, int], int]:
         """The table; the number of parts, where groups and steps begin in it; blocks."""
         parts, groups, steps = list[int](), list[int](), list[Launch]()
         numbers = {group: n for n, group in enumerate(self._closing)}
         of_group = dict.fromkeys(self._closing, 0)
         blocks = 0
-        for part in self._parts:
-            x, y, _ = part.steps[0].grid
+        for part, (x, y) in zip(self._parts, grids, strict=True):
             parts += [blocks, x, y, 0, 0, len(steps), len(part.steps), numbers[part.group]]
             steps += part.steps
             blocks += x * y
             of_group[part.group] += x * y
+        side_by_side = [0] * len(steps)
         for group, launches in self._closing.items():
             groups += [of_group[group], len(steps), len(launches)]
-            steps += launches
+            for level in _levels(launches):
+                steps += level
+                side_by_side += [len(level) if _is_for_a_warp(level[0]) else 0]
+                side_by_side += [0] * (len(level) - 1)
         begin = len(parts) + len(groups)
         at = begin + STEP * len(steps)
         described, args = list[int](), list[int]()
-        for step in steps:
+        for step, side in zip(steps, side_by_side, strict=True):
             function = as_function(step.source)
             assert function is not None
             x, y, _ = step.block
-            described += [kinds[function.name], at + len(args), x, y]
+            described += [kinds[function.name], at + len(args), x, y, side]
             args += map(as_word, step.args)
         assert len(parts) == PART * len(self._parts)
         assert len(groups) == GROUP * len(self._closing)
         table = [*parts, *groups, *described, *args]
         return table, (len(self._parts), len(parts), begin), blocks
+
+
+def _is_for_a_warp(step: Launch) -> bool:
+    """Whether a warp is as good as a block for a closing step."""
+    function = as_function(step.source)
+    assert function is not None
+    return not function.has_barriers and step.block[0] * step.block[1] <= WARP
+
+
+def _levels(steps: Sequence[Launch]) -> list[list[Launch]]:
+    """Closing steps in an order in which each comes after those it waits for.
+
+    Those of a list are done side by side, each by a warp, or there is one, for a whole block.
+    """
+    level = list[int]()
+    for earlier in dependencies(steps):
+        level.append(1 + max((level[j] for j in earlier), default=-1))
+    found = list[list[Launch]]()
+    for i in range(max(level, default=-1) + 1):
+        now = [step for step, at in zip(steps, level, strict=True) if at == i]
+        if narrow := [step for step in now if _is_for_a_warp(step)]:
+            found.append(narrow)
+        found += [[step] for step in now if not _is_for_a_warp(step)]
+    return found
 
 
 def fits(node: Launch | Other) -> bool:

@@ -5,7 +5,8 @@ blocks of a wave are dealt out to its parts by a table, in which every number ta
 
     part:  its first block, grid (x, y), block (x, y), first step and their count, its group
     group: how many blocks it has, first closing step and their count
-    step:  which function, where its arguments begin, block (x, y)
+    step:  which function, where its arguments begin, block (x, y), how many steps from this on are
+           done side by side, each by a warp (0: the whole block does this one; in parts always)
 
 A block does its part's steps one after the other; the last block of a group, which comes when all
 of the group's parts are done, also does the group's closing steps.
@@ -27,6 +28,7 @@ __all__ = [
     "PART",
     "STEP",
     "THREADS",
+    "WARP",
     "Function",
     "as_function",
     "as_word",
@@ -34,10 +36,10 @@ __all__ = [
     "wave_source",
 ]
 
-THREADS = 256
-"""Of a wave's blocks."""
+THREADS, WARP = 256, 32
+"""Of a wave's blocks, and of the parts of these that may do closing steps of their own."""
 
-PART, GROUP, STEP = 8, 3, 4
+PART, GROUP, STEP = 8, 3, 5
 """Numbers in a table's entries."""
 
 _KERNEL = re.compile(r'extern "C" __global__ void (\w+)\((.*?)\)\s*\{(.*)\}\s*$', re.S)
@@ -133,11 +135,11 @@ def wave_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
 
 
 _DO = """static __device__ __forceinline__
-void nn_do(const long long* table, const long long* step, nn_Place nn) {
+void nn_do(const long long* table, const long long* step, nn_Place nn, unsigned thread) {
   nn.threads.x = (unsigned)step[2]; nn.threads.y = (unsigned)step[3]; nn.threads.z = 1;
-  if (threadIdx.x >= nn.threads.x * nn.threads.y) return;
-  nn.thread.x = threadIdx.x % nn.threads.x;
-  nn.thread.y = threadIdx.x / nn.threads.x;
+  if (thread >= nn.threads.x * nn.threads.y) return;
+  nn.thread.x = thread % nn.threads.x;
+  nn.thread.y = thread / nn.threads.x;
   nn.thread.z = 0;
   const long long* const a = table + step[1];
   switch (step[0]) {
@@ -156,7 +158,8 @@ void WAVE(const long long* table, unsigned* tickets, long long parts, long long 
   const unsigned block = blockIdx.x - (unsigned)part[0];
   nn.of.x = (unsigned)part[1]; nn.of.y = (unsigned)part[2]; nn.of.z = 1;
   nn.at.x = block % nn.of.x; nn.at.y = block / nn.of.x; nn.at.z = 0;
-  for (long long i = 0; i < part[6]; ++i) nn_do(table, table + steps + (part[5] + i) * 4, nn);
+  const long long* step = table + steps + part[5] * 5;
+  for (long long i = 0; i < part[6]; ++i, step += 5) nn_do(table, step, nn, threadIdx.x);
 CLOSING}
 """
 _CLOSING = """  const long long* const group = table + groups + part[7] * 3;
@@ -165,9 +168,14 @@ _CLOSING = """  const long long* const group = table + groups + part[7] * 3;
   const unsigned blocks = (unsigned)group[0];
   if (!nn_is_last(tickets + part[7], blocks, threadIdx.x == 0, &is_last)) return;
   nn.at.x = nn.at.y = 0; nn.of.x = nn.of.y = 1;
-  for (long long i = 0; i < group[2]; ++i) {
-    // Needed: a step may look at what other threads did in the one before.
-    if (i > 0) __syncthreads();
-    nn_do(table, table + steps + (group[1] + i) * 4, nn);
+  step = table + steps + group[1] * 5;
+  const long long* const end = step + group[2] * 5;
+  for (bool first = true; step < end; first = false) {
+    // Needed: a step may look at what other threads did in those before.
+    if (!first) __syncthreads();
+    const long long side = step[4], warps = side > 0 ? side : 1;
+    for (long long i = side > 0 ? threadIdx.x / 32 : 0; i < warps; i += 8)
+      nn_do(table, step + i * 5, nn, side > 0 ? threadIdx.x % 32 : threadIdx.x);
+    step += warps * 5;
   }
 """
