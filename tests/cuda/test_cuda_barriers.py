@@ -59,7 +59,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         waves.test_numbers_have_no_kernels_of_their_own,
         partial(waves.test_training_is_the_same_bit_for_bit_with_and_without_graphs, dropout=True),
     ),
-    "fisher_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
+    "row_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
     "fisher_replace.cuh": (fisher.test_new_estimates_come_from_old_ones_unless_those_diverged,),
     "fisher_step.cuh": (
         partial(fisher.test_estimates_are_those_of_the_host, rank=20, dim=41),
@@ -68,15 +68,15 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "orthonormalize.cuh": (
         partial(
             fisher.test_rows_become_orthonormal_again_where_they_are_not,
-            doubtful=1.0, damage="heavy",
+            doubtful=1.0, damage="heavy", shape=(6, 17),
         ),
         partial(
             fisher.test_rows_become_orthonormal_again_where_they_are_not,
-            doubtful=1.0, damage="none",
+            doubtful=1.0, damage="none", shape=(6, 17),
         ),
         partial(
             fisher.test_rows_become_orthonormal_again_where_they_are_not,
-            doubtful=1.0, damage="dependent",
+            doubtful=1.0, damage="dependent", shape=(6, 17),
         ),
     ),
     "prelude.cuh": (

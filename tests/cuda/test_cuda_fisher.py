@@ -103,8 +103,8 @@ def test_infinity_is_counted_and_changes_nothing_else(device, bad):
     assert host.tolist() == got[1].tolist()
 
 
-SHAPES = [(3, 7), (20, 41), (33, 65), (80, 130)]
-"""Ranks and dimensions of estimates that are worked on together."""
+SHAPES = [(3, 7), (20, 600), (33, 65), (43, 257), (80, 130)]
+"""Ranks and dimensions of estimates that are worked on together; some products have many sums."""
 
 
 def on_device(host):
@@ -156,14 +156,15 @@ def r_of(w, d, rho, alpha, dim):
     return np.float64(w) * np.sqrt(beta / d + 1.0)[:, None]
 
 
+@pytest.mark.parametrize("shape", [(6, 17), (42, 300)])
 @pytest.mark.parametrize("damage", ["none", "slight", "heavy", "dependent"])
 @pytest.mark.parametrize("doubtful", [0.0, 1.0])
-def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtful):
+def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtful, shape):
     rng = np.random.default_rng(1)
-    rank, dim, alpha, rho = 6, 17, 4.0, 0.2
+    (rank, dim), alpha, rho = shape, 4.0, 0.2
     r = np.linalg.qr(rng.normal(size=(dim, rank)))[0].T
     if damage == "slight":
-        r += 1e-2 * rng.normal(size=r.shape)
+        r += 4e-2 / np.sqrt(dim) * rng.normal(size=r.shape)
     elif damage == "heavy":
         r[3] += 0.9 * r[1]
     elif damage == "dependent":
@@ -181,6 +182,22 @@ def test_rows_become_orthonormal_again_where_they_are_not(device, damage, doubtf
     if damage != "dependent":  # what is made of dependent rows differs
         orthonormalize([w], [d], [numbers], [alpha])
         np.testing.assert_allclose(got, r_of(w, d, rho, alpha, dim), atol=2e-5)
+
+
+def test_only_doubtful_estimates_of_many_are_made_orthonormal(device):
+    rng = np.random.default_rng(7)
+    w = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
+    d = [np.linspace(2.0, 0.1, rank) for rank, _ in SHAPES]
+    numbers = [np.array([0.2, i % 2, 0.0]) for i in range(len(SHAPES))]
+    there = [on_device(a) for a in w]
+    states = [to_device(a) for a in d], [to_device(a) for a in numbers]
+    orthonormalize(there, *states, [4.0] * len(w))
+    for i, (got, one, shape) in enumerate(zip(there, w, SHAPES, strict=True)):
+        if i % 2:
+            r = r_of(fetch(got), d[i], 0.2, 4.0, shape[1])
+            np.testing.assert_allclose(r @ r.T, np.eye(shape[0]), atol=1e-5)
+        else:
+            np.testing.assert_array_equal(fetch(got), one)
 
 
 def test_a_run_of_minibatches_agrees_with_the_host_and_fetches_nothing(device):

@@ -19,14 +19,21 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
-from nnet3tools.tensor.cupy_backend.launches import Launch
+from nnet3tools.tensor.cupy_backend.launches import Launch, zero_tickets
 from nnet3tools.tensor.cupy_backend.operands import element_strides
-from nnet3tools.tensor.fisher import DELTA, EPSILON, MAX_CONDITION, ORTHOGONALITY
+from nnet3tools.tensor.fisher import (
+    DELTA,
+    DOUBTFUL,
+    EPSILON,
+    MAX_CONDITION,
+    ORTHOGONALITY,
+)
 from nnet3tools.tensor.registry import implements
 
 _THREADS = 256
-_TILE = 32
-"""Rows and columns of a product that a block makes."""
+_TILE, _CHUNK = 40, 256
+"""Rows and columns of a product that a block makes; elements of each sum (row_products.cuh)."""
+_MOST_THREADS = 1024
 _MOST_COLUMNS, _COLUMN_BYTES = 32, 40 << 10
 """Columns of a new estimate that a block makes, and their shared memory."""
 _MOST_WARPS = 32
@@ -72,16 +79,51 @@ def _launch(
     )()  # fmt: skip
 
 
+class _Products:
+    """Products A B^T of rows, each for an estimate, as one kernel's table."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[int]] = []
+        self._sums: list[int] = []
+        """For each the number of its partial sums, which the others' follow."""
+        self._tickets: list[int] = []
+        self._blocks = 1
+        self._arrays: list[Array] = []
+
+    def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
+        """One with its result at an address, unless there is 0 at the address `wanted`."""
+        (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
+        (rows, dim), columns = a.shape, len(b)
+        tiles = -(-rows // _TILE) * -(-columns // _TILE)
+        blocks = tiles * -(-dim // _CHUNK)
+        self._rows.append([out, at_a, at_b, 0, 0, wanted, rows, columns, dim, pitch_a, pitch_b])
+        self._sums.append(blocks * _TILE**2)
+        self._tickets.append(tiles)
+        self._blocks = max(self._blocks, blocks)
+        self._arrays += [a, b]
+
+    def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
+        """All of them; what else is read, and the results."""
+        # not scratch memory, which what runs beside an update may use
+        partial = get_device().empty((sum(self._sums),), np.float32)
+        tickets = zero_tickets(sum(self._tickets))
+        sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
+        for row, first, place in zip(self._rows, sums, places, strict=False):
+            row[3], row[4] = pointer(partial) + 4 * int(first), pointer(tickets) + 4 * int(place)
+        grid, kernel = (self._blocks, len(self._rows)), _source("row_products")
+        written = [*writes, partial, tickets]
+        tables = [_numbers(self._rows, np.int64)]
+        _launch(kernel, grid, _THREADS, tables, [*self._arrays, *reads], written)
+
+
 @implements("fisher_products", "cupy")
 def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
     """In float32, whatever --gpu-math says; sums of a tile's elements are in order."""
-    rows, tiles = [], 1
+    all_of_them = _Products()
     for out, one, other in zip(products, j, w, strict=True):
-        (at_j, pitch_j), (at_w, pitch_w) = _rows(one), _rows(other)
-        rows.append([_address(out), at_j, at_w, *one.shape, pitch_j, pitch_w])
-        tiles = max(tiles, -(-2 * len(one) // _TILE) * -(-len(one) // _TILE))
-    kernel, tables = _source("fisher_products"), [_numbers(rows, np.int64)]
-    _launch(kernel, (tiles, len(rows)), _THREADS, tables, [*j, *w], products)
+        all_of_them.add(_address(out), one, one)
+        all_of_them.add(_address(out) + out[0].nbytes, other, one)
+    all_of_them.launch([], products)
 
 
 @implements("fisher_replace", "cupy")
@@ -154,12 +196,17 @@ def check_finite(numbers: Array) -> None:
 def orthonormalize(
     w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
 ) -> None:
-    """A kernel that does nothing where all is well."""
-    rows, factors = [], []
-    for one, of_one, state, a in zip(w, d, numbers, alpha, strict=True):
-        at, pitch = _rows(one)
-        rows.append([at, _address(of_one), _address(state), len(one), pitch])
+    """Two kernels that do nothing where all is well: products of rows, and what follows of them."""
+    counts = [len(one) ** 2 for one in w]
+    grams = get_device().empty((sum(counts),), np.float32)
+    rows, factors, products = [], [], _Products()
+    begins = np.cumsum([0, *counts])
+    for one, of_one, state, a, begin in zip(w, d, numbers, alpha, begins, strict=False):
+        (at, pitch), gram = _rows(one), pointer(grams) + 4 * int(begin)
+        products.add(gram, one, one, wanted=_address(state) + DOUBTFUL * state.itemsize)
+        rows.append([at, _address(of_one), _address(state), gram, len(one), pitch])
         factors.append([a, one.shape[1], ORTHOGONALITY])
+    products.launch(numbers, [grams])
     tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
     kernel = _source("orthonormalize", MOST=max(map(len, w)))
-    _launch(kernel, (len(rows), 1), _THREADS, tables, [*d, *numbers], w)
+    _launch(kernel, (len(rows), 1), _MOST_THREADS, tables, [*d, *numbers, grams], w)

@@ -1,22 +1,25 @@
 // The rows of R = E^-1/2 W made orthonormal again: tensor/fisher.py. MOST stands for the largest rank.
 
-// table: for each estimate addresses of w, d, numbers, rank, and the
-// pitch of w; factors: alpha, dim, and the largest tolerated
-// deviation of R R^T from I. Gram and Schmidt's process, each row twice; what vanishes, as it lies in
-// the span of the rows before, becomes the first unit vector that does not.
-extern "C" __global__ void orthonormalize_MOST(const long long* table, const double* factors) {
+// table: for each estimate addresses of w, d, numbers, the products W W^T, rank, and the pitch of w;
+// factors: alpha, dim, and the largest tolerated deviation of R R^T from I. Gram and Schmidt's
+// process, each row twice; what vanishes, as it lies in the span of the rows before, becomes the first
+// unit vector that does not. A warp makes a product with a row before; a thread has its own columns.
+extern "C" __launch_bounds__(1024) __global__ void orthonormalize_MOST(
+    const long long* table, const double* factors) {
   __shared__ double scale[MOST], dots[MOST];
-  __shared__ nn_Sum<double> part[9];
-  __shared__ nn_Max<double> worst_part[9];
-  const long long* at = table + 5 * blockIdx.x;
+  __shared__ nn_Sum<double> part[33];
+  __shared__ nn_Max<double> worst_part[33];
+  const long long* at = table + 6 * blockIdx.x;
   const double* factor = factors + 3 * blockIdx.x;
-  const int n = (int)at[3];
-  const long long pitch = at[4];
+  const int n = (int)at[4];
+  const long long pitch = at[5];
   float* w = (float*)at[0];
   const double* d = (const double*)at[1];
   const double* numbers = (const double*)at[2];
+  const float* gram = (const float*)at[3];
   const double alpha = factor[0];
   const int dim = (int)factor[1], thread = threadIdx.x, threads = blockDim.x;
+  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
   if (numbers[1] == 0.0) return;
   nn_Sum<double> acc;
   acc.init();
@@ -26,25 +29,21 @@ extern "C" __global__ void orthonormalize_MOST(const long long* table, const dou
   __syncthreads();
   nn_Max<double> worst;
   worst.init();
-  for (int k = thread; k < n * n; k += threads) {
-    const int i = k / n, j = k % n;
-    double dot = 0.0;
-    for (int c = 0; c < dim; ++c)
-      dot += (double)w[i * pitch + c] * (double)w[j * pitch + c];
-    worst.add(nn_abs(dot / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
-  }
+  for (int i = warp; i < n; i += warps)
+    for (int j = lane; j < n; j += 32)
+      worst.add(nn_abs(gram[i * n + j] / (scale[i] * scale[j]) - (i == j ? 1.0 : 0.0)));
   if (nn_block(worst, worst_part).a <= factor[2]) return;
   for (int i = 0; i < n; ++i) {
     float* row = w + i * pitch;
     for (int c = thread; c < dim; c += threads) row[c] = (float)(row[c] / scale[i]);
     for (int tried = 0; tried <= dim; ++tried) {
       for (int pass = 0; pass < 2; ++pass) {
-        for (int j = 0; j < i; ++j) {
+        __syncthreads();
+        for (int j = warp; j < i; j += warps) {
           acc.init();
-          for (int c = thread; c < dim; c += threads)
-            acc.add((double)row[c] * (double)w[j * pitch + c]);
-          const double dot = nn_block(acc, part).a;
-          if (thread == 0) dots[j] = dot;
+          for (int c = lane; c < dim; c += 32) acc.add((double)row[c] * (double)w[j * pitch + c]);
+          acc = nn_warp(acc);
+          if (lane == 0) dots[j] = acc.a;
         }
         __syncthreads();
         for (int c = thread; c < dim; c += threads) {
@@ -65,8 +64,6 @@ extern "C" __global__ void orthonormalize_MOST(const long long* table, const dou
       for (int c = thread; c < dim; c += threads) row[c] = c == (i + tried) % dim ? 1.0f : 0.0f;
     }
   }
-  // Needed though no order of whole threads shows it: up to here a thread has its own columns.
-  __syncthreads();
   for (int i = 0; i < n; ++i)
     for (int c = thread; c < dim; c += threads) w[i * pitch + c] = (float)(w[i * pitch + c] * scale[i]);
 }
