@@ -10,9 +10,14 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io.stream import Writer
+from nnet3tools.io.table import TableWriter
+from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.training.example import EXAMPLE, NnetExample
 from nnet3tools.training.feature_transform import estimate_transform
 from nnet3tools.training.lda import LdaStats
-from nnet3tools.training.lda_accumulation import LdaAccumulator
+from nnet3tools.training.lda_accumulation import LdaAccumulator, accumulate_examples
 from support.streams import bytes_reader
 from support.training_helpers import example, network
 
@@ -167,3 +172,70 @@ def test_accumulation_over_a_network_and_pruning() -> None:
     assert pruned.stats is not None
     assert set((pruned.stats.zero % 2).tolist()) == {0.0}
     assert 200 < pruned.stats.total < 400
+
+
+SPLICING = """
+input-node name=input dim=3
+output-node name=output input=Append(Offset(input, -1), input, Offset(input, 1))
+"""
+
+
+def table(path, examples: list[NnetExample]) -> str:
+    with TableWriter(f"ark:{path}", EXAMPLE) as writer:
+        for i, item in enumerate(examples):
+            writer.write(f"e{i}", item)
+    return f"ark:{path}"
+
+
+def mixed_examples() -> list[NnetExample]:
+    """Two structures by turns, in runs; more than enough for the layout of examples to be found."""
+    return [example(num_frames=4 if i % 40 < 25 else 7, seed=i) for i in range(120)]
+
+
+@pytest.mark.parametrize("rand_prune", [0.0, 4.0])
+def test_examples_taken_together_give_the_statistics_of_each_by_itself(tmp_path, rand_prune):
+    nnet = Nnet.from_config(parse_config_lines(SPLICING))
+    together, alone = LdaAccumulator(nnet, rand_prune), LdaAccumulator(nnet, rand_prune)
+    tensor.random.seed(1)
+    assert accumulate_examples(together, table(tmp_path / "egs", mixed_examples())) == 120
+    drawn = tensor.random.get_state()
+    tensor.random.seed(1)
+    for item in mixed_examples():
+        alone.accumulate(item)
+    assert together.stats is not None
+    assert alone.stats is not None
+    assert drawn == tensor.random.get_state()
+    assert to_bytes(together.stats, True) == to_bytes(alone.stats, True)
+
+
+def test_rows_that_depend_on_one_another_are_not_computed_together(tmp_path) -> None:
+    nnet = network()  # batch norm in training
+    together, alone = LdaAccumulator(nnet), LdaAccumulator(nnet)
+    assert not together.may_merge
+    accumulate_examples(together, table(tmp_path / "egs", mixed_examples()))
+    for item in mixed_examples():
+        alone.accumulate(item)
+    assert together.stats is not None
+    assert alone.stats is not None
+    np.testing.assert_array_equal(together.stats.first, alone.stats.first)
+    set_batchnorm_test_mode(nnet, True)
+    assert LdaAccumulator(nnet).may_merge
+
+
+def test_an_example_that_does_not_fit_is_named_among_those_it_was_taken_with(tmp_path) -> None:
+    nnet = Nnet.from_config(parse_config_lines(SPLICING))
+    examples = mixed_examples()
+    examples[7] = example(num_frames=4, num_classes=6)
+    with pytest.raises(DataError, match="example 'e7': example has 6 classes, those before it 5"):
+        accumulate_examples(LdaAccumulator(nnet), table(tmp_path / "egs", examples))
+
+
+def test_one_that_is_not_finite_is_left_out_alone(tmp_path, capsys) -> None:
+    nnet = Nnet.from_config(parse_config_lines(SPLICING))
+    examples = mixed_examples()
+    examples[7].io[0].features[0, 0] = np.nan
+    accumulator = LdaAccumulator(nnet)
+    assert accumulate_examples(accumulator, table(tmp_path / "egs", examples)) == 119
+    assert "left out 1 of 120 examples" in capsys.readouterr().err
+    assert accumulator.stats is not None
+    assert accumulator.stats.total == sum(len(e.io[1].indexes) for e in examples) - 4

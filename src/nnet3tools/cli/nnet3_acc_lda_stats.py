@@ -37,12 +37,9 @@ class Options:
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Accumulate over all examples and write the statistics."""
-    from nnet3tools.training.example import for_each_example
+    from nnet3tools.training.lda_accumulation import accumulate_examples
 
-    def accumulate_all(accumulator: LdaAccumulator) -> int:
-        return for_each_example(args[1], lambda key, example: accumulator.accumulate(example))
-
-    write_stats(options, args, accumulate_all)
+    write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))
 
 
 def write_stats(

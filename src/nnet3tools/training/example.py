@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -184,27 +184,44 @@ def for_each_of_kind(
     DataErrors and RequestErrors of `work` get the table's and the example's name. With `ahead`, a
     thread reads and prepares examples while others are worked on; all else is the same.
     """
-    count = num_skipped = 0
+    tally = ExampleTally(rspecifier)
     items = _prepared(rspecifier, holder, ahead)
     if ahead is not None:
         items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
     with contextlib.closing(items) as examples:  # type: ignore[type-var]
+        tally.work(examples, work)
+    tally.report()
+    return tally.count
+
+
+class ExampleTally:
+    """Counts the examples of a table that are worked on, and those that are left out."""
+
+    def __init__(self, rspecifier: str) -> None:
+        self._rspecifier = rspecifier
+        self.count = self._num_skipped = 0
+
+    def work(self, examples: Iterable[tuple[str, E]], work: Callable[[str, E], None]) -> None:
+        """Call `work` on keys and examples; errors as `for_each_of_kind` says."""
         for key, example in examples:
             try:
                 work(key, example)
             except NotFiniteError as error:
-                log.skipped(NotFiniteError(f"{rspecifier}: example '{key}': {error}"))
-                num_skipped += 1
+                log.skipped(NotFiniteError(f"{self._rspecifier}: example '{key}': {error}"))
+                self._num_skipped += 1
                 continue
             except (DataError, RequestError) as error:
-                raise type(error)(f"{rspecifier}: example '{key}': {error}") from None
-            count += 1
-    if num_skipped:
-        log.warning(
-            f"{rspecifier}: left out {num_skipped} of {count + num_skipped} examples, which hold "
-            "NaN or infinity"
-        )
-    return count
+                raise type(error)(f"{self._rspecifier}: example '{key}': {error}") from None
+            self.count += 1
+
+    def report(self) -> None:
+        """Warn of what was left out."""
+        if self._num_skipped:
+            total = self.count + self._num_skipped
+            log.warning(
+                f"{self._rspecifier}: left out {self._num_skipped} of {total} examples, which hold "
+                "NaN or infinity"
+            )
 
 
 def frames_io(name: str, t_begin: int, features: GeneralMatrix, t_stride: int = 1) -> NnetIo:

@@ -45,6 +45,8 @@ class LdaStats:
         weights: NDArray[np.float32],
     ) -> None:
         """Add data (N, D), the row `rows[i]` with `weights[i]` to class `classes[i]`, (M,)."""
+        kept = np.flatnonzero(weights)
+        rows, classes, weights = rows[kept], classes[kept], weights[kept]
         wide = data.astype(np.float64)
         num_classes = len(self.zero)
         self.zero += np.bincount(classes, weights, num_classes)

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, RequestError
 from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
+from nnet3tools.io.table import SequentialTableReader
+from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-from nnet3tools.training.example import NnetExample
+from nnet3tools.training.example import ExampleTally, NnetExample
 from nnet3tools.training.lda import LdaStats
-from nnet3tools.training.running import ExampleRunner
+from nnet3tools.training.like_examples import LIKE_EXAMPLES, LikeExample, prototype
+from nnet3tools.training.merging import MERGEABLE_FRAMES, merge_examples
+from nnet3tools.training.running import ExampleRunner, computation_request
 
-__all__ = ["LdaAccumulator"]
+__all__ = ["LdaAccumulator", "accumulate_examples"]
 
 # There is a row of statistics for each class that an example claims to choose from.
 _MAX_CLASSES = 1_000_000
+
+_MOST_ROWS = 4096
+"""Rows of examples that are taken together."""
 
 
 class LdaAccumulator:
@@ -30,16 +40,22 @@ class LdaAccumulator:
 
     def __init__(self, nnet: Nnet, rand_prune: float = 0.0) -> None:
         self._rand_prune = np.float32(rand_prune)
+        self._runner = ExampleRunner(nnet)
         # Kaldi's compiler draws from the numbers that decide on the pruning.
-        draw = draw_graph_checks if rand_prune > 0.0 else None
-        compiler = CachingOptimizingCompiler(nnet, after_exploring=draw)
-        self._runner = ExampleRunner(nnet, compiler)
+        self._drawing = CachingOptimizingCompiler(nnet, after_exploring=draw_graph_checks)
         self.stats: LdaStats | None = None
 
-    def accumulate(self, example: NnetExample) -> None:
-        """Add an example; DataError for one that fits neither the network nor those before it.
+    @property
+    def may_merge(self) -> bool:
+        """Whether the network computes the same for an example whatever others are beside it."""
+        components = self._runner.nnet.components
+        return not any(c.couples_rows or c.properties & Properties.RANDOM for c in components)
 
-        NotFiniteError for one with NaN or infinity.
+    def accumulate(self, example: NnetExample, single: NnetExample | None = None) -> None:
+        """Add an example, or several merged into one, of which `single` is one.
+
+        DataError for one that fits neither the network nor those before it, and NotFiniteError for
+        one with NaN or infinity, before anything is changed or drawn.
         """
         example.check_finite()
         supervision = next((io.features for io in example.io if io.name == "output"), None)
@@ -57,6 +73,10 @@ class LdaAccumulator:
             raise DataError(
                 f"example has {num_classes} classes, those before it {len(self.stats.zero)}"
             )
+        if self._rand_prune > 0.0:
+            self._drawing.compile(
+                computation_request(self._runner.nnet, single or example, False, False)
+            )
         weights = self._pruned(supervision.values)
         self.stats.accumulate(output, supervision.row_numbers, supervision.indices, weights)
 
@@ -64,8 +84,45 @@ class LdaAccumulator:
         small = np.flatnonzero((weights != 0.0) & (np.abs(weights) < self._rand_prune))
         if not len(small):
             return weights
-        draws = np.array([tensor.random.rand_uniform() for _ in small], np.float32)
+        draws = np.array([tensor.random.rand_uniform() for _ in range(len(small))], np.float32)
         kept = draws <= np.abs(weights[small]).astype(np.float64) / np.float64(self._rand_prune)
         pruned = weights.copy()
         pruned[small] = np.copysign(np.where(kept, self._rand_prune, np.float32(0)), weights[small])
         return pruned
+
+
+def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
+    """Add the examples of a table; how many there were. Errors as `for_each_example`'s.
+
+    Those of one structure that follow one another are computed together (15,485 of 7 frames, by a
+    network that splices: 0.7 s instead of 4.0), unless that would change what the network computes.
+    """
+    tally = ExampleTally(rspecifier)
+    most_rows = _MOST_ROWS if accumulator.may_merge else 0
+    with SequentialTableReader(rspecifier, LIKE_EXAMPLES) as examples:
+        for run in _runs(examples, most_rows):
+            try:
+                merged = merge_examples([example for _, example in run], False)
+                accumulator.accumulate(merged, prototype(run[0][1]))
+                tally.count += len(run)
+            except (DataError, RequestError):
+                # None of them was added: one by one they tell which it is.
+                single = ((key, _whole(example)) for key, example in run)
+                tally.work(single, lambda _, example: accumulator.accumulate(example))
+    tally.report()
+    return tally.count
+
+
+def _whole(example: LikeExample) -> NnetExample:
+    return example if isinstance(example, NnetExample) else example.example()
+
+
+def _runs(
+    examples: Iterable[tuple[str, LikeExample]], most_rows: int
+) -> Iterator[list[tuple[str, LikeExample]]]:
+    """Examples of one structure that follow one another, with so many rows; or each by itself."""
+    for _, some in itertools.groupby(examples, lambda item: MERGEABLE_FRAMES.structure(item[1])):
+        left = iter(some)
+        for first in left:
+            most = max(1, most_rows // prototype(first[1]).size)
+            yield [first, *itertools.islice(left, most - 1)]
