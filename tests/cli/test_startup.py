@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 from nnet3tools.training.example import EXAMPLE
+from support.chain_examples import chain_example
 from support.training_helpers import example, network
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +60,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with TableWriter(f"ark:{folder}/egs", EXAMPLE) as writer:
         for seed in range(3):
             writer.write(f"utt{seed}", example(seed=seed))
+    with TableWriter(f"ark:{folder}/cegs", CHAIN_EXAMPLE) as writer:
+        for i in range(3):
+            writer.write(f"utt{i}", chain_example(i, False))
     write_nnet(network(), f"{folder}/0.raw")
     (folder / "feats").write_text("a  [\n  1 2\n  3 4 ]\n")
     return folder
@@ -76,6 +81,9 @@ def test_command_lines_are_read_without_numpy(names) -> None:
         ("nnet3-shuffle-egs", "ark:egs", "ark:out"),
         ("nnet3-shuffle-egs", "--buffer-size=2", "ark:egs", "ark:out"),
         ("nnet3-subset-egs", "--n=2", "ark:egs", "ark:out"),
+        ("nnet3-chain-copy-egs", "ark:cegs", "ark:out"),
+        ("nnet3-chain-shuffle-egs", "ark:cegs", "ark:out"),
+        ("nnet3-chain-subset-egs", "--n=2", "ark:cegs", "ark:out"),
         ("nnet3-copy-egs", "--random=true", "--keep-proportion=0.9", "ark:egs", "ark:1", "ark:2"),
     ],
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from nnet3tools.chain.den_graph import load_denominator_graph
 from nnet3tools.chain.example import CHAIN_EXAMPLE
+from nnet3tools.chain.example_bytes import CHAIN_BYTES
 from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
 from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
@@ -145,10 +146,10 @@ def _archive(holder: Holder, name: str) -> None:
         pass
 
 
-def _examples_both_ways(name: str) -> None:
+def _both_ways(as_bytes: Holder[Any], in_full: Holder[Any], name: str) -> None:
     """What passes examples on as bytes takes the tables that are read in full, and no others."""
-    found = []
-    for holder in (EXAMPLE_BYTES, EXAMPLE):
+    found: list[Any] = []
+    for holder in (as_bytes, in_full):
         try:
             found.append([key for key, _ in SequentialTableReader(f"ark:{name}", holder)])
         except DataError as error:
@@ -323,7 +324,12 @@ READERS: dict[str, FuzzReader] = {
     "map of keys": FuzzReader(("utt2spk", "word.table.txt"), _mapped),
     "examples in binary": FuzzReader(("egs", "merged"), partial(_archive, EXAMPLE), 6),
     "examples in text": FuzzReader(("egs.txt",), partial(_archive, EXAMPLE), 3),
-    "examples as bytes": FuzzReader(("egs", "merged"), _examples_both_ways, 6),
+    "examples as bytes": FuzzReader(
+        ("egs", "merged"), partial(_both_ways, EXAMPLE_BYTES, EXAMPLE), 6
+    ),
+    "chain examples as bytes": FuzzReader(
+        ("cegs.bin",), partial(_both_ways, CHAIN_BYTES, CHAIN_EXAMPLE), 6
+    ),
     "chain examples in binary": FuzzReader(("cegs.bin",), partial(_archive, CHAIN_EXAMPLE), 6),
     "chain examples in text": FuzzReader(("cegs.txt",), partial(_archive, CHAIN_EXAMPLE), 4),
     "fst": FuzzReader(("fst.vector", "fst.const", "fst.text"), _fst, 4),

@@ -2,36 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import functools
+import itertools
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example_bytes import ChainExampleBytes
+from nnet3tools.chain.like_heads import output_of, prototype_of
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.epsilon import concatenate, remove_epsilons
 from nnet3tools.nnet.indexes import pack
-from nnet3tools.training.example import NnetExample, hash_of_io, index_hash, string_hash
-from nnet3tools.training.merging import Mergeable, merge_examples
+from nnet3tools.training.example import NnetIo, hash_of_io, index_hash, string_hash
+from nnet3tools.training.example_layout import Layout
+from nnet3tools.training.like_examples import LikeBlock
+from nnet3tools.training.merging import Mergeable, merge_runs
 
 __all__ = ["MERGEABLE_CHAIN", "merge_chain_examples", "merge_supervisions"]
 
 
 def merge_chain_examples(
-    examples: Sequence[NnetChainExample], compress_features: bool
+    examples: Sequence[NnetChainExample | ChainExampleBytes], compress_features: bool
 ) -> NnetChainExample:
     """One example of many: inputs example by example, outputs frame by frame.
 
     DataError if the examples do not fit together, or one is a merged one already.
     """
-    inputs = merge_examples([NnetExample(e.inputs) for e in examples], compress_features).io
-    counts = {len(example.outputs) for example in examples}
+    stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
+    inputs = merge_runs(_runs(examples), stride, compress_features)
+    outputs_of_all = [_outputs(example) for example in examples]
+    counts = {len(outputs) for outputs in outputs_of_all}
     if len(counts) > 1:
         raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
-    outputs = zip(*(example.outputs for example in examples), strict=True)
+    outputs = zip(*outputs_of_all, strict=True)
     return NnetChainExample(inputs, [_merge_outputs(parts) for parts in outputs])
+
+
+def _runs(
+    examples: Sequence[NnetChainExample | ChainExampleBytes],
+) -> Iterator[tuple[int, list[NnetIo]]]:
+    """Stretches of examples with one head: how many they are, and the inputs of all."""
+    for head, some in itertools.groupby(examples, lambda e: getattr(e, "head", None)):
+        if head is None:
+            yield from ((1, example.inputs) for example in some)  # type: ignore[union-attr]
+        else:
+            yield _inputs_of_all(head, list(some))  # type: ignore[arg-type]
+
+
+def _inputs_of_all(head: Layout, examples: Sequence[ChainExampleBytes]) -> tuple[int, list[NnetIo]]:
+    block = LikeBlock.of(head, [example.data[: example.acceptor] for example in examples])
+    ios = [
+        NnetIo(like.name, np.tile(like.indexes, (len(block), 1)), matrices.features())
+        for like, matrices in zip(prototype_of(head).inputs, block.matrices(), strict=False)
+    ]
+    return len(block), ios
+
+
+def _outputs(example: NnetChainExample | ChainExampleBytes) -> list[NnetChainSupervision]:
+    return example.outputs if isinstance(example, NnetChainExample) else [output_of(example)]
 
 
 def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
@@ -80,22 +112,39 @@ def _check_same(what: str, first: float, other: float) -> None:
         raise DataError(f"merging supervisions of different {what}: {first:g} and {other:g}")
 
 
-def _structure(example: NnetChainExample) -> Hashable:
+def _prototype(example: NnetChainExample | ChainExampleBytes) -> NnetChainExample:
+    """An example with the same names, indexes and dimensions."""
+    return example if isinstance(example, NnetChainExample) else prototype_of(example.head)
+
+
+def _structure(example: NnetChainExample | ChainExampleBytes) -> Hashable:
+    if isinstance(example, NnetChainExample):
+        return _structure_of(example)
+    return _structure_of_head(example.head)
+
+
+@functools.lru_cache(maxsize=64)
+def _structure_of_head(head: Layout) -> Hashable:
+    return _structure_of(prototype_of(head))
+
+
+def _structure_of(example: NnetChainExample) -> Hashable:
     inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in example.inputs)
     return inputs, tuple((output.name, output.indexes.tobytes()) for output in example.outputs)
 
 
-def _structure_hash(example: NnetChainExample) -> int:
+def _structure_hash(example: NnetChainExample | ChainExampleBytes) -> int:
     """Kaldi's NnetChainExampleStructureHasher."""
-    value = len(example.inputs) * 35099
-    for io in example.inputs:
+    like = _prototype(example)
+    value = len(like.inputs) * 35099
+    for io in like.inputs:
         value = value * 19157 + hash_of_io(io)
-    for output in example.outputs:
+    for output in like.outputs:
         value = value * 17957 + string_hash(output.name) + index_hash(output.indexes)
     return value & 0xFFFFFFFFFFFFFFFF
 
 
-MERGEABLE_CHAIN: Mergeable[NnetChainExample] = Mergeable(
-    _structure, _structure_hash, lambda example: example.size, merge_chain_examples
+MERGEABLE_CHAIN: Mergeable[NnetChainExample | ChainExampleBytes] = Mergeable(
+    _structure, _structure_hash, lambda example: _prototype(example).size, merge_chain_examples
 )
 """Chain examples."""

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
-from nnet3tools.fst.layout import (
+from nnet3tools.fst.file_numbers import (
     ALIGNED_VERSION,
     ALIGNMENT,
-    ARC,
-    COMPACT_ARC,
-    CONST_STATE,
     HAS_INPUT_SYMBOLS,
     HAS_OUTPUT_SYMBOLS,
     HEADER,
@@ -23,9 +19,18 @@ from nnet3tools.fst.layout import (
     SYMBOL_TABLE_MAGIC,
     VECTOR_STATE,
 )
+from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
+from nnet3tools.fst.layout import ARC, COMPACT_ARC, CONST_STATE
 from nnet3tools.io.stream import Reader
 
-__all__ = ["Header", "check_fst", "read_binary_fst", "read_compact_acceptor", "read_header"]
+__all__ = [
+    "Header",
+    "acceptor_of_bytes",
+    "check_fst",
+    "read_binary_fst",
+    "read_compact_acceptor",
+    "read_header",
+]
 
 _LONGEST_NAME = 64
 _LOOK_AHEAD = 1 << 20
@@ -193,11 +198,19 @@ def _read_compact(reader: Reader, header: Header) -> Fst:
     if ends[0] != 0 or (sizes < 0).any():
         raise reader.error("the FST's states do not say where its arcs are")
     is_final = elements["label"] == NOT_AN_ARC
-    sources = np.repeat(np.arange(num_states), sizes)
-    final_states = sources[is_final]
-    if (np.flatnonzero(is_final) != ends[final_states]).any():
+    if (np.flatnonzero(is_final) != ends[_sources(sizes)[is_final]]).any():
         raise reader.error("the FST has a final weight after an arc")
-    finals = np.full(num_states, NOT_FINAL, np.float32)
+    return _of_elements(header, sizes, elements)
+
+
+def _sources(sizes: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _of_elements(header: Header, sizes: np.ndarray, elements: np.ndarray) -> Fst:
+    is_final = elements["label"] == NOT_AN_ARC
+    final_states = _sources(sizes)[is_final]
+    finals = np.full(len(sizes), NOT_FINAL, np.float32)
     finals[final_states] = elements["weight"][is_final]
     arcs = elements[~is_final]
     counts = sizes.copy()
@@ -213,6 +226,20 @@ def _read_compact(reader: Reader, header: Header) -> Fst:
         np.ascontiguousarray(arcs["nextstate"]),
         header.properties,
     )
+
+
+_COMPACT = "compact_acceptor", "standard"
+
+
+def acceptor_of_bytes(data: bytes, at: int) -> Fst:
+    """The compact acceptor that begins there, which `acceptor_walk.walk_acceptor` has gone over."""
+    at += 4 + sum(4 + len(name) for name in _COMPACT)
+    header = Header(*_COMPACT, *HEADER.unpack_from(data, at))
+    at += HEADER.size
+    ends = np.frombuffer(data, "<u4", header.num_states + 1, at).astype(np.int64)
+    at += 4 * len(ends)
+    elements = np.frombuffer(data, COMPACT_ARC, int(ends[-1]), at)
+    return _of_elements(header, ends[1:] - ends[:-1], elements)
 
 
 _READERS: dict[str, Callable[[Reader, Header], Fst]] = {

@@ -6,18 +6,18 @@ import struct
 
 import numpy as np
 
-from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.layout import (
-    ARC,
-    COMPACT_ARC,
-    CONST_STATE,
+from nnet3tools.fst.file_numbers import (
     HEADER,
     MAGIC,
     NOT_AN_ARC,
+    TRINARY,
     VECTOR_STATE,
     VERSION,
+    all_settled,
 )
-from nnet3tools.fst.properties import TRINARY, Property, all_properties, all_settled
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.layout import ARC, COMPACT_ARC, CONST_STATE
+from nnet3tools.fst.properties import Property, all_properties
 from nnet3tools.io.stream import Writer
 
 __all__ = [

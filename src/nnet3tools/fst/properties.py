@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nnet3tools.fst.connect import accessible, coaccessible, component_numbers
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 
-__all__ = ["TRINARY", "Property", "all_properties", "all_settled", "is_deterministic"]
+__all__ = ["Property", "all_properties", "is_deterministic"]
 
 
 class Property(IntFlag):
@@ -56,21 +56,12 @@ class Property(IntFlag):
     UNWEIGHTED_CYCLES = 1 << 47
 
 
-TRINARY = 0x0000FFFFFFFF0000
-"""The bits that come in pairs."""
-
 _Bools = NDArray[np.bool_]
 
 
 def _pair(yes: Property, true: bool) -> int:
     """The bit, or the one that denies it."""
     return int(yes) if true else int(yes) << 1
-
-
-def all_settled(bits: int) -> bool:
-    """Whether of every pair one bit is set."""
-    yes = TRINARY & 0x5555555555555555
-    return (bits | bits >> 1) & yes == yes
 
 
 def all_properties(fst: Fst) -> int:

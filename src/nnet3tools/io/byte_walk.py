@@ -6,7 +6,7 @@ import functools
 import re
 import struct
 
-from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, MatrixForm
+from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
 
 __all__ = ["ByteWalk", "OtherFormError"]
 
@@ -33,12 +33,13 @@ class ByteWalk:
 
     Each step checks what the full reader would. It raises IndexError if what is here may be right
     but goes on beyond the data, and OtherFormError if it is something else. `matrices` gathers
-    where the matrices began and ended, and their forms.
+    where the matrices, and what else differs between like examples, began and ended, with their
+    forms.
     """
 
     def __init__(self, data: bytes | bytearray, at: int) -> None:
         self.data, self.at = data, at
-        self.matrices: list[tuple[int, int, MatrixForm]] = []
+        self.matrices: list[tuple[int, int, MatrixForm | AnyBytes]] = []
 
     def word(self, word: bytes) -> None:
         """Go over these bytes."""
@@ -76,6 +77,11 @@ class ByteWalk:
         if self.data[self.at : end].split() != [self.data[self.at : end]]:
             raise OtherFormError
         self.at = end + 1
+
+    def anything(self, size: int) -> None:
+        """Go over bytes that differ between examples that are alike."""
+        self.skip(size)
+        self.matrices.append((self.at - size, self.at, AnyBytes(size)))
 
     def index_vector(self) -> int:
         """Go over a vector of indexes; how many there are, at least one."""

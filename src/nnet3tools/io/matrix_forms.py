@@ -16,6 +16,7 @@ __all__ = [
     "COMPRESSED_SIZES",
     "FULL_HEAD",
     "SPARSE_HEAD",
+    "AnyBytes",
     "MatrixForm",
     "full_pattern",
     "sparse_row_pattern",
@@ -26,6 +27,19 @@ FULL_HEAD, SPARSE_HEAD = 13, 8
 COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
 """Bytes of the percentiles of a column, and of an element; before them are the token and a blank,
 minimum and range, and the numbers of rows and columns, 17 bytes and the token's."""
+
+
+@dataclass(frozen=True)
+class AnyBytes:
+    """So many bytes that may be any, in the place of a matrix: `longest` of them."""
+
+    longest: int
+    most: int = 0
+
+    @property
+    def pattern(self) -> bytes:
+        """Matches them, as a group."""
+        return b"(.{%d})" % self.longest
 
 
 @dataclass(frozen=True)

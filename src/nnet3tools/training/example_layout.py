@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
-from nnet3tools.io.matrix_forms import MatrixForm
+from nnet3tools.io.matrix_forms import AnyBytes, MatrixForm
 from nnet3tools.io.stream import Reader
 
-__all__ = ["KnownLayouts", "Layout", "walk_example"]
+__all__ = ["AT_HAND", "KEY", "KnownLayouts", "Layout", "walk_example"]
 
 _MOST_NUM_IO = 1000
 
@@ -46,7 +46,7 @@ class Layout:
     """Examples that have the bytes `fixed` before, between and after matrices of these forms."""
 
     fixed: tuple[bytes, ...]
-    forms: tuple[MatrixForm, ...]
+    forms: tuple[MatrixForm | AnyBytes, ...]
 
     @classmethod
     def of(cls, walk: ByteWalk, start: int) -> Layout:
@@ -80,7 +80,7 @@ class Layout:
     @cached_property
     def entry(self) -> re.Pattern[bytes]:
         """Matches a usual entry of an archive, key and example as groups; else nothing, at once."""
-        return re.compile(_KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
+        return re.compile(KEY.pattern + b"(" + self.pattern.pattern + b")|", re.DOTALL)
 
     @property
     def size_of_pattern(self) -> int:
@@ -93,8 +93,8 @@ _SIGHTINGS = 8
 _LARGEST_PATTERN = 4000
 _MAX_LAYOUTS = 32
 _MAX_COUNTED = 1000
-_AT_HAND = 1 << 20
-_KEY = re.compile(rb"([!-~]+)[ \t]\0B")
+AT_HAND = 1 << 20
+KEY = re.compile(rb"([!-~]+)[ \t]\0B")
 """The usual key of an archive, and the header of what follows in binary."""
 
 
@@ -116,23 +116,30 @@ class KnownLayouts:
 
         None if it is none of the forms walked over.
         """
+        found = self.find(data, start)
+        return None if found is None else found[0]
+
+    def find(self, data: bytes | bytearray, start: int) -> tuple[int, Layout] | None:
+        """The same, and the layout, which has no pattern if it is not `latest`."""
         if (end := self._match(data, start)) is not None:
-            return end
+            assert self.latest is not None
+            return end, self.latest
         walk = ByteWalk(data, start)
         try:
             self._walk(walk)
         except OtherFormError:
             return None
-        self.latest = self._count(Layout.of(walk, start))
-        return walk.at
+        layout = Layout.of(walk, start)
+        self.latest = self._count(layout)
+        return walk.at, layout
 
     def entries(self, reader: Reader) -> Iterator[tuple[str, bytes, Layout]]:
         """Take the entries of an archive that are at hand and known: key, example and layout."""
         if not self._known:
             return
-        data = reader.buffered(_AT_HAND)
+        data = reader.buffered(AT_HAND)
         start = 0
-        while (key := _KEY.match(data, start)) is not None:
+        while (key := KEY.match(data, start)) is not None:
             if (end := self._match(data, key.end())) is None:
                 break
             reader.advance(end - start)
@@ -148,7 +155,7 @@ class KnownLayouts:
         """
         if not self._known:
             return
-        data = reader.buffered(_AT_HAND)
+        data = reader.buffered(AT_HAND)
         start = 0
         while matches := self._run(data, start):
             last = matches[-1]

@@ -31,7 +31,7 @@ from nnet3tools.training.like_examples import (
 )
 from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
 
-__all__ = ["ChangedExample", "LikeChanges"]
+__all__ = ["ChangedExample", "LikeChanges", "changed_matrices"]
 
 _MAX_TARGETS = 1000
 
@@ -174,13 +174,13 @@ def _made(target: _Target, examples: list[ChangedExample]) -> list[bytes]:
     ):
         scales = weights if like.name == "output" and (weights != 1.0).any() else None
         rows = to_dense(become.features)[:, 0].astype(np.intp)
-        columns += [[beginning] * len(examples), _changed(matrices, rows, scales)]
+        columns += [[beginning] * len(examples), changed_matrices(matrices, rows, scales)]
     columns.append([b"</NnetIo> </Nnet3Eg> "] * len(examples))
     return list(map(b"".join, zip(*columns, strict=True)))
 
 
-def _changed(
-    matrices: LikeMatrices, rows: NDArray, weights: NDArray[np.float32] | None
+def changed_matrices(
+    matrices: LikeMatrices, rows: NDArray, weights: NDArray[np.float32] | None = None
 ) -> Sequence[bytes]:
     """These rows of each of the matrices, times its weight, as bytes."""
     form = matrices.form

@@ -20,7 +20,13 @@ from nnet3tools.io.compressed import decompress_all
 from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector
-from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, FULL_HEAD, SPARSE_HEAD, MatrixForm
+from nnet3tools.io.matrix_forms import (
+    COMPRESSED_SIZES,
+    FULL_HEAD,
+    SPARSE_HEAD,
+    AnyBytes,
+    MatrixForm,
+)
 from nnet3tools.io.sparse import SparseMatrix, sparse_of_rows
 from nnet3tools.io.stream import Reader
 from nnet3tools.training.example import NnetExample, NnetIo
@@ -89,6 +95,7 @@ def prototype_of(layout: Layout) -> NnetExample:
     """An example of a layout, without elements: its features are sparse."""
     ios = []
     for fixed, form in zip(layout.fixed, layout.forms, strict=False):
+        assert isinstance(form, MatrixForm)
         reader = Reader(io.BytesIO(fixed[fixed.index(b"<NnetIo> ") :]), binary=True)
         reader.expect_token("<NnetIo>")
         name, indexes = reader.read_token(), read_index_vector(reader)
@@ -101,13 +108,23 @@ class LikeMatrices:
     """A matrix of each of several like examples: what they are in one piece of bytes."""
 
     def __init__(
-        self, form: MatrixForm, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]
+        self,
+        form: MatrixForm | AnyBytes,
+        data: bytes,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
     ) -> None:
-        self.form, self._data, self._starts, self._ends = form, data, starts, ends
+        self._form, self._data, self._starts, self._ends = form, data, starts, ends
 
     def __len__(self) -> int:
         """How many matrices there are."""
         return len(self._starts)
+
+    @property
+    def form(self) -> MatrixForm:
+        """What they are stored as."""
+        assert isinstance(self._form, MatrixForm)
+        return self._form
 
     @property
     def whole(self) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -34,6 +34,7 @@ __all__ = [
     "Mergeable",
     "MinibatchRules",
     "merge_examples",
+    "merge_runs",
 ]
 
 E = TypeVar("E")
@@ -48,17 +49,25 @@ def merge_examples(
     sequences they have. DataError if a name's dimension differs between examples.
     """
     stride = int(prototype(examples[0]).io[0].indexes[:, 0].max(initial=0)) + 1
+    return NnetExample(merge_runs(runs_of_like(examples), stride, compress_features))
+
+
+def merge_runs(
+    runs: Iterable[tuple[int, list[NnetIo]]], stride: int, compress_features: bool
+) -> list[NnetIo]:
+    """The inputs and outputs of runs of like examples, as `runs_of_like` gives them, merged.
+
+    Sequence numbers go up by `stride` from example to example. DataError as `merge_examples`.
+    """
     parts: dict[str, list[tuple[NDArray[np.int32], NnetIo]]] = {}
     first = 0
-    for num, ios in runs_of_like(examples):
+    for num, ios in runs:
         numbers = np.arange(first, first + num, dtype=np.int32)
         for io in ios:
             of_rows = np.repeat(numbers, len(io.indexes) // num)
             parts.setdefault(io.name, []).append((of_rows, io))
         first += num
-    return NnetExample(
-        [_merge_io(parts[name], stride, compress_features) for name in sorted(parts)]
-    )
+    return [_merge_io(parts[name], stride, compress_features) for name in sorted(parts)]
 
 
 def _merge_io(

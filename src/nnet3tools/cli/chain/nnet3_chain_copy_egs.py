@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
 from nnet3tools.cli.options import option, option_group, program
+
+if TYPE_CHECKING:
+    from nnet3tools.io.holder import Holder
 
 USAGE = """Copy examples for nnet3+chain network training, possibly changing the binary mode.
 Supports multiple wspecifiers, in which case it will write the examples
@@ -36,11 +40,19 @@ class Options:
 @program("nnet3-chain-copy-egs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Copy to one or more tables."""
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
-    from nnet3tools.chain.selection import ChainSelection, rename_output, scale_supervision
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
+
+    if options.common.changes_nothing and not options.frame_shift:
+        copy_examples(args, options.common, CHAIN_BYTES, None)
+        return
+    from nnet3tools.chain.byte_changes import ChainChanges
+    from nnet3tools.chain.selection import ChainSelection
     from nnet3tools.training.selection import ContextCutter
 
+    holder: Holder[Any] = CHAIN_BYTES  # which writes what `finish` gives
     contexts = ContextCutter(options.common.left_context, options.common.right_context)
-    selection = ChainSelection(options.frame_shift, contexts)
-    changes = Changes(scale_supervision, selection.apply, rename_output)
-    copy_examples(args, options.common, CHAIN_EXAMPLE, changes)
+    changer = ChainChanges(ChainSelection(options.frame_shift, contexts))
+    changes = Changes(
+        changer.scale, changer.select, changer.rename, changer.finish, changer.num_bytes
+    )
+    copy_examples(args, options.common, holder, changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnet3tools.cli.egs_tables import merge_table
 from nnet3tools.cli.options import option, program
@@ -12,6 +12,7 @@ from nnet3tools.training.merging import MINIBATCH_SIZE_HELP, ExampleMergingOptio
 
 if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample
+    from nnet3tools.training.merging import Mergeable
 
 USAGE = """This copies nnet3+chain training examples from input to output, merging them
 into composite examples.  The --minibatch-size option controls how many egs
@@ -60,10 +61,14 @@ def _language_suffix(example: NnetChainExample) -> str:
 @program("nnet3-chain-merge-egs", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Merge a table."""
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
     from nnet3tools.chain.merging import MERGEABLE_CHAIN
 
-    prepare, suffix = None, None
+    kind: Mergeable[Any] = MERGEABLE_CHAIN
     if options.multilingual_eg:
-        prepare, suffix = _for_its_language, _language_suffix
-    merge_table(args, options, CHAIN_EXAMPLE, MERGEABLE_CHAIN, prepare, suffix)
+        from nnet3tools.chain.example import CHAIN_EXAMPLE
+
+        merge_table(args, options, CHAIN_EXAMPLE, kind, _for_its_language, _language_suffix)
+    else:
+        from nnet3tools.chain.example_bytes import CHAIN_BYTES
+
+        merge_table(args, options, CHAIN_BYTES, kind)

@@ -19,6 +19,6 @@ nnet3-chain-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 @program("nnet3-chain-shuffle-egs", USAGE, ShuffleOptions, num_args=2)
 def main(options: ShuffleOptions, args: list[str]) -> None:
     """Shuffle a table."""
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
 
-    shuffle_table(args, options, CHAIN_EXAMPLE)
+    shuffle_table(args, options, CHAIN_BYTES)

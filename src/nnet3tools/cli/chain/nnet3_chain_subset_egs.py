@@ -19,6 +19,6 @@ nnet3-chain-copy-egs [args] ark:egs.1.ark ark:- | nnet3-chain-subset-egs --n=100
 @program("nnet3-chain-subset-egs", USAGE, SubsetOptions, num_args=2)
 def main(options: SubsetOptions, args: list[str]) -> None:
     """Draw and write the subset."""
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
 
-    subset_table(args, options, CHAIN_EXAMPLE, "nnet3+chain")
+    subset_table(args, options, CHAIN_BYTES, "nnet3+chain")

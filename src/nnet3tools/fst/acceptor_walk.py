@@ -1,0 +1,89 @@
+"""Walking over acceptors in OpenFst's compact form, to find where they end. Without NumPy."""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from array import array
+from operator import le
+from typing import Any
+
+from nnet3tools.fst.file_numbers import HEADER, MAGIC, NOT_AN_ARC, TRINARY, VERSION, all_settled
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+
+__all__ = ["walk_acceptor"]
+
+_NAMES = (b"compact_acceptor", b"standard")
+_START = struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in _NAMES)
+_EXPANDED = 1
+_FEW = 4
+"""Final states from which on a set of all states' starts pays."""
+
+
+def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
+    """Go over an acceptor, with the checks of `read_compact_acceptor`, and of labels' range.
+
+    What the writer would put in another way, such as symbol tables, padding and unsettled
+    properties, is another form.
+    """
+    if sys.byteorder != "little":
+        raise OtherFormError
+    walk.word(_START)
+    version, flags, properties, start, num_states, num_arcs = walk.unpack(HEADER)
+    if version != VERSION or flags or num_states < 0:
+        raise OtherFormError
+    if properties & ~TRINARY != _EXPANDED or not all_settled(properties):
+        raise OtherFormError
+    if not (0 <= start < num_states or (start == -1 and not num_states)):
+        raise OtherFormError
+    ends = _array(walk, "I", num_states + 1)
+    if ends[0] or not all(map(le, ends, ends[1:])):
+        raise OtherFormError
+    num_final = 0
+    if ends[-1]:
+        begin = walk.at
+        ints = _array(walk, "i", 3 * ends[-1])
+        walk.at = begin
+        weights = _array(walk, "f", 3 * ends[-1])[1::3]
+        num_final = _check(ints[::3], weights, ints[2::3], ends, label_dim)
+    if num_arcs != ends[-1] - num_final:
+        raise OtherFormError
+
+
+def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
+    """Go over so many numbers of four bytes, and give them."""
+    end = walk.at + 4 * count
+    walk.need(4 * count)
+    values = array(kind, bytes(walk.data[walk.at : end]))
+    walk.at = end
+    return values
+
+
+def _check(
+    labels: array[int],
+    weights: array[float],
+    targets: array[int],
+    ends: array[int],
+    label_dim: int,
+) -> int:
+    """How many final weights there are; OtherFormError unless all elements are sound.
+
+    They are arcs, and final weights as a state's first.
+    """
+    num_final = labels.count(NOT_AN_ARC)
+    if min(labels) < NOT_AN_ARC or max(labels) > label_dim:
+        raise OtherFormError
+    if min(targets) < NOT_AN_ARC or max(targets) >= len(ends) - 1:
+        raise OtherFormError
+    if targets.count(NOT_AN_ARC) != num_final:
+        raise OtherFormError
+    if not math.isfinite(sum(weights)):
+        raise OtherFormError
+    starts = ends if num_final <= _FEW else set(ends)
+    place = -1
+    for _ in range(num_final):
+        place = labels.index(NOT_AN_ARC, place + 1)
+        if targets[place] != NOT_AN_ARC or place not in starts:
+            raise OtherFormError
+    return num_final
