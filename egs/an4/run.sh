@@ -3,7 +3,7 @@
 # From sound and transcripts to words: an end-to-end LF-MMI model from a flat start, whose alignments train
 # a second model with left biphones and a cross-entropy branch; a decoding graph of the corpus's language model.
 #
-# usage: egs/an4/run.sh [--data DIR] [--quick] [--stage N] [--seed N] [--dir DIR]
+# usage: egs/an4/run.sh [--data DIR] [--quick] [--held-out] [--stage N] [--seed N] [--dir DIR] [--use-gpu yes]
 set -euo pipefail
 called_from=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -11,11 +11,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 data=          # the corpus; empty: clone the public repository
 stage=0
 seed=0
-dir=           # where models go; empty: exp/full or exp/quick
+dir=           # where models go; empty: exp/full, exp/quick or exp/held_out
 quick=false    # a small network and few passes
+use_gpu=no     # yes: train on a GPU
+held_out=false # the test set is every eighth training speaker, none of whom is trained on: to choose things
 
 args=()
-for word in "$@"; do [ "$word" = --quick ] && args+=(--quick=true) || args+=("$word"); done
+for word in "$@"; do
+  case "$word" in --quick | --held-out) args+=("$word=true") ;; *) args+=("$word") ;; esac
+done
 set -- "${args[@]}"
 . ./path.sh
 . ./cmd.sh
@@ -26,7 +30,7 @@ if [ "$quick" = true ]; then
   dir=${dir:-exp/quick}
   copies=1 flat_passes=5 chain_passes=4 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008
 else
-  dir=${dir:-exp/full}
+  [ "$held_out" = true ] && dir=${dir:-exp/held_out} || dir=${dir:-exp/full}
   copies=2 flat_passes=20 chain_passes=12 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
 fi
 flat_minibatch=80=1:32/150=1:20/300=1:12/700=1:6
@@ -45,7 +49,7 @@ if begin 0 "data: training utterances resampled to allowed lengths, dictionary";
   fi
   cd "$called_from" && data=$(realpath "$data") && cd - > /dev/null
   sed -n '1,3p' "$data/LICENSE"
-  python local/prepare_data.py "$data" "$prepared" $copies
+  python local/prepare_data.py "$data" "$prepared" $copies $([ "$held_out" = false ] || echo --held-out)
   cp "$data/etc/an4.lm" "$prepared/local/an4.lm"
 fi
 
@@ -90,7 +94,7 @@ pdfs_of() { tree-info "$1" 2>/dev/null | awk '$1 == "num-pdfs" { print $2 }'; }
 
 if begin 4 "flat start: network and examples"; then
   $train_cmd "$flat/log/init.log" local/init_network.sh conf/flat.xconfig "$(pdfs_of "$flat/tree")" \
-    $dim $bottleneck -2 "$flat"
+    $dim $bottleneck $((-2 - seed)) "$flat"
   rm -f "$flat"/[1-9]*.raw "$flat/cache"
   $train_cmd "$flat/log/get_egs.log" nnet3-chain-e2e-get-egs --left-context=16 --right-context=16 \
     --num-frames="$(paste -sd, $prepared/train_sp/allowed_lengths.txt)" --frame-subsampling-factor=3 --compress=true \
@@ -99,24 +103,20 @@ if begin 4 "flat start: network and examples"; then
 fi
 
 if begin 5 "flat start: $flat_passes passes, $(sed -n 's/num-parameters: //p' "$flat/info.txt") parameters"; then
-  local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed"
+  local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed" "$use_gpu"
   $train_cmd "$flat/log/am.log" nnet3-am-init "$flat/0.trans_mdl" "$flat/final.raw" "$flat/final.mdl"
 fi
 
-# usage: recognise DIR TREE_DIR   graph, decoding and word error rate of a model
+# usage: recognise DIR   graph, decoding and word error rate of a model
 recognise() {
-  $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 "$prepared"/lang "$1/tree" "$1/0.trans_mdl" "$1/graph"
+  $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 "$prepared"/lang_said "$1/tree" "$1/0.trans_mdl" "$1/graph"
   mkdir -p "$1/decode"
   local/decode.sh "$1/final.mdl" "$1/graph" "$prepared"/test "$1/decode"
   python local/score.py "$prepared"/test/text "$1/decode/text" "$1/decode" > "$1/decode/wer"
   echo "  word error rate, errors, words: $(cat "$1/decode/wer")"
 }
 
-if [ "$quick" = false ] && begin 6 "flat start: decoding graph, test set"; then
-  recognise "$flat"
-fi
-
-if begin 7 "alignments by the first model; tree of left biphones, denominator graph, examples"; then
+if begin 6 "alignments by the first model; how words were said"; then
   mkdir -p "$chain"
   $train_cmd "$chain/log/align.log" nnet3-align-compiled --use-gpu=no --frame-subsampling-factor=3 --frames-per-chunk=150 \
     --beam=40 --retry-beam=160 --acoustic-scale=1.0 --transition-scale=1.0 --self-loop-scale=1.0 \
@@ -125,6 +125,19 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
   ali-to-phones --write-lengths=true "$flat/final.mdl" "ark:$chain/ali.ark" ark,t:- 2> "$chain/log/phones.log" |
     awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf "%s %d %d", (i > 2 ? " ;" : ""), $i, 3 * $(i + 1); print "" }' > "$chain/phones.ali"
   awk '{ printf "%s", $1; for (i = 2; i <= NF; i += 3) printf " %s", $i; print "" }' "$chain/phones.ali" > "$chain/phones.txt"
+  pauses=$(python local/pronunciations.py "$prepared"/local/dict "$prepared"/train_sp/text "$chain/phones.txt" \
+    "$prepared"/lang/phones.txt "$prepared"/local/dict_said)
+  echo "  silence between words: $pauses"
+  $train_cmd "$chain/log/lang.log" nnet3-prepare-lang --position-dependent-phones=false --chain-topology=true \
+    "$prepared"/local/dict_said "<UNK>" "$prepared"/lang_said
+  cp "$prepared"/lang/G.fst "$prepared"/lang_said/
+fi
+
+if [ "$quick" = false ] && begin 7 "flat start: decoding graph, test set"; then
+  recognise "$flat"
+fi
+
+if begin 8 "tree of left biphones, denominator graph, examples"; then
   $train_cmd "$chain/log/counts.log" nnet3-text-to-phones --edge-silprob=0 --between-silprob=0 \
     --phone-counts="$chain/phone_counts.txt" "$prepared"/lang "$prepared"/train_sp/text /dev/null
   $train_cmd "$chain/log/tree.log" gmm-init-biphone --min-biphone-count=60 --min-monophone-count=20 \
@@ -135,7 +148,7 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
   $train_cmd "$chain/log/den.log" chain-make-den-fst "$chain/tree" "$chain/0.trans_mdl" "$chain/phone_lm.fst" \
     "$chain/den.fst" "$chain/normalization.fst"
   $train_cmd "$chain/log/init.log" local/init_network.sh conf/chain.xconfig "$(pdfs_of "$chain/tree")" \
-    $dim $bottleneck -2 "$chain"
+    $dim $bottleneck $((-2 - seed)) "$chain"
   rm -f "$chain"/[1-9]*.raw "$chain/cache"
   $train_cmd "$chain/log/supervision.log" chain-get-supervision --left-tolerance=5 --right-tolerance=5 --frame-subsampling-factor=3 \
     "$chain/tree" "$chain/0.trans_mdl" "ark:$chain/phones.ali" "ark:$chain/supervision.ark"
@@ -145,17 +158,17 @@ if begin 7 "alignments by the first model; tree of left biphones, denominator gr
   copy_egs "$chain"
 fi
 
-if begin 8 "second model: $chain_passes passes, $(sed -n 's/num-parameters: //p' "$chain/info.txt") parameters"; then
-  local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed"
+if begin 9 "second model: $chain_passes passes, $(sed -n 's/num-parameters: //p' "$chain/info.txt") parameters"; then
+  local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed" "$use_gpu"
   $train_cmd "$chain/log/am.log" nnet3-am-init "$chain/0.trans_mdl" "$chain/final.raw" "$chain/final.mdl"
 fi
 
-if begin 9 "second model: decoding graph, test set"; then
+if begin 10 "second model: decoding graph, test set"; then
   recognise "$chain"
 fi
 for system in "$flat" "$chain"; do
   nnet3-report "$system" 2> "$system/log/report.log"
 done
-python local/page.py "$dir" > "$dir/index.html"
-echo "$0: $SECONDS s; curves, confusions and the worst utterances: $PWD/$dir/index.html"
+python local/page.py "$dir"
+echo "$0: $SECONDS s; curves, confusions and the worst utterances: $(realpath "$dir")/index.html"
 echo "RESULT an4 $(cat "$chain/decode/wer")"

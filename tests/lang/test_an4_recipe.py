@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ LOCAL = Path(__file__).resolve().parents[2] / "egs" / "an4" / "local"
 sys.path.append(str(LOCAL))
 
 import prepare_data  # noqa: E402  # type: ignore[import-not-found]
+import pronunciations  # noqa: E402  # type: ignore[import-not-found]
 import score  # noqa: E402  # type: ignore[import-not-found]
 
 
@@ -62,3 +64,71 @@ def test_copies_have_allowed_numbers_of_frames() -> None:
     longer = prepare_data.resampled(samples, size)
     assert len(longer) == size
     assert np.abs(longer[500:-500]).max() == pytest.approx(1000, rel=0.02)
+
+
+def test_every_eighth_speaker_is_held_out_with_all_that_was_said() -> None:
+    rows = [(f"s{i:02d}-{j}", f"s{i:02d}", "A", "x.wav") for i in range(20) for j in range(3)]
+    trained, held_out = prepare_data.without_held_out(rows)
+    assert {row[1] for row in held_out} == {"s00", "s08", "s16"}
+    assert len(held_out) == 9
+    assert sorted(trained + held_out) == rows
+
+
+LEXICON = {
+    "A": [("AH",), ("EY",)],
+    "O": [("OW",)],
+    "OH": [("OW",)],
+    "EIGHTY": [("EY", "T", "IY")],
+}
+
+
+def test_alignments_tell_which_pronunciation_was_said_and_where_silence_was() -> None:
+    rows = pronunciations.said(
+        ["A", "EIGHTY", "O"], ["SIL", "EY", "EY", "T", "IY", "SIL", "OW", "SIL"], LEXICON, "SIL"
+    )
+    assert rows == [
+        ("A", ("EY",), False),
+        ("EIGHTY", ("EY", "T", "IY"), True),
+        ("O", ("OW",), True),
+    ]
+    assert pronunciations.said(["A"], ["AH", "AH"], LEXICON, "SIL") is None
+
+
+def test_rare_pronunciations_and_rare_words_of_the_same_sound_are_less_probable() -> None:
+    counts = Counter({("A", ("EY",)): 9, ("O", ("OW",)): 7, ("OH", ("OW",)): 3})
+    found = pronunciations.probabilities(LEXICON, counts)
+    assert found["A", ("EY",)] == 1.0
+    assert found["A", ("AH",)] == 0.1
+    assert found["O", ("OW",)] == 1.0
+    assert found["OH", ("OW",)] == 0.5
+    assert found["EIGHTY", ("EY", "T", "IY")] == 1.0  # said by nobody
+
+
+def test_a_dictionary_gets_probabilities_of_its_alignments(tmp_path: Path) -> None:
+    folder = tmp_path / "dict"
+    folder.mkdir()
+    (folder / "lexicon.txt").write_text("<UNK> SPN\nO OW\nOH OW\n")
+    (folder / "optional_silence.txt").write_text("SIL\n")
+    (tmp_path / "phones.txt").write_text("<eps> 0\nSIL 1\nSPN 2\nOW 3\n")
+    (tmp_path / "text").write_text("u1 O O OH\nu2 O\n")
+    (tmp_path / "ali").write_text("u1 1 3 1 3 3\nu2 3 2\n")
+    args = (folder, tmp_path / "text", tmp_path / "ali", tmp_path / "phones.txt", tmp_path / "out")
+    assert run("pronunciations.py", *args) == "0.500 of 2 boundaries, 1 not understood\n"
+    lines = (tmp_path / "out" / "lexiconp.txt").read_text().splitlines()
+    assert lines == ["<UNK> 1.0000 SPN", "O 1.0000 OW", "OH 0.6667 OW"]
+    assert not (tmp_path / "out" / "lexicon.txt").exists()
+
+
+def test_the_page_shows_words_that_need_escaping(tmp_path: Path) -> None:
+    for folder, name, text in (
+        ("data/test", "text", "u1 A <UNK> C\n"),
+        ("flat/decode", "text", "u1 A C C D\n"),
+        ("flat/log", "train.0.log", "# nothing\n"),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / name).write_text(text)
+    run("page.py", tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "<i>&lt;UNK&gt;</i><b>C</b>" in page
+    assert "66.67 %" in page
+    assert "Second model" not in page  # there is none yet

@@ -21,4 +21,4 @@ def test_a_recogniser_comes_of_sound_and_transcripts(tmp_path: Path) -> None:
     assert result is not None, output
     assert float(result[1]) < 45.0  # 30 when all goes well; 100 where one word is always heard
     page = (tmp_path / "index.html").read_text()
-    assert "What was taken for what" in page
+    assert "Said &rarr; heard" in page

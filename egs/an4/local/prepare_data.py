@@ -3,7 +3,10 @@
 Every training utterance is resampled to the next smaller allowed number of frames, and once more
 to the next larger one, so that a minibatch of end-to-end training has utterances of one length.
 
-usage: prepare_data.py CORPUS DATA [COPIES]   one copy of each utterance or (as by default) two
+With --held-out every eighth training speaker is kept out of training and stands in for the test
+set, so that what is to be chosen can be chosen without it.
+
+usage: prepare_data.py CORPUS DATA [COPIES] [--held-out]   1 or 2 (the default) COPIES of each
 """
 
 import re
@@ -15,6 +18,7 @@ import numpy as np
 
 FRAME_SHIFT, FRAME_LENGTH, SUBSAMPLING = 160, 400, 3  # samples at 16 kHz; frames an output frame
 SHORTEST, LONGEST, STEP = 66, 660, 1.1  # frames; lengths between are about 10% apart
+HELD_OUT_EVERY = 8  # speakers
 
 
 def num_frames(num_samples):
@@ -100,6 +104,15 @@ def speed_perturbed(rows, folder, copies):
             yield f"{tag}-{key}", f"{tag}-{speaker}", words, copy
 
 
+def without_held_out(rows):
+    """What is trained on, and what every eighth speaker said."""
+    held_out = set(sorted({speaker for _, speaker, _, _ in rows})[::HELD_OUT_EVERY])
+    return (
+        [row for row in rows if row[1] not in held_out],
+        [row for row in rows if row[1] in held_out],
+    )
+
+
 def write_dictionary(corpus, folder):
     folder.mkdir(parents=True, exist_ok=True)
     lexicon = [("<UNK>", ["SPN"])]
@@ -114,9 +127,13 @@ def write_dictionary(corpus, folder):
 
 
 def main():
-    corpus, data = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    copies = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    held_out = "--held-out" in sys.argv
+    corpus, data, *more = (word for word in sys.argv[1:] if word != "--held-out")
+    corpus, data = Path(corpus).resolve(), Path(data).resolve()
+    copies = int(more[0]) if more else 2
     train, test = list(utterances(corpus, "train")), list(utterances(corpus, "test"))
+    if held_out:
+        train, test = without_held_out(train)
     write_data(data / "test", test)
     write_data(data / "train", train)
     write_data(data / "train_sp", speed_perturbed(train, data / "train_sp" / "wav", copies))
