@@ -64,6 +64,9 @@ class Device(Protocol):
         Its blocks get so much shared memory beside what the source declares.
         """
 
+    def load(self, sources: Sequence[tuple[str, str]]) -> None:
+        """Compile and load kernels (source, name) that are about to be asked for, side by side."""
+
     def gemm(
         self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
         a: int, lda: int, trans_a: bool, stride_a: int,

@@ -195,16 +195,21 @@ class Wave:
 
     # -- as a kernel
 
+    @property
+    def source(self) -> tuple[str, str] | None:
+        """Source and name of its kernel; None if it is a launch with a kernel of its own."""
+        if len(self._parts) == 1 and len(self._part_of) == 1 and not any(self._closing.values()):
+            return None
+        functions = [self._functions[name] for name in sorted(self._functions)]
+        return wave_source(functions, any(self._closing.values()))
+
     def bound(self, device: Device, table: Table) -> Callable[[], None]:
         """The kernel, loaded, with what it has to know added to a table."""
-        if len(self._parts) == 1 and len(self._part_of) == 1 and not any(self._closing.values()):
+        if (source := self.source) is None:
             return self._parts[0].steps[0]
-        names = sorted(self._functions)
-        kernel = device.kernel(
-            *wave_source([self._functions[n] for n in names], any(self._closing.values()))
-        )
+        kernel = device.kernel(*source)
         grids = _fitted(self._parts, device.num_processors * _BLOCKS_A_PROCESSOR)
-        words, numbers, blocks = self._table({n: k for k, n in enumerate(names)}, grids)
+        words, numbers, blocks = self._table(grids)
         begin = len(table.words)
         table.words += words
         tickets = len(table.words)
@@ -218,9 +223,10 @@ class Wave:
         return run
 
     def _table(
-        self, kinds: dict[str, int], grids: Sequence[tuple[int, int]]
+        self, grids: Sequence[tuple[int, int]]
     ) -> tuple[list[int], tuple[int, int, int], int]:
         """The table; the number of parts, where groups and steps begin in it; blocks."""
+        kinds = {name: k for k, name in enumerate(sorted(self._functions))}
         parts, groups, steps = list[int](), list[int](), list[Launch]()
         numbers = {group: n for n, group in enumerate(self._closing)}
         of_group = dict.fromkeys(self._closing, 0)

@@ -55,7 +55,11 @@ def _steps(
     with noted() as nodes:
         work()
     table, steps = Table(), list[Callable[[], Any]]()
-    for group in waves_of(nodes):
+    groups = waves_of(nodes)
+    if prepare:
+        waves = [group for group in groups if isinstance(group, Wave)]
+        device.load([wave.source for wave in waves if wave.source is not None])
+    for group in groups:
         if isinstance(group, Wave):
             steps.append(group.bound(device, table))
         else:
