@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,7 +120,7 @@ def test_best_path_is_that_of_enumeration(seed):
     decoder = decoded(fst, loglikes)
     assert decoder.reached_final() == bool(expected)
     if expected:
-        path = best_path(decoder)
+        path = best_path(raw_lattice(decoder))
         key = tuple(path.alignment.tolist()), tuple(path.transcript.tolist())
         assert sum(path.costs) == pytest.approx(min(expected.values()), abs=1e-4)
         assert expected[key] == pytest.approx(min(expected.values()), abs=1e-4)
@@ -145,18 +146,20 @@ def test_raw_lattice_has_the_paths_within_the_beam(seed, beam):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_decoding_in_pieces_and_pruning_on_the_way_change_nothing(seed, monkeypatch):
+def test_decoding_in_pieces_and_pruning_on_the_way_change_nothing(seed):
     fst, loglikes = random_graph(seed), outputs(seed, 40)
-    options = SearchOptions(1e6, lattice_beam=2.0)
+    options = SearchOptions(1e6, lattice_beam=2.0, prune_interval=1000)
     whole = decoded(fst, loglikes, options)
     if not whole.is_alive:
         return
-    monkeypatch.setattr("nnet3tools.decoding.decoder._PRUNE_INTERVAL", 7)
-    pieces = Decoder(DecodingGraph.of(fst, MODEL, "graph"), options)
+    pieces = Decoder(DecodingGraph.of(fst, MODEL, "graph"), replace(options, prune_interval=7))
     pieces.start()
     for begin in range(0, 40, 9):
         pieces.advance(loglikes[begin : begin + 9])
-    assert best_path(pieces).ilabels.tolist() == best_path(whole).ilabels.tolist()
+    assert (
+        best_path(raw_lattice(pieces)).ilabels.tolist()
+        == best_path(raw_lattice(whole)).ilabels.tolist()
+    )
     for decoder in (whole, pieces):
         decoder.finish()
     one, other = raw_lattice(whole), raw_lattice(pieces)
@@ -228,7 +231,7 @@ def test_epsilon_loops_end_in_an_error():
     free = Fst.from_lists(0, [0.0, 0.0], [[(0, 0, 0.0, 1), (1, 0, 0.0, 0)], [(0, 0, 0.0, 0)]])
     decoder = decoded(free, outputs(0, 1))
     decoder.finish()
-    assert len(best_path(decoder).alignment) == 1
+    assert len(best_path(raw_lattice(decoder, may_loop=True)).alignment) == 1
     with pytest.raises(DataError, match="epsilon loop"):
         raw_lattice(decoder)
 

@@ -14,8 +14,8 @@ from nnet3tools.cli.options import CommandLine
 from nnet3tools.cli.recognizer_options import RecognizerOptions
 from nnet3tools.cli.tables import read_object
 from nnet3tools.cli.utterance_inputs import read_acoustic_model
-from nnet3tools.decoding.decoder import Decoder
 from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.search import Search
 from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words
 from nnet3tools.errors import DataError, naming
@@ -88,7 +88,7 @@ class Recognizer:
     normalization: _Normalization
     computer: UtteranceComputer | LoopedUtteranceComputer
     decoding: UtteranceDecoder
-    decoder: Decoder
+    decoder: Search
     transitions: Transitions
     words: SymbolTable
     lexicon: Lexicon | None

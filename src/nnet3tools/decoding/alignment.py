@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.options import AlignOptions
+from nnet3tools.decoding.raw_lattice import raw_lattice
+from nnet3tools.decoding.search import Search, new_search
 from nnet3tools.decoding.traceback import BestPath, best_path
 from nnet3tools.fst.epsilon import concatenate
 from nnet3tools.fst.fst import NOT_FINAL, Fst
@@ -68,7 +70,8 @@ class Aligner:
         if not decoder.reached_final():
             log.warning(f"Did not successfully decode file {key}, len = {len(loglikes)}")
             return None
-        return best_path(decoder)
+        decoder.finish()
+        return best_path(raw_lattice(decoder, may_loop=True))
 
     def _prepared(self, key: str, graph: Fst) -> DecodingGraph:
         DecodingGraph.check(graph, self.model, f"graph of {key}")
@@ -78,8 +81,8 @@ class Aligner:
             graph = _with_loop(graph)
         return DecodingGraph.of(graph, self.model, f"graph of {key}")
 
-    def _decoded(self, graph: DecodingGraph, beam: float, loglikes: NDArray[np.float32]) -> Decoder:
-        decoder = Decoder(graph, SearchOptions(beam, min_active=_MIN_ACTIVE))
+    def _decoded(self, graph: DecodingGraph, beam: float, loglikes: NDArray[np.float32]) -> Search:
+        decoder = new_search(graph, SearchOptions(beam, min_active=_MIN_ACTIVE))
         decoder.start()
         decoder.advance(loglikes)
         return decoder

@@ -1,7 +1,8 @@
 """Viterbi search with beams over a decoding graph, which keeps a lattice (LatticeFasterDecoder).
 
 A frame's tokens (states of the graph that are reached at that time, with the cost of the best way)
-are arrays, and a frame is a dozen array operations, however many tokens there are.
+are arrays, in the order in which Kaldi makes them: it decides between equal costs. This is the
+reference for native/search.c, which does the work where there is a C compiler.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.frames import NO_LINKS, Frame, Links
+from nnet3tools.decoding.frames import NO_LINKS, Frame, Links, Ways
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.pruning import prune
 from nnet3tools.errors import DataError
@@ -33,20 +34,30 @@ class SearchOptions:
     min_active: int = 0
     beam_delta: float = 0.5
     lattice_beam: float = 0.0
+    prune_interval: int = 25
+    """Frames between prunings that only save memory."""
+    hash_ratio: float = 2.0
+    """Kaldi's tokens are in a hash table of this size for each token of a frame.
+
+    In its order they are followed, and of equal ways the first one stays.
+    """
 
 
-_PRUNE_INTERVAL = 500
-"""Frames between prunings that only save memory: a frame of AN4's graph has some 15 kB."""
+_LEAST_HASH_SIZE = 1000
+
+_MOST_VISITS = 1_000_000
+"""Visits of epsilon arcs in a frame, beside a thousand a token, that only a loop can need."""
 
 
 class Decoder:
-    """Decodes one utterance: `start`, then `advance` with outputs as they come."""
+    """Decodes one utterance after the other: `start`, then `advance` with outputs as they come."""
 
     def __init__(self, graph: DecodingGraph, options: SearchOptions) -> None:
         """The graph may be shared by decoders."""
         self.graph = graph
         self._options = options
         self._place = np.zeros(graph.num_states, np.intp)
+        self._hash_size = _LEAST_HASH_SIZE  # which never shrinks, not even between utterances
         self.frames: list[Frame] = []
 
     # -- running
@@ -55,16 +66,17 @@ class Decoder:
         """Forget everything and begin an utterance."""
         states = np.array([self.graph.start], np.int32)
         self._place[self.graph.start] = 0
-        entry_costs = np.zeros(1, np.float32)
-        self.frames = [self._frame(states, entry_costs, self._options.beam, NO_LINKS, 0.0)]
+        costs = np.zeros(1, np.float32)
+        self.frames = [self._frame(states, costs, self._options.beam, NO_LINKS, 0.0)]
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
         """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale."""
+        interval = self._options.prune_interval
         for row in loglikes:
-            self.frames.append(self._next(self.frames[-1], row))
-            if self.num_frames % _PRUNE_INTERVAL == 0:
+            if self.num_frames % interval == 0 and self.num_frames:
                 extra = np.zeros(len(self.frames[-1].states), np.float32)
-                self._prune(extra, self.num_frames - _PRUNE_INTERVAL)
+                self._prune(extra, self.num_frames - interval)
+            self.frames.append(self._next(self.frames[-1], row))
 
     def finish(self, use_final: bool = True) -> None:
         """Forget what is on no path within the lattice beam of the best one (FinalizeDecoding).
@@ -94,39 +106,74 @@ class Decoder:
         """Whether some token is in a final state."""
         return bool((self.graph.finals[self.frames[-1].states] != _INFINITY).any())
 
+    def ways(self) -> Ways:
+        """All tokens and links that are left."""
+        return Ways.of(self.frames)
+
     # -- one frame
 
     def _next(self, frame: Frame, loglikes: NDArray[np.float32]) -> Frame:
         if not len(frame.states):
             return frame
-        costs, table = frame.costs, self.graph.emitting
-        best = costs.min()
+        table = self.graph.emitting
+        order = self._hash_order(frame.states)
+        costs = frame.costs[order]
+        place = int(costs.argmin())
+        best = costs[place]
         cutoff, beam = self._cutoff(costs, best)
-        active = np.flatnonzero(costs <= cutoff)
+        self._grow_hash(len(order))
+        limit = self._first_limit(frame.states[order[place]], best, loglikes) + beam
+        active = order[costs <= cutoff]
         sources, arcs = table.leaving(frame.states[active], active)
         acoustic = -best - loglikes[table.pdfs[arcs]]
-        totals = costs[sources] + acoustic + table.weights[arcs]
-        limit = totals.min(initial=_INFINITY) + beam
-        kept = totals < limit
+        totals = frame.costs[sources] + acoustic + table.weights[arcs]
+        # What is too expensive by the best way so far is not followed.
+        limits = np.fmin.accumulate(np.concatenate([[limit], totals + beam]), dtype=np.float32)
+        kept = totals < limits[:-1]
         sources, arcs, acoustic, totals = sources[kept], arcs[kept], acoustic[kept], totals[kept]
         nextstates = table.nextstates[arcs]
-        states = self._new_states(nextstates, 0)
+        states = self._new_states(nextstates)
         targets = self._place[nextstates]
-        costs = np.full(len(states), _INFINITY)
-        np.minimum.at(costs, targets, totals)
-        return self._frame(states, costs, limit, Links(sources, targets, arcs, acoustic), -best)
+        entered = np.full(len(states), _INFINITY)
+        np.minimum.at(entered, targets, totals)
+        return self._frame(
+            states, entered, limits[-1], Links(sources, targets, arcs, acoustic), -best
+        )
+
+    def _first_limit(
+        self, state: np.int32, best: np.float32, loglikes: NDArray[np.float32]
+    ) -> np.float32:
+        """The cost of the best way on from the best token, added up in Kaldi's order."""
+        table = self.graph.emitting
+        _, arcs = table.leaving(np.array([state]), np.zeros(1, np.intp))
+        costs = table.weights[arcs] + -best - loglikes[table.pdfs[arcs]] + best
+        return np.fmin.reduce(costs, initial=_INFINITY)
 
     def _frame(
         self,
         states: NDArray[np.int32],
-        entry_costs: NDArray[np.float32],
+        costs: NDArray[np.float32],
         limit: np.float32 | float,
         emitting: Links,
         offset: np.float32 | float,
     ) -> Frame:
         """With the tokens that epsilon arcs add."""
-        closed, costs, epsilon = self._closed(states, entry_costs, np.float32(limit))
-        return Frame(closed, costs, entry_costs, emitting, epsilon, np.float32(offset))
+        closed, costs, epsilon = self._closed(states, costs, np.float32(limit))
+        return Frame(closed, costs, emitting, epsilon, np.float32(offset))
+
+    def _hash_order(self, states: NDArray[np.int32]) -> NDArray[np.intp]:
+        """The order in which Kaldi goes through tokens that it has made in this order.
+
+        Buckets come in the order in which they were first used, in each its tokens.
+        """
+        _, first, bucket = np.unique(
+            states % self._hash_size, return_index=True, return_inverse=True
+        )
+        return np.argsort(first[bucket], kind="stable")
+
+    def _grow_hash(self, num_tokens: int) -> None:
+        wanted = int(np.float32(num_tokens) * np.float32(self._options.hash_ratio))
+        self._hash_size = max(self._hash_size, wanted)
 
     def _cutoff(
         self, costs: NDArray[np.float32], best: np.float32
@@ -150,59 +197,68 @@ class Decoder:
                 return least, least - best + delta
         return within, beam
 
-    def _new_states(self, states: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Each of these states once; `_place` numbers them from `first` on."""
+    def _new_states(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Each of these states once, in the order of the first; `_place` numbers them."""
         numbers = np.arange(len(states))
-        self._place[states] = numbers  # of equal states the last one stays
+        self._place[states[::-1]] = numbers[::-1]  # of equal states the first one stays
         new = states[self._place[states] == numbers]
-        self._place[new] = np.arange(first, first + len(new))
+        self._place[new] = np.arange(len(new))
         return new
-
-    def _places(self, states: NDArray[np.int32], reached: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which of `reached` are among the frame's `states`: then `_place` says where."""
-        places = self._place[reached]
-        known = places < len(states)
-        known[known] = states[places[known]] == reached[known]
-        return known
 
     def _closed(
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
         """The tokens and those that epsilon arcs reach from them below `limit`; these links."""
         table = self.graph.epsilon
-        tokens = np.flatnonzero(table.counts[states])
-        rounds = 0
-        links = NO_LINKS
-        while len(tokens):
-            links, totals = self._epsilon_links(states, costs, tokens, limit)
-            reached = table.nextstates[links.arcs]
-            new = self._new_states(reached[~self._places(states, reached)], len(states))
-            states = np.concatenate([states, new])
-            costs = np.concatenate([costs, np.full(len(new), _INFINITY)])
-            links.targets = self._place[reached]
-            better = links.targets[totals < costs[links.targets]]
-            np.minimum.at(costs, links.targets, totals)
-            tokens = np.unique(better[table.counts[states[better]] > 0])
-            rounds += 1
-            if rounds > self.graph.num_states:
-                raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
-        if rounds > 1:  # links with the costs as they are in the end
-            tokens = np.flatnonzero(table.counts[states])
-            links, _ = self._epsilon_links(states, costs, tokens, limit)
-            links.targets = self._place[table.nextstates[links.arcs]]
-        return states, costs, links
+        waiting = [t for t in self._hash_order(states).tolist() if table.counts[states[t]]]
+        if not waiting:
+            return states, costs, NO_LINKS
+        states, costs = self._followed(states, costs, limit, waiting)
+        tokens = np.flatnonzero((table.counts[states] > 0) & (costs < limit))
+        sources, arcs = table.leaving(states[tokens], tokens)
+        kept = costs[sources] + table.weights[arcs] < limit
+        sources, arcs = sources[kept], arcs[kept]
+        targets = self._place[table.nextstates[arcs]]
+        return states, costs, Links(sources, targets, arcs, np.zeros(len(arcs), np.float32))
 
-    def _epsilon_links(
+    def _followed(
         self,
         states: NDArray[np.int32],
         costs: NDArray[np.float32],
-        tokens: NDArray[np.intp],
         limit: np.float32,
-    ) -> tuple[Links, NDArray[np.float32]]:
-        """The links, with no targets yet, that leave some tokens and stay below `limit`."""
-        table = self.graph.epsilon
-        sources, arcs = table.leaving(states[tokens], tokens)
-        totals = costs[sources] + table.weights[arcs]
-        kept = totals < limit
-        arcs = arcs[kept]
-        return Links(sources[kept], arcs, arcs, np.zeros(len(arcs), np.float32)), totals[kept]
+        waiting: list[int],
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Tokens and costs when epsilon arcs have been followed, the latest token first.
+
+        New tokens come in the order that this makes; there are few such arcs in a frame.
+        """
+        table, place = self.graph.epsilon, self._place
+        reached, best = states.tolist(), list(costs)
+        place_of = {state: token for token, state in enumerate(reached)}
+        visits = 0
+        while waiting:
+            token = waiting.pop()
+            visits += 1
+            if visits > _MOST_VISITS + 1000 * len(reached):
+                raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
+            state, cost = reached[token], best[token]
+            if not cost < limit:
+                continue
+            first = table.firsts[state]
+            for arc in range(first, first + table.counts[state]):
+                total, target = cost + table.weights[arc], int(table.nextstates[arc])
+                if not total < limit:
+                    continue
+                known = place_of.get(target)
+                if known is None:
+                    known = place_of[target] = len(reached)
+                    place[target] = known
+                    reached.append(target)
+                    best.append(total)
+                elif total < best[known]:
+                    best[known] = total
+                else:
+                    continue
+                if table.counts[target]:
+                    waiting.append(known)
+        return np.array(reached, np.int32), np.array(best, np.float32)

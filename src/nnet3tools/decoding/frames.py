@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NO_LINKS", "Frame", "Links"]
+__all__ = ["NO_LINKS", "Frame", "Links", "Ways"]
 
 
 @dataclass
@@ -29,23 +29,57 @@ class Frame:
     """Tokens after so many frames: graph states and costs, and the links that lead to them.
 
     Acoustic costs in `emitting` have `offset` added, which keeps costs in a range where float32
-    is exact enough; it is minus the best cost of the frame before. The first tokens are those that
-    the frame's arcs lead to, with `entry_costs` before epsilon arcs were followed.
+    is exact enough; it is minus the best cost of the frame before.
     """
 
     states: NDArray[np.int32]
     costs: NDArray[np.float32]
-    entry_costs: NDArray[np.float32]
     emitting: Links
     epsilon: Links
     offset: np.float32
-
-    def is_entered(self, token: int) -> bool:
-        """Whether a token has its cost from an arc that reads the frame."""
-        return token < len(self.entry_costs) and self.entry_costs[token] == self.costs[token]
 
 
 NO_LINKS = Links(
     np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.intp), np.zeros(0, np.float32)
 )
 """No links at all."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """All tokens and links of an utterance, tokens counted over all frames.
+
+    `num_tokens` (F + 1,) are the tokens after so many frames, `last_states` the graph's states of
+    the last ones. Acoustic costs in `emitting` are those of the network, with no offset.
+    """
+
+    num_tokens: NDArray[np.int64]
+    last_states: NDArray[np.int32]
+    emitting: Links
+    epsilon: Links
+
+    @classmethod
+    def of(cls, frames: list[Frame]) -> Ways:
+        """Of all frames."""
+        sizes = np.array([len(frame.states) for frame in frames])
+        firsts = np.cumsum(sizes) - sizes
+        before = np.concatenate([[0], firsts[:-1]])
+        emitting = _counted([frame.emitting for frame in frames], before, firsts)
+        acoustic = [frame.emitting.acoustic - frame.offset for frame in frames]
+        return cls(
+            sizes,
+            frames[-1].states,
+            replace(emitting, acoustic=np.concatenate(acoustic)),
+            _counted([frame.epsilon for frame in frames], firsts, firsts),
+        )
+
+
+def _counted(links: list[Links], before: NDArray[np.intp], firsts: NDArray[np.intp]) -> Links:
+    """Links of all frames; what counts their sources and targets begins at these numbers."""
+    counts = [len(link.arcs) for link in links]
+    return Links(
+        np.concatenate([link.sources for link in links]) + np.repeat(before, counts),
+        np.concatenate([link.targets for link in links]) + np.repeat(firsts, counts),
+        np.concatenate([link.arcs for link in links]),
+        np.concatenate([link.acoustic for link in links]),
+    )

@@ -56,9 +56,7 @@ class LatticeDecoderOptions(DeterminizeOptions):
     lattice_beam: float = _option(
         10.0, "Lattice generation beam.  Larger->slower, and deeper lattices"
     )
-    prune_interval: int = _option(
-        25, "Accepted as Kaldi's option about when it saves memory: not used here"
-    )
+    prune_interval: int = _option(25, "Interval (in frames) at which to prune tokens")
     determinize_lattice: bool = _option(
         True,
         "If true, determinize the lattice (lattice-determinization, keeping only best pdf-sequence "
@@ -70,7 +68,9 @@ class LatticeDecoderOptions(DeterminizeOptions):
         "way the max-active constraint is applied.  Larger is more accurate.",
     )
     hash_ratio: float = _option(
-        2.0, "Accepted as Kaldi's option about its hashes of tokens: there are none here"
+        2.0,
+        "Kaldi's hash tables of tokens have this many buckets a token: only the order in which "
+        "equal ways are found depends on it",
     )
     memory_pool_tokens_block_size: int = _option(
         256, "Accepted as Kaldi's option about its memory: not used here"

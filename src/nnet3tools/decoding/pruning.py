@@ -93,6 +93,5 @@ def _keep(
         frame.emitting.targets = numbers[frame.emitting.targets]
         frame.epsilon.sources = numbers[frame.epsilon.sources]
         frame.epsilon.targets = numbers[frame.epsilon.targets]
-        frame.entry_costs = frame.entry_costs[kept[: len(frame.entry_costs)]]
         frame.states, frame.costs = frame.states[kept], frame.costs[kept]
     return numbers, changed

@@ -1,4 +1,4 @@
-"""The best path through a decoder's frames: its labels and costs."""
+"""The best path through a decoder's lattice: its labels and costs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import Decoder
-from nnet3tools.decoding.frames import Links
-from nnet3tools.decoding.graph import ArcTable
+from nnet3tools.fst.lattice import Lattice
 
-__all__ = ["BestPath", "best_path", "best_token"]
+__all__ = ["BestPath", "best_path"]
+
+_ZERO, _INFINITY = np.float32(0.0), np.float32(np.inf)
 
 
 @dataclass(frozen=True)
@@ -60,56 +60,54 @@ def _total(costs: NDArray[np.float32]) -> float:
     return float(np.cumsum(costs, dtype=np.float32)[-1]) if len(costs) else 0.0
 
 
-def best_token(decoder: Decoder, use_final: bool = True) -> tuple[int, float]:
-    """The place of the best token of the last frame, and its final cost.
+def best_path(lattice: Lattice) -> BestPath:
+    """The best path of a decoder's lattice; of equal ones that which OpenFst's ShortestPath finds.
 
-    With `use_final`, tokens in final states come first, if there are any.
+    Costs are added up in single precision, those of graph and acoustics apart, state by state.
     """
-    frame = decoder.frames[-1]
-    if use_final and decoder.reached_final():
-        finals = decoder.graph.finals[frame.states]
-        token = int(np.argmin(frame.costs + finals))
-        return token, float(finals[token])
-    return int(np.argmin(frame.costs)), 0.0
+    entered, last = _best_arcs(lattice)
+    path: list[int] = []
+    state = last
+    sources = lattice.fst.sources
+    while entered[state] >= 0:
+        path.append(entered[state])
+        state = int(sources[entered[state]])
+    arcs = np.array(path[::-1], np.intp)
+    fst = lattice.fst
+    return BestPath(
+        fst.ilabels[arcs],
+        fst.olabels[arcs],
+        fst.weights[arcs],
+        lattice.acoustic[arcs],
+        float(fst.finals[last]),
+    )
 
 
-def best_path(decoder: Decoder, use_final: bool = True) -> BestPath:
-    """The path to the best token; the decoder must be alive."""
-    token, final = best_token(decoder, use_final)
-    table = decoder.graph.emitting
-    steps: list[tuple[bool, int, float]] = []
-    number = decoder.num_frames
-    while True:
-        frame = decoder.frames[number]
-        if not frame.is_entered(token):
-            links = frame.epsilon
-            link = _best_link(links, token, frame.costs, decoder.graph.epsilon)
-            steps.append((False, int(links.arcs[link]), 0.0))
-        elif number > 0:
-            number -= 1
-            links = frame.emitting
-            link = _best_link(links, token, decoder.frames[number].costs, table)
-            steps.append((True, int(links.arcs[link]), links.acoustic[link] - frame.offset))
-        else:
-            return _path(decoder, steps[::-1], final)
-        token = int(links.sources[link])
+def _best_arcs(lattice: Lattice) -> tuple[list[int], int]:
+    """The arc by which the best way enters each state, -1 for none, and the best last state."""
+    fst = lattice.fst
+    graph, acoustic = list(fst.weights), list(lattice.acoustic)
+    targets, ends, finals = fst.nextstates.tolist(), fst.offsets.tolist(), list(fst.finals)
+    none = (_INFINITY, _INFINITY, _INFINITY)
+    costs = [none] * fst.num_states  # the sum, which decides, then of the graph and the acoustics
+    costs[0] = (_ZERO, _ZERO, _ZERO)
+    entered = [-1] * fst.num_states
+    best, last = none, 0
+    is_better = True
+    while is_better:  # once if states are in order
+        is_better = False
+        for state, (_, so_far, heard) in enumerate(costs):
+            for arc in range(ends[state], ends[state + 1]):
+                new = _costs(so_far + graph[arc], heard + acoustic[arc])
+                if new[:2] < costs[targets[arc]][:2]:
+                    costs[targets[arc]] = new
+                    entered[targets[arc]] = arc
+                    is_better |= targets[arc] <= state
+            whole = _costs(so_far + finals[state], heard)
+            if whole[:2] < best[:2]:
+                best, last = whole, state
+    return entered, last
 
 
-def _best_link(links: Links, token: int, source_costs: NDArray[np.float32], table: ArcTable) -> int:
-    """Which of the links to a token makes the cheapest way."""
-    candidates = np.flatnonzero(links.targets == token)
-    costs = source_costs[links.sources[candidates]] + links.acoustic[candidates]
-    return int(candidates[np.argmin(costs + table.weights[links.arcs[candidates]])])
-
-
-def _path(decoder: Decoder, steps: list[tuple[bool, int, float]], final: float) -> BestPath:
-    emits = np.array([step[0] for step in steps], bool)
-    arcs = np.array([step[1] for step in steps], np.intp)
-    acoustic = np.array([step[2] for step in steps], np.float32)
-    ilabels = np.zeros(len(arcs), np.int32)
-    words, graph = ilabels.copy(), np.zeros(len(arcs), np.float32)
-    for table, chosen in ((decoder.graph.emitting, emits), (decoder.graph.epsilon, ~emits)):
-        ilabels[chosen] = table.ilabels[arcs[chosen]]
-        words[chosen] = table.olabels[arcs[chosen]]
-        graph[chosen] = table.weights[arcs[chosen]]
-    return BestPath(ilabels, words, graph, acoustic, final)
+def _costs(graph: np.float32, acoustic: np.float32) -> tuple[np.float32, np.float32, np.float32]:
+    return graph + acoustic, graph, acoustic

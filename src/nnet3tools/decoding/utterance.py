@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
 from nnet3tools.decoding.raw_lattice import raw_lattice
+from nnet3tools.decoding.search import Search, new_search
 from nnet3tools.decoding.traceback import BestPath, best_path
 from nnet3tools.fst.lattice import CompactLattice, Lattice
 from nnet3tools.io import log
@@ -74,23 +75,25 @@ class UtteranceDecoder:
             min_active=options.min_active,
             beam_delta=options.beam_delta,
             lattice_beam=options.lattice_beam,
+            prune_interval=options.prune_interval,
+            hash_ratio=options.hash_ratio,
         )
         self._determinizer = None
         if options.determinize_lattice:
             self._determinizer = PhoneDeterminizer(model, options.lattice_beam, options)
         self._acoustic_scale, self._allow_partial = acoustic_scale, allow_partial
 
-    def decoder(self, graph: DecodingGraph) -> Decoder:
+    def decoder(self, graph: DecodingGraph) -> Search:
         """A decoder with these options."""
-        return Decoder(graph, self._search)
+        return new_search(graph, self._search)
 
-    def decode(self, decoder: Decoder, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
+    def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
         """Decode (frames, pdfs) log-likelihoods; None, with a warning, if nothing comes of it."""
         decoder.start()
         decoder.advance(loglikes)
         return self.finish(decoder, key)
 
-    def finish(self, decoder: Decoder, key: str) -> Decoded | None:
+    def finish(self, decoder: Search, key: str) -> Decoded | None:
         """What came of an utterance whose frames have been decoded; None as of `decode`."""
         if not decoder.is_alive:
             log.warning(f"Failed to decode utterance with id {key}")
@@ -107,10 +110,10 @@ class UtteranceDecoder:
                 f"Outputting partial output for utterance {key} since no final-state reached"
             )
         decoder.finish()
-        return Decoded(best_path(decoder), self._lattice(decoder, key), is_partial)
-
-    def _lattice(self, decoder: Decoder, key: str) -> Lattice | CompactLattice:
         raw = raw_lattice(decoder)
+        return Decoded(best_path(raw), self._lattice(raw, key), is_partial)
+
+    def _lattice(self, raw: Lattice, key: str) -> Lattice | CompactLattice:
         lattice: Lattice | CompactLattice = raw
         if self._determinizer is not None:
             lattice, complete = self._determinizer.determinize(raw)

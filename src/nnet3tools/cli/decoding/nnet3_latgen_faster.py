@@ -17,7 +17,7 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.decoding.decoder import Decoder
+    from nnet3tools.decoding.search import Search
     from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
     from nnet3tools.executor.decodable_simple import Ivectors
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -91,7 +91,7 @@ def _utterances(
     model: TransitionModel,
     decoding: UtteranceDecoder,
     counts: UtteranceCounts,
-) -> Iterator[tuple[str, np.ndarray, Ivectors | None, Decoder]]:
+) -> Iterator[tuple[str, np.ndarray, Ivectors | None, Search]]:
     """Utterances, each with a decoder over its graph, or over the one of all."""
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table

@@ -17,7 +17,7 @@ from nnet3tools.io import log
 
 if TYPE_CHECKING:
     from nnet3tools.cli.decoding_io import DecodingOutputs
-    from nnet3tools.decoding.decoder import Decoder
+    from nnet3tools.decoding.search import Search
     from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
     from nnet3tools.executor.batch_compute import BatchComputer
     from nnet3tools.executor.local_compute import LocalComputer
@@ -83,7 +83,7 @@ class _Decoding:
 
     computer: BatchComputer | LocalComputer
     decoding: UtteranceDecoder
-    decoder: Decoder
+    decoder: Search
     outputs: DecodingOutputs
     counts: UtteranceCounts
     totals: DecodingTotals

@@ -1,0 +1,507 @@
+/* Viterbi search with beams, as decoder.py and pruning.py do it and say why: the same tokens, links
+   and costs in the same order. */
+
+typedef struct {
+  const int64_t *firsts, *counts; /* (N) the arcs of state s are firsts[s] to firsts[s] + counts[s] - 1 */
+  const int32_t *pdfs, *nextstates;
+  const float *weights;
+} arc_table;
+
+typedef struct {
+  int64_t num_states, start;
+  const float *finals; /* (N) infinite where a state is not final */
+  arc_table emitting, epsilon;
+} search_graph;
+
+typedef struct {
+  float beam, beam_delta, lattice_beam, hash_ratio;
+  int64_t max_active, min_active, prune_interval;
+} search_options;
+
+typedef struct { int32_t state; float cost; } token;
+typedef struct { int64_t arc; int32_t source, target; float acoustic; } way;
+
+/* After so many frames: the tokens in the order in which they were made, the links that lead to them
+   from the frame before, those between them, and what was added to acoustic costs. */
+typedef struct {
+  token *tokens;
+  way *emitting, *epsilon;
+  int64_t num_tokens, num_emitting, num_epsilon;
+  float offset;
+} frame;
+
+typedef struct {
+  const search_graph *graph;
+  search_options options;
+  int64_t hash_size; /* which never shrinks, not even between utterances */
+  growing frames;    /* frame */
+  growing tokens, emitting, epsilon; /* token, way: of the frame that is being made */
+  growing chain;     /* int32_t: the next token in the order of the hash table, -1 at its end */
+  int32_t first_of_chain, last_of_chain;
+  int32_t *place;    /* (N) where in the frame a state is, if that token is its */
+  growing buckets;   /* int32_t: the last token of each bucket, or -1 */
+  growing waiting;   /* int32_t: tokens whose epsilon arcs are to be followed */
+  growing costs;     /* float */
+  growing extra, extra_before; /* float: when pruning */
+  growing numbers;   /* int32_t: when pruning */
+} search;
+
+enum { EPSILON_LOOP = -2, LEAST_HASH_SIZE = 1000, MOST_VISITS = 1000000 };
+
+static frame *frame_of(const search *s, int64_t number) { return (frame *)s->frames.data + number; }
+static frame *last_frame(const search *s) { return frame_of(s, s->frames.size - 1); }
+static token *new_tokens(const search *s) { return s->tokens.data; }
+
+/* -- tokens of the frame that is being made */
+
+static int32_t find_token(const search *s, int32_t state) {
+  int32_t at = s->place[state];
+  return at < s->tokens.size && new_tokens(s)[at].state == state ? at : -1;
+}
+
+/* Put a token where Kaldi's hash list has it: after the others of its bucket, or at the end. */
+static int chain_token(search *s, int32_t number, int32_t state) {
+  int32_t *next = added(&s->chain, 1), *buckets = s->buckets.data;
+  if (!next) return FAILED;
+  int32_t *last = buckets + (int64_t)state % s->hash_size;
+  int32_t after = *last >= 0 ? *last : s->last_of_chain;
+  next = s->chain.data;
+  next[number] = after >= 0 ? next[after] : -1;
+  if (after >= 0) next[after] = number;
+  else s->first_of_chain = number;
+  if (after == s->last_of_chain) s->last_of_chain = number;
+  *last = number;
+  return YES;
+}
+
+static int32_t add_token(search *s, int32_t state, float cost) {
+  token *made = s->tokens.size < INT32_MAX ? added(&s->tokens, 1) : NULL;
+  if (!made) return FAILED;
+  *made = (token){state, cost};
+  int32_t number = (int32_t)(s->tokens.size - 1);
+  s->place[state] = number;
+  return chain_token(s, number, state) < 0 ? FAILED : number;
+}
+
+static int add_way(growing *ways, int32_t source, int32_t target, int64_t arc, float acoustic) {
+  way *made = added(ways, 1);
+  if (!made) return FAILED;
+  *made = (way){arc, source, target, acoustic};
+  return YES;
+}
+
+static int begin_frame(search *s) {
+  s->tokens.size = s->emitting.size = s->epsilon.size = s->chain.size = 0;
+  s->first_of_chain = s->last_of_chain = -1;
+  int64_t more = s->hash_size - s->buckets.size;
+  if (more > 0) {
+    int32_t *fresh = added(&s->buckets, more);
+    if (!fresh) return FAILED;
+    memset(fresh, 0xff, (size_t)more * sizeof *fresh);
+  }
+  return YES;
+}
+
+static int copied(const growing *from, void **to, int64_t *size) {
+  *size = from->size;
+  *to = malloc((size_t)(from->size + 1) * from->each);
+  if (*to && from->size) memcpy(*to, from->data, (size_t)from->size * from->each);
+  return *to ? YES : FAILED;
+}
+
+static int end_frame(search *s, float offset) {
+  const token *tokens = s->tokens.data;
+  for (int64_t i = 0; i < s->tokens.size; i++)
+    ((int32_t *)s->buckets.data)[(int64_t)tokens[i].state % s->hash_size] = -1;
+  frame *made = added(&s->frames, 1);
+  if (!made) return FAILED;
+  memset(made, 0, sizeof *made);
+  made->offset = offset;
+  if (copied(&s->tokens, (void **)&made->tokens, &made->num_tokens) < 0 ||
+      copied(&s->emitting, (void **)&made->emitting, &made->num_emitting) < 0 ||
+      copied(&s->epsilon, (void **)&made->epsilon, &made->num_epsilon) < 0)
+    return FAILED;
+  return YES;
+}
+
+/* -- epsilon arcs */
+
+static int follow_epsilon(search *s, int32_t number, float limit) {
+  const arc_table *table = &s->graph->epsilon;
+  token from = new_tokens(s)[number];
+  if (!(from.cost < limit)) return YES;
+  int64_t end = table->firsts[from.state] + table->counts[from.state];
+  for (int64_t arc = table->firsts[from.state]; arc < end; arc++) {
+    float total = from.cost + table->weights[arc];
+    if (!(total < limit)) continue;
+    int32_t state = table->nextstates[arc], target = find_token(s, state);
+    if (target >= 0) {
+      if (!(total < new_tokens(s)[target].cost)) continue;
+      new_tokens(s)[target].cost = total;
+    } else if ((target = add_token(s, state, total)) < 0) {
+      return FAILED;
+    }
+    if (!table->counts[state]) continue;
+    int32_t *waiting = added(&s->waiting, 1);
+    if (!waiting) return FAILED;
+    *waiting = target;
+  }
+  return YES;
+}
+
+/* Add the tokens that epsilon arcs reach below the limit, the latest token's first. */
+static int close_frame(search *s, float limit) {
+  const arc_table *table = &s->graph->epsilon;
+  s->waiting.size = 0;
+  for (int32_t at = s->first_of_chain; at >= 0; at = ((int32_t *)s->chain.data)[at]) {
+    if (!table->counts[new_tokens(s)[at].state]) continue;
+    int32_t *waiting = added(&s->waiting, 1);
+    if (!waiting) return FAILED;
+    *waiting = at;
+  }
+  for (int64_t visits = 1; s->waiting.size; visits++) {
+    if (visits > MOST_VISITS + 1000 * s->tokens.size) return EPSILON_LOOP;
+    if (follow_epsilon(s, ((int32_t *)s->waiting.data)[--s->waiting.size], limit) < 0) return FAILED;
+  }
+  for (int64_t i = 0; i < s->tokens.size; i++) { /* links with the costs as they are in the end */
+    token from = new_tokens(s)[i];
+    if (!(from.cost < limit)) continue;
+    int64_t arc = table->firsts[from.state], end = arc + table->counts[from.state];
+    for (; arc < end; arc++)
+      if (from.cost + table->weights[arc] < limit &&
+          add_way(&s->epsilon, (int32_t)i, find_token(s, table->nextstates[arc]), arc, 0.0f) < 0)
+        return FAILED;
+  }
+  return YES;
+}
+
+/* -- arcs that read a frame */
+
+/* The element that would stand at `k` if the costs were sorted; they are moved about. */
+static float kth_cost(float *costs, int64_t size, int64_t k) {
+  for (int64_t low = 0, high = size - 1; low < high;) {
+    float middle = costs[low + (high - low) / 2];
+    int64_t i = low, j = high;
+    while (i <= j) {
+      while (costs[i] < middle) i++;
+      while (costs[j] > middle) j--;
+      if (i > j) break;
+      float other = costs[i];
+      costs[i++] = costs[j];
+      costs[j--] = other;
+    }
+    if (k <= j) high = j;
+    else if (k >= i) low = i;
+    else break;
+  }
+  return costs[k];
+}
+
+/* The cost up to which tokens go on; the beam for what becomes of them goes into `beam`. */
+static float find_cutoff(search *s, const frame *f, float best, float *beam) {
+  const search_options *o = &s->options;
+  float *costs = s->costs.data, within = best + o->beam;
+  for (int64_t i = 0; i < f->num_tokens; i++) costs[i] = f->tokens[i].cost;
+  if (f->num_tokens > o->max_active) {
+    float most = kth_cost(costs, f->num_tokens, o->max_active);
+    if (most < within) {
+      *beam = most - best + o->beam_delta;
+      return most;
+    }
+  }
+  if (o->min_active > 0) {
+    float least = f->num_tokens > o->min_active ? kth_cost(costs, f->num_tokens, o->min_active) : INFINITY;
+    if (least > within) {
+      *beam = least - best + o->beam_delta;
+      return least;
+    }
+  }
+  *beam = o->beam;
+  return within;
+}
+
+/* The order of the last frame's tokens is that of the chain, which is copied to `waiting`. */
+static int copy_chain(search *s) {
+  s->waiting.size = 0;
+  int32_t *order = added(&s->waiting, s->chain.size);
+  if (!order && s->chain.size) return FAILED;
+  for (int32_t at = s->first_of_chain; at >= 0; at = ((int32_t *)s->chain.data)[at]) *order++ = at;
+  return YES;
+}
+
+/* The cost of the best way on from a state with this cost, added up in Kaldi's order. */
+static float first_limit(const search *s, int32_t state, float best, float beam, const float *loglikes) {
+  const arc_table *table = &s->graph->emitting;
+  float limit = INFINITY;
+  for (int64_t arc = table->firsts[state], end = arc + table->counts[state]; arc < end; arc++) {
+    float cost = table->weights[arc] + -best - loglikes[table->pdfs[arc]] + best;
+    if (cost < limit) limit = cost;
+  }
+  return limit + beam;
+}
+
+/* Follow a token's arcs; what is too expensive by the best way so far is not. */
+static int follow_emitting(search *s, token from, int32_t number, float best, float beam, const float *loglikes, float *limit) {
+  const arc_table *table = &s->graph->emitting;
+  int64_t end = table->firsts[from.state] + table->counts[from.state];
+  for (int64_t arc = table->firsts[from.state]; arc < end; arc++) {
+    float acoustic = -best - loglikes[table->pdfs[arc]];
+    float total = from.cost + acoustic + table->weights[arc];
+    if (!(total < *limit)) continue;
+    if (total + beam < *limit) *limit = total + beam;
+    int32_t state = table->nextstates[arc], target = find_token(s, state);
+    if (target < 0 && (target = add_token(s, state, total)) < 0) return FAILED;
+    if (total < new_tokens(s)[target].cost) new_tokens(s)[target].cost = total;
+    if (add_way(&s->emitting, number, target, arc, acoustic) < 0) return FAILED;
+  }
+  return YES;
+}
+
+static int next_frame(search *s, const float *loglikes) {
+  const frame *f = last_frame(s);
+  if (!f->num_tokens) return begin_frame(s) < 0 ? FAILED : end_frame(s, f->offset);
+  s->costs.size = 0;
+  if (copy_chain(s) < 0 || !room(&s->costs, f->num_tokens)) return FAILED;
+  const int32_t *order = s->waiting.data;
+  token best = f->tokens[order[0]];
+  for (int64_t i = 1; i < f->num_tokens; i++)
+    if (f->tokens[order[i]].cost < best.cost) best = f->tokens[order[i]];
+  float beam, cutoff = find_cutoff(s, f, best.cost, &beam);
+  float wanted = (float)f->num_tokens * s->options.hash_ratio;
+  if ((int64_t)wanted > s->hash_size) s->hash_size = (int64_t)wanted;
+  float limit = first_limit(s, best.state, best.cost, beam, loglikes);
+  if (begin_frame(s) < 0) return FAILED;
+  for (int64_t i = 0; i < f->num_tokens; i++) {
+    token from = f->tokens[order[i]];
+    if (from.cost <= cutoff && follow_emitting(s, from, order[i], best.cost, beam, loglikes, &limit) < 0)
+      return FAILED;
+  }
+  int result = close_frame(s, limit);
+  return result < 0 ? result : end_frame(s, -best.cost);
+}
+
+/* -- pruning: forgetting what is on no path within a beam of the best one */
+
+static float detour(const way *w, const token *sources, const token *targets, const arc_table *table) {
+  return sources[w->source].cost + w->acoustic + table->weights[w->arc] - targets[w->target].cost;
+}
+
+/* How much more a way costs than the best path, given what its end does. */
+static float way_extra(const way *w, float after, const token *sources, const token *targets, const arc_table *table) {
+  float extra = after + detour(w, sources, targets, table);
+  return extra < 0.0f ? 0.0f : extra;
+}
+
+/* Extra costs of a frame's tokens when epsilon links are ways on, too. */
+static void lower_by_epsilon(const frame *f, float *extra, const arc_table *table) {
+  for (int changed = YES; changed;) {
+    changed = NO;
+    for (int64_t i = f->num_epsilon - 1; i >= 0; i--) {
+      const way *w = f->epsilon + i;
+      float found = way_extra(w, extra[w->target], f->tokens, f->tokens, table);
+      if (found < extra[w->source]) {
+        extra[w->source] = found;
+        changed = YES;
+      }
+    }
+  }
+}
+
+/* Keep what is within the beam, and lower the extra costs of the frame before by its links. */
+static int keep_ways(const search *s, frame *f, const frame *before, const float *extra, float *extra_before) {
+  float beam = s->options.lattice_beam;
+  int64_t kept = 0;
+  for (int64_t i = 0; i < f->num_emitting; i++) {
+    way *w = f->emitting + i;
+    float found = way_extra(w, extra[w->target], before->tokens, f->tokens, &s->graph->emitting);
+    if (found < extra_before[w->source]) extra_before[w->source] = found;
+    /* rounding may leave a link in the beam whose end is out of it */
+    if (found <= beam && extra[w->target] <= beam) f->emitting[kept++] = *w;
+  }
+  int changed = kept < f->num_emitting;
+  f->num_emitting = kept;
+  kept = 0;
+  for (int64_t i = 0; i < f->num_epsilon; i++) {
+    way *w = f->epsilon + i;
+    float found = way_extra(w, extra[w->target], f->tokens, f->tokens, &s->graph->epsilon);
+    if (found <= beam && extra[w->source] <= beam && extra[w->target] <= beam) f->epsilon[kept++] = *w;
+  }
+  changed |= kept < f->num_epsilon;
+  f->num_epsilon = kept;
+  return changed;
+}
+
+/* Keep the tokens within the beam; links are renumbered, those that lead out of the frame as well. */
+static int keep_tokens(const search *s, frame *f, frame *later, const float *extra, int32_t *numbers) {
+  int32_t kept = 0;
+  for (int64_t i = 0; i < f->num_tokens; i++) {
+    numbers[i] = kept;
+    if (extra[i] <= s->options.lattice_beam) f->tokens[kept++] = f->tokens[i];
+  }
+  if (kept == f->num_tokens) return NO;
+  f->num_tokens = kept;
+  for (int64_t i = 0; i < f->num_emitting; i++) f->emitting[i].target = numbers[f->emitting[i].target];
+  for (int64_t i = 0; i < f->num_epsilon; i++) {
+    f->epsilon[i].source = numbers[f->epsilon[i].source];
+    f->epsilon[i].target = numbers[f->epsilon[i].target];
+  }
+  if (later)
+    for (int64_t i = 0; i < later->num_emitting; i++)
+      later->emitting[i].source = numbers[later->emitting[i].source];
+  return YES;
+}
+
+static void shrink(void **data, int64_t size, size_t each) {
+  void *smaller = realloc(*data, (size_t)(size + 1) * each);
+  if (smaller) *data = smaller;
+}
+
+/* Prune frames from the last, whose tokens' extra costs are given, to the first. Frames before
+   `first_new` have been pruned: it stops where nothing is left to do. */
+static int prune_frames(search *s, int64_t first_new) {
+  for (int64_t number = s->frames.size - 1; number >= 0; number--) {
+    frame *f = frame_of(s, number), *before = number ? f - 1 : NULL;
+    int64_t num_before = before ? before->num_tokens : 0;
+    s->extra_before.size = s->numbers.size = 0;
+    float *extra = s->extra.data, *extra_before = room(&s->extra_before, num_before + 1);
+    int32_t *numbers = room(&s->numbers, f->num_tokens + 1);
+    if (!extra_before || !numbers) return FAILED;
+    for (int64_t i = 0; i < num_before; i++) extra_before[i] = INFINITY;
+    lower_by_epsilon(f, extra, &s->graph->epsilon);
+    int changed = keep_ways(s, f, before, extra, extra_before);
+    changed |= keep_tokens(s, f, number + 1 < s->frames.size ? f + 1 : NULL, extra, numbers);
+    if (!changed && number < first_new) return YES;
+    shrink((void **)&f->tokens, f->num_tokens, sizeof(token));
+    shrink((void **)&f->emitting, f->num_emitting, sizeof(way));
+    shrink((void **)&f->epsilon, f->num_epsilon, sizeof(way));
+    growing swapped = s->extra;
+    s->extra = s->extra_before;
+    s->extra_before = swapped;
+  }
+  return YES;
+}
+
+static float *extra_of_last(search *s) {
+  s->extra.size = 0;
+  float *extra = room(&s->extra, last_frame(s)->num_tokens + 1);
+  for (int64_t i = 0; extra && i < last_frame(s)->num_tokens; i++) extra[i] = 0.0f;
+  return extra;
+}
+
+/* -- what Python calls */
+
+static void forget_frames(search *s) {
+  for (int64_t i = 0; i < s->frames.size; i++) {
+    free(frame_of(s, i)->tokens);
+    free(frame_of(s, i)->emitting);
+    free(frame_of(s, i)->epsilon);
+  }
+  s->frames.size = 0;
+}
+
+void nn_search_free(search *s) {
+  if (!s) return;
+  forget_frames(s);
+  void *all[] = {s->frames.data, s->tokens.data, s->emitting.data, s->epsilon.data, s->chain.data,
+                 s->place, s->buckets.data, s->waiting.data, s->costs.data, s->extra.data,
+                 s->extra_before.data, s->numbers.data, s};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* The graph must live as long as the search. */
+search *nn_search_new(const search_graph *graph, const search_options *options) {
+  search *s = calloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->graph = graph;
+  s->options = *options;
+  s->hash_size = LEAST_HASH_SIZE;
+  s->frames.each = sizeof(frame);
+  s->tokens.each = sizeof(token);
+  s->emitting.each = s->epsilon.each = sizeof(way);
+  s->chain.each = s->buckets.each = s->waiting.each = s->numbers.each = sizeof(int32_t);
+  s->costs.each = s->extra.each = s->extra_before.each = sizeof(float);
+  s->place = calloc((size_t)graph->num_states + 1, sizeof *s->place);
+  if (s->place) return s;
+  nn_search_free(s);
+  return NULL;
+}
+
+int nn_search_start(search *s) {
+  forget_frames(s);
+  if (s->buckets.size) memset(s->buckets.data, 0xff, (size_t)s->buckets.size * sizeof(int32_t));
+  if (begin_frame(s) < 0 || add_token(s, (int32_t)s->graph->start, 0.0f) < 0) return FAILED;
+  int result = close_frame(s, s->options.beam);
+  return result < 0 ? result : end_frame(s, 0.0f);
+}
+
+/* Go on by `num_frames` rows of log-likelihoods. */
+int nn_search_advance(search *s, const float *loglikes, int64_t num_frames, int64_t num_columns) {
+  for (int64_t i = 0; i < num_frames; i++, loglikes += num_columns) {
+    int64_t done = s->frames.size - 1;
+    if (done && done % s->options.prune_interval == 0)
+      if (!extra_of_last(s) || prune_frames(s, done - s->options.prune_interval) < 0) return FAILED;
+    int result = next_frame(s, loglikes);
+    if (result < 0) return result;
+  }
+  return YES;
+}
+
+static int has_final(const search *s) {
+  const frame *f = last_frame(s);
+  for (int64_t i = 0; i < f->num_tokens; i++)
+    if (s->graph->finals[f->tokens[i].state] != INFINITY) return YES;
+  return NO;
+}
+
+/* Prune for good, given whether paths must end in final states if some have been reached. */
+int nn_search_finish(search *s, int use_final) {
+  const frame *f = last_frame(s);
+  float *extra = extra_of_last(s), best = INFINITY;
+  if (!extra) return FAILED;
+  int with_finals = use_final && has_final(s);
+  for (int64_t i = 0; i < f->num_tokens; i++) {
+    extra[i] = f->tokens[i].cost + (with_finals ? s->graph->finals[f->tokens[i].state] : 0.0f);
+    if (extra[i] < best) best = extra[i];
+  }
+  for (int64_t i = 0; i < f->num_tokens; i++) extra[i] -= best;
+  return prune_frames(s, 0);
+}
+
+/* The frames, all tokens and links, the last frame's tokens, and whether a final state is reached. */
+void nn_search_sizes(const search *s, int64_t *sizes) {
+  memset(sizes, 0, 6 * sizeof *sizes);
+  for (int64_t i = 0; i < s->frames.size; i++) {
+    const frame *f = frame_of(s, i);
+    sizes[0]++;
+    sizes[1] += f->num_tokens;
+    sizes[2] += f->num_emitting;
+    sizes[3] += f->num_epsilon;
+  }
+  sizes[4] = s->frames.size ? last_frame(s)->num_tokens : 0;
+  sizes[5] = s->frames.size && has_final(s);
+}
+
+typedef struct { int64_t *sources, *targets, *arcs; float *acoustic; } way_arrays;
+
+static void export_ways(const way *ways, int64_t count, int64_t sources, int64_t targets, float offset, way_arrays *to) {
+  for (int64_t i = 0; i < count; i++) {
+    *to->sources++ = ways[i].source + sources;
+    *to->targets++ = ways[i].target + targets;
+    *to->arcs++ = ways[i].arc;
+    *to->acoustic++ = ways[i].acoustic - offset;
+  }
+}
+
+/* Fill arrays of these sizes, tokens counted over all frames. */
+void nn_search_export(const search *s, int64_t *num_tokens, int32_t *last_states, way_arrays *emitting, way_arrays *epsilon) {
+  int64_t first = 0, before = 0;
+  for (int64_t i = 0; i < s->frames.size; i++) {
+    const frame *f = frame_of(s, i);
+    num_tokens[i] = f->num_tokens;
+    export_ways(f->emitting, f->num_emitting, before, first, f->offset, emitting);
+    export_ways(f->epsilon, f->num_epsilon, first, first, 0.0f, epsilon);
+    before = first;
+    first += f->num_tokens;
+  }
+  for (int64_t i = 0; i < last_frame(s)->num_tokens; i++) last_states[i] = last_frame(s)->tokens[i].state;
+}

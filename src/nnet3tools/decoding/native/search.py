@@ -1,0 +1,180 @@
+"""The search by the C library."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.decoding.decoder import SearchOptions
+from nnet3tools.decoding.frames import Links, Ways
+from nnet3tools.decoding.graph import ArcTable, DecodingGraph
+from nnet3tools.errors import DataError
+
+__all__ = ["NativeDecoder"]
+
+_EPSILON_LOOP = -2
+
+
+class _ArcTable(ctypes.Structure):
+    """search.c's `arc_table`."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p) for name in ("firsts", "counts", "pdfs", "nextstates", "weights")
+    )
+
+
+class _Graph(ctypes.Structure):
+    """search.c's `search_graph`."""
+
+    _fields_ = (
+        ("num_states", ctypes.c_int64),
+        ("start", ctypes.c_int64),
+        ("finals", ctypes.c_void_p),
+        ("emitting", _ArcTable),
+        ("epsilon", _ArcTable),
+    )
+
+
+class _Options(ctypes.Structure):
+    """search.c's `search_options`."""
+
+    _fields_ = (
+        *((name, ctypes.c_float) for name in ("beam", "beam_delta", "lattice_beam", "hash_ratio")),
+        *((name, ctypes.c_int64) for name in ("max_active", "min_active", "prune_interval")),
+    )
+
+
+class _Ways(ctypes.Structure):
+    """search.c's `way_arrays`."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("sources", "targets", "arcs", "acoustic"))
+
+
+class NativeDecoder:
+    """Decodes as decoder.Decoder does, with the same tokens and links."""
+
+    def __init__(self, library: ctypes.CDLL, graph: DecodingGraph, options: SearchOptions) -> None:
+        """MemoryError if there is not enough of it."""
+        self.graph = graph
+        self._library: Any = library
+        self._num_pdfs = int(graph.emitting.pdfs.max(initial=-1)) + 1
+        emitting, epsilon = _arrays(graph.emitting), _arrays(graph.epsilon)
+        finals = np.ascontiguousarray(graph.finals, np.float32)
+        given = _Graph(
+            graph.num_states, graph.start, finals.ctypes.data, _pointers(emitting),
+            _pointers(epsilon),
+        )  # fmt: skip
+        self._alive = (given, emitting, epsilon, finals)  # while C looks at them
+        new = self._library.nn_search_new
+        new.restype, new.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
+        chosen = _Options(*(getattr(options, field[0]) for field in _Options._fields_))
+        handle = new(ctypes.addressof(given), ctypes.addressof(chosen))
+        if not handle:
+            raise MemoryError
+        self._handle = ctypes.c_void_p(handle)
+        weakref.finalize(self, self._library.nn_search_free, self._handle)
+
+    # -- running
+
+    def start(self) -> None:
+        """Forget everything and begin an utterance."""
+        _check(self._library.nn_search_start(self._handle))
+
+    def advance(self, loglikes: NDArray[np.float32]) -> None:
+        """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale."""
+        rows = np.ascontiguousarray(loglikes, np.float32)
+        num_frames, num_columns = rows.shape
+        if num_columns < self._num_pdfs:
+            raise DataError(
+                f"the decoding graph has {self._num_pdfs} pdfs, the network {num_columns} outputs"
+            )
+        _check(
+            self._library.nn_search_advance(
+                self._handle,
+                ctypes.c_void_p(rows.ctypes.data),
+                ctypes.c_int64(num_frames),
+                ctypes.c_int64(num_columns),
+            )
+        )
+
+    def finish(self, use_final: bool = True) -> None:
+        """Forget what is on no path within the lattice beam of the best one (FinalizeDecoding).
+
+        With `use_final` paths end in final states, if some have been reached; else anywhere.
+        """
+        _check(self._library.nn_search_finish(self._handle, int(use_final)))
+
+    # -- what there is
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames have been decoded."""
+        return self._sizes()[0] - 1
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there are tokens."""
+        return self._sizes()[4] > 0
+
+    def reached_final(self) -> bool:
+        """Whether some token is in a final state."""
+        return bool(self._sizes()[5])
+
+    def ways(self) -> Ways:
+        """All tokens and links that are left."""
+        num_frames, _, num_emitting, num_epsilon, num_last, _ = self._sizes()
+        num_tokens, last_states = np.empty(num_frames, np.int64), np.empty(num_last, np.int32)
+        emitting, epsilon = _links(num_emitting), _links(num_epsilon)
+        self._library.nn_search_export(
+            self._handle,
+            ctypes.c_void_p(num_tokens.ctypes.data),
+            ctypes.c_void_p(last_states.ctypes.data),
+            ctypes.byref(_way_pointers(emitting)),
+            ctypes.byref(_way_pointers(epsilon)),
+        )
+        return Ways(num_tokens, last_states, emitting, epsilon)
+
+    def _sizes(self) -> list[int]:
+        """Frames, tokens, links of both kinds, last tokens, whether a final state is reached."""
+        sizes = np.zeros(6, np.int64)
+        self._library.nn_search_sizes(self._handle, ctypes.c_void_p(sizes.ctypes.data))
+        found: list[int] = sizes.tolist()
+        return found
+
+
+def _check(result: int) -> None:
+    if result == _EPSILON_LOOP:
+        raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
+    if result < 0:
+        raise MemoryError
+
+
+def _arrays(table: ArcTable) -> list[NDArray]:
+    """The arrays as C wants them, in the order of `_ArcTable`."""
+    wanted: tuple[tuple[NDArray, type], ...] = (
+        (table.firsts, np.int64),
+        (table.counts, np.int64),
+        (table.pdfs, np.int32),
+        (table.nextstates, np.int32),
+        (table.weights, np.float32),
+    )
+    return [np.ascontiguousarray(array, kind) for array, kind in wanted]
+
+
+def _pointers(arrays: list[NDArray]) -> _ArcTable:
+    return _ArcTable(*(array.ctypes.data for array in arrays))
+
+
+def _links(count: int) -> Links:
+    """Room for so many."""
+    sources, targets, arcs = (np.empty(count, np.int64) for _ in range(3))
+    return Links(sources, targets, arcs, np.empty(count, np.float32))
+
+
+def _way_pointers(links: Links) -> _Ways:
+    arrays = links.sources, links.targets, links.arcs, links.acoustic
+    return _Ways(*(array.ctypes.data for array in arrays))

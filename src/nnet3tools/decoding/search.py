@@ -1,0 +1,19 @@
+"""The search that decoding uses: the C library's where there is one, else Python's."""
+
+from __future__ import annotations
+
+from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.native.library import decoding_library
+from nnet3tools.decoding.native.search import NativeDecoder
+
+__all__ = ["Search", "new_search"]
+
+Search = Decoder | NativeDecoder
+"""Both have the same methods, and give the same tokens and links."""
+
+
+def new_search(graph: DecodingGraph, options: SearchOptions) -> Search:
+    """A search over a graph, which may be shared."""
+    library = decoding_library()
+    return Decoder(graph, options) if library is None else NativeDecoder(library, graph, options)

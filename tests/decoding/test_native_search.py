@@ -1,0 +1,140 @@
+"""The C search against the Python one: equal tokens and links in equal order."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.native.library import compiled_library
+from nnet3tools.decoding.native.search import NativeDecoder
+from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
+
+LIBRARY = compiled_library()
+pytestmark = pytest.mark.skipif(LIBRARY is None, reason="there is no C compiler")
+
+_, MODEL = model_of(MONO_TREE, CHAIN_TOPOLOGY)
+NUM_PDFS = int(MODEL.pdfs_of_ids().max()) + 1
+
+
+def random_graph(seed: int, size: int, ties: bool) -> Fst:
+    """Arcs that read transition ids anywhere, chains of epsilon arcs in any order of states."""
+    draw = random.Random(seed)
+    depth = [draw.random() for _ in range(size)]  # epsilon arcs lead to deeper states: no loops
+
+    def cost() -> float:
+        return draw.choice((0.0, 0.5, 1.0)) if ties else draw.uniform(0, 2)
+
+    arcs = []
+    for state in range(size):
+        leaving = []
+        for _ in range(draw.randrange(0, 4)):
+            label = draw.randrange(1, MODEL.num_transition_ids + 1)
+            leaving.append((label, draw.randrange(3), cost(), draw.randrange(size)))
+        for _ in range(draw.choice((0, 0, 1, 2))):
+            target = draw.randrange(size)
+            if depth[target] > depth[state]:
+                leaving.append((0, draw.randrange(3), cost() - 0.2, target))
+        draw.shuffle(leaving)
+        arcs.append(leaving)
+    finals = [cost() if draw.random() < 0.3 else NOT_FINAL for _ in range(size)]
+    return Fst.from_lists(0, finals, arcs)
+
+
+def loglikes(seed: int, frames: int, ties: bool) -> np.ndarray:
+    draw = np.random.default_rng(seed)
+    if ties:
+        return draw.choice((0.0, -0.5, -1.0), (frames, NUM_PDFS)).astype(np.float32)
+    return draw.normal(size=(frames, NUM_PDFS)).astype(np.float32)
+
+
+def assert_same(one, other) -> None:
+    assert one.num_frames == other.num_frames
+    assert one.is_alive == other.is_alive
+    assert one.reached_final() == other.reached_final()
+    if not one.is_alive:
+        return
+    ours, theirs = one.ways(), other.ways()
+    assert ours.num_tokens.tolist() == theirs.num_tokens.tolist()
+    assert ours.last_states.tolist() == theirs.last_states.tolist()
+    for links, expected in ((ours.emitting, theirs.emitting), (ours.epsilon, theirs.epsilon)):
+        assert links.sources.tolist() == expected.sources.tolist()
+        assert links.targets.tolist() == expected.targets.tolist()
+        assert links.arcs.tolist() == expected.arcs.tolist()
+        assert links.acoustic.tobytes() == expected.acoustic.tobytes()
+
+
+OPTIONS = {
+    "wide": SearchOptions(1e6, lattice_beam=3.0, prune_interval=4),
+    "narrow": SearchOptions(2.0, lattice_beam=1.0, prune_interval=3),
+    "few tokens": SearchOptions(5.0, max_active=6, min_active=2, lattice_beam=2.0),
+    "never alone": SearchOptions(0.5, min_active=20, lattice_beam=4.0, beam_delta=0.1),
+    "one path": SearchOptions(20.0, lattice_beam=0.0, prune_interval=2),
+}
+
+
+@pytest.mark.parametrize("ties", [True, False])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_tokens_and_links_are_those_of_python(name, ties):
+    alive = 0
+    for seed in range(12):
+        size = (8, 40, 200)[seed % 3]
+        graph = DecodingGraph.of(random_graph(seed, size, ties), MODEL, "graph")
+        searches = Decoder(graph, OPTIONS[name]), NativeDecoder(LIBRARY, graph, OPTIONS[name])
+        for number in range(2):  # the second utterance begins with the tables of the first
+            outputs = loglikes(seed + number, 11, ties)
+            for search in searches:
+                search.start()
+                search.advance(outputs[:5])
+            assert_same(*searches)
+            for search in searches:
+                search.advance(outputs[5:])
+                search.finish(use_final=seed % 2 == 0)
+            assert_same(*searches)
+            alive += searches[0].is_alive
+    assert alive >= 6
+
+
+def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide():
+    """3,000 states and 1,000 buckets at first."""
+    graph = DecodingGraph.of(random_graph(1, 3000, True), MODEL, "graph")
+    options = SearchOptions(1e6, lattice_beam=1e6, hash_ratio=1.0)
+    searches = Decoder(graph, options), NativeDecoder(LIBRARY, graph, options)
+    for search in searches:
+        search.start()
+        search.advance(loglikes(1, 14, True))
+        search.finish()
+    assert searches[0].ways().num_tokens.max() > 1000
+    assert_same(*searches)
+
+
+def test_loops_end_in_an_error_and_the_next_utterance_is_decoded():
+    arcs = [[(1, 1, 0.0, 1), (1, 0, 50.0, 0)], [(0, 0, -1.0, 2)], [(0, 0, -1.0, 1), (1, 0, 0.0, 2)]]
+    graph = DecodingGraph.of(Fst.from_lists(0, [0.0] * 3, arcs), MODEL, "graph")
+    search = NativeDecoder(LIBRARY, graph, SearchOptions(10.0))
+    for _ in range(2):
+        search.start()
+        with pytest.raises(DataError, match="makes paths cheaper"):
+            search.advance(np.zeros((2, NUM_PDFS), np.float32))
+
+
+def test_outputs_that_are_no_numbers_end_the_search():
+    graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
+    searches = Decoder(graph, SearchOptions(9.0)), NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    for search in searches:
+        search.start()
+        search.advance(np.full((2, NUM_PDFS), np.nan, np.float32))
+        assert not search.is_alive
+
+
+def test_a_network_with_too_few_outputs_is_refused():
+    graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
+    search = NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    search.start()
+    with pytest.raises(DataError, match="1 outputs"):
+        search.advance(np.zeros((2, 1), np.float32))
