@@ -64,6 +64,7 @@ CHECKS: dict[str, tuple[Check, ...]] = {
     "fisher_step.cuh": (
         partial(fisher.test_estimates_are_those_of_the_host, rank=20, dim=41),
         partial(fisher.test_estimates_are_those_of_the_host, rank=97, dim=120),
+        fisher.test_matrices_that_rounding_made_indefinite_are_those_of_the_host,
     ),
     "orthonormalize.cuh": (
         partial(

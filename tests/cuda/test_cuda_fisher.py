@@ -78,6 +78,12 @@ def test_estimates_are_those_of_the_host(device, rank, dim):
     assert device.launched.count(f"fisher_step_{rank}_1") == 1
 
 
+def test_columns_may_be_shared_by_whole_warps(device, monkeypatch):
+    """As those of ranks above 128 are."""
+    monkeypatch.setattr("nnet3tools.tensor.cupy_backend.fisher._MOST_OF_HALF_A_WARP", 8)
+    test_estimates_are_those_of_the_host(device, 37, 41)
+
+
 def test_nearly_equal_and_tiny_eigenvalues_are_floored_as_on_the_host(device):
     d, numbers, products, trace = estimate(8, 20, spread=30.0)
     d[:] = 1e-10
@@ -89,6 +95,23 @@ def test_nearly_equal_and_tiny_eigenvalues_are_floored_as_on_the_host(device):
     np.testing.assert_allclose(got[0], d, rtol=1e-6)
     np.testing.assert_allclose(got[1], numbers, rtol=1e-6)
     assert numbers[DOUBTFUL] == 1.0
+
+
+def test_matrices_that_rounding_made_indefinite_are_those_of_the_host(device):
+    d, numbers, products, trace = estimate(9, 30)
+    c, u = np.linalg.eigh(products[0])
+    c[0] = -1e-3 * c[-1]
+    products[0] = u * c @ u.T
+    d[:], numbers[RHO] = 1e-10, 1e-10
+    options = (0.5, 27, 4.0, 30)
+    got = step_on_device(d, numbers, products, trace, *options)
+    transform, coefficients = np.zeros((9, 9), np.float32), np.zeros((9, 1), np.float32)
+    step_on_host(d, numbers, transform, coefficients, products, trace, *options)
+    assert numbers[DOUBTFUL] == 1.0
+    np.testing.assert_allclose(got[0], d, rtol=1e-9)
+    np.testing.assert_allclose(got[1], numbers, rtol=1e-9)
+    signs = np.sign((got[2] * transform).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(got[2] * signs, transform, rtol=1e-4)
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan])

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
 from nnet3tools.tensor.cupy_backend.launches import Launch, zero_tickets
@@ -154,37 +153,47 @@ def fisher_step(
     coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
     settings: Sequence[tuple[float, int, float, int]],
 ) -> None:  # fmt: skip
-    """Eigenvectors and the triangle of the matrix lie in shared memory if a block may have that."""
+    """The matrix whose columns become eigenvectors lies in shared memory if a block may have it."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
-    size = rank + rank % 2
-    count = size * size + size * (size + 1) // 2
-    is_shared = 8 * (count + _SMALL_ARRAYS * size) <= get_device().most_shared_bytes
-    shape = len(d), 1 if is_shared else count
-    with scratch(shape, like=d[0]) as work:
-        rows, factors = [], []
-        operands = zip(d, numbers, transform, coefficients, products, traces, work, strict=True)
-        for arrays, (eta, num_rows, alpha, dim) in zip(operands, settings, strict=True):
-            rows.append([len(arrays[0]), *map(_address, arrays)])
-            limits = MAX_CONDITION, EPSILON, DELTA, 0.0
-            factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
-        tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
-        text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
-        writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
-        threads = 32 * _warps(size // 2)
-        kernel = text.replace("THREADS", str(threads)), name
-        shared_bytes = 8 * count if is_shared else 0
-        _launch(kernel, (len(rows), 1), threads, tables, [*products, *traces], writes, shared_bytes)
+    lanes = 16 if rank <= _MOST_OF_HALF_A_WARP else 32
+    columns, pitch = -(-rank // 4) * 4, -(-rank // lanes) * lanes
+    count = columns * pitch
+    is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
+    work = get_device().empty((len(d), 1 if is_shared else count), np.float64)
+    rows, factors = [], []
+    operands = zip(d, numbers, transform, coefficients, products, traces, work, strict=True)
+    for arrays, (eta, num_rows, alpha, dim) in zip(operands, settings, strict=True):
+        rows.append([len(arrays[0]), *map(_address, arrays)])
+        limits = MAX_CONDITION, EPSILON, DELTA, _SMALL_TURN
+        factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
+    tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
+    kernel = _step_source(rank, is_shared)
+    writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
+    shared_bytes = 8 * count if is_shared else 0
+    threads = _step_threads(rank)
+    _launch(kernel, (len(rows), 1), threads, tables, [*products, *traces], writes, shared_bytes)
 
 
-_SMALL_ARRAYS = 9
+_MOST_OF_HALF_A_WARP = 128
+"""The largest rank at which half a warp has four columns in registers."""
+_SMALL_ARRAYS = 8
 """At most so many float64 a row of the matrix are in shared memory besides."""
+_SMALL_TURN = 1e-10
+"""Squared cosine between columns below which one more sweep would not show in float32."""
 
 
-def _warps(rows: int) -> int:
-    """As many as share so many rows out evenly."""
-    turns = -(-rows // _MOST_WARPS)
-    return -(-rows // turns)
+def _step_threads(rank: int) -> int:
+    """Enough for each four columns to have theirs, if they can have many registers."""
+    groups, a_warp = -(-rank // 4), 2 if rank <= _MOST_OF_HALF_A_WARP else 1
+    return 32 * min(16, -(-groups // a_warp))
+
+
+def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
+    """Source and name of the kernel for ranks up to this one."""
+    text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
+    lanes = 16 if rank <= _MOST_OF_HALF_A_WARP else 32
+    return text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(lanes)), name
 
 
 @implements("check_finite", "cupy")

@@ -1,37 +1,37 @@
 // The estimates of online natural gradient, one block of threads for each. Formulas and names are
-// those of tensor/fisher.py. MOST stands for the largest rank, SHARED for 1 where matrices are in
-// shared memory, THREADS for those of a block.
+// those of tensor/fisher.py. MOST stands for the largest rank, SHARED for 1 where the matrix is in
+// shared memory, THREADS for those of a block, LANES for those that share a column.
 
 // table: for each estimate its rank, addresses of d, numbers, transform, coefficients, products, trace,
 // work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
-// A warp does a row of what is square, so that no thread has to divide.
-extern "C" __launch_bounds__(THREADS) __global__ void fisher_step_MOST_SHARED(
+// Eigenvectors are found by Jacobi's method from one side: with Z + shift I = L L^T the columns of L
+// are turned, two at a time, until all are orthogonal: they are eigenvectors then, and their squared
+// lengths the eigenvalues. There is one matrix to turn, by one barrier a round, in which LANES threads
+// turn the columns of two pairs against each other, each pair's four times, in registers.
+extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED(
     const long long* table, const double* factors) {
-  const int most = MOST + MOST % 2;
-  __shared__ double ise[most], d_rho[most], value[most], root[most];
-  __shared__ double cosine[most / 2], sine[most / 2];
+  const int most = (MOST + 3) / 4 * 4, each = (MOST + LANES - 1) / LANES, pitch = each * LANES;
+  __shared__ double ise[most], d_rho[most], value[most], root[most], square[most];
   __shared__ double rho, smallest, sum_d;
-  __shared__ int first[most / 2], second[most / 2], source[most];
+  __shared__ int source[most];
   __shared__ nn_Sum<double> part[33];
   const long long* at = table + 8 * blockIdx.x;
-  const int n = (int)at[0], half = (n + 1) / 2, size = 2 * half;  // padded by a zero row if odd
+  const int n = (int)at[0], size = (n + 3) / 4 * 4;  // padded by zero columns
   const double* factor = factors + 8 * blockIdx.x;
   double* d = (double*)at[1];
   double* numbers = (double*)at[2];
   float* transform = (float*)at[3];
   float* coefficients = (float*)at[4];
   const float* products = (const float*)at[5];
-  const double trace = *(const double*)at[6];
+  const double trace = *(const double*)at[6], little = factor[7];
 #if SHARED
-  extern __shared__ double u[];  // rows: eigenvectors
+  extern __shared__ double columns[];  // of Z, of L, then eigenvectors
 #else
-  double* u = (double*)at[7];
+  double* columns = (double*)at[7];
 #endif
-  double* z = u + size * size;  // the upper triangle
   const double eta_n = factor[0], keep = factor[1], alpha = factor[2], dim = factor[3];
   const int thread = threadIdx.x, threads = blockDim.x;
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
-  auto place = [](int i, int j) { return i <= j ? j * (j + 1) / 2 + i : i * (i + 1) / 2 + j; };
 
   nn_Sum<double> acc;
   acc.init();
@@ -54,91 +54,167 @@ extern "C" __launch_bounds__(THREADS) __global__ void fisher_step_MOST_SHARED(
     ise[i] = sqrt(old_beta / d[i] + 1.0);
     d_rho[i] = d[i] + old_rho;
   }
+  // Needed though tests do not show it: where L fails without, the next attempt mends that.
   __syncthreads();
-  acc.init();
-  for (int i = warp; i < size; i += warps)
-    for (int j = lane; j < size; j += 32) {
-      u[i * size + j] = i == j ? 1.0 : 0.0;
-      if (i > j) continue;
-      double z_ij = 0.0;
-      if (j < n) {
-        const double both = ise[i] * ise[j];
-        const double k_ij = 0.5 * ((double)products[i * n + j] + (double)products[j * n + i]);
-        const float* l = products + n * n;
-        const double l_ij = 0.5 * ((double)l[i * n + j] + (double)l[j * n + i]);
-        z_ij = eta_n * eta_n * both * k_ij + eta_n * keep * both * l_ij * (d_rho[i] + d_rho[j]);
-        if (i == j) z_ij += keep * d_rho[i] * (keep * d_rho[i]);
-      }
-      z[place(i, j)] = z_ij;
-      acc.add((i == j ? 1.0 : 2.0) * z_ij * z_ij);
-    }
-  const double total = nn_block(acc, part).a;
-
-  // Jacobi: rounds of a tournament, in each of which half of the pairs are rotated at once
-  for (int sweep = 0; sweep < 30; ++sweep) {
+  double scale = 0.0, shift = 0.0;
+  for (double part_of_scale = 1e-6; part_of_scale < 10.0; part_of_scale *= 100.0) {
     acc.init();
     for (int j = warp; j < size; j += warps)
-      for (int i = lane; i < j; i += 32) acc.add(2.0 * z[place(i, j)] * z[place(i, j)]);
-    if (nn_block(acc, part).a <= 1e-30 * total) break;
-    for (int round = 0; round < size - 1; ++round) {
-      for (int k = thread; k < half; k += threads) {
-        const int a = k == 0 ? size - 1 : (round + k) % (size - 1);
-        const int b = (round + size - 1 - k) % (size - 1);
-        const int p = a < b ? a : b, q = a < b ? b : a;
-        const double zpq = z[place(p, q)];
-        double t = 0.0;
-        if (zpq != 0.0) {
-          const double theta = (z[place(q, q)] - z[place(p, p)]) / (2.0 * zpq);
-          t = (theta < 0.0 ? -1.0 : 1.0) / (nn_abs(theta) + sqrt(theta * theta + 1.0));
+      for (int i = lane; i < pitch; i += 32) {
+        double z_ij = 0.0;
+        if (i < n && j < n) {
+          const double both = ise[i] * ise[j];
+          const double k_ij = 0.5 * ((double)products[i * n + j] + (double)products[j * n + i]);
+          const float* l = products + n * n;
+          const double l_ij = 0.5 * ((double)l[i * n + j] + (double)l[j * n + i]);
+          z_ij = eta_n * eta_n * both * k_ij + eta_n * keep * both * l_ij * (d_rho[i] + d_rho[j]);
+          if (i == j) z_ij += keep * d_rho[i] * (keep * d_rho[i]);
         }
-        cosine[k] = 1.0 / sqrt(t * t + 1.0);
-        sine[k] = t * cosine[k];
-        first[k] = p;
-        second[k] = q;
+        columns[j * pitch + i] = z_ij;
+        acc.add(z_ij * z_ij);
+      }
+    scale = sqrt(nn_block(acc, part).a);
+    shift = part_of_scale * scale;
+    // L: Z may have eigenvalues below zero, as products are rounded to float32
+    int k = 0;
+    for (; k < n; ++k) {
+      const double pivot = columns[k * pitch + k] + shift;
+      if (!(pivot > 0.01 * shift)) break;
+      const double inverse = 1.0 / pivot;
+      for (int j = k + 1 + warp; j < n; j += warps) {
+        const double l_jk = columns[k * pitch + j] * inverse;
+        for (int i = j + lane; i < n; i += 32)
+          columns[j * pitch + i] -= l_jk * columns[k * pitch + i];
       }
       __syncthreads();
-      for (int a = warp; a < half; a += warps) {
-        const double ca = cosine[a], sa = sine[a];
-        const int pa = first[a], qa = second[a];
-        for (int b = a + lane; b < half; b += 32) {
-          const double cb = cosine[b], sb = sine[b];
-          const int pb = first[b], qb = second[b];
-          if (a == b) {
-            const double pp = z[place(pa, pa)], pq = z[place(pa, qa)], qq = z[place(qa, qa)];
-            z[place(pa, pa)] = ca * ca * pp - 2.0 * ca * sa * pq + sa * sa * qq;
-            z[place(qa, qa)] = sa * sa * pp + 2.0 * ca * sa * pq + ca * ca * qq;
-            z[place(pa, qa)] = 0.0;
+    }
+    if (k == n) break;
+    __syncthreads();
+  }
+  for (int k = warp; k < n; k += warps) {
+    const double root_of_pivot = sqrt(columns[k * pitch + k] + shift);
+    __syncwarp();
+    const double inverse = 1.0 / root_of_pivot;
+    for (int i = lane; i < n; i += 32) {
+      const double l_ik = i == k ? root_of_pivot : columns[k * pitch + i] * inverse;
+      columns[k * pitch + i] = i < k ? 0.0 : l_ik;
+    }
+  }
+  __syncthreads();
+
+  // Jacobi: rounds of a tournament of pairs of columns, in each of which half of them meet the others
+  const int teams = size / 2, member = lane % LANES;
+  const bool upper = member >= LANES / 2;
+  const double unit = 1.0 / scale;
+  double own[4][each], length[4];  // squared
+  for (int sweep = 0; sweep < 30; ++sweep) {
+    bool again = false;
+    // Turns column a against b, and c against d; half of the threads find the one angle, half the
+    // other. Float32 will do for an angle, as long as it is one.
+    auto turn = [&](int a, int b, int c, int d) {
+      double lower_sum = 0.0, upper_sum = 0.0;
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        lower_sum += own[a][e] * own[b][e];
+        upper_sum += own[c][e] * own[d][e];
+      }
+      double dot = upper ? upper_sum : lower_sum;
+      dot += __shfl_xor_sync(0xffffffffu, upper ? lower_sum : upper_sum, LANES / 2);
+      for (int step = LANES / 4; step > 0; step /= 2)
+        dot += __shfl_xor_sync(0xffffffffu, dot, step);
+      const double pp = upper ? length[c] : length[a], qq = upper ? length[d] : length[b];
+      again = again || dot * dot > little * pp * qq;
+      const float twice = 2.0f * (float)(dot * unit), gap = (float)((qq - pp) * unit);
+      const float below = fabsf(gap) + sqrtf(gap * gap + twice * twice);
+      const double tangent = below > 0.0f ? (gap < 0.0f ? -twice : twice) / below : 0.0f;
+      const double h = tangent * tangent + 1.0;
+      double cosine = 1.0f / sqrtf((float)h);
+      cosine *= 1.5 - 0.5 * h * cosine * cosine;
+      const double new_pp = cosine * cosine * (pp - tangent * (2.0 * dot - tangent * qq));
+      const double new_qq = cosine * cosine * (qq + tangent * (2.0 * dot + tangent * pp));
+      const double sine = cosine * tangent;
+      const double other_cosine = __shfl_xor_sync(0xffffffffu, cosine, LANES / 2);
+      const double other_sine = __shfl_xor_sync(0xffffffffu, sine, LANES / 2);
+      const double other_pp = __shfl_xor_sync(0xffffffffu, new_pp, LANES / 2);
+      const double other_qq = __shfl_xor_sync(0xffffffffu, new_qq, LANES / 2);
+      length[a] = upper ? other_pp : new_pp;
+      length[b] = upper ? other_qq : new_qq;
+      length[c] = upper ? new_pp : other_pp;
+      length[d] = upper ? new_qq : other_qq;
+      const double c0 = upper ? other_cosine : cosine, s0 = upper ? other_sine : sine;
+      const double c1 = upper ? cosine : other_cosine, s1 = upper ? sine : other_sine;
+#pragma unroll
+      for (int e = 0; e < each; ++e) {
+        const double p = own[a][e], q = own[b][e], r = own[c][e], s = own[d][e];
+        own[a][e] = c0 * p - s0 * q;
+        own[b][e] = s0 * p + c0 * q;
+        own[c][e] = c1 * r - s1 * s;
+        own[d][e] = s1 * r + c1 * s;
+      }
+    };
+    for (int round = 0; round < teams - 1; ++round) {
+      // whole warps, as threads of a warp tell each other numbers
+      for (int first = warp * (32 / LANES); first < teams / 2; first += threads / LANES) {
+        const int k = first + lane / LANES;
+        int one = k == 0 ? teams - 1 : round + k, other = round + teams - 1 - k;
+        if (k > 0 && one >= teams - 1) one -= teams - 1;
+        if (other >= teams - 1) other -= teams - 1;
+        const bool is_there = k < teams / 2;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int column = 2 * (c < 2 ? one : other) + c % 2;
+#pragma unroll
+          for (int e = 0; e < each; ++e)
+            own[c][e] = is_there ? columns[column * pitch + e * LANES + member] : 0.0;
+          if (round > 0) {
+            length[c] = is_there ? square[column] : 0.0;
             continue;
           }
-          const double z00 = z[place(pa, pb)], z01 = z[place(pa, qb)];
-          const double z10 = z[place(qa, pb)], z11 = z[place(qa, qb)];
-          const double y00 = ca * z00 - sa * z10, y01 = ca * z01 - sa * z11;
-          const double y10 = sa * z00 + ca * z10, y11 = sa * z01 + ca * z11;
-          z[place(pa, pb)] = cb * y00 - sb * y01;
-          z[place(pa, qb)] = sb * y00 + cb * y01;
-          z[place(qa, pb)] = cb * y10 - sb * y11;
-          z[place(qa, qb)] = sb * y10 + cb * y11;
+          double sum = 0.0;
+#pragma unroll
+          for (int e = 0; e < each; ++e) sum += own[c][e] * own[c][e];
+          for (int step = LANES / 2; step > 0; step /= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, step);
+          length[c] = sum;
         }
-      }
-      for (int pair = warp; pair < half; pair += warps) {
-        const double c = cosine[pair], s = sine[pair];
-        double *up = u + first[pair] * size, *uq = u + second[pair] * size;
-        for (int i = lane; i < size; i += 32) {
-          const double vp = up[i], vq = uq[i];
-          up[i] = c * vp - s * vq;
-          uq[i] = s * vp + c * vq;
+        if (round == 0) turn(0, 1, 2, 3);
+        turn(0, 2, 1, 3);
+        turn(0, 3, 1, 2);
+        if (!is_there) continue;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          const int column = 2 * (c < 2 ? one : other) + c % 2;
+#pragma unroll
+          for (int e = 0; e < each; ++e) columns[column * pitch + e * LANES + member] = own[c][e];
+          if (member == 0) square[column] = length[c];
         }
       }
       __syncthreads();
     }
+    // A sweep about squares the cosines of the angles between columns.
+    acc.init();
+    acc.add(again ? 1.0 : 0.0);
+    if (nn_block(acc, part).a == 0.0) break;
   }
+  for (int first = warp * (32 / LANES); first < n; first += threads / LANES) {
+    const int column = first + lane / LANES;
+    double sum = 0.0;
+#pragma unroll
+    for (int e = 0; e < each; ++e) {
+      const double x = column < n ? columns[column * pitch + e * LANES + member] : 0.0;
+      sum += x * x;
+    }
+    for (int step = LANES / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (column < n && member == 0) square[column] = sum;
+  }
+  __syncthreads();
 
   // eigenvalues by decreasing size, floored
   for (int i = thread; i < n; i += threads) {
-    const double mine = z[place(i, i)];
+    const double mine = square[i] - shift;
     int above = 0;
     for (int j = 0; j < n; ++j) {
-      const double other = z[place(j, j)];
+      const double other = square[j] - shift;
       above += nn_abs(other) > nn_abs(mine) || (nn_abs(other) == nn_abs(mine) && j < i);
     }
     source[above] = i;
@@ -174,8 +250,8 @@ extern "C" __launch_bounds__(THREADS) __global__ void fisher_step_MOST_SHARED(
   }
   for (int i = warp; i < n; i += warps) {
     const double d_i = nn_max(root[i] - value[0], smallest);
-    const double scale = eta_n / sqrt(beta / d_i + 1.0) / root[i];
+    const double e_i = beta / d_i + 1.0, of_column = eta_n / (sqrt(e_i * square[source[i]]) * root[i]);
     for (int j = lane; j < n; j += 32)
-      transform[i * n + j] = (float)(scale * u[source[i] * size + j] * ise[j]);
+      transform[i * n + j] = (float)(of_column * columns[source[i] * pitch + j] * ise[j]);
   }
 }
