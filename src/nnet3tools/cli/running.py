@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -36,6 +37,11 @@ class Usage(Nnet3Error):
 
 class Version(Nnet3Error):
     """The version was asked for: show it on standard output."""
+
+
+# Python looks for garbage among all there is before it ends: after a training, for 0.1 s. What has
+# to be written by then is.
+atexit.register(gc.freeze)
 
 
 def run_program(

@@ -16,7 +16,7 @@ import numpy as np
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Assignments
 from nnet3tools.tensor.functional.lowered import Instruction, Kind, used
-from nnet3tools.tensor.native.kernels import Job, Kernel, Words, indented
+from nnet3tools.tensor.native.kernels import Formula, Job, Kernel, Words, indented
 from nnet3tools.tensor.native.spelling import C_TYPES, COSTLY, C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments, can_walk, walk
 from nnet3tools.tensor.numpy_backend.operands import overlap
@@ -75,7 +75,12 @@ def element_jobs(assignments: Assignments, operands: Sequence[Any]) -> list[Job]
         plan = _plans[key] = _plan(assignments, operands)
     if plan is False or not _are_apart(operands, assignments.targets):
         return None
-    return [plan.job(operands)] if isinstance(plan, _Plan) else []
+    if not isinstance(plan, _Plan):
+        return []
+    job = plan.job(operands)
+    if not assignments.reduces_rows:
+        job.formula = Formula(assignments, tuple(operands))
+    return [job]
 
 
 def _layout(operand: Any) -> Any:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
+from nnet3tools.tensor.native.fusion import fused
 from nnet3tools.tensor.native.kernels import Job
 from nnet3tools.tensor.native.library import library
 from nnet3tools.tensor.numpy_backend.addresses import address
@@ -32,44 +34,57 @@ def run_at_once(job: Job) -> bool:
 class Series:
     """Work in order. Its kernels are made, with all others asked for, when it first runs."""
 
-    __slots__ = ("_parts", "_runs")
+    __slots__ = ("_runs", "_stretches")
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts: Sequence[Part] | None = parts
+        self._stretches: list[_Stretch] | None = _stretches(parts)
         self._runs: tuple[Run, ...] = ()
-        library.want(job.kernel for jobs, _ in parts for job in jobs or ())
+        library.want(job.kernel for stretch in self._stretches for job in stretch.jobs)
 
     def __call__(self) -> None:
-        if self._parts is not None:
-            self._resolve(self._parts)
+        if self._stretches is not None:
+            self._resolve(self._stretches)
         for run in self._runs:
             run()
 
-    def _resolve(self, parts: Sequence[Part]) -> None:
+    def _resolve(self, stretches: list[_Stretch]) -> None:
         """Tables of jobs, or NumPy's calls where kernels cannot be had."""
-        jobs = [job for found, _ in parts for job in found or ()]
-        names = [job.kernel.name for job in jobs]
+        names = [job.kernel.name for stretch in stretches for job in stretch.jobs]
         addresses = library.addresses(names)
         if addresses is None:
-            self._runs = tuple(run for _, run in parts)
+            self._runs = tuple(run for stretch in stretches for run in stretch.runs)
         else:
-            self._runs = tuple(_grouped(parts, dict(zip(names, addresses, strict=True))))
-        self._parts = None
+            found = dict(zip(names, addresses, strict=True))
+            self._runs = tuple(run for stretch in stretches for run in stretch.compiled(found))
+        self._stretches = None
 
 
-def _grouped(parts: Sequence[Part], addresses: dict[str, int]) -> list[Run]:
-    """Neighbouring jobs as one call."""
-    runs: list[Run] = []
-    waiting: list[Job] = []
+@dataclass
+class _Stretch:
+    """Neighbouring parts that have jobs, or none that have."""
+
+    has_jobs: bool
+    jobs: list[Job] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+
+    def compiled(self, addresses: dict[str, int]) -> list[Run]:
+        """What runs by kernels at these addresses."""
+        if not self.has_jobs:
+            return self.runs
+        return [_table(self.jobs, addresses)] if self.jobs else []
+
+
+def _stretches(parts: Sequence[Part]) -> list[_Stretch]:
+    """Parts in stretches, jobs joined where they can be."""
+    found: list[_Stretch] = []
     for jobs, run in parts:
-        if jobs is not None:
-            waiting += jobs
-            continue
-        if waiting:
-            runs.append(_table(waiting, addresses))
-            waiting = []
-        runs.append(run)
-    return [*runs, _table(waiting, addresses)] if waiting else runs
+        if not found or found[-1].has_jobs != (jobs is not None):
+            found.append(_Stretch(jobs is not None))
+        found[-1].jobs += jobs or ()
+        found[-1].runs.append(run)
+    for stretch in found:
+        stretch.jobs = fused(stretch.jobs)
+    return found
 
 
 def _table(jobs: Sequence[Job], addresses: dict[str, int]) -> Run:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.functional import Assignments
 from nnet3tools.tensor.numpy_backend.addresses import address
 
-__all__ = ["Job", "Kernel", "Number", "Words", "indented"]
+__all__ = ["Formula", "Job", "Kernel", "Number", "Words", "indented"]
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,28 @@ class Number:
         self.value = value
 
 
+@dataclass(frozen=True)
+class Formula:
+    """Assignments and the operands that they are done to."""
+
+    assignments: Assignments
+    operands: tuple[Any, ...]
+
+
 class Job:
     """A kernel bound to arguments: arrays (by address), Numbers and integers.
 
     `steps` is the size of the outermost loop, `work` about how many elements all steps touch.
     """
 
-    __slots__ = ("alive", "in_order", "kernel", "steps", "words", "work")
+    __slots__ = ("alive", "formula", "in_order", "kernel", "steps", "words", "work")
 
     def __init__(self, kernel: Kernel, arguments: Sequence[Any], steps: int, work: int) -> None:
         self.kernel, self.steps, self.work = kernel, steps, work
         self.in_order = False
         """Whether steps may write to the same places."""
+        self.formula: Formula | None = None
+        """What it does, if that is an elementwise formula."""
         self.words = Words(arguments).filled(arguments)
         self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
 
@@ -62,7 +73,7 @@ class Job:
         """A job whose arguments are known as words."""
         made = cls.__new__(cls)
         made.kernel, made.words, made.alive = kernel, words, alive
-        made.steps, made.work, made.in_order = steps, work, False
+        made.steps, made.work, made.in_order, made.formula = steps, work, False, None
         return made
 
 
