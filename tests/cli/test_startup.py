@@ -27,6 +27,8 @@ _TRAINING = {
     "nnet3-chain-compute-prob",
     "nnet3-chain-merge-egs",
     "nnet3-chain-train",
+    "nnet3-chain-train2",
+    "nnet3-chain-add-post-to-egs",
     "nnet3-compute-prob",
     "nnet3-get-egs",
     "nnet3-get-egs-dense-targets",

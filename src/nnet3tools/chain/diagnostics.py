@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nnet3tools.chain.den_graph import DenominatorGraph
+from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
 from nnet3tools.io import log
@@ -30,7 +31,7 @@ class ChainComputeProb(NnetComputeProb):
         self,
         options: ComputeProbOptions,
         chain: ChainTrainingOptions,
-        graph: DenominatorGraph,
+        graph: DenominatorGraph | LanguageGraphs,
         nnet: Nnet,
         compute_deriv: bool = False,
         store_stats_in_nnet: bool = False,
@@ -62,7 +63,7 @@ class ChainDiagnostics:
     """What training/combination.py needs; `like` is any array of the device to compute on."""
 
     options: ChainTrainingOptions
-    graph: DenominatorGraph
+    graph: DenominatorGraph | LanguageGraphs
     like: Array | None = None
 
     def judging(self, nnet: Nnet, compiler: CachingOptimizingCompiler) -> ChainComputeProb:

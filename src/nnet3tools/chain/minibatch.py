@@ -14,9 +14,9 @@ from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, NnetIo
 
-__all__ = ["CHAIN_MINIBATCH", "OutputSupervision", "minibatch"]
+__all__ = ["CHAIN_MINIBATCH", "LWF_POSTERIORS", "OutputSupervision", "minibatch"]
 
-_LWF = "__LWF-posteriors"
+LWF_POSTERIORS = "__LWF-posteriors"
 """The input whose rows are not features, but targets for learning without forgetting."""
 
 
@@ -39,7 +39,7 @@ class OutputSupervision:
 def minibatch(example: NnetChainExample) -> NnetExample:
     """The inputs as `io`, the outputs as `supervisions`; inputs named __... are not computed on."""
     inputs = [io for io in example.inputs if not io.name.startswith("__")]
-    targets = next((io for io in example.inputs if io.name == _LWF), None)
+    targets = next((io for io in example.inputs if io.name == LWF_POSTERIORS), None)
     outputs = []
     for number, chain in enumerate(example.outputs):
         posteriors = _by_frame(targets, chain) if targets and number == 0 else None

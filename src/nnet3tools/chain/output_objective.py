@@ -17,6 +17,7 @@ from nnet3tools.chain.device_objective import (
     facts_of,
     on_device,
 )
+from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.minibatch import OutputSupervision
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
@@ -55,13 +56,17 @@ class ChainOutputObjective(Objective):
     def __init__(
         self,
         options: ChainTrainingOptions,
-        graph: DenominatorGraph,
+        graph: DenominatorGraph | LanguageGraphs,
         apply_deriv_weights: bool = True,
         xent_deriv: bool = True,
     ) -> None:
         self._options, self._graph = options, graph
         self._apply_deriv_weights, self._xent_deriv = apply_deriv_weights, xent_deriv
         self._tallies: Tallies | None = None
+
+    def _graph_of(self, output: str) -> DenominatorGraph:
+        graph = self._graph
+        return graph.of_output(output) if isinstance(graph, LanguageGraphs) else graph
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
         """Each output, followed by its -xent."""
@@ -137,7 +142,7 @@ class ChainOutputObjective(Objective):
                 self._tallies = Tallies(buffers.output)
             run = partial(
                 _measure,
-                DeviceObjective(self._options, self._graph, self._tallies),
+                DeviceObjective(self._options, self._graph_of(name), self._tallies),
                 names,
                 (known, *on_device(known, list(itertools.islice(left, count))), buffers),
             )
@@ -171,7 +176,12 @@ class ChainOutputObjective(Objective):
                 else tensor.empty(output.shape, like=output)
             )
         objective = compute_chain_objective(
-            self._options, self._graph, supervision.chain.supervision, output, deriv, xent_deriv
+            self._options,
+            self._graph_of(name),
+            supervision.chain.supervision,
+            output,
+            deriv,
+            xent_deriv,
         )
         found = [Measured(name, objective.weight, objective.objective, objective.l2_term)]
         if xent_deriv is not None:

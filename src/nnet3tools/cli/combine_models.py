@@ -57,11 +57,13 @@ def combine_on_examples(
     args: list[str],
     make_diagnostics: Callable[[Nnet, Array | None], Diagnostics],
     holder: Holder[NnetExample] | None = None,
+    adapt: Callable[[str, NnetExample], NnetExample] | None = None,
 ) -> None:
     """Read examples, then model after model; write the best average.
 
     `args` are the models, the examples, and the model to write. `make_diagnostics` is given the
-    first model and any array of the device; `holder` reads examples of another kind than frames'.
+    first model and any array of the device; `holder` reads examples of another kind than frames',
+    of which and their keys `adapt` makes what models are judged by.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.device import move_nnet
@@ -82,7 +84,7 @@ def combine_on_examples(
         example.check_finite()
         examples.append(example)
 
-    for_each_of_kind(holder or EXAMPLE, examples_in, keep)
+    for_each_of_kind(holder or EXAMPLE, examples_in, keep, adapt=adapt)
     log.log(f"Read {len(examples)} examples.")
     if not examples:
         raise EmptyError(f"{examples_in}: no examples")

@@ -48,13 +48,14 @@ def train_model(
     write_cache: str,
     make_trainer: Callable[[Nnet, Array | None], NnetTrainer],
     holder: Holder[NnetExample] | None = None,
+    adapt: Callable[[str, NnetExample], NnetExample] | None = None,
 ) -> int:
     """Train a raw model on all examples and write it; the exit status.
 
     `write_cache` is where the trainer will write its computation cache, "" for nowhere.
 
     `make_trainer` is given the model and any array of the device to train on; `holder` reads
-    examples of another kind than frames'.
+    examples of another kind than frames', of which and their keys `adapt` makes what is trained on.
     """
     from nnet3tools import tensor
     from nnet3tools.io.files import prove_output
@@ -78,7 +79,7 @@ def train_model(
             trainer.train(example)
             progress.step()
 
-        for_each_of_kind(holder or EXAMPLE, examples, train, trainer.ahead)
+        for_each_of_kind(holder or EXAMPLE, examples, train, trainer.ahead, adapt)
     trainer.require_data(examples)
     ok = trainer.print_total_stats()
     move_nnet(nnet)  # back from the GPU

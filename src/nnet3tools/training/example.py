@@ -155,11 +155,15 @@ class Ahead(Protocol[E]):
 
 
 def _prepared(
-    rspecifier: str, holder: Holder[E], ahead: Ahead[E] | None
+    rspecifier: str,
+    holder: Holder[E],
+    ahead: Ahead[E] | None,
+    adapt: Callable[[str, E], E] | None,
 ) -> Iterator[tuple[str, E]]:
     with SequentialTableReader(rspecifier, holder) as examples:
         for key, example in examples:
-            yield key, example if ahead is None else ahead.prepare(example)
+            adapted = example if adapt is None else adapt(key, example)
+            yield key, adapted if ahead is None else ahead.prepare(adapted)
 
 
 def for_each_example(
@@ -176,8 +180,11 @@ def for_each_of_kind(
     rspecifier: str,
     work: Callable[[str, E], None],
     ahead: Ahead[E] | None = None,
+    adapt: Callable[[str, E], E] | None = None,
 ) -> int:
     """Call `work` on the keys and examples of a table; how many there were.
+
+    `adapt`, if given, makes of a key and an example what is worked on.
 
     An example for which `work` raises NotFiniteError is reported and does not count; at the end a
     warning says how many there were. Other
@@ -185,7 +192,7 @@ def for_each_of_kind(
     thread reads and prepares examples while others are worked on; all else is the same.
     """
     tally = ExampleTally(rspecifier)
-    items = _prepared(rspecifier, holder, ahead)
+    items = _prepared(rspecifier, holder, ahead, adapt)
     if ahead is not None:
         items = read_ahead(items, ready=lambda item: ahead.send(item[1]))
     with contextlib.closing(items) as examples:  # type: ignore[type-var]

@@ -38,18 +38,13 @@ class Options(ExampleMergingOptions):
     )
 
 
-def _language(key: str) -> str:
-    """The value of lang in a key such as utt-0?lang=english; "" if there is none."""
-    query = key.rpartition("?")[2] if "?" in key else ""
-    pairs = [part.partition("=") for part in query.split("&")]
-    return next((value for name, _, value in pairs if name == "lang"), "")
-
-
 def _for_its_language(key: str, example: NnetChainExample) -> NnetChainExample:
     """The example with its output named after the language in its key."""
+    from nnet3tools.chain.languages import language_of
+
     if not example.outputs:
         raise DataError("it has no output")
-    first = replace(example.outputs[0], name=f"output-{_language(key)}")
+    first = replace(example.outputs[0], name=f"output-{language_of(key)}")
     return replace(example, outputs=[first, *example.outputs[1:]])
 
 

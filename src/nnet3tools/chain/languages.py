@@ -1,0 +1,58 @@
+"""Examples of several languages: each has outputs and a denominator graph of its own (chain2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import PurePath
+
+from nnet3tools.chain.den_graph import DenominatorGraph, load_denominator_graph
+from nnet3tools.errors import DataError
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.training.example import NnetExample
+
+__all__ = ["LanguageGraphs", "language_of", "with_language"]
+
+_DEFAULT = "default"
+_NAME = re.compile(r"[\w-]+", re.ASCII)
+
+
+def language_of(key: str, default: str = "") -> str:
+    """The value of lang in a key such as utt-0?lang=english; the default if there is none."""
+    query = key.rpartition("?")[2] if "?" in key else ""
+    pairs = [part.partition("=") for part in query.split("&")]
+    return next((value for name, _, value in pairs if name == "lang"), default)
+
+
+def with_language(key: str, example: NnetExample) -> NnetExample:
+    """The example with outputs called 'output' named output-LANG, of the language in its key.
+
+    Without one they are of the language 'default'.
+    """
+    name = f"output-{language_of(key, _DEFAULT)}"
+    supervisions = tuple(
+        replace(s, chain=replace(s.chain, name=name)) if s.chain.name == "output" else s
+        for s in example.supervisions
+    )
+    return replace(example, supervisions=supervisions)
+
+
+class LanguageGraphs:
+    """The denominator graphs LANG.den.fst of a folder, each read when examples first want it."""
+
+    def __init__(self, folder: str, nnet: Nnet) -> None:
+        self._folder, self._nnet = folder, nnet
+        self._graphs: dict[str, DenominatorGraph] = {}
+
+    def of_output(self, name: str) -> DenominatorGraph:
+        """The graph of the language of an output; DataError if it has none or other pdfs."""
+        if name not in self._graphs:
+            prefix, _, language = name.partition("-")
+            if prefix != "output" or not _NAME.fullmatch(language):
+                raise DataError(
+                    f"output '{name}' has no language: expected output-LANG, of letters, "
+                    "digits, _ and -"
+                )
+            path = str(PurePath(self._folder, f"{language}.den.fst"))
+            self._graphs[name] = load_denominator_graph(path, self._nnet.output_dim(name))
+        return self._graphs[name]
