@@ -1,4 +1,4 @@
-"""Lattices on their way through determinization: arrays with costs in double precision."""
+"""Lattices on their way through determinization: an arc may have any number of transition ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Latt
 
 __all__ = ["LabelledLattice", "NewArcs", "NewFinals"]
 
-_Floats = NDArray[np.float64]
+_Floats = NDArray[np.float32]
 _Ints = NDArray[np.int32]
 
 
@@ -73,11 +73,11 @@ class LabelledLattice:
         return cls(
             offsets,
             np.array([arc[0] for arc in flat], np.int32),
-            np.array([arc[1] for arc in flat], np.float64),
-            np.array([arc[2] for arc in flat], np.float64),
+            np.array([arc[1] for arc in flat], np.float32),
+            np.array([arc[2] for arc in flat], np.float32),
             np.array([arc[4] for arc in flat], np.int32),
-            np.array([NOT_FINAL if final is None else final[0] for final in finals], np.float64),
-            np.array([0.0 if final is None else final[1] for final in finals], np.float64),
+            np.array([NOT_FINAL if final is None else final[0] for final in finals], np.float32),
+            np.array([0.0 if final is None else final[1] for final in finals], np.float32),
             Strings.of(ids),
         )
 
@@ -92,11 +92,11 @@ class LabelledLattice:
         return cls(
             fst.offsets,
             fst.olabels,
-            fst.weights.astype(np.float64),
-            lattice.acoustic.astype(np.float64),
+            fst.weights,
+            lattice.acoustic,
             fst.nextstates,
-            fst.finals.astype(np.float64),
-            lattice.final_acoustic.astype(np.float64),
+            fst.finals,
+            lattice.final_acoustic,
             Strings(ends, fst.ilabels[reads]),
         )
 
@@ -168,7 +168,7 @@ class LabelledLattice:
             final = finals[state]
             best = math.inf if final is None else final[0] + final[1]
             for _, graph, acoustic, _, target in arcs[state]:
-                best = min(best, graph + acoustic + costs[target])
+                best = min(best, (graph + acoustic) + costs[target])
             costs[state] = best
         return costs
 
@@ -213,17 +213,17 @@ class LabelledLattice:
         )
 
     def connected(self) -> CompactLattice:
-        """In single precision, without states that are on no path to a final one."""
+        """Without states that are on no path to a final one."""
         fst = Fst(
             0 if self.num_states else NO_STATE,
-            self.final_graph.astype(np.float32),
+            self.final_graph,
             self.offsets,
             self.labels,
             self.labels,
-            self.graph.astype(np.float32),
+            self.graph,
             self.targets,
         )
-        acoustic = self.acoustic.astype(np.float32), self.final_acoustic.astype(np.float32)
+        acoustic = self.acoustic, self.final_acoustic
         if not self.num_states:
             return CompactLattice(fst, *acoustic, self.strings)
         keep = accessible(fst) & coaccessible(fst)

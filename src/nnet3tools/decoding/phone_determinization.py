@@ -87,7 +87,7 @@ class PhoneDeterminizer:
         size, more = lattice.num_states, len(both)
         targets = lattice.targets.copy()
         targets[both] = np.arange(size, size + more)
-        costs = np.zeros(more)
+        costs = np.zeros(more, np.float32)
         arcs = NewArcs(
             np.arange(size, size + more),
             (first_phone + phones[both]).astype(np.int32),
@@ -97,7 +97,7 @@ class PhoneDeterminizer:
             Strings.none(more),
         )
         finals = NewFinals(
-            np.concatenate([lattice.final_graph, np.full(more, NOT_FINAL)]),
+            np.concatenate([lattice.final_graph, np.full(more, NOT_FINAL, np.float32)]),
             np.concatenate([lattice.final_acoustic, costs]),
             lattice.final_strings.joined(Strings.none(more)),
         )
@@ -122,8 +122,8 @@ def _without_phones(lattice: LabelledLattice, first_phone: int) -> LabelledLatti
         np.arange(size, size + more, dtype=np.int32),
         strings.only(moved),
     )
-    graph = np.concatenate([lattice.final_graph, np.zeros(more)])
-    acoustic = np.concatenate([lattice.final_acoustic, np.zeros(more)])
+    graph = np.concatenate([lattice.final_graph, np.zeros(more, np.float32)])
+    acoustic = np.concatenate([lattice.final_acoustic, np.zeros(more, np.float32)])
     graph[moved], acoustic[moved] = NOT_FINAL, 0.0
     finals = NewFinals(graph, acoustic, Strings.none(size + more))
     return lattice.with_arcs(labels, lattice.targets).extended(arcs, finals)
@@ -154,11 +154,11 @@ def _pruned(lattice: LabelledLattice, beam: float) -> LabelledLattice:
     ):
         kept = []
         for arc in of_state:
-            cost = forward[state] + arc[1] + arc[2]
+            cost = forward[state] + (arc[1] + arc[2])
             forward[arc[4]] = min(forward[arc[4]], cost)
             if cost + backward[arc[4]] <= cutoff:
                 kept.append(arc)
-        in_beam = final is not None and forward[state] + final[0] + final[1] <= cutoff
+        in_beam = final is not None and forward[state] + (final[0] + final[1]) <= cutoff
         arcs.append(kept)
         finals.append(final if in_beam else None)
     return LabelledLattice.from_lists(arcs, finals)

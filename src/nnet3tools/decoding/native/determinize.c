@@ -1,5 +1,6 @@
 /* Determinization of lattices with pruning, as determinization.py does it and says why: the same
-   decisions, additions and order in double precision, so that the lattices are the same.
+   decisions, additions and order, weights in single precision and costs of paths in double, so that
+   the lattices are the same.
 
    A subset is one block of memory, which belongs to the queue, then to the table of subsets before
    closure, or to an output state. */
@@ -8,15 +9,15 @@ typedef struct {
   int64_t num_states, num_arcs;
   int64_t *first;                /* (N + 1) the arcs of state s are first[s] to first[s + 1] - 1 */
   int32_t *labels, *targets;     /* (A) */
-  double *graph, *acoustic;      /* (A) */
-  double *final_graph, *final_acoustic; /* (N) infinite where a state is not final */
+  float *graph, *acoustic;       /* (A) */
+  float *final_graph, *final_acoustic; /* (N) infinite where a state is not final */
   int64_t *string_first;         /* (A + N + 1) the ids of arcs, then those of final weights */
   int32_t *ids;
 } lattice;
 
 /* -- subsets */
 
-typedef struct { double total, graph; int32_t state, string; } element;
+typedef struct { float graph, acoustic; int32_t state, string; } element;
 typedef struct { int64_t size; element of[]; } subset;
 
 static subset *new_subset(int64_t size) {
@@ -34,13 +35,27 @@ static uint64_t hash_of(const subset *s) {
   return hash;
 }
 
+static double cost_of(float graph, float acoustic) { return (double)graph + (double)acoustic; }
+
+/* More than 0 if the first weight is the better one (Kaldi's Compare of lattice weights). */
+static int better(float graph, float acoustic, const element *other) {
+  float total = graph + acoustic, other_total = other->graph + other->acoustic;
+  if (total != other_total) return total < other_total ? 1 : -1;
+  return graph == other->graph ? 0 : graph < other->graph ? 1 : -1;
+}
+
+static int is_close(const element *one, const element *other, double delta) {
+  if (one->graph == other->graph && one->acoustic == other->acoustic) return YES;
+  return fabsf((one->graph + one->acoustic) - (other->graph + other->acoustic)) <= (float)delta;
+}
+
 /* Whether states and sequences are equal and total costs nearly so. */
 static int is_equal(const subset *one, const subset *other, double delta) {
   if (one->size != other->size) return NO;
   for (int64_t i = 0; i < one->size; i++)
     if (one->of[i].state != other->of[i].state || one->of[i].string != other->of[i].string) return NO;
   for (int64_t i = 0; i < one->size; i++)
-    if (!(fabs(one->of[i].total - other->of[i].total) <= delta)) return NO;
+    if (!is_close(one->of + i, other->of + i, delta)) return NO;
   return YES;
 }
 
@@ -52,26 +67,31 @@ static int by_state(const void *one, const void *other) {
 /* -- the state of a determinization */
 
 typedef struct {
-  double sum, graph; /* both costs; that of the graph */
+  float graph, acoustic;
   const int32_t *ids;
   int32_t num_ids, label, target;
 } arc;
 
+typedef struct { subset *members; uint64_t hash; } hashed; /* as both of the next two begin */
+
 typedef struct {
   subset *members;
   uint64_t hash;
-  double forward_cost, final_graph, final_acoustic; /* infinite: not final */
+  double forward_cost;
+  float final_graph, final_acoustic; /* infinite: not final */
   int32_t final_string;
 } output_state;
 
-typedef struct { double graph, acoustic; int32_t source, label, target, string; } output_arc;
+typedef struct { float graph, acoustic; int32_t source, label, target, string; } output_arc;
 typedef struct { subset *members; uint64_t hash; element rest; int32_t state; } initial_subset;
 typedef struct { double cost; subset *members; int32_t state, label; } task;
 
-/* What an arc with a label makes of an element; its sequence is made when it is known to be wanted. */
-typedef struct { element made; const arc *by; int64_t place; int32_t before, label; } candidate;
+/* What an arc with a label makes of an element, and the cost of the best path through any that led to
+   the same state; its sequence is made when it is known to be wanted. */
+typedef struct { element made; const arc *by; double cost; int64_t place; int32_t before, label; } candidate;
 
-typedef struct { growing entries; int32_t *table; int64_t table_size; } subset_table;
+/* Entries by their hash: in each chain the latest comes first, and is found first of nearly equal ones. */
+typedef struct { growing entries, next; int32_t *table; int64_t table_size; } subset_table;
 
 typedef struct {
   const lattice *in;
@@ -108,17 +128,13 @@ static int is_final(const lattice *in, int32_t state) { return in->final_graph[s
 /* Whether an arc makes a better element of `from` than `other` (which may be NULL) is; if so, it is
    put into `out`, which may be `other`. */
 static int followed(string_tree *t, const element *from, const arc *by, const element *other, element *out) {
-  double total = from->total + by->sum, graph = from->graph + by->graph;
-  if (other && total > other->total) return NO;
-  int is_tie = other && !(total < other->total || graph < other->graph);
-  if (is_tie && graph != other->graph) return NO;
+  float graph = from->graph + by->graph, acoustic = from->acoustic + by->acoustic;
+  int by_weight = other ? better(graph, acoustic, other) : 1;
+  if (by_weight < 0) return NO;
   int32_t string = with_ids(t, from->string, by->ids, by->num_ids);
   if (string < 0) return FAILED;
-  if (is_tie) {
-    int longer = nodes_of(t)[string].length - nodes_of(t)[other->string].length;
-    if (longer > 0 || (!longer && compared(t, string, other->string) <= 0)) return NO;
-  }
-  *out = (element){total, graph, by->target, string};
+  if (!by_weight && !is_preferred(t, string, other->string)) return NO;
+  *out = (element){graph, acoustic, by->target, string};
   return YES;
 }
 
@@ -207,16 +223,14 @@ static int normalize(determinizer *d, subset *s, element *rest) {
   for (int64_t i = 1; i < s->size; i++) {
     const element *e = s->of + i;
     beginning = common_beginning(t, beginning, e->string);
-    if (e->total > rest->total || (e->total == rest->total && e->graph > rest->graph)) continue;
-    if (e->total < rest->total || e->graph < rest->graph || compared(t, e->string, rest->string) < 0)
-      *rest = *e;
+    if (better(e->graph, e->acoustic, rest) > 0) *rest = *e;
   }
   rest->string = beginning;
   int32_t length = nodes_of(t)[beginning].length;
   for (int64_t i = 0; i < s->size; i++) {
     element *e = s->of + i;
-    e->total -= rest->total;
     e->graph -= rest->graph;
+    e->acoustic -= rest->acoustic;
     if (!length) continue;
     int32_t count = nodes_of(t)[e->string].length - length;
     const int32_t *ids = ids_after(t, e->string, length);
@@ -225,24 +239,23 @@ static int normalize(determinizer *d, subset *s, element *rest) {
   return YES;
 }
 
-/* -- tables of subsets: of equal ones the one that came first is found */
+/* -- tables of subsets */
 
 static uint64_t hash_in(const subset_table *t, int32_t entry) {
-  const char *place = (const char *)t->entries.data + (size_t)entry * t->entries.each;
-  return t->entries.each == sizeof(output_state) ? ((const output_state *)place)->hash
-                                                 : ((const initial_subset *)place)->hash;
+  return ((const hashed *)((const char *)t->entries.data + (size_t)entry * t->entries.each))->hash;
 }
 
 static void enter(subset_table *t, int32_t entry, uint64_t hash) {
-  int64_t place = (int64_t)hash & (t->table_size - 1);
-  while (t->table[place] >= 0) place = (place + 1) & (t->table_size - 1);
-  t->table[place] = entry;
+  int32_t *head = t->table + ((int64_t)hash & (t->table_size - 1));
+  ((int32_t *)t->next.data)[entry] = *head;
+  *head = entry;
 }
 
-/* Enter the latest entry, in a larger table if need be: in order, so that the first stays first. */
+/* Enter the latest entry, in a larger table if need be. */
 static int enter_latest(subset_table *t) {
   int32_t latest = (int32_t)(t->entries.size - 1);
-  if (t->entries.size * 2 <= t->table_size) {
+  if (!added(&t->next, 1)) return FAILED;
+  if (t->entries.size <= t->table_size) {
     enter(t, latest, hash_in(t, latest));
     return YES;
   }
@@ -255,8 +268,15 @@ static int enter_latest(subset_table *t) {
   return YES;
 }
 
+static int32_t first_in(const subset_table *t, uint64_t hash) {
+  return t->table[(int64_t)hash & (t->table_size - 1)];
+}
+
+static int32_t next_in(const subset_table *t, int32_t entry) { return ((int32_t *)t->next.data)[entry]; }
+
 static int start_table(subset_table *t, size_t each) {
   t->entries.each = each;
+  t->next.each = sizeof(int32_t);
   t->table_size = 1024;
   t->table = table_of(t->table_size);
   return t->table ? YES : FAILED;
@@ -272,18 +292,17 @@ static int set_final(determinizer *d, output_state *state) {
   for (int64_t i = 0; i < state->members->size; i++) {
     const element *member = state->members->of + i;
     if (!is_final(in, member->state)) continue;
-    double graph = in->final_graph[member->state];
     int64_t string = in->num_arcs + member->state, begin = in->string_first[string];
-    arc by = {graph + in->final_acoustic[member->state], graph, in->ids + begin,
+    arc by = {in->final_graph[member->state], in->final_acoustic[member->state], in->ids + begin,
               (int32_t)(in->string_first[string + 1] - begin), 0, 0};
     int result = followed(&d->strings, member, &by, has_one ? &best : NULL, &best);
     if (result < 0) return FAILED;
     has_one |= result;
   }
   state->final_graph = state->final_acoustic = INFINITY;
-  if (has_one && best.total + state->forward_cost <= d->cutoff) {
+  if (has_one && cost_of(best.graph, best.acoustic) + state->forward_cost <= d->cutoff) {
     state->final_graph = best.graph;
-    state->final_acoustic = best.total - best.graph;
+    state->final_acoustic = best.acoustic;
     state->final_string = best.string;
     d->num_finals++;
   }
@@ -297,25 +316,24 @@ static int resolve(string_tree *t, candidate *c) {
 
 /* Take up what an arc makes of an element: of those with a label and next state only the best stays. */
 static int add_candidate(determinizer *d, const element *from, const arc *by) {
-  double total = from->total + by->sum, graph = from->graph + by->graph;
-  candidate made = {{total, graph, by->target, -1}, by, 0, from->string, by->label};
+  float graph = from->graph + by->graph, acoustic = from->acoustic + by->acoustic;
+  double cost = cost_of(graph, acoustic) + d->backward[by->target];
+  candidate made = {{graph, acoustic, by->target, -1}, by, cost, 0, from->string, by->label};
   int64_t mask = d->candidate_table_size - 1;
   int64_t place = (int64_t)mixed((uint64_t)(uint32_t)by->label << 32 | (uint32_t)by->target) & mask;
   candidate *all = d->candidates.data;
   for (; d->candidate_table[place] >= 0; place = (place + 1) & mask) {
     candidate *other = all + d->candidate_table[place];
     if (other->label != by->label || other->made.state != by->target) continue;
-    if (total > other->made.total) return YES;
-    if (total == other->made.total && graph >= other->made.graph) {
-      if (graph > other->made.graph) return YES;
+    if (cost > other->cost) made.cost = other->cost;
+    other->cost = made.cost;
+    int by_weight = better(graph, acoustic, &other->made);
+    if (!by_weight) {
       if (resolve(&d->strings, &made) < 0 || resolve(&d->strings, other) < 0) return FAILED;
-      const string_node *nodes = nodes_of(&d->strings);
-      int longer = nodes[made.made.string].length - nodes[other->made.string].length;
-      if (longer > 0 || (!longer && compared(&d->strings, made.made.string, other->made.string) <= 0))
-        return YES;
+      by_weight = is_preferred(&d->strings, made.made.string, other->made.string) ? 1 : -1;
     }
     made.place = place;
-    *other = made;
+    if (by_weight > 0) *other = made;
     return YES;
   }
   made.place = place;
@@ -382,10 +400,8 @@ static task pop_task(growing *queue) {
 static int plan_arc(determinizer *d, int32_t number, int64_t begin, int64_t end) {
   candidate *all = d->candidates.data;
   double cost = INFINITY;
-  for (int64_t i = begin; i < end; i++) {
-    double whole = all[i].made.total + d->backward[all[i].made.state];
-    if (whole < cost) cost = whole;
-  }
+  for (int64_t i = begin; i < end; i++)
+    if (all[i].cost < cost) cost = all[i].cost;
   cost += states_of(d)[number].forward_cost;
   if (!(cost <= d->cutoff)) return YES;
   subset *members = new_subset(end - begin);
@@ -417,12 +433,11 @@ static int plan_arcs(determinizer *d, int32_t number) {
 static int32_t state_of_minimal(determinizer *d, subset *members, double forward_cost) {
   subset_table *t = &d->minimal;
   uint64_t hash = hash_of(members);
-  int64_t place = (int64_t)hash & (t->table_size - 1);
-  for (; t->table[place] >= 0; place = (place + 1) & (t->table_size - 1)) {
-    const output_state *known = states_of(d) + t->table[place];
+  for (int32_t at = first_in(t, hash); at >= 0; at = next_in(t, at)) {
+    const output_state *known = states_of(d) + at;
     if (known->hash == hash && is_equal(members, known->members, d->delta)) {
       free(members);
-      return t->table[place];
+      return at;
     }
   }
   int32_t number = (int32_t)t->entries.size;
@@ -442,9 +457,8 @@ static int32_t state_of_minimal(determinizer *d, subset *members, double forward
 static int32_t state_of_initial(determinizer *d, subset *s, double forward_cost, element *rest) {
   subset_table *t = &d->initial;
   uint64_t hash = hash_of(s);
-  int64_t place = (int64_t)hash & (t->table_size - 1);
-  for (; t->table[place] >= 0; place = (place + 1) & (t->table_size - 1)) {
-    const initial_subset *known = (const initial_subset *)t->entries.data + t->table[place];
+  for (int32_t at = first_in(t, hash); at >= 0; at = next_in(t, at)) {
+    const initial_subset *known = (const initial_subset *)t->entries.data + at;
     if (known->hash == hash && is_equal(s, known->members, d->delta)) {
       *rest = known->rest;
       free(s);
@@ -456,13 +470,13 @@ static int32_t state_of_initial(determinizer *d, subset *s, double forward_cost,
     free(s);
     return FAILED;
   }
-  *entry = (initial_subset){s, hash, {0.0, 0.0, 0, 0}, -1};
+  *entry = (initial_subset){s, hash, {0.0f, 0.0f, 0, 0}, -1};
   subset *members = closure(d, s) < 0 ? NULL : minimal_form(d);
   if (!members || normalize(d, members, rest) < 0) {
     free(members);
     return FAILED;
   }
-  int32_t state = state_of_minimal(d, members, forward_cost + rest->total);
+  int32_t state = state_of_minimal(d, members, forward_cost + cost_of(rest->graph, rest->acoustic));
   entry->rest = *rest;
   entry->state = state;
   d->num_elements += s->size;
@@ -478,16 +492,16 @@ static int do_task(determinizer *d, task t) {
     free(t.members);
     return FAILED;
   }
-  double forward_cost = states_of(d)[t.state].forward_cost + weight.total;
+  double forward_cost = states_of(d)[t.state].forward_cost + cost_of(weight.graph, weight.acoustic);
   int32_t target = state_of_initial(d, t.members, forward_cost, &rest);
   if (target < 0) return FAILED;
-  double total = weight.total + rest.total, graph = weight.graph + rest.graph;
+  float graph = weight.graph + rest.graph, acoustic = weight.acoustic + rest.acoustic;
   const int32_t *ids = ids_after(&d->strings, rest.string, 0);
   int32_t count = nodes_of(&d->strings)[rest.string].length;
   int32_t string = ids ? with_ids(&d->strings, weight.string, ids, count) : FAILED;
   output_arc *place = added(&d->arcs, 1);
   if (string < 0 || !place) return FAILED;
-  *place = (output_arc){graph, total - graph, t.state, t.label, target, string};
+  *place = (output_arc){graph, acoustic, t.state, t.label, target, string};
   d->num_ids += nodes_of(&d->strings)[string].length;
   return YES;
 }
@@ -504,7 +518,7 @@ static int run_all(determinizer *d, double *reached) {
   if (!d->in->num_states || d->best == INFINITY) return YES;
   subset *start = new_subset(1);
   if (!start) return FAILED;
-  start->of[0] = (element){0.0, 0.0, 0, 0};
+  start->of[0] = (element){0.0f, 0.0f, 0, 0};
   subset *members = closure(d, start) < 0 ? NULL : minimal_form(d);
   free(start);
   if (!members || state_of_minimal(d, members, 0.0) < 0) return FAILED;
@@ -522,9 +536,9 @@ static int run_all(determinizer *d, double *reached) {
 static void find_backward_costs(determinizer *d) {
   const lattice *in = d->in;
   for (int64_t s = in->num_states - 1; s >= 0; s--) {
-    double best = is_final(in, (int32_t)s) ? in->final_graph[s] + in->final_acoustic[s] : INFINITY;
+    double best = is_final(in, (int32_t)s) ? cost_of(in->final_graph[s], in->final_acoustic[s]) : INFINITY;
     for (int64_t a = in->first[s]; a < in->first[s + 1]; a++) {
-      double whole = in->graph[a] + in->acoustic[a] + d->backward[in->targets[a]];
+      double whole = cost_of(in->graph[a], in->acoustic[a]) + d->backward[in->targets[a]];
       if (whole < best) best = whole;
     }
     d->backward[s] = best;
@@ -543,7 +557,7 @@ static void split_arcs(determinizer *d) {
     for (int64_t a = in->first[s]; a < in->first[s + 1]; a++) {
       int64_t begin = in->string_first[a];
       arc *place = in->labels[a] ? d->labelled + num_labelled++ : d->epsilon + num_epsilon++;
-      *place = (arc){in->graph[a] + in->acoustic[a], in->graph[a], in->ids + begin,
+      *place = (arc){in->graph[a], in->acoustic[a], in->ids + begin,
                      (int32_t)(in->string_first[a + 1] - begin), in->labels[a], in->targets[a]};
     }
   }
@@ -583,8 +597,8 @@ static void free_determinizer(determinizer *d) {
   void *all[] = {
       d->backward, d->epsilon, d->labelled, d->epsilon_first, d->labelled_first, d->place, d->waiting,
       d->stamp, d->strings.nodes.data, d->strings.table, d->strings.scratch.data, d->work.data,
-      d->candidates.data, d->candidate_table, d->minimal.entries.data, d->minimal.table,
-      d->initial.entries.data, d->initial.table, d->arcs.data, d->queue.data,
+      d->candidates.data, d->candidate_table, d->minimal.entries.data, d->minimal.next.data,
+      d->minimal.table, d->initial.entries.data, d->initial.next.data, d->initial.table, d->arcs.data, d->queue.data,
   };
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }

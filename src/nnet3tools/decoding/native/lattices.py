@@ -64,10 +64,10 @@ def _arrays(lattice: LabelledLattice) -> list[NDArray]:
         (lattice.offsets, np.int64),
         (lattice.labels, np.int32),
         (lattice.targets, np.int32),
-        (lattice.graph, np.float64),
-        (lattice.acoustic, np.float64),
-        (lattice.final_graph, np.float64),
-        (lattice.final_acoustic, np.float64),
+        (lattice.graph, np.float32),
+        (lattice.acoustic, np.float32),
+        (lattice.final_graph, np.float32),
+        (lattice.final_acoustic, np.float32),
         (lattice.strings.ends, np.int64),
         (lattice.strings.ids, np.int32),
     ]
@@ -78,13 +78,13 @@ def _copied(made: _Lattice) -> LabelledLattice:
     """The arrays that C made, as NumPy's own."""
     states, arcs = made.num_states, made.num_arcs
     ends = _copy(made.string_first, np.int64, arcs + states + 1)
-    final_graph = _copy(made.final_graph, np.float64, states)
-    final_acoustic = _copy(made.final_acoustic, np.float64, states)
+    final_graph = _copy(made.final_graph, np.float32, states)
+    final_acoustic = _copy(made.final_acoustic, np.float32, states)
     return LabelledLattice(
         _copy(made.first, np.int64, states + 1),
         _copy(made.labels, np.int32, arcs),
-        _copy(made.graph, np.float64, arcs),
-        _copy(made.acoustic, np.float64, arcs),
+        _copy(made.graph, np.float32, arcs),
+        _copy(made.acoustic, np.float32, arcs),
         _copy(made.targets, np.int32, arcs),
         final_graph,
         np.where(np.isinf(final_graph), 0.0, final_acoustic),

@@ -79,16 +79,15 @@ static int32_t cut_to(const string_tree *t, int32_t string, int32_t length) {
   return string;
 }
 
-/* Less than, equal to or greater than 0, as Python compares tuples. */
-static int compared(const string_tree *t, int32_t one, int32_t other) {
+/* Whether of equally good ways that with the first sequence is taken: of two different ones the
+   shorter, or that with the greater id where they part. */
+static int is_preferred(const string_tree *t, int32_t one, int32_t other) {
   const string_node *nodes = nodes_of(t);
-  int difference = nodes[one].length - nodes[other].length;
-  one = cut_to(t, one, nodes[other].length);
-  other = cut_to(t, other, nodes[one].length);
-  int result = difference;
+  if (nodes[one].length != nodes[other].length) return nodes[one].length < nodes[other].length;
+  int is_greater = NO;
   for (; one != other; one = nodes[one].parent, other = nodes[other].parent)
-    if (nodes[one].id != nodes[other].id) result = nodes[one].id < nodes[other].id ? -1 : 1;
-  return result;
+    if (nodes[one].id != nodes[other].id) is_greater = nodes[one].id > nodes[other].id;
+  return is_greater;
 }
 
 static int32_t common_beginning(const string_tree *t, int32_t one, int32_t other) {
