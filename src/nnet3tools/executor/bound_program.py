@@ -6,9 +6,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, UserError
 from nnet3tools.executor.binding import Binding
 from nnet3tools.executor.lowering import Step, lower_command, lower_moves
@@ -18,10 +15,8 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.arrays import aligned_bytes
-from nnet3tools.tensor.offsets import ALIGNMENT
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.tensor.workspace import Workspace
+from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -33,20 +28,18 @@ class Arena:
     """Memory that programs run in. Several may share one if they never run interleaved."""
 
     def __init__(self, like: Array | None = None) -> None:
-        self._like, self._memory = like, tensor.empty(0, like, np.uint8)
+        self._memory = GrowingBytes(like)
         self.workspace = Workspace(like)
         """Scratch memory of what is recorded."""
 
     @property
-    def size(self) -> int:
-        """Bytes of what was taken last; programs bound before it grew hold on to other memory."""
-        return int(self._memory.size)
+    def moves(self) -> int:
+        """How often it moved: programs bound before it did hold on to other memory."""
+        return self._memory.moves
 
     def take(self, num_bytes: int) -> Array:
         """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
-        if self._memory.size < num_bytes:
-            self._memory = aligned_bytes(num_bytes, ALIGNMENT, self._like)
-        return self._memory[:num_bytes]
+        return self._memory.first(num_bytes)
 
 
 @dataclass

@@ -6,33 +6,17 @@ network's training was scratch memory that waited for a layer of the right size.
 
 from __future__ import annotations
 
-import mmap
 import threading
 from bisect import bisect_left
 
 import numpy as np
 
+from nnet3tools.tensor.host_memory import map_bytes
+
 __all__ = ["HostPool"]
 
 _SMALL = 1 << 16
 """Up to this many bytes, sizes are powers of two and buffers stay as they are."""
-
-_HUGE = 1 << 22
-"""From this size on, memory is asked for in large pages, as NumPy does for its own."""
-
-
-def _map(num_bytes: int) -> np.ndarray:
-    """Memory straight from the system, which has it back as soon as nobody uses it.
-
-    malloc takes large blocks from its heap once it has seen some come and go, and keeps them.
-    """
-    if hasattr(mmap, "MAP_PRIVATE"):
-        memory = mmap.mmap(-1, num_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    else:
-        memory = mmap.mmap(-1, num_bytes)
-    if num_bytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8)
 
 
 class HostPool:
@@ -62,7 +46,7 @@ class HostPool:
             if self._sizes:
                 self._sizes.pop()
                 self._large.pop()
-        return _map(num_bytes)
+        return map_bytes(num_bytes)
 
     def give_back(self, buffer: np.ndarray) -> None:
         """Take back what `take` gave."""

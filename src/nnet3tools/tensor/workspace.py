@@ -1,4 +1,4 @@
-"""Scratch memory of recordings, at addresses that stay."""
+"""Memory that programs and their recordings share, in which places keep their addresses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,52 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch
+from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch, poison
+from nnet3tools.tensor.host_memory import Region
 from nnet3tools.tensor.offsets import rounded_up
+from nnet3tools.tensor.registry import device_of
 
-__all__ = ["Workspace"]
+__all__ = ["GrowingBytes", "Workspace"]
 
 _PAGE = 4096
+
+
+class GrowingBytes:
+    """Bytes of a device, at a multiple of the page size; `moves` counts how often they moved.
+
+    On the host they grow where they are, so that what was made of them stays part of them (up to a
+    limit: see Region). On a GPU, and beyond it, more bytes are other ones.
+    """
+
+    def __init__(self, like: Any = None) -> None:
+        self._on_host = like is None or device_of(like) == "numpy"
+        self._like = like
+        self._region: Region | None = None
+        self._bytes = empty(0, like, np.uint8)
+        self.moves = 0
+
+    @property
+    def size(self) -> int:
+        """The most bytes that were asked for."""
+        return int(self._bytes.size)
+
+    def first(self, num_bytes: int) -> Any:
+        """The first bytes; those taken before stay valid and may be the same."""
+        if num_bytes > self.size:
+            self._grow(num_bytes)
+        return self._bytes[:num_bytes]
+
+    def _grow(self, num_bytes: int) -> None:
+        before = self.size
+        if not self._on_host:
+            self._bytes, before = aligned_bytes(num_bytes, _PAGE, self._like), num_bytes
+            self.moves += 1
+        elif self._region is None or num_bytes > self._region.room:
+            self._region, before = Region(num_bytes), 0
+            self.moves += 1
+        if self._region is not None:
+            self._bytes = self._region.first(num_bytes)
+        poison(self._bytes[before:])
 
 
 class Workspace:
@@ -21,21 +61,21 @@ class Workspace:
     """
 
     def __init__(self, like: Any = None) -> None:
-        self._like, self._memory, self._used = like, None, 0
+        self._like, self._memory, self._used = like, GrowingBytes(like), 0
 
     def reserve(self, num_bytes: int) -> None:
         """Have so much from here on; older recordings keep the memory that they use."""
-        if self._used == 0 and (self._memory is None or self._memory.size < num_bytes):
+        if self._used == 0 and self._memory.size < num_bytes:
             forget_scratch()
-            self._memory = aligned_bytes(num_bytes, _PAGE, self._like)
+            self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
         """The next bytes of the stack; new memory where it ends."""
         first = self._used
         self._used += rounded_up(num_bytes)
-        if self._memory is None or self._used > self._memory.size:
+        if self._used > self._memory.size:
             return empty(num_bytes, self._like, np.uint8)
-        return self._memory[first : first + num_bytes]
+        return self._memory.first(self._used)[first : first + num_bytes]
 
     def give_back(self, buffer: Any) -> None:
         """The latest bytes taken may be used again."""

@@ -272,7 +272,7 @@ class ExampleRunner:
         computation = self._latest = self.compile(example)
         computer = self._computers.get(id(computation))
         if computer is None:
-            size = self._arena.size
+            moves = self._arena.moves
             computer = NnetComputer(
                 self._options,
                 computation,
@@ -281,7 +281,7 @@ class ExampleRunner:
                 nnet_to_store_stats=self.nnet,
                 arena=self._arena,
             )
-            if self._arena.size > size:
+            if self._arena.moves > moves:
                 # They would keep the memory before alive; binding them again takes 10 to 30 ms.
                 self._computers.clear()
             self._keep(computer)

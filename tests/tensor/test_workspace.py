@@ -1,0 +1,70 @@
+"""Memory that grows: what was made of its first bytes stays part of it."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import pytest
+
+from nnet3tools.tensor import host_memory
+from nnet3tools.tensor.arrays import same_place
+from nnet3tools.tensor.host_memory import Region
+from nnet3tools.tensor.workspace import GrowingBytes, Workspace
+
+MB = 1 << 20
+
+
+def test_views_of_fewer_bytes_stay_part_of_more():
+    memory = GrowingBytes()
+    first = memory.first(1000)
+    first[:] = 7
+    for size in (2 * MB, 5 * MB, 40 * MB):
+        more = memory.first(size)
+        assert more.size == size
+        assert same_place(more, first)
+        assert (more[:1000] == 7).all()
+    assert memory.moves == 1
+    assert memory.size == 40 * MB
+    assert same_place(memory.first(3), first)
+
+
+def test_beyond_its_room_memory_moves_and_old_views_stay(monkeypatch):
+    monkeypatch.setattr(host_memory, "_ROOM", MB)
+    memory = GrowingBytes()
+    first = memory.first(MB // 2)
+    first[:] = 3
+    more = memory.first(5 * MB)
+    assert memory.moves == 2
+    assert not same_place(first, more)
+    assert (first == 3).all()
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MAP_PRIVATE"), reason="another kind of system")
+def test_where_the_system_gives_no_room_there_is_what_is_needed(monkeypatch):
+    whole = mmap.mmap
+
+    def limited(fileno, length, *rest):
+        if length > 3 * MB:
+            raise OSError(12, "Cannot allocate memory")
+        return whole(fileno, length, *rest)
+
+    monkeypatch.setattr(host_memory.mmap, "mmap", limited)
+    assert Region(2 * MB).room == 2 * MB
+    with pytest.raises(MemoryError):
+        Region(4 * MB)
+
+
+def test_places_in_a_workspace_keep_their_addresses_as_it_grows():
+    workspace = Workspace()
+    workspace.reserve(1 << 12)
+    place = workspace.take(1 << 12)
+    place[:] = 5
+    workspace.give_back(place)
+    workspace.reserve(8 * MB)
+    again = workspace.take(1 << 12)
+    rest = workspace.take(4 * MB)
+    rest[:] = 6
+    assert same_place(again, place)
+    assert not np.shares_memory(again, rest)
+    assert (place == 5).all()
