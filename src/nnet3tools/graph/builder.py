@@ -31,7 +31,14 @@ from nnet3tools.graph.tables import (
     present_ids,
     sorted_unique,
 )
-from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, pack, unpack
+from nnet3tools.nnet.indexes import (
+    BoolArray,
+    IntArray,
+    KeyArray,
+    pack,
+    repeated_beyond,
+    unpack,
+)
 
 __all__ = ["GraphBuilder"]
 
@@ -42,8 +49,10 @@ _SPARE_ROUNDS = 500
 class GraphBuilder:
     """Builds one graph; for several segments call compute() and prune() for each in turn."""
 
-    def __init__(self, plan: NetworkPlan) -> None:
+    def __init__(self, plan: NetworkPlan, *, foresee: bool = True) -> None:
+        """Without `foresee` nothing is explored but what is wanted, which takes longer."""
         self.plan = plan
+        self.foresees = foresee and bool(plan.back_edges)
         self.graph = ComputationGraph([KeyTable() for _ in plan.rules])
         self.store = CindexStore()
         self.dependency_rows: list[DependencyRows] = []
@@ -52,6 +61,12 @@ class GraphBuilder:
         self._waiting: dict[int, list[tuple[IntArray, IntArray]]] = {}
         self._dirty: set[int] = set()
         self._some_unusable = False
+        self._exploring = -1
+        """The node that is explored just now."""
+        self._foreseen: list[IntArray] = []
+        """Cindexes of recurrences that are explored before anybody has been found to want them."""
+        self._frames: tuple[int, int] | None = None
+        """First and last frame of the inputs; None where nothing is foreseen."""
 
     def compute(self, request: ComputationRequest) -> None:
         """Find the cindexes that the request's outputs may need, and those that can be computed."""
@@ -60,6 +75,7 @@ class GraphBuilder:
         self.segment_start = self.store.size
         self.dependency_rows = [DependencyRows() for _ in self.plan.rules]
         self._queue, self._waiting, self._dirty, self._some_unusable = {}, {}, set(), False
+        self._foreseen, self._frames = [], self._frames_to_foresee(request)
         for spec in request.inputs:
             ids = self._add_requested(nnet.node_index(spec.name), pack(spec.indexes), COMPUTABLE)
             self.store.is_input[ids] = True
@@ -71,7 +87,10 @@ class GraphBuilder:
         max_rounds = self._max_rounds(request)
         for _ in range(max_rounds):
             if not self._queue and not self._dirty:
-                return
+                if not self._foreseen:
+                    return
+                foreseen, self._foreseen, self._frames = self._foreseen, [], None
+                self._unwant(np.concatenate(foreseen))
             self._explore()
             self._decide()
         raise RequestError(
@@ -79,13 +98,25 @@ class GraphBuilder:
             f"(given up after {max_rounds} steps)"
         )
 
+    def _frames_to_foresee(self, request: ComputationRequest) -> tuple[int, int] | None:
+        """The first and last frame that a recurrence may go on to from the outputs' frames.
+
+        None where there is none, and in later segments, which begin where those before ended.
+        """
+        if not self.foresees or self.segment_start:
+            return None
+        times = [spec.indexes[:, 1] for spec in request.inputs if len(spec.indexes)]
+        if not times:
+            return None
+        return min(int(t.min()) for t in times), max(int(t.max()) for t in times)
+
     def _max_rounds(self, request: ComputationRequest) -> int:
         """A recurrence takes at most a round for each frame and dependency that closes a circle."""
         times = [
             spec.indexes[:, 1] for spec in request.inputs + request.outputs if len(spec.indexes)
         ]
         span = max(int(t.max()) for t in times) - min(int(t.min()) for t in times)
-        return _SPARE_ROUNDS + (span + 1) * (1 + self.plan.num_back_edges)
+        return _SPARE_ROUNDS + (span + 1) * (1 + len(self.plan.back_edges))
 
     def computable_outputs(self, request: ComputationRequest) -> list[BoolArray]:
         """For each output which of its rows can be computed; after compute(), before prune()."""
@@ -125,16 +156,36 @@ class GraphBuilder:
         # All are missing or none, mostly; and these are sorted.
         wanted = keys if all_true(missing) else keys[missing]
         new = sorted_unique(wanted)
-        is_missing_input = node in self.plan.input_nodes
-        first = self.store.add(node, new, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
-        table.insert(new, first)
-        if not is_missing_input:
-            added = np.arange(first, first + len(new), dtype=np.int32)
-            self._queue.setdefault(node, []).append(added)
-        if new is keys:
-            return np.arange(first, first + len(new), dtype=np.int32)
-        ids[missing] = new.searchsorted(wanted) + first
+        further = self._further_keys(node, new)
+        found = self._add_new(node, _merged(new, further))
+        if len(further):
+            foreseen = table.find(further)
+            self.store.usable[foreseen] = 1
+            self._foreseen.append(foreseen)
+        elif new is keys:
+            return found
+        ids[missing] = table.find(wanted)
         return ids
+
+    def _add_new(self, node: int, keys: KeyArray) -> IntArray:
+        """Add sorted cindexes of a node that are not there yet; their ids follow each other."""
+        is_missing_input = node in self.plan.input_nodes
+        first = self.store.add(node, keys, NOT_COMPUTABLE if is_missing_input else UNKNOWN)
+        self.graph.tables[node].insert(keys, first)
+        ids = np.arange(first, first + len(keys), dtype=np.int32)
+        if not is_missing_input:
+            self._queue.setdefault(node, []).append(ids)
+        return ids
+
+    def _further_keys(self, node: int, new: KeyArray) -> KeyArray:
+        """Where a recurrence, which wants these of a node now, will go on to.
+
+        Exploring them at once saves a round for each step in time. Nothing depends on whether they
+        come to be wanted: each is given up at the end, and stays only if another wants it.
+        """
+        if self._frames is None or (self._exploring, node) not in self.plan.back_edges:
+            return new[:0]
+        return repeated_beyond(self.graph.tables[node].keys, new, *self._frames)
 
     def _explore(self) -> None:
         """Find the dependencies of the queued cindexes, each node once."""
@@ -150,7 +201,7 @@ class GraphBuilder:
                 places = as_slice(ids)
             if len(ids) == 0:
                 continue
-            num_before = store.size
+            num_before, self._exploring = store.size, node
             rows = self.plan.rules[node].dependencies(store.keys[places].copy(), self._add)
             of_node = self.dependency_rows[node]
             store.slots[places] = np.arange(of_node.size, of_node.size + len(ids))
@@ -252,3 +303,8 @@ class GraphBuilder:
     def prune(self) -> None:
         """Append inputs and the cindexes that outputs use to the graph; all must be computable."""
         prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)
+
+
+def _merged(keys: KeyArray, others: KeyArray) -> KeyArray:
+    """The keys of both, sorted; the first themselves if there are no others."""
+    return np.sort(np.concatenate([keys, others])) if len(others) else keys

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.tables import COMPUTABLE
 from nnet3tools.nnet.indexes import IntArray, pack, unpack
 
 if TYPE_CHECKING:
-    from nnet3tools.graph.builder import GraphBuilder
     from nnet3tools.graph.request import ComputationRequest
 
 __all__ = ["explain_uncomputable"]
@@ -21,6 +21,10 @@ def explain_uncomputable(builder: GraphBuilder, request: ComputationRequest) -> 
     for spec, computable in zip(request.outputs, builder.computable_outputs(request), strict=True):
         if computable.all():
             continue
+        if builder.foresees and builder.segment_start == 0:
+            # What was explored too much would not be the first thing that is missing.
+            builder = GraphBuilder(builder.plan, foresee=False)
+            builder.compute(request)
         row = int(np.flatnonzero(~computable)[0])
         node = builder.plan.nnet.node_index(spec.name)
         cindex = int(builder.graph.tables[node].find(pack(spec.indexes[row : row + 1]))[0])

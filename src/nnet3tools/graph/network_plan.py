@@ -26,8 +26,9 @@ class NetworkPlan:
         self.from_outputs = visit_order(inputs, nnet.output_nodes())
         """Nodes that outputs need, each before its inputs (recurrences apart)."""
         position = {node: i for i, node in enumerate(self.from_outputs)}
-        self.num_back_edges = sum(
-            position[source] < position[node] for node in position for source in inputs[node]
+        edges = [(node, source) for node in position for source in inputs[node]]
+        self.back_edges = frozenset(
+            (node, source) for node, source in edges if position[source] < position[node]
         )
-        """Number of dependencies against that order, which close recurrences."""
+        """(node, source) of dependencies against that order, which close recurrences."""
         self.input_nodes = frozenset(nnet.input_nodes())

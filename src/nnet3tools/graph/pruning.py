@@ -74,7 +74,7 @@ class _Finder:
                 required = self.required[as_slice(ids)]
                 left_over.append(ids[~required])
                 self.required[present_ids(rows if all_true(required) else rows[required])] = True
-        if self._plan.num_back_edges:
+        if self._plan.back_edges:
             unfollowed = np.concatenate(left_over)
             self._follow(unfollowed[self.required[unfollowed]])
         for node, (ids, rows) in self.used_rows.items():

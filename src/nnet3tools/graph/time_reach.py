@@ -27,7 +27,7 @@ def is_local_in_time(nnet: Nnet) -> bool:
     rules = [plan.rules[node] for node in plan.from_outputs]
     if any(rule.has_fixed_times or rule.time_shifts() is None for rule in rules):
         return False
-    return plan.num_back_edges == 0 and all(rule.is_strict for rule in rules)
+    return not plan.back_edges and all(rule.is_strict for rule in rules)
 
 
 def looks_ahead_within(nnet: Nnet, context: NnetContext) -> bool:

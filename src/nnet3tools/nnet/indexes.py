@@ -25,6 +25,7 @@ __all__ = [
     "is_increasing",
     "make_indexes",
     "pack",
+    "repeated_beyond",
     "shift_time",
     "sorted_unique",
     "unpack",
@@ -97,6 +98,36 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
     moved = indexes[:, 1] != NO_TIME
     indexes[moved, 1] = _within_int32(indexes[moved, 1].astype(np.int64) + offset)
     return pack(indexes)
+
+
+def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int) -> KeyArray:
+    """How indexes go on that were wanted before or after all that are known, by as much again.
+
+    Both are sorted. `new` repeated at equal distances in time, sorted, until it lies beyond frames
+    `first` to `last`; empty where it does so already, or lies neither all before nor all after
+    `known`.
+    """
+    if len(known) == 0:
+        return new[:0]
+    shift = _N_BITS + _X_BITS
+    begin, end = int(new[0]) >> shift, int(new[-1]) >> shift
+    known_begin, known_end = int(known[0]) >> shift, int(known[-1]) >> shift
+    first, last = first + _T_BIAS, last + _T_BIAS
+    if first < begin <= end < known_begin:
+        step = known_begin - begin
+        offsets = step * np.arange(-((begin - first) // step) - 2, 0)
+    elif known_end < begin <= end < last:
+        step = end - known_end
+        offsets = step * np.arange(1, (last - end) // step + 3)
+    else:
+        return new[:0]
+    if begin + int(offsets[0]) <= 0 or end + int(offsets[-1]) >= 1 << _T_BITS:
+        return new[:0]
+    keys = (new + (offsets[:, None] << shift)).ravel()
+    if (end - begin) >= step:
+        keys = sorted_unique(keys)
+        keys = keys[keys < new[0]] if end < known_begin else keys[keys > new[-1]]
+    return keys
 
 
 def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:

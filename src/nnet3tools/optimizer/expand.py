@@ -16,7 +16,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.optimizer.shortcut import find_n_stride, with_num_sequences
+from nnet3tools.optimizer.shortcut import find_n_stride, find_n_strides, with_num_sequences
 from nnet3tools.program.command import COMMANDS, operand_names
 from nnet3tools.program.commands import (
     AddRowRanges,
@@ -100,7 +100,8 @@ class _ExpandedDebugInfo:
 class _Expander:
     def __init__(self, computation: Computation, nnet: Nnet, num_sequences: int) -> None:
         self.old, self.nnet, self.n = computation, nnet, num_sequences
-        strides = [find_n_stride(d.indexes, d.nodes) for d in computation.matrix_debug_info[1:]]
+        debug = computation.matrix_debug_info[1:]
+        strides = find_n_strides([d.indexes for d in debug], [d.nodes for d in debug])
         self.strides = np.array([0, *strides], np.int64)
         if 0 in strides or len(self.strides) != len(computation.matrices):
             raise ProgramError("the program for two sequences is not regular in n")

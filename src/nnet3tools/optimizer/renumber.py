@@ -82,17 +82,37 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
 
 def _renumber_matrices(computation: Computation, used: Ints) -> Ints:
     """Compact submatrices and matrices in place; returns old submatrix -> new (-1: gone)."""
-    submatrices = computation.submatrices
+    table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
-    to_new, kept = _compacted(len(submatrices), in_use, submatrices.__getitem__)
-    table = np.array([submatrices[s] for s in kept], np.int64).reshape(-1, 5)
-    matrices_kept, table[:, 0] = np.unique(table[:, 0], return_inverse=True)
+    first_equal = _first_equal_rows(table[in_use])
+    is_first = first_equal == np.arange(len(in_use))
+    to_new = np.full(len(table), -1)
+    to_new[in_use] = (np.cumsum(is_first) - 1)[first_equal]
+    table = table[in_use[is_first]]
+    matrices_kept = _distinct(table[:, 0])
+    table[:, 0] = np.searchsorted(matrices_kept, table[:, 0])
     computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
     computation.matrices = [computation.matrices[m] for m in matrices_kept.tolist()]
     if computation.matrix_debug_info:
         debug = computation.matrix_debug_info
         computation.matrix_debug_info = [debug[m] for m in matrices_kept.tolist()]
     return to_new
+
+
+def _first_equal_rows(table: Ints) -> Ints:
+    """(rows,) the first row that equals each one of a table of five int32 numbers."""
+    keys = (table[:, 0] << 32 | table[:, 1], table[:, 2] << 32 | table[:, 3], table[:, 4])
+    order = np.lexsort(keys)
+    new = np.ones(len(table), np.bool_)
+    new[1:] = False
+    for key in keys:
+        ordered = key[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(new)
+    first = np.empty(len(table), np.int64)
+    # lexsort is stable: of equal rows the first comes first.
+    first[order] = np.repeat(order[starts], np.diff(np.append(starts, len(table))))
+    return first
 
 
 def _compacted(size: int, used: Ints, content: Callable[[int], Hashable]) -> tuple[Ints, list[int]]:

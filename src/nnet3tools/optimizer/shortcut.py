@@ -7,13 +7,15 @@ sequences, within which row i of sequence n stands s rows before that of sequenc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import IndexArray, IntArray, all_true
 
-__all__ = ["find_n_stride", "mini_request", "with_num_sequences"]
+__all__ = ["find_n_stride", "find_n_strides", "mini_request", "with_num_sequences"]
 
 
 def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
@@ -32,6 +34,39 @@ def find_n_stride(indexes: IndexArray, nodes: IntArray | None = None) -> int:
         if per_sequence % stride == 0 and _is_regular(indexes, nodes, num_sequences, stride):
             return int(stride)
     return 0
+
+
+def find_n_strides(indexes: Sequence[IndexArray], nodes: Sequence[IntArray]) -> list[int]:
+    """`find_n_stride` of many arrays, most of which are for two sequences and of a few lengths.
+
+    Recurrent networks have thousands of matrices of a few rows: those of one length are looked at
+    together.
+    """
+    strides = np.zeros(len(indexes), np.int64)
+    of_size: dict[int, list[int]] = {}
+    for number, rows in enumerate(indexes):
+        of_size.setdefault(len(rows), []).append(number)
+    for size, numbers in of_size.items():
+        if size >= 2 and size % 2 == 0:
+            cindexes = np.empty((len(numbers), size, 4), np.int32)
+            cindexes[:, :, :3] = [indexes[i] for i in numbers]
+            cindexes[:, :, 3] = [nodes[i] for i in numbers]
+            strides[numbers] = _strides_for_two(cindexes)
+    for i in np.flatnonzero(strides == 0).tolist():
+        strides[i] = find_n_stride(indexes[i], nodes[i])
+    return strides.tolist()
+
+
+def _strides_for_two(cindexes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The strides of arrays of (n, t, x, node), (N, rows, 4), regular for two sequences; else 0."""
+    strides = np.zeros(len(cindexes), np.int64)
+    size = cindexes.shape[1]
+    for stride in (size // 2, 1):  # where both fit, 1 it is
+        blocks = cindexes.reshape(len(cindexes), -1, 2, stride, 4)
+        steps = blocks[:, :, 1] - blocks[:, :, 0]
+        regular = (steps == (1, 0, 0, 0)).all(axis=(1, 2, 3))
+        strides[regular & (blocks[:, :, 0, :, 0] == 0).all(axis=(1, 2))] = stride
+    return strides
 
 
 def _is_regular(

@@ -80,11 +80,19 @@ class OperandChecker:
         """The tables, ranges of all operands, whole matrices where needed, sizes and aliasing."""
         self._check_submatrices()
         all_in_range = self._all_in_range()
-        for c, command in enumerate(self.computation.commands):
-            if not all_in_range:
+        if not all_in_range:
+            for c, command in enumerate(self.computation.commands):
                 self._check_ranges(c, command)
-            if problem := command.problem(self):
-                self.fail(problem, c)
+        problems = [
+            (c, problem)
+            for cls, group in self.analysis.groups.items()
+            if cls.problem is not Command.problem
+            for c, command in zip(group.positions.tolist(), group.commands, strict=True)
+            if (problem := command.problem(self))
+        ]
+        if problems:
+            c, problem = min(problems)
+            self.fail(problem, c)
 
     def _limits_of(self, cls: type[Command]) -> list[tuple[str, int, int]]:
         """(operand, lowest, end) of the operands that are numbers in some table."""
