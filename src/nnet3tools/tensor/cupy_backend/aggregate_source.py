@@ -152,10 +152,10 @@ def reduce_source(expr: Expr, parts: Parts) -> tuple[str, str]:
         place = f"q{i}[{' + '.join(_offset(i, reduced, 'r')) or '0'}]"
         loads.append(load(i - 1, t, place))
     parameters += _out_parameters(parts)
-    work = [*_coordinates("index", "r", reduced_axes), *loads, *body.lines]
+    work = [*loads, *body.lines]
     work.append(f"acc.add(({parts.accumulator})({value}));")
     setup = [*_coordinates("output", "k", len(parts.out_letters)), *bases]
-    lines = (_column_lines if parts.by_columns else _row_lines)(parts, setup, work)
+    lines = (_column_lines if parts.by_columns else _row_lines)(parts, setup, work, reduced_axes)
     source, name = _kernel("reduce_", parameters, lines, f"{parts.state} of {expr.text()}")
     return parts.reducer.source + source, name
 
@@ -181,17 +181,37 @@ def _shared_out(parts: Parts, axis: str) -> list[str]:
     ]
 
 
-def _reduced(parts: Parts, setup: list[str], work: list[str], axis: str) -> list[str]:
-    """Lines that reduce a thread's part of a chunk to `acc`."""
+def _carried(axes: int, step: str) -> list[str]:
+    """Lines that go on by `step` in coordinates r0, r1, ...
+
+    They divide where a step is longer than an axis only: that takes longer than to load and add.
+    """
+    lines = [f"r{axes - 1} += {step};"]
+    for axis in range(axes - 1, 0, -1):
+        r, n, outer = f"r{axis}", f"nr{axis}", f"r{axis - 1}"
+        lines += [
+            f"if ({r} >= {n}) {{ {r} -= {n}; ++{outer}; }}",
+            f"if ({r} >= {n}) {{ {outer} += {r} / {n}; {r} %= {n}; }}",
+        ]
+    return lines
+
+
+def _reduced(parts: Parts, setup: list[str], work: list[str], axis: str, axes: int) -> list[str]:
+    """Lines that reduce a thread's part of a chunk to `acc`; `axes` are reduced."""
+    in_order, own = parts.reducer.in_order, f"threadIdx.{axis}"
+    first = "begin + (end - begin + N - 1) / N * own".replace("N", f"blockDim.{axis}")
+    begins = _coordinates(first.replace("own", own) if in_order else f"begin + {own}", "r", axes)
     return [
         f"{parts.state} acc; acc.init();",
         "if (output < kept) {",
         *(f"  {line}" for line in setup),
         "  const long long begin = blockIdx.y * chunk;",
         "  const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
+        *(f"  {line.replace('const ', '')}" for line in begins),
         *(f"  {line}" for line in _shared_out(parts, axis)),
         "  {",
         *(f"    {line}" for line in work),
+        *(f"    {line}" for line in _carried(axes, "1" if in_order else f"blockDim.{axis}")),
         "  }",
         "}",
     ]
@@ -228,7 +248,7 @@ def _stored(parts: Parts, setup: list[str]) -> list[str]:
     ]
 
 
-def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
+def _row_lines(parts: Parts, setup: list[str], work: list[str], axes: int) -> list[str]:
     together = "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"
     if parts.reducer.in_order:
         together = "acc = nn_warp_in_order(acc);"
@@ -237,21 +257,21 @@ def _row_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
         "const long long output = blockIdx.x * (long long)blockDim.y + threadIdx.y;",
         "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
         "const bool leads = threadIdx.x == 0;",
-        *_reduced(parts, setup, work, "x"),
+        *_reduced(parts, setup, work, "x", axes),
         together,
         *_merged(parts, "x", together),
         *_stored(parts, setup),
     ]
 
 
-def _column_lines(parts: Parts, setup: list[str], work: list[str]) -> list[str]:
+def _column_lines(parts: Parts, setup: list[str], work: list[str], axes: int) -> list[str]:
     together = "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
     return [
         f"__shared__ {parts.state} part[8][33];",
         "const long long output = blockIdx.x * 32LL + threadIdx.x;",
         "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
         "const bool leads = threadIdx.y == 0;",
-        *_reduced(parts, setup, work, "y"),
+        *_reduced(parts, setup, work, "y", axes),
         together,
         *_merged(parts, "y", together),
         *_stored(parts, setup),

@@ -39,6 +39,8 @@ _SMALL = 1024
 """Points that one block may do at the end of a wave."""
 _MOST_CLOSING = 32
 """Kernels that one block may do there."""
+_LARGE = 1 << 20
+"""Bytes that a launch reads and writes."""
 _MOST_FUNCTIONS, _MOST_SHARED = 24, 40 << 10
 """Of a wave: different kernels, which all have the registers of the one that needs most; bytes."""
 
@@ -134,12 +136,18 @@ class Wave:
         self._group_of: dict[int, int] = {}
         self._functions: dict[str, Function] = {}
         self._shared = 0
+        self._loops: bool | None = None
+        """Whether its large launches loop, as those do that work by points; None: it has none."""
 
     def takes(self, i: int, launch: Launch, waits_for: Iterable[int]) -> bool:
         """Make a launch part of this wave, if it can be; `waits_for` are numbers of launches."""
         needed = list(waits_for)
         function = as_function(launch.source)
-        if function is None or not self._has_room(function):
+        if (
+            function is None
+            or not self._has_room(function)
+            or not (needed or self._is_of_a_kind(launch))
+        ):
             return False
         if not needed:
             part = _Part(launch, len(self._parts))
@@ -152,6 +160,18 @@ class Wave:
             self._functions[function.name] = function
             self._shared += function.shared_bytes
         return True
+
+    def _is_of_a_kind(self, launch: Launch) -> bool:
+        """Whether the large launches of this wave all reduce, or none does.
+
+        Kernels that reduce have many registers, so that fewer blocks are at work at once: copies in
+        one wave with them took an H100 twice the time of two kernels.
+        """
+        if launch.num_bytes < _LARGE:
+            return True
+        if self._loops is None:
+            self._loops = launch.loops
+        return self._loops == launch.loops
 
     def _has_room(self, function: Function) -> bool:
         if function.name in self._functions:
