@@ -23,6 +23,7 @@ from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
 
 __all__ = [
+    "choose_cpu_kernels",
     "choose_device",
     "cpu_kernels_option",
     "gpu_math_option",
@@ -76,6 +77,14 @@ def cpu_kernels_option() -> str:
     )
 
 
+def choose_cpu_kernels(cpu_kernels: str) -> None:
+    """Compute with these on a CPU, if they were asked for; OptionError for none that there is."""
+    if not isinstance(cpu_kernels, _NotGiven):
+        from nnet3tools.tensor.native.choice import choose  # late: it loads NumPy
+
+        choose(cpu_kernels)
+
+
 def choose_device(
     use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = _NotGiven("native")
 ) -> Any:
@@ -86,10 +95,7 @@ def choose_device(
     program's own default, fall back to the CPU with a warning. `gpu_math` says how float32 products
     are done there: fp32, tf32, fp16 or bf16; `cpu_kernels` what a CPU computes with.
     """
-    if not isinstance(cpu_kernels, _NotGiven):
-        from nnet3tools.tensor.native.choice import choose  # late: it loads NumPy
-
-        choose(cpu_kernels)
+    choose_cpu_kernels(cpu_kernels)
     if use_gpu not in _CHOICES:
         raise OptionError(f"--use-gpu={use_gpu}: expected {'|'.join(_CHOICES)}")
     if gpu_math not in _MATH:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3tools.cli.gpu import cpu_kernels_option
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError
@@ -41,6 +42,7 @@ class RecognizerOptions:
     frames_per_chunk: int = option(
         0, "Frames that the network computes at once; 0 is 150, and 21 with --stream=true"
     )
+    cpu_kernels: str = cpu_kernels_option()
     decoder: _SearchOptions = option_group("", _SearchOptions)
 
     def check(self) -> None:

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.fst.connect import accessible, coaccessible
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice, Strings
 
@@ -212,8 +211,8 @@ class LabelledLattice:
             self.strings.only(np.concatenate([arcs, order + self.num_arcs])),
         )
 
-    def connected(self) -> CompactLattice:
-        """Without states that are on no path to a final one."""
+    def compact(self) -> CompactLattice:
+        """As a CompactLattice."""
         fst = Fst(
             0 if self.num_states else NO_STATE,
             self.final_graph,
@@ -223,23 +222,4 @@ class LabelledLattice:
             self.graph,
             self.targets,
         )
-        acoustic = self.acoustic, self.final_acoustic
-        if not self.num_states:
-            return CompactLattice(fst, *acoustic, self.strings)
-        keep = accessible(fst) & coaccessible(fst)
-        if keep.all():
-            return CompactLattice(fst, *acoustic, self.strings)
-        if not keep[0]:
-            return CompactLattice.empty()
-        arcs = keep[fst.sources] & keep[fst.nextstates]
-        numbers = np.cumsum(keep) - 1
-        kept = Fst.from_arcs(
-            0,
-            fst.finals[keep],
-            numbers[fst.sources[arcs]],
-            fst.ilabels[arcs],
-            fst.weights[arcs],
-            numbers[fst.nextstates[arcs]],
-        )
-        strings = self.strings.only(np.flatnonzero(np.concatenate([arcs, keep])))
-        return CompactLattice(kept, acoustic[0][arcs], acoustic[1][keep], strings)
+        return CompactLattice(fst, self.acoustic, self.final_acoustic, self.strings)

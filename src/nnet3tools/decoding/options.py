@@ -41,9 +41,7 @@ class DeterminizeOptions:
         True,
         "If true, do a second pass of determinization on words only (see also --phone-determinize)",
     )
-    minimize: bool = _option(
-        False, "For Kaldi's scripts: lattices are not minimized here, so true is refused"
-    )
+    minimize: bool = _option(False, "If true, push and minimize after determinization.")
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,6 @@ class LatticeDecoderOptions(DeterminizeOptions):
             raise OptionError("--max-active must be > 1, and --min-active between 0 and it")
         if self.prune_interval <= 0 or self.hash_ratio < 1.0:
             raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1")
-        if self.minimize:
-            raise OptionError("--minimize=true is not possible here: lattices are not minimized")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nnet3tools.decoding.determinization import determinized
 from nnet3tools.decoding.labelled_lattice import LabelledLattice, NewArcs, NewFinals
+from nnet3tools.decoding.minimization import minimized
 from nnet3tools.decoding.native.lattices import top_order_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.options import DeterminizeOptions
@@ -53,8 +54,12 @@ class PhoneDeterminizer:
         if options.word_determinize:
             lattice, reached = self._run(lattice)
             complete &= reached
-            return lattice.connected(), complete
-        return compacted(expanded(lattice.connected())), complete
+            made = lattice.compact()
+        else:
+            made = compacted(expanded(lattice.compact().connected()))
+        if options.minimize and (options.phone_determinize or options.word_determinize):
+            made = minimized(made)
+        return made.connected(), complete
 
     def _run(self, lattice: LabelledLattice) -> tuple[LabelledLattice, bool]:
         """Determinize, with a smaller beam if memory runs out long before the end."""

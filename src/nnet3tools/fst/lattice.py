@@ -159,29 +159,37 @@ class Lattice(_TwoCosts):
 
     def connected(self) -> Lattice:
         """Only the states on some path from the start to a final state."""
-        fst = self.fst
-        if not fst.num_states:
+        keep = _on_paths(self.fst)
+        if keep.all():
             return self
-        keep = accessible(fst) & coaccessible(fst)
-        if not keep[fst.start]:
-            none = np.zeros(0, np.float32)
-            return Lattice(Fst.empty(), none, none)
-        return self._with_states(keep)
+        fst, arcs = _with_states(self.fst, keep)
+        return Lattice(fst, self.acoustic[arcs], self.final_acoustic[keep])
 
-    def _with_states(self, keep: NDArray[np.bool_]) -> Lattice:
-        fst = self.fst
-        numbers = np.cumsum(keep) - 1
-        arcs = keep[fst.sources] & keep[fst.nextstates]
-        kept = Fst.from_arcs(
-            int(numbers[fst.start]),
-            fst.finals[keep],
-            numbers[fst.sources[arcs]],
-            fst.ilabels[arcs],
-            fst.weights[arcs],
-            numbers[fst.nextstates[arcs]],
-            fst.olabels[arcs],
-        )
-        return Lattice(kept, self.acoustic[arcs], self.final_acoustic[keep])
+
+def _on_paths(fst: Fst) -> NDArray[np.bool_]:
+    """Which states are on some path from the start to a final state; if the start is not, none."""
+    if not fst.num_states:
+        return np.zeros(0, bool)
+    keep = accessible(fst) & coaccessible(fst)
+    return keep if keep[fst.start] else np.zeros_like(keep)
+
+
+def _with_states(fst: Fst, keep: NDArray[np.bool_]) -> tuple[Fst, NDArray[np.bool_]]:
+    """The FST with these states only, all or none of which are on paths; which arcs it keeps."""
+    arcs = keep[fst.sources] & keep[fst.nextstates]
+    if not keep.any():
+        return Fst.empty(), arcs
+    numbers = np.cumsum(keep) - 1
+    kept = Fst.from_arcs(
+        int(numbers[fst.start]),
+        fst.finals[keep],
+        numbers[fst.sources[arcs]],
+        fst.ilabels[arcs],
+        fst.weights[arcs],
+        numbers[fst.nextstates[arcs]],
+        None if fst.olabels is fst.ilabels else fst.olabels[arcs],
+    )
+    return kept, arcs
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,15 @@ class CompactLattice(_TwoCosts):
         strings = self.strings.tuples()[self.fst.num_arcs :]
         weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if weight[0] == NOT_FINAL else weight for weight in weights]
+
+    def connected(self) -> CompactLattice:
+        """Only the states on some path from the start to a final state."""
+        keep = _on_paths(self.fst)
+        if keep.all():
+            return self
+        fst, arcs = _with_states(self.fst, keep)
+        strings = self.strings.only(np.flatnonzero(np.concatenate([arcs, keep])))
+        return CompactLattice(fst, self.acoustic[arcs], self.final_acoustic[keep], strings)
 
     def with_penalty(self, penalty: float) -> CompactLattice:
         """The graph cost of every word greater by `penalty` (AddWordInsPenToCompactLattice)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from nnet3tools.cli.gpu import choose_cpu_kernels
 from nnet3tools.cli.options import program
 from nnet3tools.cli.recognizer_options import RecognizerOptions
 from nnet3tools.cli.utterance_inputs import UtteranceCounts
@@ -38,6 +39,7 @@ def main(options: RecognizerOptions, args: list[str]) -> int:
     from nnet3tools.io.files import open_output
 
     options.check()
+    choose_cpu_kernels(options.cpu_kernels)
     recognizer = load_recognizer(options, args[0], args[1])
     counts, seconds = UtteranceCounts(), 0.0
     with open_output(options.output, binary=False) as writer:

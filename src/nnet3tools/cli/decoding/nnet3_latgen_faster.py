@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import IvectorOptions, NothingDoneError, UtteranceCounts
-from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.cli.gpu import choose_cpu_kernels
+from nnet3tools.cli.latgen_options import LatgenOptions
+from nnet3tools.cli.options import option_group, program
+from nnet3tools.cli.utterance_inputs import NothingDoneError, UtteranceCounts
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
@@ -33,16 +34,10 @@ See also: nnet3-latgen-faster-batch, nnet3-decode
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(LatgenOptions):
     """Options of nnet3-latgen-faster."""
 
-    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
     simple: DecodingOptions = option_group("", DecodingOptions)
-    inputs: IvectorOptions = option_group("", IvectorOptions)
-    word_symbol_table: str = option("", "Symbol table for words [for debug output]")
-    allow_partial: bool = option(
-        False, "If true, produce output even if end state was not reached."
-    )
 
 
 @program("nnet3-latgen-faster", USAGE, Options, num_args=(4, 6))
@@ -53,8 +48,9 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
     from nnet3tools.executor.decodable_simple import UtteranceComputer
 
-    for group in (options.decoder, options.simple, options.inputs):
-        group.check()
+    options.check()
+    options.simple.check()
+    choose_cpu_kernels(options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = UtteranceComputer(nnet, options.simple, priors)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
+from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
+from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import IvectorOptions, NothingDoneError, UtteranceCounts
-from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.cli.utterance_inputs import NothingDoneError, UtteranceCounts
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import BatchDecodingOptions
 from nnet3tools.io import log
@@ -34,22 +34,15 @@ e.g.:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(LatgenOptions):
     """Options of nnet3-latgen-faster-batch."""
 
-    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
     batch: BatchDecodingOptions = option_group("", BatchDecodingOptions)
-    inputs: IvectorOptions = option_group("", IvectorOptions)
-    word_symbol_table: str = option("", "Symbol table for words [for debug output]")
-    allow_partial: bool = option(
-        False, "If true, produce output even if end state was not reached."
-    )
     num_threads: int = option(
         1, "For Kaldi's scripts: graphs are searched by one thread here, whatever is said"
     )
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
     cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
 
 
@@ -60,8 +53,8 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.decoding.utterance import DecodingTotals
     from nnet3tools.executor.shared_compute import shared_computer
 
-    for group in (options.decoder, options.batch, options.inputs):
-        group.check()
+    options.check()
+    options.batch.check()
     if options.num_threads < 1:
         raise OptionError("--num-threads must be greater than 0")
     math = options.cuda.math(options.gpu_math)

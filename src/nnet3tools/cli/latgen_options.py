@@ -1,0 +1,30 @@
+"""Options of the programs that write lattices. Only declarations: what computes is loaded later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.gpu import cpu_kernels_option
+from nnet3tools.cli.options import option, option_group
+from nnet3tools.cli.utterance_inputs import IvectorOptions
+from nnet3tools.decoding.options import LatticeDecoderOptions
+
+__all__ = ["LatgenOptions"]
+
+
+@dataclass(frozen=True)
+class LatgenOptions:
+    """What nnet3-latgen-faster and nnet3-latgen-faster-batch have in common."""
+
+    decoder: LatticeDecoderOptions = option_group("", LatticeDecoderOptions)
+    inputs: IvectorOptions = option_group("", IvectorOptions)
+    word_symbol_table: str = option("", "Symbol table for words [for debug output]")
+    allow_partial: bool = option(
+        False, "If true, produce output even if end state was not reached."
+    )
+    cpu_kernels: str = cpu_kernels_option()
+
+    def check(self) -> None:
+        """OptionError for values that do not go."""
+        self.decoder.check()
+        self.inputs.check()
