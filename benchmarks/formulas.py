@@ -54,7 +54,7 @@ class Case:
         rng, p = np.random.default_rng(0), component.properties
         self.x = rng.normal(size=(rows, component.input_dim)).astype(np.float32)
         self.y = np.empty((rows, component.output_dim), np.float32)
-        self.dy = rng.normal(size=self.y.shape).astype(np.float32)
+        self.dy = rng.normal(size=(rows, component.output_dim)).astype(np.float32)
         self.dx = np.empty_like(self.x)
         self.given = (
             self.x if p & Properties.BACKPROP_NEEDS_INPUT else None,

@@ -77,9 +77,12 @@ class Ways:
 def _counted(links: list[Links], before: NDArray[np.intp], firsts: NDArray[np.intp]) -> Links:
     """Links of all frames; what counts their sources and targets begins at these numbers."""
     counts = [len(link.arcs) for link in links]
+    # NumPy 1.26 says of sums of what it does not know the type of that they are of bool.
+    sources: NDArray[np.intp] = np.concatenate([link.sources for link in links])
+    targets: NDArray[np.intp] = np.concatenate([link.targets for link in links])
     return Links(
-        np.concatenate([link.sources for link in links]) + np.repeat(before, counts),
-        np.concatenate([link.targets for link in links]) + np.repeat(firsts, counts),
+        sources + np.repeat(before, counts),
+        targets + np.repeat(firsts, counts),
         np.concatenate([link.arcs for link in links]),
         np.concatenate([link.acoustic for link in links]),
     )

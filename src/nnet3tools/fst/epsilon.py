@@ -200,12 +200,12 @@ def concatenate(fsts: list[Fst]) -> Fst:
             ends = np.flatnonzero(fst.is_final)
             labels = np.zeros(len(ends), np.int32)
             after = begins[number - 1] + pieces[number - 1].start
-            epsilons: tuple[np.ndarray, ...]
-            epsilons = (ends + begin, labels, labels, fst.finals[ends], np.full(len(ends), after))
+            afters = np.full(len(ends), after)
+            epsilons: list[np.ndarray] = [ends + begin, labels, labels, fst.finals[ends], afters]
             for column, values in zip(columns, epsilons, strict=True):
                 column.append(values)
-        arcs: tuple[np.ndarray, ...]
-        arcs = (fst.sources + begin, fst.ilabels, fst.olabels, fst.weights, fst.nextstates + begin)
+        sources, nextstates = fst.sources + begin, fst.nextstates + begin
+        arcs: list[np.ndarray] = [sources, fst.ilabels, fst.olabels, fst.weights, nextstates]
         for column, values in zip(columns, arcs, strict=True):
             column.append(values)
     sources, ilabels, olabels, weights, nextstates = map(np.concatenate, columns)

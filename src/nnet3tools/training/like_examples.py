@@ -227,9 +227,11 @@ class LikeBlock:
             return blocks[0]
         sizes = np.array([len(block.data) for block in blocks], np.int64)
         shifts = np.repeat(sizes.cumsum() - sizes, [len(block) for block in blocks])
-        starts = np.concatenate([block.starts for block in blocks]) + shifts
-        ends = np.concatenate([block.ends for block in blocks]) + shifts
-        return cls(blocks[0].layout, b"".join(block.data for block in blocks), starts, ends)
+        # NumPy 1.26 says of sums of what it does not know the type of that they are of bool.
+        starts: NDArray[np.int64] = np.concatenate([block.starts for block in blocks])
+        ends: NDArray[np.int64] = np.concatenate([block.ends for block in blocks])
+        data = b"".join(block.data for block in blocks)
+        return cls(blocks[0].layout, data, starts + shifts, ends + shifts)
 
     def part(self, begin: int, end: int) -> LikeBlock:
         """The examples from `begin` to `end`, without the bytes of the others."""
