@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -121,6 +122,17 @@ def test_row_operations(seed):
     for length in (1, rows):
         ranges = np.stack([begin, np.minimum(begin + length, rows)], axis=1).astype(np.int32)
         check(tensor.add_row_ranges, [out], src, ranges, alpha)
+
+
+def test_ranges_of_one_row_each_take_no_memory():
+    src, out = np.ones((4000, 500), np.float32), np.zeros((2000, 500), np.float32)
+    begin = 3 + 2 * np.arange(1990)
+    tracemalloc.start()
+    tensor.add_row_ranges(out[:1990], src, np.stack([begin, begin + 1], axis=1), 0.5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < src.nbytes / 2
+    assert (out[:1990] == 0.5).all()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -11,6 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.element import element
 from nnet3tools.tensor.numpy_backend.rows import bind_add_rows
 from nnet3tools.tensor.registry import implements
 
@@ -19,6 +20,7 @@ _SHORT = 4
 
 _BLOCK = 1 << 15
 _sum = aggregate("_1", "sum", axis=1)
+_add = element("_1 += _2 * _3")
 
 
 @implements("add_row_ranges", "numpy", binder=True)
@@ -38,6 +40,9 @@ def bind_add_row_ranges(
         raise ProgramError(f"a range of rows exceeds a matrix of {len(src)} rows")
     longest = int((end - begin)[used].max())
     if len(used) == len(out) and (stack := _equal_ranges(src, begin, end)) is not None:
+        if longest == 1:
+            # Sums would take memory twice the matrix's, for as long as the process runs.
+            return _add.bind(out, stack[:, 0], alpha)
         return cast(Callable[[], None], _sum.bind(out, stack, alpha=alpha, beta=1.0))
     if longest > max(_SHORT, len(used)):
         rows = max(1, _BLOCK // max(1, out.shape[1]))
