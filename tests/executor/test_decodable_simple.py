@@ -1,15 +1,10 @@
 """Whole utterances through chunks, against formulas written out for the whole utterance."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
 from nnet3tools.executor.batch_compute import BatchComputer, PaddedChunks
-from nnet3tools.executor.chunk_computers import ChunkComputers
-from nnet3tools.executor.chunks import ChunkShape
 from nnet3tools.executor.decodable_simple import Ivectors, SimpleNetwork, UtteranceComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
@@ -270,15 +265,3 @@ def test_short_pieces_are_left_out_without_padding():
     options = XvectorOptions(7, 9, pad_input=False)
     with pytest.raises(DataError, match="no piece has the minimum chunk size of 9"):
         XvectorComputer(nnet, SimpleComputationOptions(), options).compute(x)
-
-
-def test_programs_bound_before_the_memory_grew_do_not_keep_what_they_had():
-    computers = ChunkComputers(make(POOLING), SimpleComputationOptions())
-    arenas = []
-    for num_frames in (20, 40, 80, 160, 30, 50):
-        computer = computers.computer(ChunkShape(0, num_frames, 1, 1))
-        arenas.append(weakref.ref(computers._arena._memory.base))
-        del computer
-    gc.collect()
-    alive = {id(arena()) for arena in arenas if arena() is not None}
-    assert len(alive) == 1
