@@ -236,6 +236,9 @@ class _Section:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
             return
         node.calls = recorder.calls
+        if self._capture is None and are_native():  # most of them will have kernels instead
+            for call in node.calls:
+                call.forget()
 
     def _note_events(self, recorder: Recorder) -> _Node:
         """Put events on record; the place where they end."""
@@ -306,11 +309,11 @@ def _joined(steps: Steps) -> Iterator[tuple[int, Step]]:
 
 
 def _run_of(step: Step) -> Step:
-    return step.run if isinstance(step, Call) else step
+    return step.bound() if isinstance(step, Call) else step
 
 
 def _in_turn(calls: Sequence[Call]) -> Callable[[], None]:
-    runs = tuple(call.run for call in calls)
+    runs = tuple(call.bound() for call in calls)
 
     def run() -> None:
         for one in runs:

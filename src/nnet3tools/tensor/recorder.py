@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -107,18 +107,19 @@ class Recorder:
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Bind an operator, run it and note it; a number that it returns stays in memory."""
         values = (*operands, *options.values())
-        do: Callable[[], Any]
+        again: Callable[[], Callable[[], Any]] | None
         with self._running():
-            if not operator.takes_numbers and any(_is_host_number(v) for v in values):
-                do = partial(_call_with_numbers, operator, operands, options)
-            else:
-                do = operator.bind(*operands, **options)
+            do = _bound(operator, operands, options)
             result = do()
-        if isinstance(result, (float, Number)) and not isinstance(do, Measured):
-            do, result = _in_memory(do, result)
+        again = partial(_bound, operator, operands, options)
+        if isinstance(do, Measured):
+            again = None
+        elif isinstance(result, (float, Number)):
+            result = _number_like(result)
+            do, again = _storing(result, do), partial(_bound_to_store, again, result)
         number = result if isinstance(result, Number) else None
         origin = Origin(operator, operands, options, number)
-        self.calls.append(Call(operator.name, values, do, origin))
+        self.calls.append(Call(operator.name, values, do, origin, again))
         return result
 
     def add(self, call: Call) -> Any:
@@ -138,13 +139,28 @@ class Recorder:
             recording.swap(*before)
 
 
-def _in_memory(do: Callable[[], Any], result: Any) -> tuple[Callable[[], Any], Any]:
-    """A callable that does the work and stores its result in a Number, and that Number."""
-    if isinstance(result, float):
-        number = Number(np.array([result]))
-        return partial(_store_float, do, number.array), number
-    number = Number(result.array.copy())
-    return partial(_store_number, do, number.array), number
+def _bound(
+    operator: Any, operands: Sequence[Any], options: Mapping[str, Any]
+) -> Callable[[], Any]:
+    """An operator bound, to the host's Numbers among others."""
+    values = (*operands, *options.values())
+    if not operator.takes_numbers and any(_is_host_number(v) for v in values):
+        return partial(_call_with_numbers, operator, operands, options)
+    return cast(Callable[[], Any], operator.bind(*operands, **options))
+
+
+def _number_like(result: float | Number) -> Number:
+    """A Number in memory of its own."""
+    return Number(np.array([result]) if isinstance(result, float) else result.array.copy())
+
+
+def _storing(number: Number, do: Callable[[], Any]) -> Callable[[], Any]:
+    """A callable that does the work and stores its result, a float or a Number."""
+    return partial(_store, do, number.array)
+
+
+def _bound_to_store(again: Callable[[], Callable[[], Any]], number: Number) -> Callable[[], Any]:
+    return _storing(number, again())
 
 
 def _call_with_numbers(
@@ -163,9 +179,9 @@ def _is_host_number(operand: Any) -> bool:
     return getattr(operand, "is_host_number", False)
 
 
-def _store_float(do: Callable[[], float], array: np.ndarray) -> None:
-    array[0] = do()
-
-
-def _store_number(do: Callable[[], Any], array: Any) -> None:
-    copy(array, do().array)
+def _store(do: Callable[[], Any], array: Any) -> None:
+    result = do()
+    if isinstance(result, Number):
+        copy(array, result.array)
+    else:
+        array[0] = result

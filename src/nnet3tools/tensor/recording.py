@@ -66,18 +66,34 @@ class Origin(NamedTuple):
 class Call:
     """A bound operator as it stands in a recording."""
 
-    __slots__ = ("made", "name", "operands", "origin", "run")
+    __slots__ = ("_bind", "made", "name", "operands", "origin", "run")
 
     def __init__(
         self, name: str, operands: Sequence[Any], run: Callable[[], Any],
-        origin: Origin | None = None,
+        origin: Origin | None = None, bind: Callable[[], Callable[[], Any]] | None = None,
     ) -> None:  # fmt: skip
+        """`bind`, if given, makes `run` anew."""
         self.name, self.operands, self.run, self.origin = name, operands, run, origin
+        self._bind = bind
         self.made: Any = None
         """What a device has made of it, for the next recording that it stands in."""
 
     def __call__(self) -> Any:
         return self.run()
+
+    def forget(self) -> None:
+        """Let go of what was bound, which takes memory, until somebody asks for it."""
+        if self._bind is not None:
+            self.run = self._run_anew
+
+    def bound(self) -> Callable[[], Any]:
+        """What does the work, bound again if need be."""
+        if self._bind is not None and self.run == self._run_anew:
+            self.run = self._bind()
+        return self.run
+
+    def _run_anew(self) -> Any:
+        return self.bound()()
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(_shown(operand) for operand in self.operands)})"

@@ -29,7 +29,8 @@ def series(calls: Iterable[Call]) -> Series:
 def part_of(call: Call) -> Part:
     """A call with its jobs, if there are kernels for it."""
     if call.made is None:
-        call.made = None if call.origin is None else jobs_of(call.origin), call.run
+        jobs = None if call.origin is None else jobs_of(call.origin)
+        call.made = jobs, call.bound() if jobs is None else call.run
     made: Part = call.made
     return made
 
