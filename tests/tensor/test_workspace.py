@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from nnet3tools.tensor import host_memory
-from nnet3tools.tensor.arrays import same_place
+from nnet3tools.tensor.arrays import same_place, scratch
 from nnet3tools.tensor.host_memory import Region
+from nnet3tools.tensor.recorder import Recorder
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
 MB = 1 << 20
@@ -68,3 +69,15 @@ def test_places_in_a_workspace_keep_their_addresses_as_it_grows():
     assert same_place(again, place)
     assert not np.shares_memory(again, rest)
     assert (place == 5).all()
+
+
+def test_a_live_run_takes_scratch_memory_where_recordings_do():
+    workspace, like = Workspace(), np.empty(1, np.float32)
+    with Recorder(scratch=workspace), scratch((1000, 1000), like) as x:
+        x.fill(1.0)
+        with scratch((300, 7), like) as y:
+            y.fill(2.0)
+            assert not np.shares_memory(x, y)
+        assert (x == 1.0).all()
+    with Recorder(workspace=workspace), scratch((1000, 1000), like) as again:
+        assert same_place(again, x)

@@ -120,7 +120,7 @@ class _Piece:
         return [(c, section.run) for c, section in self._sections]
 
     def _note(self, c: int, step: Step, left: int) -> None:
-        recorder = Recorder()
+        recorder = Recorder(scratch=self._workspace if self._capture is None else None)
         with recorder:
             step()
         self._scratch_bytes = max(self._scratch_bytes, recorder.scratch_bytes)

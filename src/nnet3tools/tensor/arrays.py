@@ -231,8 +231,8 @@ class _Scratch:
                 recording.run("poison", partial(poison, self._buffer))
             return made
         if device_of(self._like) == "numpy":
-            self._pool = _host_pool
-            self._buffer = _host_pool.take(num_bytes)
+            self._pool = getattr(self._recorder, "scratch", None) or _host_pool
+            self._buffer = self._pool.take(num_bytes)
         else:
             self._pool = _pool
             self._buffer = _pool.take(num_bytes, self._like)

@@ -41,7 +41,9 @@ class Recorder:
         done: Sequence[Hashable] = (),
         memory: Memory | None = None,
         workspace: Workspace | None = None,
+        scratch: Workspace | None = None,
     ) -> None:
+        """`scratch` is where a live run's scratch memory comes from, if not from the pool."""
         self.events: list[Event] = []
         self.values: list[Hashable] = []
         self.calls: list[Call] = []
@@ -52,7 +54,7 @@ class Recorder:
         self.scratch_bytes = 0
         """Scratch memory in use, at most."""
         self._bytes_now = 0
-        self.workspace = workspace
+        self.workspace, self.scratch = workspace, scratch
         self._done = done
         self._memory: Memory = {} if memory is None else memory
         self.step, self._number = 0, 0
@@ -139,9 +141,7 @@ class Recorder:
             recording.swap(*before)
 
 
-def _bound(
-    operator: Any, operands: Sequence[Any], options: Mapping[str, Any]
-) -> Callable[[], Any]:
+def _bound(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
     """An operator bound, to the host's Numbers among others."""
     values = (*operands, *options.values())
     if not operator.takes_numbers and any(_is_host_number(v) for v in values):

@@ -35,6 +35,10 @@ class GrowingBytes:
         """The most bytes that were asked for."""
         return int(self._bytes.size)
 
+    def can_hold(self, num_bytes: int) -> bool:
+        """Whether there are so many bytes, or will be without a move."""
+        return num_bytes <= (self.size if self._region is None else self._region.room)
+
     def first(self, num_bytes: int) -> Any:
         """The first bytes; those taken before stay valid and may be the same."""
         if num_bytes > self.size:
@@ -55,13 +59,15 @@ class GrowingBytes:
 
 
 class Workspace:
-    """Scratch memory of recordings: a stack, which recordings that never run at once may share.
+    """Scratch memory: a stack, shared by recordings, and on the host live runs, that take turns.
 
     Each place in it keeps its address, so that bound calls may refer to it.
     """
 
     def __init__(self, like: Any = None) -> None:
         self._like, self._memory, self._used = like, GrowingBytes(like), 0
+        if like is None or device_of(like) == "numpy":
+            self._memory.first(1)  # it grows from here on
 
     def reserve(self, num_bytes: int) -> None:
         """Have so much from here on; older recordings keep the memory that they use."""
@@ -70,10 +76,10 @@ class Workspace:
             self._memory.first(num_bytes)
 
     def take(self, num_bytes: int) -> Any:
-        """The next bytes of the stack; new memory where it ends."""
+        """The next bytes of the stack; new memory where it ends and cannot grow."""
         first = self._used
         self._used += rounded_up(num_bytes)
-        if self._used > self._memory.size:
+        if not self._memory.can_hold(self._used):
             return empty(num_bytes, self._like, np.uint8)
         return self._memory.first(self._used)[first : first + num_bytes]
 
