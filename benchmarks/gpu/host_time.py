@@ -63,8 +63,8 @@ class _Idle(paper_device.PaperDevice):
 
         return run
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        super().capture(work)
+    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+        super().capture(work, aside)
         calls = self.calls
 
         def replay() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.aside import join
 from nnet3tools.tensor.cupy_backend.device import use_device
 from nnet3tools.tensor.cupy_backend.indexes import forget, uploaded
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
@@ -90,6 +92,40 @@ def train(graphs: bool, steps: int = 14, change: Change | None = None) -> np.nda
 
 
 # -- streams
+
+
+def test_what_runs_aside_comes_between_what_was_given_before_and_after_it(machines, schedule):
+    device = machines(schedule)
+    x = to_device(np.zeros(4, np.float32))
+    double, triple = tensor.element("_1 = 2 * _1 + 1"), tensor.element("_1 = 3 * _1")
+    for do in (double, triple):
+        do(to_device(np.zeros(4, np.float32)))  # kernels are loaded
+    run = device.capture(lambda: double(x), aside=True)
+    for i in range(1, 6):
+        triple(x)
+        run()
+        assert device.machine.current_stream().ptr == device.stream.ptr
+        join()
+        triple(x)
+        if i == 1:
+            assert (fetch(x) == 3).all()
+    assert (fetch(x) == 3 * sum(18**k for k in range(5))).all()
+
+
+def test_memory_of_what_runs_aside_is_nobody_elses_before_somebody_waits(machines, schedule):
+    device = machines(schedule)
+    add = tensor.element("_1 += 1")
+    x = to_device(np.zeros(1000, np.float32))
+    add(x)
+    at, run = x.data.ptr, device.capture(partial(add, x), aside=True)
+    run()
+    del x, run
+    gc.collect()
+    others = [to_device(np.zeros(1000, np.float32)) for _ in range(4)]
+    join()
+    assert all((fetch(other) == 0).all() for other in others)
+    gc.collect()
+    assert at in [to_device(np.zeros(1000, np.float32)).data.ptr for _ in range(4)]
 
 
 def test_after_an_upload_in_a_capture_kernels_are_still_captured(machines, schedule):

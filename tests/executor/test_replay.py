@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.executor.replay import Replayer
+from nnet3tools.executor.replay import Aside, Replayer
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.recording import NotCapturable
@@ -30,7 +32,7 @@ class Machine:
     def _say(self, word):
         (self.said if self._captured is None else self._captured).append(word)
 
-    def capture(self, work):
+    def capture(self, work, aside=False):
         captured = self._captured = []
         try:
             work()
@@ -240,3 +242,41 @@ def test_scratch_of_a_recording_has_one_address_and_steps_share_it():
     assert not np.shares_memory(*first)
     assert (first[0] == 1.0).all()
     assert (first[1] == 2.0).all()
+
+
+def test_what_is_aside_is_a_graph_of_its_own_with_scratch_memory_of_its_own():
+    at, aside_at, graphs = set(), set(), []
+
+    def step(places):
+        with tensor.scratch((30,), like=np.zeros(1, np.float32)) as a:
+            places.add(a.ctypes.data)
+            recording.run("note", lambda: None)
+
+    def capture(work, aside=False):
+        graphs.append(aside)
+        return work
+
+    replayer = Replayer(Workspace(), capture)
+    steps = [(0, partial(step, at)), (1, Aside(partial(step, aside_at))), (2, partial(step, at))]
+    for run in range(4):
+        if run == 1:  # only recordings are looked at
+            at.clear()
+            aside_at.clear()
+        for _, do in replayer.steps("program", steps):
+            do()
+    assert graphs == [False, True, False]
+    assert len(at) == 1
+    assert len(aside_at) == 1
+    assert at != aside_at
+
+
+def test_where_nothing_is_to_be_done_nothing_is_captured():
+    machine, chosen = Machine(True), iter("-x-x-x-x-")
+
+    def step():
+        if recording.decide(lambda: next(chosen)) == "x":
+            machine.do("x")
+
+    said = [machine.run(lambda: machine.do("a"), Aside(step)) for _ in range(9)]
+    assert said == ["a", "ax"] * 4 + ["a"]
+    assert machine.graphs == 7 + 3

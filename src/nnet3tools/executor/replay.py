@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
@@ -30,13 +31,19 @@ from nnet3tools.tensor.recording import (
 from nnet3tools.tensor.settings import settings_version
 from nnet3tools.tensor.workspace import Workspace
 
-__all__ = ["Capture", "Replayer", "Step", "device_capture"]
+__all__ = ["Aside", "Capture", "Replayer", "Step", "device_capture"]
 
 Step = Callable[[], object]
 Steps = Sequence[tuple[int, Step]]
 """(number, work): a Call, which was bound before, or what calls operators as it goes."""
 
-Capture = Callable[[Callable[[], None]], Callable[[], None]]
+
+class Capture(Protocol):
+    """Takes work down as a graph; what comes back launches it."""
+
+    def __call__(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+        """`aside`: beside what is launched later, until tensor.aside.join."""
+
 
 _MAX_NOTED = 2
 """Live runs at most before those that record, where the first was no example."""
@@ -49,6 +56,19 @@ def device_capture() -> Capture:
     from nnet3tools.tensor.cupy_backend.waves import capture
 
     return capture
+
+
+@dataclass(frozen=True)
+class Aside:
+    """Work that a GPU may do beside what comes after it, until tensor.aside.join.
+
+    That is called by whoever looks at what it changes, or changes what it looks at.
+    """
+
+    work: Step
+
+    def __call__(self) -> object:
+        return self.work()
 
 
 class Replayer:
@@ -135,20 +155,22 @@ class _Piece:
         random = 0
         for c, step in self._steps:
             weight = self._random.get(c, 0)
-            alone = self._capture is None or c in self._excused
+            aside = self._capture is not None and isinstance(step, Aside)
+            alone = self._capture is None or c in self._excused or aside
             if steps and (alone or random + weight > _MAX_RANDOM):
                 yield steps[0][0], self._section(steps)
                 steps, random = [], 0
             steps.append((c, step))
             random += weight
             if alone:
-                yield c, self._section(steps)
+                yield c, self._section(steps, aside)
                 steps, random = [], 0
         if steps:
             yield steps[0][0], self._section(steps)
 
-    def _section(self, steps: Steps) -> _Section:
-        return _Section(steps, self._workspace, self._memory, self._capture)
+    def _section(self, steps: Steps, aside: bool = False) -> _Section:
+        workspace = self._workspace.another() if aside else self._workspace
+        return _Section(steps, workspace, self._memory, self._capture, aside)
 
 
 @dataclass(slots=True)
@@ -187,10 +209,11 @@ class _Section:
     """Steps that are recorded together, for each variant."""
 
     def __init__(
-        self, steps: Steps, workspace: Workspace, memory: Memory, capture: Capture | None
-    ) -> None:
+        self, steps: Steps, workspace: Workspace, memory: Memory, capture: Capture | None,
+        aside: bool = False,
+    ) -> None:  # fmt: skip
         self._steps, self._workspace, self._memory = steps, workspace, memory
-        self._capture = capture
+        self._capture, self._aside = capture, aside
         self._root = _Node()
 
     def run(self) -> None:
@@ -258,8 +281,8 @@ class _Section:
         assert node.calls is not None
         do = _in_turn(node.calls)
         try:
-            with captured_scratch(), without_actions():
-                node.work = self._capture(do)
+            with captured_scratch(self._aside), without_actions():
+                node.work = self._capture(do, self._aside) if node.calls else do
         except NotCapturable:
             do()
         else:

@@ -44,6 +44,7 @@ from nnet3tools.nnet.natural_gradient_updates import (
 )
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
+from nnet3tools.tensor.aside import join
 from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio
 from nnet3tools.tensor.number import store
 from nnet3tools.tensor.registry import device_of
@@ -86,7 +87,7 @@ class OnlineNaturalGradient(HasSettings):
         self.numbers: Array = np.zeros(3)
         """rho and two flags: see tensor/fisher.py."""
         self.buffers: UpdateBuffers | None = None
-        """On a GPU: an update's memory, as it may be put off."""
+        """On a GPU: an update's memory, as it may be put off, and be aside (tensor/aside.py)."""
 
     @property
     def dim(self) -> int:
@@ -97,6 +98,7 @@ class OnlineNaturalGradient(HasSettings):
     @property
     def rho(self) -> float:
         """Weight of the identity in F; waits for the device."""
+        join()
         return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
@@ -119,8 +121,15 @@ class OnlineNaturalGradient(HasSettings):
         """An independent copy, state included."""
         return copy.deepcopy(self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        join()
+        made = memo[id(self)] = type(self).__new__(type(self))
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
     def map_arrays(self, function: Callable[[Array], Array]) -> None:
         """Replace each array of the state by the function's value of it."""
+        join()
         if self.w is not None:
             w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
             self._keep(w)
@@ -155,6 +164,7 @@ class OnlineNaturalGradient(HasSettings):
 
         On the host every update calls this.
         """
+        join()
         check_finite.reference(tensor.to_host(self.numbers))
 
     # -- when
@@ -162,8 +172,9 @@ class OnlineNaturalGradient(HasSettings):
     def _plan(self) -> tuple[bool, bool, int]:
         """Of this call, which is counted: whether it is the first, whether it updates.
 
-        And what `take_pending` gives.
+        And what `take_pending` gives. A replay, too, comes here before it uses the estimate.
         """
+        join()
         before = self.num_calls
         # not by way of HasSettings, which it is none of: of dozens of these in a minibatch
         self.__dict__["num_calls"] = before + 1

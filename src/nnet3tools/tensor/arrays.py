@@ -190,14 +190,15 @@ _captured_pool = _Pool(math.inf)
 
 
 @contextmanager
-def captured_scratch() -> Iterator[None]:
+def captured_scratch(aside: bool = False) -> Iterator[None]:
     """Let `scratch` take memory in the `with` block from a pool that drops nothing.
 
     What is captured in a graph goes on using that memory. All graphs share it: they run one after
-    the other, and nobody expects anything of a scratch array's contents.
+    the other, and nobody expects anything of a scratch array's contents. One that runs `aside`,
+    beside others, has its own.
     """
     global _pool
-    before, _pool = _pool, _captured_pool
+    before, _pool = _pool, _Pool(math.inf) if aside else _captured_pool
     try:
         yield
     finally:

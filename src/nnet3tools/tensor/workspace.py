@@ -69,6 +69,10 @@ class Workspace:
         if like is None or device_of(like) == "numpy":
             self._memory.first(1)  # it grows from here on
 
+    def another(self) -> Workspace:
+        """An empty one on the same device, for what runs beside this one's recordings."""
+        return Workspace(self._like)
+
     def reserve(self, num_bytes: int) -> None:
         """Have so much from here on; older recordings keep the memory that they use."""
         if self._used == 0 and self._memory.size < num_bytes:

@@ -20,6 +20,7 @@ import cupy
 import numpy as np
 
 from nnet3tools.errors import OptionError, ProgramError
+from nnet3tools.tensor.aside import begun
 from nnet3tools.tensor.cupy_backend.device import PRELUDE, Array, Gemm, Kernel
 from nnet3tools.tensor.cupy_backend.indexes import kept_copies
 from nnet3tools.tensor.cupy_backend.pools import SharedLimit
@@ -175,6 +176,7 @@ class CudaDevice:
         cupy.cuda.get_current_stream().synchronize()
         self.stream.use()
         self.copy_stream = cupy.cuda.Stream(non_blocking=True)
+        self._side_stream = cupy.cuda.Stream(non_blocking=True)
         self._number = device.id
         self._capturing = False
         self._sending: deque[tuple[Any, np.ndarray]] = deque()
@@ -283,7 +285,7 @@ class CudaDevice:
             free = min(free, self._limit.free_bytes())
         return int(free), int(total)
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated.
 
         Memory the work asks for stays the graph's: CuPy's pools would give what is free back to the
@@ -312,7 +314,20 @@ class CudaDevice:
             graph.launch(stream)
             kept, copies  # noqa: B018 (the graph points into their memory)
 
-        return replay
+        def replay_aside() -> None:
+            side = self._side_stream
+            side.wait_event(self.record())
+            graph.launch(side)
+            ended = side.record(cupy.cuda.Event(disable_timing=True))
+
+            def join() -> None:
+                stream.wait_event(ended)
+                # what is given up goes to who asks in the first stream: so not before that waits
+                graph, kept, copies, work  # noqa: B018
+
+            begun(join)
+
+        return replay_aside if aside else replay
 
     def _branches_there_is_room_for(self) -> Iterator[Any]:
         """Streams for which products have workspaces now, as a capture could not make any."""

@@ -108,8 +108,12 @@ class Device(Protocol):
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
         """Do steps that do not wait for each other; a captured graph may run them in any order."""
 
-    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Record the work instead of doing it; what comes back does it all in one launch."""
+    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+        """Record the work instead of doing it; what comes back does it all in one launch.
+
+        With `aside` a launch goes to a stream of its own, after all work given to the first so far,
+        and tensor.aside is told.
+        """
 
 
 _current: list[Device] = []

@@ -27,7 +27,7 @@ __all__ = ["capture", "waves_of"]
 Node = Launch | Other
 
 
-def capture(work: Callable[[], None]) -> Callable[[], None]:
+def capture(work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
     """A graph of what some work launches, in waves; see Device.capture."""
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
@@ -39,7 +39,7 @@ def capture(work: Callable[[], None]) -> Callable[[], None]:
         for step in steps:
             step()
 
-    graph = device.capture(in_waves)
+    graph = device.capture(in_waves, aside)
 
     def replay() -> None:
         graph()
