@@ -17,6 +17,7 @@ __all__ = [
     "RequestError",
     "UserError",
     "check_num_frames",
+    "install_command",
     "naming",
     "quoted",
 ]
@@ -52,6 +53,17 @@ class EmptyError(DataError):
 
 class RequestError(UserError):
     """A computation that was asked for and cannot be compiled for this network."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an optional part of this package, for errors that lack it.
+
+    In a checkout it is the script that makes the checkout's environment.
+    """
+    from pathlib import Path
+
+    script = Path(__file__).parents[2] / "bin" / "setup-env"
+    return f"{script} {extra}" if script.is_file() else f"pip install 'nnet3tools[{extra}]'"
 
 
 _LONGEST_QUOTE = 200

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.errors import install_command
 from nnet3tools.io.foreign_features import HTK, SPHINX, HtkFeatures
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.wave import WAVE, Wave
@@ -247,7 +248,7 @@ def test_without_the_extra_one_line_says_what_to_install(
 
     monkeypatch.setattr(builtins, "__import__", refuse)
     line = shell.error("compute-mfcc-feats", script, "ark:f")
-    assert "pip install 'nnet3tools[recipe]'" in line
+    assert f"kaldi-native-fbank: {install_command('recipe')}" in line
     assert not Path("f").exists()
 
 

@@ -6,7 +6,7 @@ import ctypes
 import os
 from typing import Any
 
-from nnet3tools.errors import UserError
+from nnet3tools.errors import UserError, install_command
 
 __all__ = [
     "NoGpuError",
@@ -36,7 +36,7 @@ class NoGpuError(UserError):
 def not_installed() -> NoGpuError:
     """There is no CuPy."""
     return NoGpuError(
-        "CuPy is not installed", f"pip install 'nnet3tools[cuda12]' or [cuda13], {_OR_CPU}"
+        "CuPy is not installed", f"{install_command('cuda12')} (or cuda13), {_OR_CPU}"
     )
 
 
@@ -53,7 +53,7 @@ def check_driver(runtime: Any) -> int:
         raise NoGpuError(
             f"CuPy is made for CUDA {needed // 1000} and the driver for CUDA {_version(driver)}",
             f"update the driver, or replace cupy-cuda{needed // 1000}x: pip uninstall it, "
-            f"pip install 'nnet3tools[cuda{driver // 1000}]'",
+            f"{install_command(f'cuda{driver // 1000}')}",
         )
     try:
         count = int(runtime.getDeviceCount())
@@ -96,7 +96,7 @@ def not_usable(error: Exception) -> NoGpuError:
     if name in _MISSING:
         return NoGpuError(
             text,
-            "a library of CUDA cannot be loaded: pip install 'nnet3tools[cuda12]' or [cuda13], "
+            f"a library of CUDA cannot be loaded: {install_command('cuda12')} or cuda13, "
             "whichever CuPy is made for (docs/gpu.md)",
         )
     return NoGpuError(text, "docs/gpu.md says what to look at")

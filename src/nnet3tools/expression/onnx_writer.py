@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.errors import UserError
+from nnet3tools.errors import UserError, install_command
 from nnet3tools.expression.node import Node
 from nnet3tools.tensor.functional import FUNCTIONS, Type, dtype_of
 from nnet3tools.tensor.functional import Expr as FormulaExpr
@@ -32,9 +32,7 @@ def _onnx() -> Any:
     try:
         import onnx
     except ImportError:
-        raise UserError(
-            "writing ONNX needs the package onnx: pip install 'nnet3tools[onnx]'"
-        ) from None
+        raise UserError(f"writing ONNX needs the package onnx: {install_command('onnx')}") from None
     return onnx
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError, OptionError
+from nnet3tools.errors import DataError, OptionError, install_command
 from nnet3tools.training.resample import resample
 from nnet3tools.training.sound_options import FbankOptions, MfccOptions
 
@@ -63,7 +63,7 @@ class SoundFeatures:
         except ImportError:
             raise DataError(
                 "computing features of sound needs the package kaldi-native-fbank: "
-                "pip install 'nnet3tools[recipe]'"
+                f"{install_command('recipe')}"
             ) from None
         is_mfcc = isinstance(options, MfccOptions)
         self._extractor = engine.OnlineMfcc if is_mfcc else engine.OnlineFbank

@@ -6,6 +6,7 @@ import importlib.util
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
+from nnet3tools.errors import install_command
 from nnet3tools.io import log
 
 USAGE = """Writes <dir>/report.html, one page that shows what the log files of a training directory
@@ -42,7 +43,7 @@ def main(options: Options, args: list[str]) -> None:
     if not options.pictures:
         return
     if importlib.util.find_spec("matplotlib") is None:
-        log.log("No pictures, as matplotlib is not installed: pip install 'nnet3tools[recipe]'")
+        log.log(f"No pictures, as matplotlib is not installed: {install_command('recipe')}")
         return
     for path in write_pictures(folder):
         log.log(f"Wrote {path}")

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, install_command
 from nnet3tools.io.whole_file import whole_file
 from nnet3tools.recipe.report.history import Curve, History, read_history
 
@@ -28,7 +28,7 @@ def write_pictures(folder: Path) -> list[Path]:
         from matplotlib.figure import Figure
     except ImportError:
         raise OptionError(
-            "pictures need matplotlib, which is not installed: pip install 'nnet3tools[recipe]'"
+            f"pictures need matplotlib, which is not installed: {install_command('recipe')}"
         ) from None
     written = []
     for name, plots in _pictures(read_history(folder)).items():
