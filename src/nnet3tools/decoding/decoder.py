@@ -16,6 +16,7 @@ from nnet3tools.decoding.frames import NO_LINKS, Frame, Links, Ways
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.pruning import prune
 from nnet3tools.errors import DataError
+from nnet3tools.fst.fst import EPSILON
 
 __all__ = ["Decoder", "SearchOptions"]
 
@@ -64,8 +65,8 @@ class Decoder:
 
     def start(self) -> None:
         """Forget everything and begin an utterance."""
-        states = np.array([self.graph.start], np.int32)
-        self._place[self.graph.start] = 0
+        states = np.array([self.graph.fst.start], np.int32)
+        self._place[self.graph.fst.start] = 0
         costs = np.zeros(1, np.float32)
         self.frames = [self._frame(states, costs, self._options.beam, NO_LINKS, 0.0)]
 
@@ -90,7 +91,13 @@ class Decoder:
         self._prune(costs - costs.min(initial=_INFINITY), 0)
 
     def _prune(self, extra: NDArray[np.float32], first_new: int) -> None:
-        prune(self.frames, self.graph, np.float32(self._options.lattice_beam), extra, first_new)
+        prune(
+            self.frames,
+            self.graph.fst.weights,
+            np.float32(self._options.lattice_beam),
+            extra,
+            first_new,
+        )
 
     @property
     def num_frames(self) -> int:
@@ -115,7 +122,7 @@ class Decoder:
     def _next(self, frame: Frame, loglikes: NDArray[np.float32]) -> Frame:
         if not len(frame.states):
             return frame
-        table = self.graph.emitting
+        graph, fst = self.graph, self.graph.fst
         order = self._hash_order(frame.states)
         costs = frame.costs[order]
         place = int(costs.argmin())
@@ -124,14 +131,14 @@ class Decoder:
         self._grow_hash(len(order))
         limit = self._first_limit(frame.states[order[place]], best, loglikes) + beam
         active = order[costs <= cutoff]
-        sources, arcs = table.leaving(frame.states[active], active)
-        acoustic = -best - loglikes[table.pdfs[arcs]]
-        totals = frame.costs[sources] + acoustic + table.weights[arcs]
+        sources, arcs = graph.emitting(frame.states[active], active)
+        acoustic = -best - loglikes[graph.pdfs[fst.ilabels[arcs]]]
+        totals = frame.costs[sources] + acoustic + fst.weights[arcs]
         # What is too expensive by the best way so far is not followed.
         limits = np.fmin.accumulate(np.concatenate([[limit], totals + beam]), dtype=np.float32)
         kept = totals < limits[:-1]
         sources, arcs, acoustic, totals = sources[kept], arcs[kept], acoustic[kept], totals[kept]
-        nextstates = table.nextstates[arcs]
+        nextstates = fst.nextstates[arcs]
         states = self._new_states(nextstates)
         targets = self._place[nextstates]
         entered = np.full(len(states), _INFINITY)
@@ -144,9 +151,9 @@ class Decoder:
         self, state: np.int32, best: np.float32, loglikes: NDArray[np.float32]
     ) -> np.float32:
         """The cost of the best way on from the best token, added up in Kaldi's order."""
-        table = self.graph.emitting
-        _, arcs = table.leaving(np.array([state]), np.zeros(1, np.intp))
-        costs = table.weights[arcs] + -best - loglikes[table.pdfs[arcs]] + best
+        graph, fst = self.graph, self.graph.fst
+        _, arcs = graph.emitting(np.array([state]), np.zeros(1, np.intp))
+        costs = fst.weights[arcs] + -best - loglikes[graph.pdfs[fst.ilabels[arcs]]] + best
         return np.fmin.reduce(costs, initial=_INFINITY)
 
     def _frame(
@@ -209,16 +216,16 @@ class Decoder:
         self, states: NDArray[np.int32], costs: NDArray[np.float32], limit: np.float32
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], Links]:
         """The tokens and those that epsilon arcs reach from them below `limit`; these links."""
-        table = self.graph.epsilon
-        waiting = [t for t in self._hash_order(states).tolist() if table.counts[states[t]]]
+        graph, fst = self.graph, self.graph.fst
+        waiting = [t for t in self._hash_order(states).tolist() if graph.has_epsilon[states[t]]]
         if not waiting:
             return states, costs, NO_LINKS
         states, costs = self._followed(states, costs, limit, waiting)
-        tokens = np.flatnonzero((table.counts[states] > 0) & (costs < limit))
-        sources, arcs = table.leaving(states[tokens], tokens)
-        kept = costs[sources] + table.weights[arcs] < limit
+        tokens = np.flatnonzero(graph.has_epsilon[states] & (costs < limit))
+        sources, arcs = graph.epsilon(states[tokens], tokens)
+        kept = costs[sources] + fst.weights[arcs] < limit
         sources, arcs = sources[kept], arcs[kept]
-        targets = self._place[table.nextstates[arcs]]
+        targets = self._place[fst.nextstates[arcs]]
         return states, costs, Links(sources, targets, arcs, np.zeros(len(arcs), np.float32))
 
     def _followed(
@@ -232,7 +239,7 @@ class Decoder:
 
         New tokens come in the order that this makes; there are few such arcs in a frame.
         """
-        table, place = self.graph.epsilon, self._place
+        fst, has_epsilon, place = self.graph.fst, self.graph.has_epsilon, self._place
         reached, best = states.tolist(), list(costs)
         place_of = {state: token for token, state in enumerate(reached)}
         visits = 0
@@ -244,10 +251,9 @@ class Decoder:
             state, cost = reached[token], best[token]
             if not cost < limit:
                 continue
-            first = table.firsts[state]
-            for arc in range(first, first + table.counts[state]):
-                total, target = cost + table.weights[arc], int(table.nextstates[arc])
-                if not total < limit:
+            for arc in range(fst.offsets[state], fst.offsets[state + 1]):
+                total, target = cost + fst.weights[arc], int(fst.nextstates[arc])
+                if fst.ilabels[arc] != EPSILON or not total < limit:
                     continue
                 known = place_of.get(target)
                 if known is None:
@@ -259,6 +265,6 @@ class Decoder:
                     best[known] = total
                 else:
                     continue
-                if table.counts[target]:
+                if has_epsilon[target]:
                     waiting.append(known)
         return np.array(reached, np.int32), np.array(best, np.float32)

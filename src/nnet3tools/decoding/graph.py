@@ -1,4 +1,4 @@
-"""Decoding graphs (HCLG, training graphs) as the decoder wants them: arcs by kind, CSR arrays."""
+"""Decoding graphs (HCLG, training graphs) as the search wants them."""
 
 from __future__ import annotations
 
@@ -11,58 +11,20 @@ from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
-__all__ = ["ArcTable", "DecodingGraph"]
-
-
-@dataclass(frozen=True)
-class ArcTable:
-    """Arcs of one kind; those of state s are `firsts[s]` and the `counts[s] - 1` after it.
-
-    `ilabels` are transition ids (0 on epsilon arcs), `pdfs` their columns of the network's output.
-    """
-
-    firsts: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    ilabels: NDArray[np.int32]
-    pdfs: NDArray[np.int32]
-    olabels: NDArray[np.int32]
-    weights: NDArray[np.float32]
-    nextstates: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, fst: Fst, chosen: NDArray[np.bool_], pdfs: NDArray[np.int32]) -> ArcTable:
-        """The arcs of a mask (A,); `pdfs` is by transition id."""
-        places = np.flatnonzero(chosen)
-        counts = np.bincount(fst.sources[places], minlength=fst.num_states)
-        return cls(
-            np.cumsum(counts) - counts,
-            counts,
-            fst.ilabels[places],
-            pdfs[fst.ilabels[places]],
-            fst.olabels[places],
-            fst.weights[places],
-            fst.nextstates[places],
-        )
-
-    def leaving(
-        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """All arcs that leave some states: for each, its element of `tokens`, and its place."""
-        counts = self.counts[states]
-        ends = np.cumsum(counts)
-        size = int(ends[-1]) if len(ends) else 0
-        arcs = np.arange(size) + np.repeat(self.firsts[states] - ends + counts, counts)
-        return np.repeat(tokens, counts), arcs
+__all__ = ["DecodingGraph"]
 
 
 @dataclass(frozen=True)
 class DecodingGraph:
-    """The arcs that read a frame, those that read nothing, and final costs (N,)."""
+    """An FST whose input labels are transition ids; graphs of millions of arcs are not copied.
 
-    start: int
-    finals: NDArray[np.float32]
-    emitting: ArcTable
-    epsilon: ArcTable
+    `pdfs` are the network's outputs by transition id, `has_epsilon` (N,) says which states have
+    arcs that read nothing.
+    """
+
+    fst: Fst
+    pdfs: NDArray[np.int32]
+    has_epsilon: NDArray[np.bool_]
 
     @classmethod
     def of(cls, fst: Fst, model: TransitionModel, name: str) -> DecodingGraph:
@@ -71,11 +33,10 @@ class DecodingGraph:
         DataError as of `check`; `name` is what the FST is called.
         """
         cls.check(fst, model, name)
-        emits = fst.ilabels != EPSILON
-        pdfs = model.pdfs_of_ids()
-        return cls(
-            fst.start, fst.finals, ArcTable.of(fst, emits, pdfs), ArcTable.of(fst, ~emits, pdfs)
-        )
+        arcs = np.flatnonzero(fst.ilabels == EPSILON)
+        has_epsilon = np.zeros(fst.num_states, bool)
+        has_epsilon[np.searchsorted(fst.offsets, arcs, side="right") - 1] = True
+        return cls(fst, model.pdfs_of_ids().astype(np.int32), has_epsilon)
 
     @classmethod
     def check(cls, fst: Fst, model: TransitionModel, name: str) -> None:
@@ -92,4 +53,36 @@ class DecodingGraph:
     @property
     def num_states(self) -> int:
         """N."""
-        return len(self.finals)
+        return self.fst.num_states
+
+    @property
+    def finals(self) -> NDArray[np.float32]:
+        """Final costs, (N,), infinite where a state is not final."""
+        return self.fst.finals
+
+    def emitting(
+        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The arcs that leave some states and read a frame: for each its token, and its place."""
+        tokens, arcs = self._leaving(states, tokens)
+        chosen = self.fst.ilabels[arcs] != EPSILON
+        return tokens[chosen], arcs[chosen]
+
+    def epsilon(
+        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The arcs that leave some states and read nothing."""
+        tokens, arcs = self._leaving(states, tokens)
+        chosen = self.fst.ilabels[arcs] == EPSILON
+        return tokens[chosen], arcs[chosen]
+
+    def _leaving(
+        self, states: NDArray[np.int32], tokens: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        firsts = self.fst.offsets[states]
+        counts = self.fst.offsets[states + 1] - firsts
+        ends = np.cumsum(counts)
+        size = int(ends[-1]) if len(ends) else 0
+        return np.repeat(tokens, counts), np.arange(size) + np.repeat(
+            firsts - ends + counts, counts
+        )

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.decoding.frames import Frame, Links
-from nnet3tools.decoding.graph import ArcTable, DecodingGraph
 
 __all__ = ["prune"]
 
@@ -15,9 +14,9 @@ _INFINITY = np.float32(np.inf)
 
 
 def prune(
-    frames: list[Frame], graph: DecodingGraph, beam: np.float32, extra: _Floats, first_new: int
+    frames: list[Frame], weights: _Floats, beam: np.float32, extra: _Floats, first_new: int
 ) -> None:
-    """Prune frames from the last to the first.
+    """Prune frames from the last to the first; `weights` are those of the graph's arcs.
 
     `extra` is how much more than the best path the best one through each of the last frame's tokens
     costs. Frames before `first_new` have been pruned: it stops where nothing is left to do.
@@ -25,9 +24,9 @@ def prune(
     later = None
     for number in range(len(frames) - 1, -1, -1):
         frame = frames[number]
-        extra, epsilon = _follow_epsilon(frame, extra, graph.epsilon, beam)
+        extra, epsilon = _follow_epsilon(frame, extra, weights, beam)
         before = frames[number - 1].costs if number else _NO_COSTS
-        extra_before, emitting = _follow_emitting(frame, extra, before, graph.emitting, beam)
+        extra_before, emitting = _follow_emitting(frame, extra, before, weights, beam)
         numbers, changed = _keep(frame, extra <= beam, emitting, epsilon)
         if later is not None:
             later.emitting.sources = numbers[later.emitting.sources]
@@ -40,13 +39,13 @@ _NO_COSTS = np.zeros(0, np.float32)
 
 
 def _follow_epsilon(
-    frame: Frame, extra: _Floats, table: ArcTable, beam: np.float32
+    frame: Frame, extra: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
     """Extra costs when epsilon links are ways on, too; which of these links are in the beam."""
     links = frame.epsilon
     if not len(links.arcs):
         return extra, np.zeros(0, bool)
-    detour = _detours(links, frame.costs, frame.costs, table)
+    detour = _detours(links, frame.costs, frame.costs, weights)
     while True:
         ways = np.maximum(extra[links.targets] + detour, 0)
         better = extra.copy()
@@ -57,11 +56,11 @@ def _follow_epsilon(
 
 
 def _follow_emitting(
-    frame: Frame, extra: _Floats, costs_before: _Floats, table: ArcTable, beam: np.float32
+    frame: Frame, extra: _Floats, costs_before: _Floats, weights: _Floats, beam: np.float32
 ) -> tuple[_Floats, NDArray[np.bool_]]:
     """Extra costs of the frame before; which of the links between are in the beam."""
     links = frame.emitting
-    detour = _detours(links, costs_before, frame.costs, table)
+    detour = _detours(links, costs_before, frame.costs, weights)
     ways = np.maximum(extra[links.targets] + detour, 0)
     before = np.full(len(costs_before), _INFINITY)
     np.minimum.at(before, links.sources, ways)
@@ -69,13 +68,13 @@ def _follow_emitting(
 
 
 def _detours(
-    links: Links, source_costs: _Floats, target_costs: _Floats, table: ArcTable
+    links: Links, source_costs: _Floats, target_costs: _Floats, weights: _Floats
 ) -> _Floats:
     """How much more than the best way to its target each link costs.
 
     Added up as the decoder did, so that this is exactly 0 for the best one.
     """
-    costs = source_costs[links.sources] + links.acoustic + table.weights[links.arcs]
+    costs = source_costs[links.sources] + links.acoustic + weights[links.arcs]
     return costs - target_costs[links.targets]
 
 

@@ -27,18 +27,19 @@ def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False)
     numbers = np.arange(int(ways.num_tokens.sum())) if may_loop else _topological_numbers(ways)
     finals = np.full(len(numbers), NOT_FINAL, np.float32)
     finals[numbers[len(numbers) - len(ways.last_states) :]] = _final_costs(ways, graph, use_final)
-    both = (ways.emitting, graph.emitting), (ways.epsilon, graph.epsilon)
-    sources = numbers[np.concatenate([links.sources[::-1] for links, _ in both])]
+    both, arcs = (ways.emitting, ways.epsilon), graph.fst
+    places = np.concatenate([links.arcs[::-1] for links in both])
+    sources = numbers[np.concatenate([links.sources[::-1] for links in both])]
     fst = Fst.from_arcs(
         int(numbers[0]),
         finals,
         sources,
-        np.concatenate([table.ilabels[links.arcs[::-1]] for links, table in both]),
-        np.concatenate([table.weights[links.arcs[::-1]] for links, table in both]),
-        numbers[np.concatenate([links.targets[::-1] for links, _ in both])],
-        np.concatenate([table.olabels[links.arcs[::-1]] for links, table in both]),
+        arcs.ilabels[places],
+        arcs.weights[places],
+        numbers[np.concatenate([links.targets[::-1] for links in both])],
+        arcs.olabels[places],
     )
-    acoustic = np.concatenate([links.acoustic[::-1] for links, _ in both])
+    acoustic = np.concatenate([links.acoustic[::-1] for links in both])
     order = np.argsort(sources, kind="stable")
     return Lattice(fst, acoustic[order], np.zeros(len(finals), np.float32))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -120,9 +121,8 @@ def _num_states(reader: Reader, header: Header) -> int:
 
 def _read_vector(reader: Reader, header: Header) -> Fst:
     """State after state: final weight, number of arcs, arcs."""
-    finals: list[float] = []
-    counts: list[int] = []
-    pieces: list[bytes] = []
+    finals, counts = array("f"), array("i")
+    arcs = bytearray()
     buffer, at = b"", 0
     for state in range(_num_states(reader, header)):
         if len(buffer) - at < VECTOR_STATE.size:
@@ -139,17 +139,19 @@ def _read_vector(reader: Reader, header: Header) -> Fst:
         size = count * ARC.itemsize
         if len(buffer) - at < size:
             reader.advance(at)
-            piece = reader.read_array(count, ARC, f"the {count} arcs of state {state}").tobytes()
+            arcs += reader.read_array(count, ARC, f"the {count} arcs of state {state}").data.cast(
+                "B"
+            )
             buffer, at = b"", 0
         else:
-            piece = buffer[at : at + size]
+            arcs += buffer[at : at + size]
             at += size
         finals.append(final)
         counts.append(count)
-        pieces.append(piece)
     reader.advance(at)
-    arcs = np.frombuffer(b"".join(pieces), ARC)
-    return _of_arcs(header, np.array(finals, np.float32), np.array(counts, np.int64), arcs)
+    offsets = _offsets(np.array(counts, np.int64))
+    columns = _columns(np.frombuffer(arcs, ARC))
+    return _of_columns(header, np.array(finals, np.float32), offsets, columns)
 
 
 def _refill(reader: Reader, used: int, size: int) -> bytes:
@@ -165,26 +167,55 @@ def _read_const(reader: Reader, header: Header) -> Fst:
     num_states = _num_states(reader, header)
     _align(reader, header)
     states = reader.read_array(num_states, CONST_STATE, f"an FST of {num_states} states")
+    finals, places = states["final"].astype(np.float32), states["pos"].copy()
+    offsets = _offsets(states["narcs"])
+    del states
     _align(reader, header)
-    arcs = reader.read_array(max(header.num_arcs, 0), ARC, f"{header.num_arcs} arcs of an FST")
-    counts = states["narcs"].astype(np.int64)
-    offsets = np.cumsum(counts) - counts
-    if counts.sum() != len(arcs) or (offsets != states["pos"]).any():
+    num_arcs = max(header.num_arcs, 0)
+    if offsets[-1] != num_arcs or (offsets[:-1] != places).any():
         raise reader.error("the FST's states do not say where its arcs are")
-    return _of_arcs(header, states["final"].astype(np.float32), counts, arcs)
+    return _of_columns(header, finals, offsets, _read_columns(reader, num_arcs))
 
 
-def _of_arcs(header: Header, finals: np.ndarray, counts: np.ndarray, arcs: np.ndarray) -> Fst:
-    return Fst(
-        header.start,
-        finals,
-        np.concatenate([[0], np.cumsum(counts)]),
-        np.ascontiguousarray(arcs["ilabel"]),
-        np.ascontiguousarray(arcs["olabel"]),
-        np.ascontiguousarray(arcs["weight"]),
-        np.ascontiguousarray(arcs["nextstate"]),
-        header.properties,
+_SLAB = 1 << 20
+"""Arcs of large FSTs are read so many at a time: never are all there twice."""
+
+
+def _read_columns(reader: Reader, num_arcs: int) -> list[np.ndarray]:
+    what = f"{num_arcs} arcs of an FST"
+    if num_arcs <= _SLAB:
+        return _columns(reader.read_array(num_arcs, ARC, what))
+    slabs = (
+        reader.read_array(min(_SLAB, num_arcs - begin), ARC, what)
+        for begin in range(0, num_arcs, _SLAB)
     )
+    parts = [_columns(slab) for slab in slabs]
+    columns = [list(column) for column in zip(*parts, strict=True)]
+    del parts
+    return [np.concatenate(columns.pop(0)) for _ in range(len(columns))]
+
+
+def _columns(arcs: np.ndarray) -> list[np.ndarray]:
+    """Input labels, output labels, weights and next states of arcs as OpenFst has them."""
+    return [
+        np.ascontiguousarray(arcs[name]) for name in ("ilabel", "olabel", "weight", "nextstate")
+    ]
+
+
+def _of_columns(
+    header: Header, finals: np.ndarray, offsets: np.ndarray, columns: list[np.ndarray]
+) -> Fst:
+    ilabels, olabels, weights, nextstates = columns
+    return Fst(
+        header.start, finals, offsets, ilabels, olabels, weights, nextstates, header.properties
+    )
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    """Where each state's arcs begin, and where the last one's end."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
 
 
 def _read_compact(reader: Reader, header: Header) -> Fst:

@@ -2,15 +2,13 @@
    and costs in the same order. */
 
 typedef struct {
-  const int64_t *firsts, *counts; /* (N) the arcs of state s are firsts[s] to firsts[s] + counts[s] - 1 */
-  const int32_t *pdfs, *nextstates;
-  const float *weights;
-} arc_table;
-
-typedef struct {
   int64_t num_states, start;
-  const float *finals; /* (N) infinite where a state is not final */
-  arc_table emitting, epsilon;
+  const float *finals;    /* (N) infinite where a state is not final */
+  const int64_t *offsets; /* (N + 1) the arcs of state s are offsets[s] to offsets[s + 1] - 1 */
+  const int32_t *ilabels, *nextstates; /* (A) a label of 0 reads no frame */
+  const float *weights;
+  const int32_t *pdfs;          /* by label */
+  const uint8_t *has_epsilon;   /* (N) whether some arc reads no frame */
 } search_graph;
 
 typedef struct {
@@ -127,21 +125,20 @@ static int end_frame(search *s, float offset) {
 /* -- epsilon arcs */
 
 static int follow_epsilon(search *s, int32_t number, float limit) {
-  const arc_table *table = &s->graph->epsilon;
+  const search_graph *graph = s->graph;
   token from = new_tokens(s)[number];
   if (!(from.cost < limit)) return YES;
-  int64_t end = table->firsts[from.state] + table->counts[from.state];
-  for (int64_t arc = table->firsts[from.state]; arc < end; arc++) {
-    float total = from.cost + table->weights[arc];
-    if (!(total < limit)) continue;
-    int32_t state = table->nextstates[arc], target = find_token(s, state);
+  for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++) {
+    float total = from.cost + graph->weights[arc];
+    if (graph->ilabels[arc] || !(total < limit)) continue;
+    int32_t state = graph->nextstates[arc], target = find_token(s, state);
     if (target >= 0) {
       if (!(total < new_tokens(s)[target].cost)) continue;
       new_tokens(s)[target].cost = total;
     } else if ((target = add_token(s, state, total)) < 0) {
       return FAILED;
     }
-    if (!table->counts[state]) continue;
+    if (!graph->has_epsilon[state]) continue;
     int32_t *waiting = added(&s->waiting, 1);
     if (!waiting) return FAILED;
     *waiting = target;
@@ -149,12 +146,25 @@ static int follow_epsilon(search *s, int32_t number, float limit) {
   return YES;
 }
 
+/* The links by epsilon arcs, with the costs of tokens as they are in the end. */
+static int link_epsilon(search *s, float limit) {
+  const search_graph *graph = s->graph;
+  for (int64_t i = 0; i < s->tokens.size; i++) {
+    token from = new_tokens(s)[i];
+    if (!graph->has_epsilon[from.state] || !(from.cost < limit)) continue;
+    for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++)
+      if (!graph->ilabels[arc] && from.cost + graph->weights[arc] < limit &&
+          add_way(&s->epsilon, (int32_t)i, find_token(s, graph->nextstates[arc]), arc, 0.0f) < 0)
+        return FAILED;
+  }
+  return YES;
+}
+
 /* Add the tokens that epsilon arcs reach below the limit, the latest token's first. */
 static int close_frame(search *s, float limit) {
-  const arc_table *table = &s->graph->epsilon;
   s->waiting.size = 0;
   for (int32_t at = s->first_of_chain; at >= 0; at = ((int32_t *)s->chain.data)[at]) {
-    if (!table->counts[new_tokens(s)[at].state]) continue;
+    if (!s->graph->has_epsilon[new_tokens(s)[at].state]) continue;
     int32_t *waiting = added(&s->waiting, 1);
     if (!waiting) return FAILED;
     *waiting = at;
@@ -163,16 +173,7 @@ static int close_frame(search *s, float limit) {
     if (visits > MOST_VISITS + 1000 * s->tokens.size) return EPSILON_LOOP;
     if (follow_epsilon(s, ((int32_t *)s->waiting.data)[--s->waiting.size], limit) < 0) return FAILED;
   }
-  for (int64_t i = 0; i < s->tokens.size; i++) { /* links with the costs as they are in the end */
-    token from = new_tokens(s)[i];
-    if (!(from.cost < limit)) continue;
-    int64_t arc = table->firsts[from.state], end = arc + table->counts[from.state];
-    for (; arc < end; arc++)
-      if (from.cost + table->weights[arc] < limit &&
-          add_way(&s->epsilon, (int32_t)i, find_token(s, table->nextstates[arc]), arc, 0.0f) < 0)
-        return FAILED;
-  }
-  return YES;
+  return link_epsilon(s, limit);
 }
 
 /* -- arcs that read a frame */
@@ -231,10 +232,11 @@ static int copy_chain(search *s) {
 
 /* The cost of the best way on from a state with this cost, added up in Kaldi's order. */
 static float first_limit(const search *s, int32_t state, float best, float beam, const float *loglikes) {
-  const arc_table *table = &s->graph->emitting;
+  const search_graph *graph = s->graph;
   float limit = INFINITY;
-  for (int64_t arc = table->firsts[state], end = arc + table->counts[state]; arc < end; arc++) {
-    float cost = table->weights[arc] + -best - loglikes[table->pdfs[arc]] + best;
+  for (int64_t arc = graph->offsets[state]; arc < graph->offsets[state + 1]; arc++) {
+    if (!graph->ilabels[arc]) continue;
+    float cost = graph->weights[arc] + -best - loglikes[graph->pdfs[graph->ilabels[arc]]] + best;
     if (cost < limit) limit = cost;
   }
   return limit + beam;
@@ -242,14 +244,14 @@ static float first_limit(const search *s, int32_t state, float best, float beam,
 
 /* Follow a token's arcs; what is too expensive by the best way so far is not. */
 static int follow_emitting(search *s, token from, int32_t number, float best, float beam, const float *loglikes, float *limit) {
-  const arc_table *table = &s->graph->emitting;
-  int64_t end = table->firsts[from.state] + table->counts[from.state];
-  for (int64_t arc = table->firsts[from.state]; arc < end; arc++) {
-    float acoustic = -best - loglikes[table->pdfs[arc]];
-    float total = from.cost + acoustic + table->weights[arc];
+  const search_graph *graph = s->graph;
+  for (int64_t arc = graph->offsets[from.state]; arc < graph->offsets[from.state + 1]; arc++) {
+    if (!graph->ilabels[arc]) continue;
+    float acoustic = -best - loglikes[graph->pdfs[graph->ilabels[arc]]];
+    float total = from.cost + acoustic + graph->weights[arc];
     if (!(total < *limit)) continue;
     if (total + beam < *limit) *limit = total + beam;
-    int32_t state = table->nextstates[arc], target = find_token(s, state);
+    int32_t state = graph->nextstates[arc], target = find_token(s, state);
     if (target < 0 && (target = add_token(s, state, total)) < 0) return FAILED;
     if (total < new_tokens(s)[target].cost) new_tokens(s)[target].cost = total;
     if (add_way(&s->emitting, number, target, arc, acoustic) < 0) return FAILED;
@@ -282,23 +284,23 @@ static int next_frame(search *s, const float *loglikes) {
 
 /* -- pruning: forgetting what is on no path within a beam of the best one */
 
-static float detour(const way *w, const token *sources, const token *targets, const arc_table *table) {
-  return sources[w->source].cost + w->acoustic + table->weights[w->arc] - targets[w->target].cost;
+static float detour(const way *w, const token *sources, const token *targets, const float *weights) {
+  return sources[w->source].cost + w->acoustic + weights[w->arc] - targets[w->target].cost;
 }
 
 /* How much more a way costs than the best path, given what its end does. */
-static float way_extra(const way *w, float after, const token *sources, const token *targets, const arc_table *table) {
-  float extra = after + detour(w, sources, targets, table);
+static float way_extra(const way *w, float after, const token *sources, const token *targets, const float *weights) {
+  float extra = after + detour(w, sources, targets, weights);
   return extra < 0.0f ? 0.0f : extra;
 }
 
 /* Extra costs of a frame's tokens when epsilon links are ways on, too. */
-static void lower_by_epsilon(const frame *f, float *extra, const arc_table *table) {
+static void lower_by_epsilon(const frame *f, float *extra, const float *weights) {
   for (int changed = YES; changed;) {
     changed = NO;
     for (int64_t i = f->num_epsilon - 1; i >= 0; i--) {
       const way *w = f->epsilon + i;
-      float found = way_extra(w, extra[w->target], f->tokens, f->tokens, table);
+      float found = way_extra(w, extra[w->target], f->tokens, f->tokens, weights);
       if (found < extra[w->source]) {
         extra[w->source] = found;
         changed = YES;
@@ -313,7 +315,7 @@ static int keep_ways(const search *s, frame *f, const frame *before, const float
   int64_t kept = 0;
   for (int64_t i = 0; i < f->num_emitting; i++) {
     way *w = f->emitting + i;
-    float found = way_extra(w, extra[w->target], before->tokens, f->tokens, &s->graph->emitting);
+    float found = way_extra(w, extra[w->target], before->tokens, f->tokens, s->graph->weights);
     if (found < extra_before[w->source]) extra_before[w->source] = found;
     /* rounding may leave a link in the beam whose end is out of it */
     if (found <= beam && extra[w->target] <= beam) f->emitting[kept++] = *w;
@@ -323,7 +325,7 @@ static int keep_ways(const search *s, frame *f, const frame *before, const float
   kept = 0;
   for (int64_t i = 0; i < f->num_epsilon; i++) {
     way *w = f->epsilon + i;
-    float found = way_extra(w, extra[w->target], f->tokens, f->tokens, &s->graph->epsilon);
+    float found = way_extra(w, extra[w->target], f->tokens, f->tokens, s->graph->weights);
     if (found <= beam && extra[w->source] <= beam && extra[w->target] <= beam) f->epsilon[kept++] = *w;
   }
   changed |= kept < f->num_epsilon;
@@ -367,7 +369,7 @@ static int prune_frames(search *s, int64_t first_new) {
     int32_t *numbers = room(&s->numbers, f->num_tokens + 1);
     if (!extra_before || !numbers) return FAILED;
     for (int64_t i = 0; i < num_before; i++) extra_before[i] = INFINITY;
-    lower_by_epsilon(f, extra, &s->graph->epsilon);
+    lower_by_epsilon(f, extra, s->graph->weights);
     int changed = keep_ways(s, f, before, extra, extra_before);
     changed |= keep_tokens(s, f, number + 1 < s->frames.size ? f + 1 : NULL, extra, numbers);
     if (!changed && number < first_new) return YES;

@@ -11,20 +11,12 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.frames import Links, Ways
-from nnet3tools.decoding.graph import ArcTable, DecodingGraph
+from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.errors import DataError
 
 __all__ = ["NativeDecoder"]
 
 _EPSILON_LOOP = -2
-
-
-class _ArcTable(ctypes.Structure):
-    """search.c's `arc_table`."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_void_p) for name in ("firsts", "counts", "pdfs", "nextstates", "weights")
-    )
 
 
 class _Graph(ctypes.Structure):
@@ -33,10 +25,13 @@ class _Graph(ctypes.Structure):
     _fields_ = (
         ("num_states", ctypes.c_int64),
         ("start", ctypes.c_int64),
-        ("finals", ctypes.c_void_p),
-        ("emitting", _ArcTable),
-        ("epsilon", _ArcTable),
-    )
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "finals", "offsets", "ilabels", "nextstates", "weights", "pdfs", "has_epsilon",
+            )
+        ),
+    )  # fmt: skip
 
 
 class _Options(ctypes.Structure):
@@ -61,14 +56,10 @@ class NativeDecoder:
         """MemoryError if there is not enough of it."""
         self.graph = graph
         self._library: Any = library
-        self._num_pdfs = int(graph.emitting.pdfs.max(initial=-1)) + 1
-        emitting, epsilon = _arrays(graph.emitting), _arrays(graph.epsilon)
-        finals = np.ascontiguousarray(graph.finals, np.float32)
-        given = _Graph(
-            graph.num_states, graph.start, finals.ctypes.data, _pointers(emitting),
-            _pointers(epsilon),
-        )  # fmt: skip
-        self._alive = (given, emitting, epsilon, finals)  # while C looks at them
+        arrays = _arrays(graph)
+        given = _Graph(graph.num_states, graph.fst.start, *(array.ctypes.data for array in arrays))
+        self._num_pdfs = int(graph.pdfs.max(initial=-1)) + 1
+        self._alive = (given, arrays)  # while C looks at them
         new = self._library.nn_search_new
         new.restype, new.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
         chosen = _Options(*(getattr(options, field[0]) for field in _Options._fields_))
@@ -90,7 +81,7 @@ class NativeDecoder:
         num_frames, num_columns = rows.shape
         if num_columns < self._num_pdfs:
             raise DataError(
-                f"the decoding graph has {self._num_pdfs} pdfs, the network {num_columns} outputs"
+                f"the model has {self._num_pdfs} pdfs, the network {num_columns} outputs"
             )
         _check(
             self._library.nn_search_advance(
@@ -153,20 +144,18 @@ def _check(result: int) -> None:
         raise MemoryError
 
 
-def _arrays(table: ArcTable) -> list[NDArray]:
-    """The arrays as C wants them, in the order of `_ArcTable`."""
+def _arrays(graph: DecodingGraph) -> list[NDArray]:
+    """The arrays as C wants them, in the order of `_Graph`: those that are so already."""
     wanted: tuple[tuple[NDArray, type], ...] = (
-        (table.firsts, np.int64),
-        (table.counts, np.int64),
-        (table.pdfs, np.int32),
-        (table.nextstates, np.int32),
-        (table.weights, np.float32),
+        (graph.fst.finals, np.float32),
+        (graph.fst.offsets, np.int64),
+        (graph.fst.ilabels, np.int32),
+        (graph.fst.nextstates, np.int32),
+        (graph.fst.weights, np.float32),
+        (graph.pdfs, np.int32),
+        (graph.has_epsilon, np.bool_),
     )
     return [np.ascontiguousarray(array, kind) for array, kind in wanted]
-
-
-def _pointers(arrays: list[NDArray]) -> _ArcTable:
-    return _ArcTable(*(array.ctypes.data for array in arrays))
 
 
 def _links(count: int) -> Links:
