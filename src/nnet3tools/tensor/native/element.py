@@ -309,7 +309,12 @@ class _Rows:
         return [*lines, *loop, *after]
 
     def _fetch(self, stage: int, roots: Sequence[Instruction]) -> list[str]:
-        """Lines that fetch the next row while this one is computed with at some cost."""
+        """Lines that fetch what is wanted next while a row is computed with at some cost.
+
+        That are the next row, and before the last loop also the lines that this one will be written
+        to, as far as the second cache: log-softmax of 2048 x 6000 takes 4.2 ms with them, 5.1
+        without.
+        """
         costly = any(v.name in COSTLY for v in self._needed(roots, stage))
         if stage == 0 or not costly or self._walk.axes < 2:
             return []
@@ -317,6 +322,9 @@ class _Rows:
         near = [i for i in rows if self._walk.letters[i] == "1"]
         size = self._walk.axes - 2
         fetch = [f"__builtin_prefetch(q{i} + s{i}_{size} + i);" for i in near]
+        if stage + 1 == max(self._stage.values()):
+            written = [t for t in self._targets if self._walk.letters[t] == "1"]
+            fetch += [f"__builtin_prefetch(q{t} + i, 1, 2);" for t in written]
         return [f"for (i64 i = i_; i < i_ + {_ADDED}; i += 16) {{", *indented(fetch), "}"]
 
     def _loop(

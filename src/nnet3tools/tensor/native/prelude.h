@@ -37,8 +37,8 @@ static inline f64 nn_sgn(f64 x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; }
    applied as two factors of 2^k, whose bits are the low ones of the sum that rounds: so results
    below the least normal number are right, too. */
 static inline f32 nn_expf(f32 x) {
-  f32 c = x > 89.0f ? 89.0f : x;
-  c = c < -104.0f ? -104.0f : c;
+  const f32 size = fabsf(x); /* one bound for both signs: half the comparisons of two */
+  const f32 c = copysignf(size > 104.0f ? 104.0f : size, x);
   const f32 sum = NN_FMA(c, 0.72134752f, 12583039.0f); /* 1.5 * 2^23 + 127 */
   const f32 k = sum - 12583039.0f;
   f32 r = NN_FMA(k, -1.38671875f, c);
