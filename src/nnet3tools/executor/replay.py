@@ -92,6 +92,11 @@ class Replayer:
         piece = self._pieces.get(key)
         if piece is None:
             piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture)
+        if piece.can_be_flat and self._capture is None:
+            # all at once, as their compiled kernels are then made by one run of the compiler
+            for other in self._pieces.values():
+                if other.can_be_flat:
+                    other.make_flat()
         return piece.next_run()
 
     def run(self, key: Hashable, work: Step) -> None:
@@ -134,10 +139,18 @@ class _Piece:
         if self._sections is None:
             self._workspace.reserve(self._scratch_bytes)
             self._sections = list(self._make_sections())
-        elif self._capture is None:
-            self._flat = _flat(self._sections)
-            return self._flat
         return [(c, section.run) for c, section in self._sections]
+
+    @property
+    def can_be_flat(self) -> bool:
+        """Whether all sections have run, and a list of their calls is still to be made."""
+        found = self._sections if self._flat is None else None
+        return found is not None and all(section.has_run for _, section in found)
+
+    def make_flat(self) -> None:
+        """From now on run calls instead of sections where there is only one variant."""
+        assert self._sections is not None
+        self._flat = _flat(self._sections)
 
     def _note(self, c: int, step: Step, left: int) -> None:
         recorder = Recorder(scratch=self._workspace if self._capture is None else None)
@@ -215,6 +228,7 @@ class _Section:
         self._steps, self._workspace, self._memory = steps, workspace, memory
         self._capture, self._aside = capture, aside
         self._root = _Node()
+        self._recorded: list[_Node] = []
 
     def run(self) -> None:
         """The host's part, as far as it is known; then the work, live where it is not recorded."""
@@ -229,12 +243,26 @@ class _Section:
         if node.work is not None:
             node.work()
         elif node.calls is not None and self._capture is None:
-            node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
+            self.bind()
+            assert node.work is not None
             node.work()
         elif node.calls is not None:
             self._run_captured(node)
         else:
             self._run_live(node, node.done())
+
+    def bind(self) -> None:
+        """On a CPU, make what does the work of all variants recorded so far."""
+        for node in self._recorded:
+            assert node.calls is not None
+            node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
+        self._recorded.clear()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there was a run."""
+        root = self._root
+        return root.is_live or bool(root.actions) or (root.event or root.calls) is not None
 
     @property
     def only_calls(self) -> Sequence[Call] | None:
@@ -259,6 +287,7 @@ class _Section:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")
             return
         node.calls = recorder.calls
+        self._recorded.append(node)
         if self._capture is None and are_native():  # most of them will have kernels instead
             for call in node.calls:
                 call.forget()
@@ -295,6 +324,7 @@ def _flat(sections: Sequence[tuple[int, _Section]]) -> Steps:
     for c, section in sections:
         calls = section.only_calls
         if calls is None:
+            section.bind()
             flat.append((c, section.run))
         else:
             flat += [(c, call) for call in calls]

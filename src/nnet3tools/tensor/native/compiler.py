@@ -31,8 +31,9 @@ is said in the source. Products and sums are fused only where the source asks fo
 has no functions and sums gives NumPy's numbers bit for bit."""
 
 _GCC_FLAGS = ("-O1", "-ftree-loop-vectorize", "-fvect-cost-model=unlimited",
-              "--param=vect-epilogues-nomask=0")  # fmt: skip
-"""As fast as what -O3 makes of these loops, in a third of the time (21 ms a kernel for 55)."""
+              "--param=vect-epilogues-nomask=0", "-fira-region=one")  # fmt: skip
+"""As fast as what -O3 makes of these loops, in a third of the time (21 ms a kernel for 55). The
+last of them halves the time of large kernels (an LSTM's derivatives and sums: 0.33 s for 0.63)."""
 
 
 @dataclass(frozen=True)
