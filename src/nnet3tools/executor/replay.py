@@ -92,7 +92,7 @@ class Replayer:
         piece = self._pieces.get(key)
         if piece is None:
             piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture)
-        if piece.can_be_flat and self._capture is None:
+        if self._capture is None and piece.can_be_flat:
             # all at once, as their compiled kernels are then made by one run of the compiler
             for other in self._pieces.values():
                 if other.can_be_flat:
