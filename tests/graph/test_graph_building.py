@@ -91,6 +91,51 @@ def test_most_random_requests_are_computable() -> None:
     assert computable > 40
 
 
+@pytest.mark.parametrize("seed", range(1, 60, 2))
+def test_what_is_explored_too_early_does_not_show(seed: int) -> None:
+    """Statuses of what outputs may need, and the pruned graph, array for array."""
+    rng = random.Random(seed)
+    nnet = parse(RandomNetwork(rng, recurrent=True).text)
+    request = random_request(rng, nnet)
+    builders = [GraphBuilder(NetworkPlan(nnet), foresee=foresee) for foresee in (True, False)]
+    for builder in builders:
+        builder.compute(request)
+    outputs = [np.concatenate(builder.computable_outputs(request)) for builder in builders]
+    assert np.array_equal(*outputs)
+    if not outputs[0].all():
+        assert explain_uncomputable(builders[0], request) == explain_uncomputable(
+            builders[1], request
+        )
+        return
+    for builder in builders:
+        builder.prune()
+    for name in ("nodes", "keys", "is_input", "offsets", "terms"):
+        assert np.array_equal(*(getattr(builder.graph, name) for builder in builders))
+
+
+@pytest.mark.parametrize("delay", [-2, 3])
+def test_a_long_recurrence_takes_no_more_rounds_than_a_short_one(
+    delay: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+    explore = GraphBuilder._explore
+
+    def counted(self: GraphBuilder) -> None:
+        nonlocal rounds
+        rounds += 1
+        explore(self)
+
+    monkeypatch.setattr(GraphBuilder, "_explore", counted)
+    taken = []
+    for frames in (20, 200):
+        rounds = 0
+        given = IoSpecification.from_range("input", -frames, 2 * frames)
+        wanted = IoSpecification.from_range("output", 0, 4)
+        build(RECURRENT.replace("-2", str(delay)), ComputationRequest([given], [wanted]))
+        taken.append(rounds)
+    assert taken[0] == taken[1] < 6
+
+
 def test_a_recurrence_ends_where_its_input_does() -> None:
     given = IoSpecification.from_range("input", -7, 5)
     request = ComputationRequest([given], [IoSpecification.from_range("output", 3, 5)])

@@ -181,6 +181,9 @@ def _split_by_step(
     steps: IntArray, rows: IntArray, ends: NDArray[np.int64], step_sizes: NDArray[np.int64]
 ) -> Iterator[Locations]:
     """The locations of consecutive rows, those before each of `ends`."""
+    if len(ends) == 1:  # most nodes
+        yield _of_one_step(steps, rows, step_sizes)
+        return
     starts = np.concatenate([[0], ends[:-1]])
     sizes = ends - starts
     first = steps[starts]
@@ -192,6 +195,15 @@ def _split_by_step(
     bounds = zip(starts.tolist(), ends.tolist(), strict=True)
     for (start, end), of_term, is_whole in zip(bounds, step_of_term, whole.tolist(), strict=True):
         yield Locations(steps[start:end], rows[start:end], of_term, is_whole)
+
+
+def _of_one_step(steps: IntArray, rows: IntArray, step_sizes: NDArray[np.int64]) -> Locations:
+    """The locations of all of these rows."""
+    first = steps[0]
+    one_step = np.logical_and.reduce(steps == first, axis=0)
+    in_order = np.logical_and.reduce(rows == np.arange(len(rows))[:, None], axis=0)
+    whole = one_step & in_order & (step_sizes[first] == len(rows))
+    return Locations(steps, rows, np.where(one_step, first, SEVERAL).tolist(), whole.tolist())
 
 
 def _in_order(terms: IntArray) -> IntArray:

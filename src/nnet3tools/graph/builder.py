@@ -65,8 +65,8 @@ class GraphBuilder:
         """The node that is explored just now."""
         self._foreseen: list[IntArray] = []
         """Cindexes of recurrences that are explored before anybody has been found to want them."""
-        self._frames: tuple[int, int] | None = None
-        """First and last frame of the inputs; None where nothing is foreseen."""
+        self._frames: tuple[int, int, int] | None = None
+        """First and last frame and number of rows of the inputs; None: nothing is foreseen."""
 
     def compute(self, request: ComputationRequest) -> None:
         """Find the cindexes that the request's outputs may need, and those that can be computed."""
@@ -98,8 +98,8 @@ class GraphBuilder:
             f"(given up after {max_rounds} steps)"
         )
 
-    def _frames_to_foresee(self, request: ComputationRequest) -> tuple[int, int] | None:
-        """The first and last frame that a recurrence may go on to from the outputs' frames.
+    def _frames_to_foresee(self, request: ComputationRequest) -> tuple[int, int, int] | None:
+        """The first and last frame that a recurrence may go on to, and in how many steps at most.
 
         None where there is none, and in later segments, which begin where those before ended.
         """
@@ -108,7 +108,8 @@ class GraphBuilder:
         times = [spec.indexes[:, 1] for spec in request.inputs if len(spec.indexes)]
         if not times:
             return None
-        return min(int(t.min()) for t in times), max(int(t.max()) for t in times)
+        num_rows = sum(len(t) for t in times)
+        return min(int(t.min()) for t in times), max(int(t.max()) for t in times), num_rows
 
     def _max_rounds(self, request: ComputationRequest) -> int:
         """A recurrence takes at most a round for each frame and dependency that closes a circle."""
@@ -149,6 +150,10 @@ class GraphBuilder:
     def _add(self, node: int, keys: KeyArray) -> IntArray:
         """Ids of cindexes of a node; those that are new are added and queued."""
         table = self.graph.tables[node]
+        if len(table.keys) == 0:
+            new = sorted_unique(keys)
+            found = self._add_new(node, new)
+            return found if new is keys else table.find(keys)
         ids = table.find(keys)
         missing = ids < 0
         if not np.count_nonzero(missing):

@@ -66,35 +66,41 @@ class _Finder:
         for node in self._plan.nnet.output_nodes():
             self.required[self._graph.tables[node].ids] = True
         # Once round by nodes is enough where nothing recurs.
-        left_over = []
+        left_over: list[IntArray] = []
+        places_of: dict[int, slice | IntArray] = {}
         for node in self._plan.from_outputs:
-            if len(ids := self._computed(node)):
-                rows = self._used(node, ids)
+            ids, places = self._computed(node)
+            if len(ids):
+                rows = self._used(node, places)
                 self.used_rows[node] = ids, rows
-                required = self.required[as_slice(ids)]
-                left_over.append(ids[~required])
+                places_of[node] = places
+                required = self.required[places]
+                if self._plan.back_edges:
+                    left_over.append(ids[~required])
                 self.required[present_ids(rows if all_true(required) else rows[required])] = True
-        if self._plan.back_edges:
+        if left_over:
             unfollowed = np.concatenate(left_over)
             self._follow(unfollowed[self.required[unfollowed]])
         for node, (ids, rows) in self.used_rows.items():
-            kept = self.required[as_slice(ids)]
+            kept = self.required[places_of[node]]
             if not all_true(kept):
                 self.used_rows[node] = ids[kept], rows[kept]
 
-    def _computed(self, node: int) -> IntArray:
-        """The cindexes of a node that this segment can compute."""
+    def _computed(self, node: int) -> tuple[IntArray, slice | IntArray]:
+        """The cindexes of a node that this segment can compute, and `as_slice` of them."""
         ids = self._graph.tables[node].ids
         if self._start:
             ids = ids[ids >= self._start]
         places = as_slice(ids)
         computed = (self._store.slots[places] >= 0) & (self._store.status[places] == COMPUTABLE)
-        return ids if all_true(computed) else ids[computed]
+        if all_true(computed):
+            return ids, places
+        ids = ids[computed]
+        return ids, as_slice(ids)
 
-    def _used(self, node: int, ids: IntArray) -> IntArray:
+    def _used(self, node: int, places: slice | IntArray) -> IntArray:
         """The dependencies that computable cindexes of a node use, -1 for those they do not."""
         store, rule = self._store, self._plan.rules[node]
-        places = as_slice(ids)
         rows = self._dependency_rows[node].take(store.slots[places])
         if rule.needs_all:
             return rows

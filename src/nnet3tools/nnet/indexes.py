@@ -100,12 +100,12 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
     return pack(indexes)
 
 
-def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int) -> KeyArray:
+def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most: int) -> KeyArray:
     """How indexes go on that were wanted before or after all that are known, by as much again.
 
-    Both are sorted. `new` repeated at equal distances in time, sorted, until it lies beyond frames
-    `first` to `last`; empty where it does so already, or lies neither all before nor all after
-    `known`.
+    Both are sorted. `new` repeated at equal distances in time, at most `most` times, sorted, until
+    it lies beyond frames `first` to `last`; empty where it does so already, or lies neither all
+    before nor all after `known`.
     """
     if len(known) == 0:
         return new[:0]
@@ -115,19 +115,15 @@ def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int) -> Ke
     first, last = first + _T_BIAS, last + _T_BIAS
     if first < begin <= end < known_begin:
         step = known_begin - begin
-        offsets = step * np.arange(-((begin - first) // step) - 2, 0)
+        count = min((begin - first) // step + 2, most, (begin - 1) // step)
+        offsets = step * np.arange(-count, 0)
     elif known_end < begin <= end < last:
         step = end - known_end
-        offsets = step * np.arange(1, (last - end) // step + 3)
+        count = min((last - end) // step + 2, most, ((1 << _T_BITS) - 1 - end) // step)
+        offsets = step * np.arange(1, count + 1)
     else:
         return new[:0]
-    if begin + int(offsets[0]) <= 0 or end + int(offsets[-1]) >= 1 << _T_BITS:
-        return new[:0]
-    keys = (new + (offsets[:, None] << shift)).ravel()
-    if (end - begin) >= step:
-        keys = sorted_unique(keys)
-        keys = keys[keys < new[0]] if end < known_begin else keys[keys > new[-1]]
-    return keys
+    return (new + (offsets[:, None] << shift)).ravel()
 
 
 def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:

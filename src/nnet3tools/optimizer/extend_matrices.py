@@ -29,6 +29,9 @@ MIN_PROPORTION = 0.8
 """A copy is extended only if it moved at least this share of its source's rows already."""
 
 
+_SIZED = frozenset({AllocMatrix, DeallocMatrix, SetConst})
+
+
 def extend_matrices(computation: Computation, context: PassContext) -> Computation:
     """Extend the destinations of MatrixCopy commands to the whole of their sources."""
     out = computation.copy()
@@ -90,8 +93,7 @@ def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> N
     whole = computation.whole_submatrices()
 
     def followed(command: Command) -> Command:
-        if not isinstance(command, AllocMatrix | DeallocMatrix | SetConst):
-            return command
+        assert isinstance(command, AllocMatrix | DeallocMatrix | SetConst)
         info = computation.submatrices[command.submatrix]
         was_whole = (
             info.row_offset == info.col_offset == 0
@@ -102,7 +104,10 @@ def _refer_to_whole_matrices(computation: Computation, old_rows: list[int]) -> N
             return command.replace(submatrix=whole[info.matrix_index])
         return command
 
-    computation.commands = [followed(command) for command in computation.commands]
+    computation.commands = [
+        followed(command) if type(command) in _SIZED else command
+        for command in computation.commands
+    ]
 
 
 def _extend_debug_info(computation: Computation) -> None:

@@ -59,7 +59,7 @@ def _access_table(
 ) -> AccessTable:
     """Sort single accesses by thing and command and join those of the same command."""
     keys = things * (num_commands + 1) + commands
-    order = np.argsort(keys, kind="stable")
+    order = np.argsort(keys)
     keys, types = keys[order], types[order]
     new = np.ones(len(keys), bool)
     new[1:] = keys[1:] != keys[:-1]

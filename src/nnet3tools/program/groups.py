@@ -6,6 +6,7 @@ checker and passes ask of all of them is answered here a class at a time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -56,14 +57,14 @@ class CommandGroup:
 
 
 def group_commands(commands: Sequence[Command]) -> dict[type[Command], CommandGroup]:
-    """All commands of a program by their class."""
-    kinds = np.fromiter(map(attrgetter("KIND"), commands), np.int64, len(commands))
-    groups: dict[type[Command], CommandGroup] = {}
-    for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-        positions = np.flatnonzero(kinds == kind)
-        members = [commands[c] for c in positions.tolist()]
-        groups[type(members[0])] = CommandGroup(type(members[0]), positions, members)
-    return groups
+    """All commands of a program by their class, classes by Kaldi's number."""
+    positions: defaultdict[type[Command], list[int]] = defaultdict(list)
+    for position, cls in enumerate(map(type, commands)):
+        positions[cls].append(position)
+    return {
+        cls: CommandGroup(cls, positions[cls], [commands[c] for c in positions[cls]])
+        for cls in sorted(positions, key=attrgetter("KIND"))
+    }
 
 
 def made_of_columns(
