@@ -156,9 +156,8 @@ def fisher_step(
     """The matrix whose columns become eigenvectors lies in shared memory if a block may have it."""
     traces = [getattr(number, "array", number) for number in trace]
     rank = max(map(len, d))
-    lanes = 16 if rank <= _MOST_OF_HALF_A_WARP else 32
-    columns, pitch = -(-rank // 4) * 4, -(-rank // lanes) * lanes
-    count = columns * pitch
+    columns, lanes = -(-rank // 4) * 4, _lanes(rank)
+    count = columns * (-(-rank // lanes) * lanes)
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
     work = get_device().empty((len(d), 1 if is_shared else count), np.float64)
     rows, factors = [], []
@@ -183,17 +182,21 @@ _SMALL_TURN = 1e-10
 """Squared cosine between columns below which one more sweep would not show in float32."""
 
 
+def _lanes(rank: int) -> int:
+    """Threads that share four columns."""
+    return 16 if rank <= _MOST_OF_HALF_A_WARP else 32
+
+
 def _step_threads(rank: int) -> int:
     """Enough for each four columns to have theirs, if they can have many registers."""
-    groups, a_warp = -(-rank // 4), 2 if rank <= _MOST_OF_HALF_A_WARP else 1
-    return 32 * min(16, -(-groups // a_warp))
+    return 32 * min(16, -(-rank // 4 * _lanes(rank) // 32))
 
 
 def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
     """Source and name of the kernel for ranks up to this one."""
     text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
-    lanes = 16 if rank <= _MOST_OF_HALF_A_WARP else 32
-    return text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(lanes)), name
+    text = text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(_lanes(rank)))
+    return text, name
 
 
 @implements("check_finite", "cupy")

@@ -110,7 +110,8 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
   for (int sweep = 0; sweep < 30; ++sweep) {
     bool again = false;
     // Turns column a against b, and c against d; half of the threads find the one angle, half the
-    // other. Float32 will do for an angle, as long as it is one.
+    // other. Float32 will do for an angle, as long as it is one, and for the lengths that come of it:
+    // they are found anew in each sweep.
     auto turn = [&](int a, int b, int c, int d) {
       double lower_sum = 0.0, upper_sum = 0.0;
 #pragma unroll
@@ -126,21 +127,18 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
       again = again || dot * dot > little * pp * qq;
       const float twice = 2.0f * (float)(dot * unit), gap = (float)((qq - pp) * unit);
       const float below = fabsf(gap) + sqrtf(gap * gap + twice * twice);
-      const double tangent = below > 0.0f ? (gap < 0.0f ? -twice : twice) / below : 0.0f;
-      const double h = tangent * tangent + 1.0;
-      double cosine = 1.0f / sqrtf((float)h);
+      const float slope = below > 0.0f ? (gap < 0.0f ? -twice : twice) / below : 0.0f;
+      const double tangent = slope, h = tangent * tangent + 1.0;
+      double cosine = 1.0f / sqrtf(slope * slope + 1.0f);
       cosine *= 1.5 - 0.5 * h * cosine * cosine;
-      const double new_pp = cosine * cosine * (pp - tangent * (2.0 * dot - tangent * qq));
-      const double new_qq = cosine * cosine * (qq + tangent * (2.0 * dot + tangent * pp));
-      const double sine = cosine * tangent;
+      const double sine = cosine * tangent, change = tangent * dot;
       const double other_cosine = __shfl_xor_sync(0xffffffffu, cosine, LANES / 2);
       const double other_sine = __shfl_xor_sync(0xffffffffu, sine, LANES / 2);
-      const double other_pp = __shfl_xor_sync(0xffffffffu, new_pp, LANES / 2);
-      const double other_qq = __shfl_xor_sync(0xffffffffu, new_qq, LANES / 2);
-      length[a] = upper ? other_pp : new_pp;
-      length[b] = upper ? other_qq : new_qq;
-      length[c] = upper ? new_pp : other_pp;
-      length[d] = upper ? new_qq : other_qq;
+      const double other_change = __shfl_xor_sync(0xffffffffu, change, LANES / 2);
+      length[a] -= upper ? other_change : change;
+      length[b] += upper ? other_change : change;
+      length[c] -= upper ? change : other_change;
+      length[d] += upper ? change : other_change;
       const double c0 = upper ? other_cosine : cosine, s0 = upper ? other_sine : sine;
       const double c1 = upper ? cosine : other_cosine, s1 = upper ? sine : other_sine;
 #pragma unroll
