@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
+from nnet3tools.fst import epsilon
 from nnet3tools.fst.compose import compose, compose_with_loops
 from nnet3tools.fst.connect import (
     accessible,
@@ -285,3 +287,33 @@ def test_states_and_arcs_are_numbered_as_openfst_does(name):
             np.testing.assert_array_equal(getattr(result, column), getattr(expected, column))
         np.testing.assert_allclose(result.weights, expected.weights, atol=1e-6)
         np.testing.assert_allclose(result.finals, expected.finals, atol=1e-6)
+
+
+def ending_in_one_state(seed: int) -> Fst:
+    """Without epsilons, and with one final state, which no arc leaves."""
+    fst = random_acceptor(seed, 0.0, acyclic=True, num_labels=9)
+    finals = np.full(fst.num_states, NOT_FINAL, np.float32)
+    finals[-1] = seed / 7
+    return replace(fst, finals=finals)
+
+
+@pytest.mark.parametrize("last_first", [True, False])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_joints_made_together_are_those_made_one_by_one(seed, last_first, monkeypatch) -> None:
+    joined = concatenate([ending_in_one_state(seed + k) for k in range(5)], last_first)
+    together = remove_epsilons(joined)
+    monkeypatch.setattr(epsilon, "_single_steps", lambda *args: None)
+    one_by_one = remove_epsilons(joined)
+    for name in ("start", "finals", "offsets", "ilabels", "olabels", "weights", "nextstates"):
+        np.testing.assert_array_equal(getattr(together, name), getattr(one_by_one, name))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_numbers_of_joined_states_do_not_matter_to_what_is_sorted(seed) -> None:
+    parts = [ending_in_one_state(seed + k) for k in range(5)]
+    first, second = (
+        breadth_first_sorted(remove_epsilons(concatenate(parts, last_first)))
+        for last_first in (True, False)
+    )
+    assert first.arc_lists() == second.arc_lists()
+    np.testing.assert_array_equal(first.finals, second.finals)

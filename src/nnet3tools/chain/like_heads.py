@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_bytes import ChainExampleBytes, facts_of
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.fst.binary_reader import acceptor_of_bytes
+from nnet3tools.fst.binary_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.index_vector import read_index_vector
 from nnet3tools.io.matrix_forms import MatrixForm
@@ -21,8 +22,9 @@ from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetIo
 from nnet3tools.training.example_layout import Layout
 
-__all__ = ["output_of", "prototype_of"]
+__all__ = ["outputs_of", "prototype_of"]
 
+_EMPTY = Fst.empty()
 _SIZE_OF_DW = len(b"</Supervision> <DW2> FV ")
 _SIZE_OF_FSTS = len(b"</Fsts> ")
 
@@ -49,14 +51,18 @@ def _name_and_indexes(fixed: bytes, token: str) -> tuple[str, IndexArray]:
     return reader.read_token(), read_index_vector(reader)
 
 
-def output_of(example: ChainExampleBytes) -> NnetChainSupervision:
-    """Its output, of bytes that are known to be sound."""
+def outputs_of(examples: Sequence[ChainExampleBytes]) -> list[NnetChainSupervision]:
+    """Their outputs, of bytes that are known to be sound."""
+    fsts = acceptors_of_bytes([(example.data, example.acceptor) for example in examples])
+    return [_output(example, fst) for example, fst in zip(examples, fsts, strict=True)]
+
+
+def _output(example: ChainExampleBytes, fst: Fst) -> NnetChainSupervision:
     data, head, acceptor, tail = example
     (like,) = prototype_of(head).outputs
     frames, label_dim, is_e2e = facts_of(head)
     (weight,) = struct.unpack_from("<f", data, acceptor - len(head.fixed[-1]) - 4)
-    fst = acceptor_of_bytes(data, acceptor)
-    fsts = (Fst.empty(), (fst,)) if is_e2e else (fst,)
+    fsts = (_EMPTY, (fst,)) if is_e2e else (fst,)
     at = tail + _SIZE_OF_DW + _SIZE_OF_FSTS * is_e2e
     (size,) = struct.unpack_from("<xi", data, at)
     weights = np.frombuffer(data, "<f4", size, at + 5)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_bytes import ChainExampleBytes
-from nnet3tools.chain.like_heads import output_of, prototype_of
+from nnet3tools.chain.like_heads import outputs_of, prototype_of
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import breadth_first_sorted
@@ -34,7 +34,7 @@ def merge_chain_examples(
     """
     stride = int(_prototype(examples[0]).inputs[0].indexes[:, 0].max(initial=0)) + 1
     inputs = merge_runs(_runs(examples), stride, compress_features)
-    outputs_of_all = [_outputs(example) for example in examples]
+    outputs_of_all = list(_outputs(examples))
     counts = {len(outputs) for outputs in outputs_of_all}
     if len(counts) > 1:
         raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
@@ -62,8 +62,15 @@ def _inputs_of_all(head: Layout, examples: Sequence[ChainExampleBytes]) -> tuple
     return len(block), ios
 
 
-def _outputs(example: NnetChainExample | ChainExampleBytes) -> list[NnetChainSupervision]:
-    return example.outputs if isinstance(example, NnetChainExample) else [output_of(example)]
+def _outputs(
+    examples: Sequence[NnetChainExample | ChainExampleBytes],
+) -> Iterator[list[NnetChainSupervision]]:
+    """The outputs of each example."""
+    for as_bytes, some in itertools.groupby(examples, lambda e: isinstance(e, ChainExampleBytes)):
+        if as_bytes:
+            yield from ([output] for output in outputs_of(list(some)))  # type: ignore[arg-type]
+        else:
+            yield from (example.outputs for example in some)  # type: ignore[union-attr]
 
 
 def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
@@ -101,7 +108,8 @@ def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
         return replace(first, num_sequences=num_sequences, e2e_fsts=fsts, alignment_pdfs=None)
     if any(part.alignment_pdfs is not None for part in parts):
         raise DataError("merging supervisions with alignments: only end-to-end ones may have them")
-    merged = remove_epsilons(concatenate([part.fst for part in parts]))
+    # Numbers of states do not matter, as they are sorted; rising ones are quicker to go through.
+    merged = remove_epsilons(concatenate([part.fst for part in parts], last_first=False))
     if not merged.num_states:
         raise DataError("merging supervisions whose FSTs accept nothing")
     return replace(first, num_sequences=num_sequences, fst=breadth_first_sorted(merged))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ from nnet3tools.io.stream import Reader
 
 __all__ = [
     "Header",
-    "acceptor_of_bytes",
+    "acceptors_of_bytes",
     "check_fst",
     "read_binary_fst",
     "read_compact_acceptor",
@@ -262,15 +263,49 @@ def _of_elements(header: Header, sizes: np.ndarray, elements: np.ndarray) -> Fst
 _COMPACT = "compact_acceptor", "standard"
 
 
-def acceptor_of_bytes(data: bytes, at: int) -> Fst:
-    """The compact acceptor that begins there, which `acceptor_walk.walk_acceptor` has gone over."""
-    at += 4 + sum(4 + len(name) for name in _COMPACT)
-    header = Header(*_COMPACT, *HEADER.unpack_from(data, at))
-    at += HEADER.size
-    ends = np.frombuffer(data, "<u4", header.num_states + 1, at).astype(np.int64)
-    at += 4 * len(ends)
-    elements = np.frombuffer(data, COMPACT_ARC, int(ends[-1]), at)
-    return _of_elements(header, ends[1:] - ends[:-1], elements)
+def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
+    """The compact acceptors that begin there, which `acceptor_walk.walk_acceptor` has gone over."""
+    before = 4 + sum(4 + len(name) for name in _COMPACT)
+    headers, offsets, elements = [], [], []
+    for data, at in places:
+        header = Header(*_COMPACT, *HEADER.unpack_from(data, at + before))
+        begin = at + before + HEADER.size
+        end = begin + 4 * (header.num_states + 1)
+        (size,) = struct.unpack_from("<I", data, end - 4)
+        headers.append(header)
+        offsets.append(data[begin:end])
+        elements.append(data[end : end + COMPACT_ARC.itemsize * size])
+    ends = np.frombuffer(b"".join(offsets), "<u4").astype(np.int64)
+    num_states = np.array([header.num_states for header in headers])
+    # Each has one more offset than it has states.
+    is_state = np.ones(len(ends) - 1, bool)
+    is_state[np.cumsum(num_states + 1)[:-1] - 1] = False
+    sizes = np.diff(ends)[is_state]
+    whole = _of_elements(headers[0], sizes, np.frombuffer(b"".join(elements), COMPACT_ARC))
+    last = num_states.cumsum()
+    return [
+        _part(whole, header, begin, end)
+        for header, begin, end in zip(
+            headers, (last - num_states).tolist(), last.tolist(), strict=True
+        )
+    ]
+
+
+def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
+    """The FST of these states."""
+    offsets = whole.offsets[begin : end + 1]
+    arcs = slice(int(offsets[0]), int(offsets[-1]))
+    labels = whole.ilabels[arcs]
+    return Fst(
+        header.start,
+        whole.finals[begin:end],
+        offsets - offsets[0],
+        labels,
+        labels,
+        whole.weights[arcs],
+        whole.nextstates[arcs],
+        header.properties,
+    )
 
 
 _READERS: dict[str, Callable[[Reader, Header], Fst]] = {

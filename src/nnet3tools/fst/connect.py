@@ -30,16 +30,19 @@ def accessible(fst: Fst) -> _Bools:
     if fst.start == 0 and (fst.nextstates > fst.sources).all():
         entered = np.zeros(size, bool)
         entered[fst.nextstates] = True
-        if entered[1:].all():  # sorted, and all but the first have an arc into them
-            return np.ones(size, bool)
+        entered[0] = True
+        if entered[fst.sources].all():  # sorted, and arcs come from such states only
+            return entered
     return _reached(size, fst.offsets, fst.nextstates, [fst.start] if size else [])
 
 
 def coaccessible(fst: Fst) -> _Bools:
     """From which states a final one can be reached, (N,)."""
     size, final = fst.num_states, fst.is_final
-    if (fst.nextstates > fst.sources).all() and (final | (fst.counts > 0)).all():
-        return np.ones(size, bool)  # sorted, and all but final ones have an arc out of them
+    if (fst.nextstates > fst.sources).all():
+        goes_on = final | (fst.counts > 0)
+        if goes_on[fst.nextstates].all():  # sorted, and arcs lead to such states only
+            return goes_on
     order = np.argsort(fst.nextstates, kind="stable")
     counts = np.bincount(fst.nextstates, minlength=size)
     offsets = np.concatenate([[0], np.cumsum(counts)])

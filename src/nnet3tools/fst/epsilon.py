@@ -36,20 +36,14 @@ def remove_epsilons(fst: Fst) -> Fst:
     kept = np.zeros(fst.num_states, bool)  # states with another way in than by epsilons
     kept[fst.nextstates[~epsilons]] = True
     kept[fst.start] = True
-    closures = _Closures(fst, epsilons, kept)
+    if (replaced := _single_steps(fst, epsilons, kept)) is None:
+        replaced = _expanded(fst, epsilons, kept)
     changed = np.zeros(fst.num_states, bool)
-    finals = fst.finals.copy()
-    lists: list[tuple[int, list[ArcTuple]]] = []
-    for state in _epsilon_states_last_first(fst, epsilons):
-        if kept[state]:
-            arcs, final = closures.expand(state)
-            changed[state], finals[state] = True, final
-            lists.append((state, arcs))
+    changed[fst.sources[epsilons]] = True
     plain = _reversed_arcs(fst.with_arcs_only((kept & ~changed)[fst.sources]))
-    replaced = _arcs_of_lists(fst, lists)
     joined = Fst.from_arcs(
         fst.start,
-        finals,
+        replaced.finals,
         np.concatenate([plain.sources, replaced.sources]),
         np.concatenate([plain.ilabels, replaced.ilabels]),
         np.concatenate([plain.weights, replaced.weights]),
@@ -59,11 +53,53 @@ def remove_epsilons(fst: Fst) -> Fst:
     return connect(joined)
 
 
-def _arcs_of_lists(fst: Fst, lists: list[tuple[int, list[ArcTuple]]]) -> Fst:
+def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst:
+    """All final weights, and the arcs alone of the kept states with epsilons, without them."""
+    closures = _Closures(fst, epsilons, kept)
+    finals = fst.finals.copy()
     by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
-    for state, arcs in lists:
-        by_state[state] = arcs
-    return Fst.from_lists(fst.start, fst.finals.tolist(), by_state)
+    for state in _epsilon_states_last_first(fst, epsilons):
+        if kept[state]:
+            by_state[state], finals[state] = closures.expand(state)
+    return Fst.from_lists(fst.start, finals.tolist(), by_state)
+
+
+def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:
+    """The same where an epsilon is the only arc of its state, and leads to one without epsilons.
+
+    So it is where supervisions are joined. None where it is not so, or where a state has like arcs.
+    """
+    states, targets = fst.sources[epsilons], fst.nextstates[epsilons]
+    has_epsilons = np.zeros(fst.num_states, bool)
+    has_epsilons[states] = True
+    if (fst.counts[states] != 1).any() or has_epsilons[targets].any():
+        return None
+    used = kept[states]
+    states, targets, weights = states[used], targets[used], fst.weights[epsilons][used]
+    counts = fst.counts[targets]
+    number = np.repeat(np.arange(len(states)), counts)
+    place = np.arange(len(number)) - (np.cumsum(counts) - counts)[number]
+    # They come out in reverse order, after those of kept states have been reversed before.
+    place = np.where(kept[targets][number], place, counts[number] - 1 - place)
+    arcs = fst.offsets[targets][number] + place
+    columns = fst.ilabels[arcs], fst.olabels[arcs], fst.nextstates[arcs], number
+    like = np.lexsort(columns)
+    same = np.ones(max(0, len(like) - 1), bool)
+    for column in columns:
+        same &= column[like[1:]] == column[like[:-1]]
+    if same.any():
+        return None
+    finals = fst.finals.copy()
+    finals[states] = np.minimum(finals[states], weights + fst.finals[targets])
+    return Fst.from_arcs(
+        fst.start,
+        finals,
+        states[number],
+        fst.ilabels[arcs],
+        weights[number] + fst.weights[arcs],
+        fst.nextstates[arcs],
+        None if fst.olabels is fst.ilabels else fst.olabels[arcs],
+    )
 
 
 def _reversed_arcs(fst: Fst) -> Fst:
@@ -184,32 +220,36 @@ def _reversed_list(arcs: list[ArcTuple]) -> list[ArcTuple]:
     return [(i, o, weight, target) for (i, o, target), weight in reversed(found.items())]
 
 
-def concatenate(fsts: list[Fst]) -> Fst:
+def concatenate(fsts: list[Fst], last_first: bool = True) -> Fst:
     """The FST of their paths one after another, joined by epsilons.
 
-    States and arcs are in the order of Kaldi's merged supervisions: those of the last FST come
-    first, and the epsilon of a state that was final stands before its other arcs.
+    The states of the last FST come first, as in Kaldi's merged supervisions, unless not
+    `last_first`. The epsilon of a state that was final stands before its other arcs.
     """
-    pieces = fsts[::-1]
-    begins = np.cumsum([0] + [fst.num_states for fst in pieces])
-    finals = np.full(begins[-1], NOT_FINAL, np.float32)
-    finals[: pieces[0].num_states] = pieces[0].finals
-    columns: list[list[np.ndarray]] = [[], [], [], [], []]
-    for number, (fst, begin) in enumerate(zip(pieces, begins.tolist(), strict=False)):
-        if number:
-            ends = np.flatnonzero(fst.is_final)
-            labels = np.zeros(len(ends), np.int32)
-            after = begins[number - 1] + pieces[number - 1].start
-            afters = np.full(len(ends), after)
-            epsilons: list[np.ndarray] = [ends + begin, labels, labels, fst.finals[ends], afters]
-            for column, values in zip(columns, epsilons, strict=True):
-                column.append(values)
-        sources, nextstates = fst.sources + begin, fst.nextstates + begin
-        arcs: list[np.ndarray] = [sources, fst.ilabels, fst.olabels, fst.weights, nextstates]
-        for column, values in zip(columns, arcs, strict=True):
-            column.append(values)
-    sources, ilabels, olabels, weights, nextstates = map(np.concatenate, columns)
-    start = int(begins[len(fsts) - 1]) + fsts[0].start
-    acceptor = all(fst.olabels is fst.ilabels for fst in fsts)
-    outputs = None if acceptor else olabels
-    return Fst.from_arcs(start, finals, sources, ilabels, weights, nextstates, outputs)
+    pieces, step = (fsts[::-1], -1) if last_first else (fsts, 1)
+    sizes = np.array([fst.num_states for fst in pieces])
+    begins = np.cumsum(sizes) - sizes
+    piece_of = np.repeat(np.arange(len(pieces)), sizes)
+    finals = np.concatenate([fst.finals for fst in pieces])
+    stays = piece_of == (0 if last_first else len(pieces) - 1)
+    ends = np.flatnonzero((finals != NOT_FINAL) & ~stays)
+    starts = begins + [fst.start for fst in pieces]
+    after = starts[piece_of[ends] + step]
+    nothing = np.zeros(len(ends), np.int32)
+    counts = np.concatenate([fst.counts for fst in pieces])
+    sources = np.repeat(np.arange(len(finals)), counts)
+    nextstates = np.concatenate([fst.nextstates for fst in pieces]) + begins[piece_of[sources]]
+    weights = np.concatenate([finals[ends], *[fst.weights for fst in pieces]])
+    ilabels = np.concatenate([nothing, *[fst.ilabels for fst in pieces]])
+    olabels = None
+    if any(fst.olabels is not fst.ilabels for fst in pieces):
+        olabels = np.concatenate([nothing, *[fst.olabels for fst in pieces]])
+    return Fst.from_arcs(
+        int(starts[-1 if last_first else 0]),
+        np.where(stays, finals, np.float32(NOT_FINAL)),
+        np.concatenate([ends, sources]),
+        ilabels,
+        weights,
+        np.concatenate([after, nextstates]),
+        olabels,
+    )

@@ -183,8 +183,8 @@ class LikeMatrices:
 
 
 _num_decompressed = 0
-_WORTH_COMPILING = 4_000_000
-"""Elements, which NumPy takes 30 ms to decompress and compiled code 3."""
+_WORTH_COMPILING = 8_000_000
+"""Elements, which NumPy takes 60 ms to decompress; compiled code is there in as much time."""
 
 
 def _pays_to_compile(num_elements: int) -> bool:
