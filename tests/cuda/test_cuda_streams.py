@@ -149,14 +149,36 @@ def test_after_an_upload_in_a_capture_kernels_are_still_captured(machines, sched
     assert fetch(kept[0]).tolist() == [0, 1, 2]
 
 
+def test_fetching_an_array_with_gaps_leaves_the_stream(machines):
+    """CuPy enters the current stream for that and then goes back to the one entered before."""
+    device = machines()
+    x = model_cupy.asarray(np.arange(12.0, dtype=np.float32).reshape(3, 4))
+    assert x[:, :2].get().tolist() == [[0, 1], [4, 5], [8, 9]]
+    assert device.machine.current_stream().ptr == device.stream.ptr
+
+
+def test_an_upload_in_a_branch_leaves_the_branch(machines):
+    device = machines()
+    current, seen = device.machine.current_stream, list[tuple[int, int]]()
+
+    def step() -> None:
+        before = current().ptr
+        device.upload(np.arange(3))
+        seen.append((before, current().ptr))
+
+    device.capture(lambda: device.side_by_side([step, step]))
+    assert [before for before, _ in seen] == [after for _, after in seen]
+    assert len({before for before, _ in seen}) == 2
+
+
 def test_the_model_has_cupys_stack_of_streams(machines):
-    machines()
-    null, first, second = Stream(null=True), Stream(), Stream()
+    entered = machines().stream
+    first, second = Stream(), Stream()
     current = model_cupy.get_machine().current_stream
     first.use()
     with second:
         assert current() is second
-    assert current().ptr == null.ptr
+    assert current() is entered
 
 
 def test_the_model_refuses_what_cuda_refuses_in_captures(machines):

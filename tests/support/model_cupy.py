@@ -71,6 +71,9 @@ class ndarray(np.ndarray):
         if stream.is_capturing():
             raise RuntimeError("the current stream is capturing, so D2H transfers are disallowed")
         machine.downloads += 1
+        if not self.flags.c_contiguous:
+            with stream:  # CuPy makes a copy without gaps first
+                pass
         stream.synchronize()
         return np.array(self.view(np.ndarray))
 

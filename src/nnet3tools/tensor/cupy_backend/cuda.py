@@ -171,10 +171,12 @@ class CudaDevice:
         device = cupy.cuda.Device()
         self.num_processors = int(device.attributes["MultiProcessorCount"])
         self.most_shared_bytes = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
-        # a stream of our own, made current: the default one cannot be captured
+        # A stream of our own, made current: the default one cannot be captured. Entered for good,
+        # as CuPy goes back to what was entered last after each `with` of its own, which fetching an
+        # array with gaps has, and `use` does not count there.
         self.stream = cupy.cuda.Stream(non_blocking=True)
         cupy.cuda.get_current_stream().synchronize()
-        self.stream.use()
+        self.stream.__enter__()
         self.copy_stream = cupy.cuda.Stream(non_blocking=True)
         self._side_stream = cupy.cuda.Stream(non_blocking=True)
         self._number = device.id
@@ -233,12 +235,8 @@ class CudaDevice:
         """
         if not self._capturing:
             return cupy.asarray(host)
-        # not `with`: on leaving, CuPy goes back to its stack's top, which `use` does not set
-        self.copy_stream.use()
-        try:
+        with self.copy_stream:
             made = cupy.asarray(host)
-        finally:
-            self.stream.use()
         self.copy_stream.synchronize()
         return made
 
@@ -354,11 +352,10 @@ class CudaDevice:
         try:
             for i, step in enumerate(steps):
                 stream = (self.stream, *used)[i % (1 + len(used))]
-                stream.use()
                 self._cublas.use(stream.ptr)
-                step()
+                with stream:
+                    step()
         finally:
-            self.stream.use()
             self._cublas.use(self.stream.ptr)
             for stream in used:  # also where a step failed: the capture must be ended
                 self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
