@@ -9,7 +9,8 @@ few sweeps do.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,7 @@ class _Products:
 
     def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
         """All of them; what else is read, and the results."""
-        # not scratch memory, which what runs beside an update may use
-        partial = get_device().empty((sum(self._sums),), np.float32)
-        tickets = zero_tickets(sum(self._tickets))
+        partial, tickets = self._memory()
         sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
         for row, first, place in zip(self._rows, sums, places, strict=False):
             row[3], row[4] = pointer(partial) + 4 * int(first), pointer(tickets) + 4 * int(place)
@@ -113,6 +112,35 @@ class _Products:
         written = [*writes, partial, tickets]
         tables = [_numbers(self._rows, np.int64)]
         _launch(kernel, grid, _THREADS, tables, [*self._arrays, *reads], written)
+
+    def _memory(self) -> tuple[Array, Array]:
+        """For partial sums, and tickets."""
+        key = tuple(map(tuple, self._rows))
+        return _kept(
+            ("products", *key),
+            lambda: (
+                get_device().empty((sum(self._sums),), np.float32),
+                zero_tickets(sum(self._tickets)),
+            ),
+        )
+
+
+_memory: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+"""Device -> what `_kept` gives; a captured graph keeps what it was captured with."""
+_MOST_MEMORY = 256
+
+
+def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Memory of an update, the same each time for the same estimates, as tables then are the same.
+
+    Not scratch memory, which what runs beside an update may use.
+    """
+    known = _memory.setdefault(get_device(), {})
+    if key not in known:
+        if len(known) >= _MOST_MEMORY:
+            known.clear()
+        known[key] = make()
+    return known[key]
 
 
 @implements("fisher_products", "cupy")
@@ -159,7 +187,8 @@ def fisher_step(
     columns, lanes = -(-rank // 4) * 4, _lanes(rank)
     count = columns * (-(-rank // lanes) * lanes)
     is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
-    work = get_device().empty((len(d), 1 if is_shared else count), np.float64)
+    shape = len(d), 1 if is_shared else count
+    work = _kept(("step", shape, *map(pointer, d)), lambda: get_device().empty(shape, np.float64))
     rows, factors = [], []
     operands = zip(d, numbers, transform, coefficients, products, traces, work, strict=True)
     for arrays, (eta, num_rows, alpha, dim) in zip(operands, settings, strict=True):
@@ -210,7 +239,10 @@ def orthonormalize(
 ) -> None:
     """Two kernels that do nothing where all is well: products of rows, and what follows of them."""
     counts = [len(one) ** 2 for one in w]
-    grams = get_device().empty((sum(counts),), np.float32)
+    grams = _kept(
+        ("grams", *counts, *map(pointer, w)),
+        lambda: get_device().empty((sum(counts),), np.float32),
+    )
     rows, factors, products = [], [], _Products()
     begins = np.cumsum([0, *counts])
     for one, of_one, state, a, begin in zip(w, d, numbers, alpha, begins, strict=False):
