@@ -14,7 +14,7 @@ import pytest
 
 from nnet3tools.cli import gpu, gpu_locks, nnet3_train
 from nnet3tools.errors import OptionError, UserError, install_command
-from support.emulated_cuda import needs_compiler, to_device
+from support.emulated_cuda import limits_memory, needs_compiler, to_device
 from support.fake_gpus import EXCLUSIVE, FakeGpus, insufficient_driver
 from support.training_helpers import minibatch, network
 
@@ -306,6 +306,7 @@ def test_lack_of_memory_names_the_plan_and_what_helps(monkeypatch):
 
 
 @needs_compiler
+@limits_memory
 @pytest.mark.parametrize("where", ["arena", "later"])
 def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, where):
     from nnet3tools.executor import bound_program as program
@@ -350,6 +351,7 @@ def test_a_model_larger_than_the_memory_is_one_line(device, monkeypatch):
 
 
 @needs_compiler
+@limits_memory
 def test_lack_of_memory_names_the_limit_where_there_is_one(device, monkeypatch):
     from nnet3tools.executor import bound_program as program
     from nnet3tools.training import trainer

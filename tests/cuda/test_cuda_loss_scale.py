@@ -16,7 +16,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-from support.emulated_cuda import REAL, fetch, needs_compiler, to_device
+from support.emulated_cuda import REAL, fetch, needs_compiler, rounds_as_the_model, to_device
 from support.training_helpers import minibatch, network
 
 pytestmark = needs_compiler
@@ -88,6 +88,7 @@ def test_scaling_by_a_power_of_two_changes_nothing(device, options):
     np.testing.assert_allclose(models[1], models[0], rtol=1e-6, atol=1e-7)
 
 
+@rounds_as_the_model
 def test_derivatives_below_half_precision_are_not_lost(device):
     """Rows of weight 1e-7 have derivatives of that size."""
     example = minibatch()
@@ -119,6 +120,7 @@ def vectorize_component(nnet: Nnet, name: str) -> np.ndarray:
     return np.concatenate([np.array(a).ravel() for a in parameters.values()])
 
 
+@rounds_as_the_model
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 @pytest.mark.parametrize("limit", [0.0, 2.0])
 def test_an_overflow_leaves_the_model_alone_and_halves_the_factor(device, momentum, limit):
@@ -163,6 +165,7 @@ output-node name=output input=ls
 """
 
 
+@rounds_as_the_model
 def test_natural_gradient_survives_an_overflow(device):
     device.half_products = True
     text = NATURAL.format(kind="RectifiedLinearComponent dim=6")

@@ -13,7 +13,7 @@ from nnet3tools.tensor.cupy_backend.launches import Launch, noted
 from nnet3tools.tensor.cupy_backend.wave import Wave
 from nnet3tools.tensor.cupy_backend.waves import capture, waves_of
 from support import model_streams
-from support.emulated_cuda import REAL, fetch, needs_compiler, to_device
+from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
 
@@ -38,7 +38,7 @@ def run_both_ways(device, work, arrays):
             array[...] = to_device(old)
         replay()
         for array, wanted in zip(arrays, expected, strict=True):
-            np.testing.assert_array_equal(fetch(array), wanted)
+            assert_same(fetch(array), wanted)
     return device.kernels_of_graphs // 2
 
 

@@ -33,6 +33,10 @@ REAL = os.environ.get("NNET3TOOLS_GPU_TESTS", "0") not in ("", "0")
 ORDER = Schedule(int(os.environ.get("NN_ORDER", "0")))
 PROCESSORS = int(os.environ.get("NN_PROCS", "2"))
 counts_transfers = pytest.mark.skipif(REAL, reason="only the emulated device counts transfers")
+rounds_as_the_model = pytest.mark.skipif(
+    REAL, reason="cuBLAS decides whether it rounds a product's factors to half precision"
+)
+limits_memory = pytest.mark.skipif(REAL, reason="sets how much memory the model has")
 needs_compiler = pytest.mark.skipif(not REAL and GXX is None, reason="g++ is not installed")
 
 
@@ -225,6 +229,17 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     with use_device(made):
         yield made
     made.close()
+
+
+def assert_same(got: Any, expected: Any) -> None:
+    """Host arrays are equal; on a real device all but the last digit.
+
+    cuBLAS computes products that are done together otherwise than one by one.
+    """
+    if REAL:
+        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(got, expected)
 
 
 def mirror(array: Any) -> Any:
