@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ROOT", "Timing", "ours", "timed"]
+__all__ = ["ROOT", "Timing", "environment_of", "ours", "timed"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,9 +29,15 @@ def ours(program: str, *words: str) -> list[str]:
     return [sys.executable, "-m", "nnet3tools.cli", program, *words]
 
 
-def timed(command: Sequence[str], folder: Path, threads: int = 1) -> Timing:
+def environment_of(threads: int) -> dict[str, str]:
+    """The environment of what is measured: so many threads, kernels that BLAS chooses itself."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
+    return {**kept, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+
+
+def timed(command: Sequence[str], folder: Path, threads: int = 1, **variables: str) -> Timing:
     """Run a command in a folder. SystemExit with its last lines if it fails."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads))
+    environment = {**environment_of(threads), **variables}
     environment["PATH"] = f"{ROOT / 'bin'}{os.pathsep}{environment['PATH']}"
     environment["PYTHONPATH"] = str(ROOT / "src")
     # A process inherits the memory of the one that started it as its peak: a small one in between.

@@ -4,7 +4,9 @@
 
 DIR holds Kaldi's programs; PYTHON is an interpreter with PyTorch (and NumPy). Without them Kaldi's
 figures of another day, where they are known, stand in, and PyTorch's columns stay empty. What is
-compared are user seconds on one thread, the least of the rounds. A table goes to standard output,
+compared are user seconds on one thread, the least of the rounds; on two threads elapsed ones, which
+only an idle machine gives. Each BLAS takes the kernels that it finds best: OPENBLAS_CORETYPE of the
+environment is for reproducing numbers, and is not passed on. A table goes to standard output,
 and everything to benchmarks/results/DATE.json. Data is made in a temporary folder, or found and
 kept in --dir. Run `python -m compileall -q src` first.
 """
@@ -16,126 +18,27 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 from compile import KALDI, best_time, read_case
 from examples import COMMANDS, NUM_EXAMPLES, make_many, seconds_to_deliver
+from kernels import compiling_kernels, operators
 from processes import ROOT, ours, timed
-from train import NETWORKS, SHARED, Network, make
+from rows import HEAD, Row, Setting
+from train import NETWORKS, SHARED, make
+from training_turns import training
 
 RESULTS = ROOT / "benchmarks" / "results"
-PYTORCH_TARGETS = {"tdnn": 1.0, "tdnnf": 1.3, "lstm": 1.0}
 CHAIN = {"bi": "0.1", "e2e-mono": "0.0"}
 """Bench of LF-MMI -> weight of its cross-entropy branch."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: seconds, and MB where they were measured."""
-
-    work: str
-    reference: str
-    """Whom ours is compared with."""
-    ours: float
-    theirs: float | None
-    target: float
-    """Ours over theirs at most; or, without a reference, seconds at most."""
-    allowance: float = 0.0
-    """Seconds that ours may take beside that."""
-    ours_megabytes: float | None = None
-    theirs_megabytes: float | None = None
-
-    @property
-    def is_missed(self) -> bool | None:
-        """Whether the target is missed; None if that cannot be said."""
-        if self.reference == "":
-            return self.ours > self.target
-        return (
-            None if self.theirs is None else self.ours > self.target * self.theirs + self.allowance
-        )
-
-    def text(self) -> str:
-        """The line."""
-        ratio = f"{self.ours / self.theirs:.2f}" if self.theirs else ""
-        bound = f"{self.target:g}" + (f" + {self.allowance:g} s" if self.allowance else "")
-        verdict = {None: "", True: "missed", False: "met"}[self.is_missed]
-        cells = (
-            self.work, _number(self.ours), self.reference, _number(self.theirs), ratio,
-            bound if self.reference else f"{bound} s", verdict,
-            _number(self.ours_megabytes, 0), _number(self.theirs_megabytes, 0),
-        )  # fmt: skip
-        return f"| {' | '.join(cells)} |"
-
-
-HEAD = """| work | ours, s | beside | theirs, s | ratio | target | | ours, MB | theirs, MB |
-|---|---|---|---|---|---|---|---|---|"""
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """Where data and the others' programs are, and how often everything runs."""
-
-    folder: Path
-    kaldi: Path | None
-    torch: str
-    rounds: int
-
-    def beside_kaldi(
-        self, work: str, words: list[str], target: float, allowance: float = 0.0
-    ) -> Row:
-        """A program and Kaldi's of the same name, in turns."""
-        program, *rest = words
-        commands = [ours(program, *rest)]
-        if self.kaldi is not None and (self.kaldi / program).exists():
-            commands.append([str(self.kaldi / program), *rest])
-        runs = [[timed(command, self.folder) for command in commands] for _ in range(self.rounds)]
-        best = [min(column, key=lambda t: t.user) for column in zip(*runs, strict=True)]
-        times = [t.user for t in best] + [None]
-        sizes = [t.megabytes for t in best] + [None]
-        assert times[0] is not None
-        return Row(work, "Kaldi", times[0], times[1], target, allowance, sizes[0], sizes[1])
-
-
 Part = Callable[[Setting], Iterator[Row]]
-
-
-def training(setting: Setting) -> Iterator[Row]:
-    """nnet3-train, beside Kaldi and PyTorch."""
-    for network in NETWORKS:
-        make(network, setting.folder)
-        name = network.name
-        words = ["nnet3-train", "--use-gpu=no", f"{name}.raw", f"ark:{name}.egs", f"{name}.out"]
-        row = setting.beside_kaldi(f"train {name}", words, 1.0)
-        yield row
-        if setting.torch:
-            took = _torch_seconds(setting, network)
-            yield Row(f"train {name}", "PyTorch", row.ours, took, PYTORCH_TARGETS[name])
-
-
-def _torch_seconds(setting: Setting, network: Network) -> float:
-    egs = subprocess.run(
-        ours("nnet3-copy-egs", f"ark:{network.name}.egs", "ark:/dev/null"),
-        cwd=setting.folder, check=True, capture_output=True, text=True,
-    ).stderr  # fmt: skip
-    count = egs.rpartition("wrote ")[2].split()[0]
-    script = str(ROOT / "benchmarks" / "torch_train.py")
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    command = [setting.torch, script, network.name, count]
-    runs = [
-        float(subprocess.run(command, env=environment, check=True, capture_output=True).stdout)
-        for _ in range(setting.rounds)
-    ]
-    return min(runs)
 
 
 def computing(setting: Setting) -> Iterator[Row]:
@@ -221,6 +124,8 @@ def examples(setting: Setting) -> Iterator[Row]:
 
 PARTS: dict[str, Part] = {
     "train": training,
+    "operators": operators,
+    "kernels": compiling_kernels,
     "compute": computing,
     "chain": chain,
     "compile": compiling,

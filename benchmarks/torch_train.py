@@ -1,13 +1,14 @@
-"""Trains a bench network with PyTorch, eager, on the CPU: `torch_train.py NAME MINIBATCHES`.
+"""Trains a bench network with PyTorch on the CPU, eager: `torch_train.py NAME COUNT [THREADS]`.
 
-Prints the user seconds of the minibatches, without the start. benchmarks/run calls it, with any
-Python that has PyTorch and NumPy.
+Prints user and elapsed seconds of the minibatches, without the start. benchmarks/run calls it, with
+any Python that has PyTorch and NumPy.
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,14 +22,15 @@ def main() -> None:
 
     import networks
 
-    torch.set_num_threads(1)
-    name, count = sys.argv[1], int(sys.argv[2])
+    name, count, threads = sys.argv[1], int(sys.argv[2]), int((*sys.argv, "1")[3])
+    torch.set_num_threads(threads)
     step = torch_networks.eager_step(getattr(networks, name)(), "cpu")
     step()  # what the first one has to set up
-    began = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    clock, began = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
     for _ in range(count):
         step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - began)
+    user = resource.getrusage(resource.RUSAGE_SELF).ru_utime - began
+    print(user, time.perf_counter() - clock)
 
 
 if __name__ == "__main__":

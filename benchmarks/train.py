@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from processes import ROOT, Timing, ours, timed
+from rows import least
 
 SHARED = ROOT.parent / "shared" / "bench"
 
@@ -237,10 +238,6 @@ def _runs(args: argparse.Namespace, folder: Path) -> list[Runs]:
     return runs
 
 
-def _best(timings: list[Timing], threads: int) -> Timing:
-    return min(timings, key=lambda t: t.user if threads == 1 else t.elapsed)
-
-
 def main() -> None:
     """Make what is missing, time, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -258,10 +255,10 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|---|---|")
     for (network, threads), timings in measured.items():
-        t = _best(timings, threads)
+        t = least(timings, threads)
         kaldi = Timing(network.kaldi_seconds, 0.0, network.kaldi_megabytes)
         if others:
-            kaldi = _best(others[0][network, threads], threads)
+            kaldi = least(others[0][network, threads], threads)
         print(
             f"| {network.name} | {threads} | {t.user:.1f} | {t.elapsed:.1f} | {t.megabytes:.0f} "
             f"| {kaldi.user:.1f} | {kaldi.megabytes:.0f} | {t.user / kaldi.user:.2f} |"

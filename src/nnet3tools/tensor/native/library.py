@@ -10,7 +10,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,15 +103,17 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
 def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
     facts = (source, compiler.identity, " ".join(compiler.flags), cpu_features(), __version__)
     name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40] + ".so"
-    folder = cache_folder()
+    folder, began = cache_folder(), time.thread_time()
     if folder is not None and (kept := folder / name).is_file():
         if is_trusted(kept) and is_whole(kept) and (loaded := _open(kept)) is not None:
+            log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
             return loaded
     with private_folder() as work:
         (work / "kernels.c").write_text(source, encoding="utf-8")
+        spent = os.times().children_user
         if not compiler.build(work / "kernels.c", work / name):
             return None
-        log.vlog(2, f"compiled {what}")
+        log.vlog(2, f"compiled {what} in {os.times().children_user - spent:.3f} s")
         if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
             if (loaded := _open(kept_now)) is not None:
                 return loaded

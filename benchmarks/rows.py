@@ -1,0 +1,91 @@
+"""Lines of the table of benchmarks/run, and what its parts share: folders, programs, turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import Timing, ours, timed
+
+__all__ = ["HEAD", "Row", "Setting", "least"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: seconds (or MB), and MB beside them where they were measured."""
+
+    work: str
+    reference: str
+    """Whom ours is compared with."""
+    ours: float
+    theirs: float | None
+    target: float
+    """Ours over theirs at most; or, without a reference, ours at most."""
+    allowance: float = 0.0
+    """What ours may take beside that."""
+    ours_megabytes: float | None = None
+    theirs_megabytes: float | None = None
+    unit: str = "s"
+    """Of `ours`, `theirs` and the allowance."""
+
+    @property
+    def is_missed(self) -> bool | None:
+        """Whether the target is missed; None if that cannot be said."""
+        if self.reference == "":
+            return self.ours > self.target
+        return (
+            None if self.theirs is None else self.ours > self.target * self.theirs + self.allowance
+        )
+
+    def text(self) -> str:
+        """The line."""
+        ratio = f"{self.ours / self.theirs:.2f}" if self.theirs else ""
+        bound = f"{self.target:g}"
+        if self.allowance or not self.reference:
+            bound += f" + {self.allowance:g} {self.unit}" if self.reference else f" {self.unit}"
+        verdict = {None: "", True: "missed", False: "met"}[self.is_missed]
+        cells = (
+            self.work, _number(self.ours), self.reference, _number(self.theirs), ratio,
+            bound, verdict,
+            _number(self.ours_megabytes, 0), _number(self.theirs_megabytes, 0),
+        )  # fmt: skip
+        return f"| {' | '.join(cells)} |"
+
+
+HEAD = """| work | ours | beside | theirs | ratio | target | | ours, MB | theirs, MB |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where data and the others' programs are, and how often everything runs."""
+
+    folder: Path
+    kaldi: Path | None
+    torch: str
+    rounds: int
+
+    def beside_kaldi(
+        self, work: str, words: list[str], target: float, allowance: float = 0.0
+    ) -> Row:
+        """A program and Kaldi's of the same name, in turns."""
+        program, *rest = words
+        commands = [ours(program, *rest)]
+        if self.kaldi is not None and (self.kaldi / program).exists():
+            commands.append([str(self.kaldi / program), *rest])
+        runs = [[timed(command, self.folder) for command in commands] for _ in range(self.rounds)]
+        best = [least(column) for column in zip(*runs, strict=True)]
+        times = [t.user for t in best] + [None]
+        sizes = [t.megabytes for t in best] + [None]
+        assert times[0] is not None
+        return Row(work, "Kaldi", times[0], times[1], target, allowance, sizes[0], sizes[1])
+
+
+def least(timings: Sequence[Timing], threads: int = 1) -> Timing:
+    """The best of some runs: by user time on one thread, by elapsed time on more."""
+    return min(timings, key=lambda t: t.user if threads == 1 else t.elapsed)

@@ -1,0 +1,96 @@
+"""nnet3-train in turns with Kaldi's and with PyTorch: time on one thread and two, and memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from processes import ROOT, Timing, environment_of, ours, timed
+from rows import Row, Setting, least
+from train import NETWORKS, Network, make
+
+__all__ = ["training"]
+
+TARGETS = {"tdnn": 1.0, "tdnnf": 1.3, "lstm": 1.0}
+WITHOUT_NATURAL_GRADIENT = {"tdnn": 0.85, "tdnnf": 1.0}
+"""Ours over PyTorch's."""
+MEGABYTES = 45.0
+"""What ours may take beside Kaldi's."""
+
+
+def training(setting: Setting) -> Iterator[Row]:
+    """All rows of all networks. Ours and Kaldi's times include the start, PyTorch's does not."""
+    for network in NETWORKS:
+        make(network, setting.folder)
+        yield from _rows(setting, network)
+
+
+def _rows(setting: Setting, network: Network) -> Iterator[Row]:
+    name, target = network.name, TARGETS[network.name]
+    row = setting.beside_kaldi(f"train {name}", _words(name, network), 1.0)
+    yield row
+    if row.ours_megabytes is not None and row.theirs_megabytes is not None:
+        sizes = row.ours_megabytes, row.theirs_megabytes
+        yield Row(f"memory of train {name}", "Kaldi", *sizes, 1.0, MEGABYTES, unit="MB")
+    if not setting.torch:
+        return
+    yield _beside_torch(setting, network, f"train {name}", name, target)
+    if name in WITHOUT_NATURAL_GRADIENT:
+        plain = _without_natural_gradient(setting, name)
+        work, at_most = f"train {name} without natural gradient", WITHOUT_NATURAL_GRADIENT[name]
+        yield _beside_torch(setting, network, work, plain, at_most)
+    work = f"train {name}, two threads, elapsed"
+    yield _beside_torch(setting, network, work, name, target, threads=2)
+
+
+def _words(model: str, network: Network) -> list[str]:
+    egs = f"ark:{network.name}.egs"
+    return ["nnet3-train", "--use-gpu=no", f"{model}.raw", egs, f"{model}.out"]
+
+
+def _beside_torch(
+    setting: Setting, network: Network, work: str, model: str, target: float, threads: int = 1
+) -> Row:
+    """A training and PyTorch's, in turns."""
+    count = _num_minibatches(setting, network)
+    mine: list[Timing] = []
+    theirs: list[Timing] = []
+    for _ in range(setting.rounds):
+        mine.append(timed(ours(*_words(model, network)), setting.folder, threads))
+        theirs.append(_torch_seconds(setting, network.name, count, threads))
+    best = least(mine, threads), least(theirs, threads)
+    took = [t.user if threads == 1 else t.elapsed for t in best]
+    return Row(work, "PyTorch", took[0], took[1], target)
+
+
+def _torch_seconds(setting: Setting, name: str, count: str, threads: int) -> Timing:
+    script = str(ROOT / "benchmarks" / "torch_train.py")
+    command = [setting.torch, script, name, count, str(threads)]
+    said = _output(command, env=environment_of(threads)).stdout.split()
+    return Timing(float(said[0]), float(said[1]), 0.0)
+
+
+def _num_minibatches(setting: Setting, network: Network) -> str:
+    """How many minibatches a network's examples are."""
+    copy = ours("nnet3-copy-egs", f"ark:{network.name}.egs", "ark:/dev/null")
+    return _output(copy, cwd=setting.folder).stderr.rpartition("wrote ")[2].split()[0].rstrip(",")
+
+
+def _without_natural_gradient(setting: Setting, name: str) -> str:
+    """The same network with plain gradients, made from its config."""
+    plain = f"{name}-plain"
+    text = (setting.folder / f"{name}.config").read_text()
+    text = text.replace("NaturalGradientAffineComponent", "AffineComponent")
+    text = re.sub(
+        r"type=(TdnnComponent|LinearComponent)", r"\g<0> use-natural-gradient=false", text
+    )
+    (setting.folder / f"{plain}.config").write_text(text)
+    words = ["nnet3-init", "--srand=0", f"{plain}.config", f"{plain}.raw"]
+    timed(ours(*words), setting.folder)
+    return plain
+
+
+def _output(command: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=True, capture_output=True, text=True, **more)
