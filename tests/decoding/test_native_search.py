@@ -9,8 +9,11 @@ import pytest
 
 from nnet3tools.decoding.decoder import Decoder, SearchOptions
 from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import compiled_library
 from nnet3tools.decoding.native.search import NativeDecoder
+from nnet3tools.decoding.raw_lattice import raw_lattice
+from nnet3tools.decoding.traceback import _best_arcs
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
@@ -98,6 +101,25 @@ def test_tokens_and_links_are_those_of_python(name, ties):
             assert_same(*searches)
             alive += searches[0].is_alive
     assert alive >= 6
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_best_paths_are_those_of_python(ties):
+    found = 0
+    for seed in range(20):
+        graph = DecodingGraph.of(random_graph(seed, 60, ties), MODEL, "graph")
+        search = NativeDecoder(LIBRARY, graph, OPTIONS["wide"])
+        search.start()
+        search.advance(loglikes(seed, 9, ties))
+        if not search.is_alive:
+            continue
+        lattice = raw_lattice(search, may_loop=seed % 2 == 0)  # in order or not
+        entered, last = _best_arcs(lattice)
+        native = best_arcs_by(LIBRARY, lattice)
+        assert native[0].tolist() == entered
+        assert native[1] == last
+        found += 1
+    assert found > 10
 
 
 def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide():

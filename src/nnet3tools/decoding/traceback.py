@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.decoding.native.lattices import best_arcs_by
+from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.fst.lattice import Lattice
 
 __all__ = ["BestPath", "best_path"]
@@ -65,13 +68,14 @@ def best_path(lattice: Lattice) -> BestPath:
 
     Costs are added up in single precision, those of graph and acoustics apart, state by state.
     """
-    entered, last = _best_arcs(lattice)
+    library = decoding_library()
+    entered, last = _best_arcs(lattice) if library is None else best_arcs_by(library, lattice)
     path: list[int] = []
     state = last
     sources = lattice.fst.sources
-    while entered[state] >= 0:
-        path.append(entered[state])
-        state = int(sources[entered[state]])
+    while (arc := int(entered[state])) >= 0:
+        path.append(arc)
+        state = int(sources[arc])
     arcs = np.array(path[::-1], np.intp)
     fst = lattice.fst
     return BestPath(
@@ -83,7 +87,7 @@ def best_path(lattice: Lattice) -> BestPath:
     )
 
 
-def _best_arcs(lattice: Lattice) -> tuple[list[int], int]:
+def _best_arcs(lattice: Lattice) -> tuple[Sequence[int] | NDArray[np.int64], int]:
     """The arc by which the best way enters each state, -1 for none, and the best last state."""
     fst = lattice.fst
     graph, acoustic = list(fst.weights), list(lattice.acoustic)

@@ -1,4 +1,4 @@
-"""Determinization and sorting of lattices by the C library."""
+"""Determinization, sorting and best paths of lattices by the C library."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.labelled_lattice import LabelledLattice
 from nnet3tools.errors import ProgramError
-from nnet3tools.fst.lattice import Strings
+from nnet3tools.fst.lattice import Lattice, Strings
 
-__all__ = ["determinized_by", "top_order_by"]
+__all__ = ["best_arcs_by", "determinized_by", "top_order_by"]
 
 
 class _Lattice(ctypes.Structure):
@@ -108,3 +108,21 @@ def top_order_by(library: ctypes.CDLL, lattice: LabelledLattice) -> NDArray[np.i
     run.argtypes = (ctypes.c_int64, *[ctypes.c_void_p] * 5)
     arrays = (offsets, targets, after, way, order)
     return order if run(size, *(array.ctypes.data for array in arrays)) else None
+
+
+def best_arcs_by(library: ctypes.CDLL, lattice: Lattice) -> tuple[NDArray[np.int64], int]:
+    """What traceback._best_arcs gives."""
+    fst, size = lattice.fst, lattice.fst.num_states
+    costs, entered = np.empty((size, 2), np.float32), np.empty(size, np.int64)
+    wanted: tuple[tuple[NDArray, type], ...] = (
+        (fst.offsets, np.int64),
+        (fst.nextstates, np.int32),
+        (fst.weights, np.float32),
+        (lattice.acoustic, np.float32),
+        (fst.finals, np.float32),
+    )
+    arrays: list[NDArray] = [np.ascontiguousarray(array, kind) for array, kind in wanted]
+    run: Any = library.nn_best_path
+    run.restype, run.argtypes = ctypes.c_int64, (ctypes.c_int64, *[ctypes.c_void_p] * 7)
+    last = run(size, *(array.ctypes.data for array in (*arrays, costs, entered)))
+    return entered, int(last)

@@ -11,7 +11,7 @@ from nnet3tools.tensor.native.library import load_library
 
 __all__ = ["compiled_library", "decoding_library"]
 
-_FILES = ("growing.h", "strings.h", "determinize.c", "search.c")
+_FILES = ("growing.h", "strings.h", "determinize.c", "search.c", "best_path.c")
 
 
 def decoding_library() -> ctypes.CDLL | None:
