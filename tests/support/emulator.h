@@ -29,6 +29,8 @@ static inline float exp(float a) { return expf(a); }
 static inline float log(float a) { return logf(a); }
 static inline float sqrt(float a) { return sqrtf(a); }
 static inline float rint(float a) { return rintf(a); }
+static inline float rsqrtf(float a) { return 1.0f / sqrtf(a); }
+static inline float __fdividef(float a, float b) { return a / b; }
 static inline float __half2float(__half h) { return (float)h; }
 static inline __half __float2half(float f) { return (__half)f; }
 static inline float __int_as_float(unsigned i) { float f; __builtin_memcpy(&f, &i, 4); return f; }

@@ -125,11 +125,14 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
         dot += __shfl_xor_sync(0xffffffffu, dot, step);
       const double pp = upper ? length[c] : length[a], qq = upper ? length[d] : length[b];
       again = again || dot * dot > little * pp * qq;
-      const float twice = 2.0f * (float)(dot * unit), gap = (float)((qq - pp) * unit);
-      const float below = fabsf(gap) + sqrtf(gap * gap + twice * twice);
-      const float slope = below > 0.0f ? (gap < 0.0f ? -twice : twice) / below : 0.0f;
+      // tan = f / (|gap| + s), divided by s, with s^2 = gap^2 + f^2: what is divided by is 1 to 2
+      const float f = 2.0f * (float)(dot * unit), gap = (float)((qq - pp) * unit);
+      const float squares = gap * gap + f * f;
+      const float inverse = squares > 0.0f ? rsqrtf(squares) : 0.0f;
+      const float slope =
+          __fdividef((gap < 0.0f ? -f : f) * inverse, fabsf(gap) * inverse + 1.0f);
       const double tangent = slope, h = tangent * tangent + 1.0;
-      double cosine = 1.0f / sqrtf(slope * slope + 1.0f);
+      double cosine = rsqrtf(slope * slope + 1.0f);
       cosine *= 1.5 - 0.5 * h * cosine * cosine;
       const double sine = cosine * tangent, change = tangent * dot;
       const double other_cosine = __shfl_xor_sync(0xffffffffu, cosine, LANES / 2);
