@@ -3,9 +3,10 @@
     python benchmarks/starts.py [--rounds N] [--checkout DIR]... [PROGRAM]...
 
 Each program runs once a round on files of a few kilobytes, from each checkout in turn (this one
-unless told), with this interpreter; `python -c pass` runs as often. Printed are the least user
-seconds of the rounds, their ratio to those of the bare interpreter, and which of NumPy, click and
-pyparsing were loaded. Run `python -m compileall -q src` in each checkout first.
+unless told), with this interpreter; `python -c pass` and `import numpy` run ten times as often.
+Printed are the medians of the rounds' user seconds (some kernels share time out between user and
+system by ticks of 4 ms: the least says nothing of so short runs) and whether NumPy and click were
+loaded. Run `python -m compileall -q src` in each checkout first.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
 HERE = Path(__file__).parents[1]
 NETWORK = HERE / "egs/japanese_vowels/conf/network.config"
@@ -155,10 +157,10 @@ def start(checkout: Path, line: str) -> float:
 
 
 def loaded(checkout: Path, line: str) -> str:
-    """Which of the three large packages a program loads."""
+    """Which of the two large packages a program loads."""
     log = run(checkout, program(line), "-X", "importtime")[1]
     names = {entry.rpartition("|")[2].strip() for entry in log.splitlines()}
-    return " ".join(name for name in ("numpy", "click", "pyparsing") if name in names)
+    return " ".join(name for name in ("numpy", "click") if name in names)
 
 
 def main() -> None:
@@ -174,14 +176,15 @@ def main() -> None:
         write_inputs()
         for line in PREPARATION.strip().splitlines():
             run(HERE, program(line))
-        bare = min(run(HERE, ["-c", "pass"])[0] for _ in range(10 * options.rounds))
-        print(f"python -c pass: {bare:.3f} s")
+        for code in ("pass", "import numpy"):
+            bare = median(run(HERE, ["-c", code])[0] for _ in range(10 * options.rounds))
+            print(f"python -c {code!r}: {bare:.3f} s", flush=True)
         for line in COMMANDS.strip().splitlines():
             name = line.split()[0]
             if options.programs and name not in options.programs:
                 continue
             times = [[start(c, line) for c in checkouts] for _ in range(options.rounds)]
-            best = " ".join(f"{min(column):.3f}" for column in zip(*times, strict=True))
+            best = " ".join(f"{median(column):.3f}" for column in zip(*times, strict=True))
             print(f"{name:30} {best}   {loaded(checkouts[-1], line)}", flush=True)
 
 

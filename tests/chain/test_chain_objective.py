@@ -11,7 +11,7 @@ from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.training.diagnostics import ComputeProbOptions
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.chain_helpers import FRAMES, GRAPH, PDFS, SEQUENCES, example, network, supervision
 

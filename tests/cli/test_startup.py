@@ -24,16 +24,13 @@ ROOT = Path(__file__).parents[2]
 _TRAINING = {
     "nnet3-chain-e2e-get-egs",
     "nnet3-chain-get-egs",
-    "nnet3-chain-compute-prob",
     "nnet3-chain-merge-egs",
     "nnet3-chain-train",
     "nnet3-chain-train2",
     "nnet3-chain-add-post-to-egs",
-    "nnet3-compute-prob",
     "nnet3-get-egs",
     "nnet3-get-egs-dense-targets",
     "nnet3-merge-egs",
-    "nnet3-show-progress",
     "nnet3-train",
 }
 
@@ -117,6 +114,11 @@ def test_small_files_are_copied_without_parsers_and_random_numbers(
     unused = {"convolution", "lstm", "gru", "attention", "tdnn", "expression", "dropout"}
     assert not loaded & {f"{FAMILY}.{name}" for name in unused}
     assert not any(name.startswith("nnet3tools.tensor.cupy") for name in loaded)
+
+
+def test_changes_of_parameters_are_shown_without_what_computes(files) -> None:
+    loaded = modules_of("nnet3-show-progress", f"{files}/0.raw", f"{files}/0.raw")
+    assert not loaded & {"nnet3tools.executor.computer", "nnet3tools.optimizer.pipeline"}
 
 
 def test_the_first_minibatch_is_reached_without_what_it_does_not_need(files) -> None:

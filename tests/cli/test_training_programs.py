@@ -15,7 +15,8 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.arithmetic import set_dropout_test_mode, vectorize
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.diagnostics import NnetComputeProb
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.lda import LdaStats
 from support.shell import Shell

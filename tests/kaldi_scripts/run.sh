@@ -13,7 +13,7 @@ set -euo pipefail
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
 root=$(cd -- "$here/../.." && pwd)
 kaldi='' fsdd=$root/../shared/data/fsdd work=$PWD/kaldi-scripts-run
-stages="data ali raw_dnn raw_rnn dnn rnn multilingual xvector output chain chain_e2e reports"
+stages="data ali raw_dnn raw_rnn dnn rnn multilingual xvector output chain chain2 chain_e2e reports"
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit "$1"; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -223,6 +223,40 @@ stage_chain() { # supervision from lattices; then the same examples by our own d
   cp -r $dir/configs ${dir}_driver
   time nnet3-train-chain "${options[@]}" --egs.opts="--num-utts-subset 40" --dir ${dir}_driver
   same_models $dir ${dir}_driver
+}
+
+stage_chain2() { # after stage chain: the scripts of chain2, whose examples and outputs have a language
+  local dir=exp/chain2 lat=exp/chain_lat
+  mkdir -p $dir/init $dir/den_fsts
+  configs $dir <<X
+input dim=20 name=input
+fixed-affine-layer name=lda input=Append(-2,-1,0,1,2) affine-transform-file=$dir/configs/lda.mat
+relu-batchnorm-layer name=tdnn1 dim=48
+relu-batchnorm-layer name=tdnn2 dim=48 input=Append(-3,0,3)
+output-layer name=output include-log-softmax=false dim=22
+output-layer name=output-default input=tdnn2 include-log-softmax=false dim=22
+output-layer name=output-xent input=tdnn2 dim=22 learning-rate-factor=5.0
+output-layer name=output-default-xent input=tdnn2 dim=22 learning-rate-factor=5.0
+X
+  copy-transition-model $lat/final.mdl $dir/init/default_trans.mdl
+  printf '%s\n' "frame_subsampling_factor 3" "langs default" "model_left_context 5" "model_right_context 5" >$dir/init/info.txt
+  cp $lat/tree $dir/default.tree
+  chain-est-phone-lm --num-extra-lm-states=20 \
+    "ark:gunzip -c $lat/ali.1.gz | ali-to-phones $lat/final.mdl ark:- ark:- |" $dir/den_fsts/default.phone_lm.fst
+  chain-make-den-fst $dir/default.tree $dir/init/default_trans.mdl $dir/den_fsts/default.phone_lm.fst \
+    $dir/den_fsts/default.den.fst $dir/den_fsts/default.normalization.fst
+  steps/chain2/get_raw_egs.sh --cmd run.pl --lang default --cmvn-opts "--norm-means=true --norm-vars=true" \
+    --left-context 6 --right-context 6 --frame-subsampling-factor 3 --alignment-subsampling-factor 3 \
+    --frames-per-chunk 24,18 data/chain $dir $lat $dir/raw_egs
+  steps/chain2/process_egs.sh --cmd run.pl --num-repeats 1 --num-utts-subset 100 $dir/raw_egs $dir/processed_egs
+  steps/chain2/randomize_egs.sh --cmd run.pl --frames-per-job 10000 $dir/processed_egs $dir/egs
+  steps/chain2/compute_preconditioning_matrix.sh --cmd run.pl --nj "$(ls $dir/egs/train.*.scp | wc -l)" \
+    $dir/configs/init.raw $dir/egs $dir
+  nnet3-init $dir/configs/init.raw $dir/configs/final.config $dir/init/default.raw
+  steps/chain2/train.sh --cmd run.pl --use-gpu no --xent-regularize 0.1 --leaky-hmm-coefficient 0.1 \
+    --max-param-change 2.0 --num-jobs-initial 1 --num-jobs-final 2 --num-epochs 1 --minibatch-size 64,32 \
+    --initial-effective-lrate 0.002 --final-effective-lrate 0.0004 $dir/egs $dir
+  nnet3-am-info $dir/final.mdl
 }
 
 stage_chain_e2e() { # supervision from transcripts, of recordings of four lengths

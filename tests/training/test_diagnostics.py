@@ -10,11 +10,11 @@ from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.combination import FrameDiagnostics
 from nnet3tools.training.diagnostics import (
-    ComputeProbOptions,
     NnetComputeProb,
     compute_accuracy,
     recompute_stats,
 )
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from support.training_helpers import minibatch, network, one_hot
 
 OUTPUT = np.random.default_rng(4).normal(size=(30, 4)).astype(np.float32)

@@ -12,7 +12,8 @@ from nnet3tools.errors import ConfigError
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.diagnostics import NnetComputeProb
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.objective import compute_objective
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.training_helpers import CONFIG, minibatch, network, one_hot

@@ -11,7 +11,8 @@ from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.diagnostics import NnetComputeProb
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.training_helpers import minibatch, network

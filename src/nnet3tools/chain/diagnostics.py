@@ -12,7 +12,8 @@ from nnet3tools.io import log
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb
+from nnet3tools.training.diagnostics import NnetComputeProb
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
 __all__ = ["ChainComputeProb", "ChainDiagnostics"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
-from nnet3tools.nnet.collapse import collapse_model
-from nnet3tools.training.diagnostics import ComputeProbOptions
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
 USAGE = """Computes and prints in logging messages the average log-prob per frame of
 the given data with an nnet3 neural net.  The input of this is the output of
@@ -43,6 +42,7 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Compute and log."""
     from nnet3tools.cli.model_changes import set_test_modes
+    from nnet3tools.nnet.collapse import collapse_model
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example

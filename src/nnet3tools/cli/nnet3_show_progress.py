@@ -9,7 +9,7 @@ from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_optio
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
-from nnet3tools.training.diagnostics import ComputeProbOptions
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
@@ -41,7 +41,6 @@ def main(options: Options, args: list[str]) -> None:
     """Log the changes."""
     from nnet3tools.nnet.arithmetic import num_parameters
     from nnet3tools.nnet.model_file import read_nnet
-    from nnet3tools.training.example import for_each_example
 
     device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     if options.num_segments < 1:
@@ -51,6 +50,8 @@ def main(options: Options, args: list[str]) -> None:
         log.warning("Parameter-dim mismatch, cannot show progress.")
         return
     if len(args) == 3 and args[2] and old.is_simple():
+        from nnet3tools.training.example import for_each_example
+
         examples: list[NnetExample] = []
         if not for_each_example(args[2], lambda key, example: examples.append(example)):
             raise DataError(f"{args[2]}: no examples")

@@ -13,7 +13,8 @@ from nnet3tools.nnet.arithmetic import add_nnet, scale_nnet
 from nnet3tools.nnet.components.base import Array, BatchStatisticsComponent
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-from nnet3tools.training.diagnostics import ComputeProbOptions, NnetComputeProb, recompute_stats
+from nnet3tools.training.diagnostics import NnetComputeProb, recompute_stats
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import NnetExample
 
 __all__ = ["Diagnostics", "FrameDiagnostics", "combine_models"]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.executor.computer import ComputeOptions
 from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, to_dense
@@ -21,29 +19,14 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
-from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.example import NnetExample, string_hash
 from nnet3tools.training.objective import FrameObjective, Objective
-from nnet3tools.training.options import option
 from nnet3tools.training.reporting import Sums, ratio
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.std_order import HashOrder
 
-__all__ = ["Accuracy", "ComputeProbOptions", "NnetComputeProb", "compute_accuracy"]
-
-
-@dataclass(frozen=True)
-class ComputeProbOptions:
-    """Options of nnet3-compute-prob (Kaldi's NnetComputeProbOptions)."""
-
-    debug_computation: bool = option(False, "If true, turn on debug for the actual computation")
-    compute_accuracy: bool = option(
-        True, "If true, compute accuracy values as well as objective functions"
-    )
-    compute_per_dim_accuracy: bool = option(False, "If true, compute accuracy values per-dim")
-    optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
-    compiler: CompilerOptions = field(default_factory=CompilerOptions)
-    computation: ComputeOptions = field(default_factory=ComputeOptions)
+__all__ = ["Accuracy", "NnetComputeProb", "compute_accuracy"]
 
 
 class Accuracy(NamedTuple):

@@ -8,7 +8,7 @@ from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
-from nnet3tools.training.diagnostics import ComputeProbOptions
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
 USAGE = """Computes and prints to in logging messages the average log-prob per frame of
 the given data with an nnet3+chain neural net.  The input of this is the output of
