@@ -12,11 +12,13 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.tensor import functional as F
+from nnet3tools.tensor.compress import compress, decompress
 from nnet3tools.tensor.functional import Placeholder
 from nnet3tools.tensor.native.calls import jobs_of
+from nnet3tools.tensor.native.jobs import Series
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recording import Origin
-from support.native_kernels import Bound, check, needs_compiler
+from support.native_kernels import Bound, check, needs_compiler, unexpected
 from support.tensor_reference import random_expression
 
 pytestmark = needs_compiler
@@ -234,6 +236,42 @@ def test_operators():
         ],
         3e-5,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_of_arrays(axis):
+    def parts():
+        return [normal(6, 9, seed=1), strided(normal(6, 9, seed=2)), normal(6, 9, seed=3)]
+
+    shape = (18, 9) if axis == 0 else (6, 27)
+    same = normal(6, 9)
+    check(
+        [
+            Bound(tensor.concatenate, strided(normal(*shape)), parts(), axis),
+            Bound(tensor.concatenate, np.empty(shape), parts(), axis),
+            Bound(tensor.split, normal(*shape), parts(), axis),
+            Bound(tensor.add_split, normal(*shape), parts(), axis),
+        ]
+    )
+    whole, expected = normal(*shape), same + sum(np.split(normal(*shape), 3, axis))
+    Series([(jobs_of(Origin(tensor.add_split, (whole, [same] * 3, axis), {})), unexpected)])()
+    np.testing.assert_allclose(same, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_signs_are_kept_as_bytes():
+    x = with_special(normal(13, 40))
+    kept = np.random.default_rng(0).integers(0, 2, (13, 40)).astype(np.uint8)
+    check(
+        [
+            Bound(compress, np.full((13, 40), 9, np.uint8), x, 0.0, True),
+            Bound(decompress, np.empty((13, 40), np.float32), kept, 0.0),
+        ],
+        0.0,
+    )
+    for value_range, dtype in ((0.0, np.int8), (2.0, np.uint8)):
+        out = np.empty((13, 40), dtype)
+        assert jobs_of(Origin(compress, (out, x, value_range, True), {})) is None
+        assert jobs_of(Origin(decompress, (x, out, value_range), {})) is None
 
 
 @pytest.mark.parametrize("rows", [1, 37, 3000])

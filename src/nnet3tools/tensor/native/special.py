@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.tensor.concatenate import parts_along
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.functional import Assignments, Expr
 from nnet3tools.tensor.gru import gru_columns
@@ -30,6 +31,7 @@ _copy, _scale = element("_1 = _2"), element("_1 = _1 * _2")
 _add, _subtract, _add_scaled = (
     element("_1 += _2"), element("_1 -= _2"), element("_1 += _2 * _3")
 )  # fmt: skip
+_is_positive = element("_1 = _2 > 0")
 _add_measured = element("_1 += where(_3 != 0, _2 * _3, 0)")
 
 
@@ -59,6 +61,53 @@ def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
     if alpha == 1.0:
         return _jobs(_add, out, src)
     return _jobs(_subtract, out, src) if alpha == -1.0 else _jobs(_add_scaled, out, src, alpha)
+
+
+# -- parts of an array
+
+
+def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> Jobs:
+    """A formula of each target and what it takes, one after the other."""
+    jobs: list[Job] = []
+    for target, source in pairs:
+        if target.dtype.kind != "f" or (some := _jobs(formula, target, source)) is None:
+            return None
+        jobs += some
+    return jobs
+
+
+def _pairs(whole: Any, parts: Any, axis: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    views = parts_along(whole, [part.shape[axis] for part in parts], axis)
+    return list(zip(views, parts, strict=True))
+
+
+def _concatenated(out: Any, parts: Any, axis: int) -> Jobs:
+    return _in_turn(_pairs(out, parts, axis), _copy)
+
+
+def _split(src: Any, parts: Any, axis: int) -> Jobs:
+    return _in_turn([(part, view) for view, part in _pairs(src, parts, axis)], _copy)
+
+
+def _split_added(src: Any, parts: Any, axis: int) -> Jobs:
+    if any(part.dtype != src.dtype for part in parts):
+        return None
+    return _in_turn([(part, view) for view, part in _pairs(src, parts, axis)], _add)
+
+
+# -- signs, which ReLU's derivatives need
+
+
+def _compressed(out: Any, src: Any, value_range: Any, truncate: bool = True) -> Jobs:
+    if value_range != 0.0 or out.dtype != np.uint8:
+        return None
+    return _jobs(_is_positive, out.view(np.bool_), src)
+
+
+def _decompressed(out: Any, src: Any, value_range: Any) -> Jobs:
+    if value_range != 0.0 or src.dtype != np.uint8:
+        return None
+    return _jobs(_copy, out, src.view(np.bool_))
 
 
 # -- LSTM
@@ -201,5 +250,7 @@ SPECIAL: dict[str, Callable[..., Jobs]] = {
     "batch_norm": batch_norm, "batch_norm_backprop": batch_norm_backprop,
     "lstm_nonlinearity": _lstm, "lstm_nonlinearity_backprop": _lstm_backprop,
     "gru_nonlinearity": _gru, "leaky_hmm": leaky_hmm, "numerator": numerator,
+    "concatenate": _concatenated, "split": _split, "add_split": _split_added,
+    "compress": _compressed, "decompress": _decompressed,
 }  # fmt: skip
 """Operator -> its jobs; None where that is left to NumPy."""
