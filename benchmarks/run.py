@@ -31,7 +31,7 @@ from kernels import compiling_kernels, operators
 from processes import ROOT, ours, timed
 from rows import HEAD, Row, Setting
 from train import NETWORKS, SHARED, make
-from training_turns import training
+from training_turns import training, training_on_two
 
 RESULTS = ROOT / "benchmarks" / "results"
 CHAIN = {"bi": "0.1", "e2e-mono": "0.0"}
@@ -124,6 +124,7 @@ def examples(setting: Setting) -> Iterator[Row]:
 
 PARTS: dict[str, Part] = {
     "train": training,
+    "two-threads": training_on_two,
     "operators": operators,
     "kernels": compiling_kernels,
     "compute": computing,

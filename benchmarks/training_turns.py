@@ -11,7 +11,7 @@ from processes import ROOT, Timing, environment_of, ours, timed
 from rows import Row, Setting, least
 from train import NETWORKS, Network, make
 
-__all__ = ["training"]
+__all__ = ["training", "training_on_two"]
 
 TARGETS = {"tdnn": 1.0, "tdnnf": 1.3, "lstm": 1.0}
 WITHOUT_NATURAL_GRADIENT = {"tdnn": 0.85, "tdnnf": 1.0}
@@ -25,6 +25,14 @@ def training(setting: Setting) -> Iterator[Row]:
     for network in NETWORKS:
         make(network, setting.folder)
         yield from _rows(setting, network)
+
+
+def training_on_two(setting: Setting) -> Iterator[Row]:
+    """The same on two threads each, elapsed: of use on an idle machine only."""
+    for network in NETWORKS if setting.torch else ():
+        make(network, setting.folder)
+        name, work = network.name, f"train {network.name}, two threads, elapsed"
+        yield _beside_torch(setting, network, work, name, TARGETS[name], threads=2)
 
 
 def _rows(setting: Setting, network: Network) -> Iterator[Row]:
@@ -41,8 +49,6 @@ def _rows(setting: Setting, network: Network) -> Iterator[Row]:
         plain = _without_natural_gradient(setting, name)
         work, at_most = f"train {name} without natural gradient", WITHOUT_NATURAL_GRADIENT[name]
         yield _beside_torch(setting, network, work, plain, at_most)
-    work = f"train {name}, two threads, elapsed"
-    yield _beside_torch(setting, network, work, name, target, threads=2)
 
 
 def _words(model: str, network: Network) -> list[str]:
