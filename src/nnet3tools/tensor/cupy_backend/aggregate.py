@@ -64,6 +64,12 @@ def _letters(strides: Sequence[int]) -> str:
     return "".join("0" if s == 0 else "s" for s in strides)
 
 
+def _reduced_letters(strides: Sequence[int]) -> str:
+    """Those, and c for the last axis where neighbours are neighbours in memory."""
+    found = _letters(strides)
+    return found[:-1] + "c" if strides and strides[-1] == 1 else found
+
+
 class _Reduction:
     """A reduction of operands of given types, shapes and strides."""
 
@@ -92,13 +98,21 @@ class _Reduction:
             next(found) if not t.is_weak else rest for t in types
         ]
         self.parts = Parts(
-            types, tuple(_letters(k) for k, _ in both), tuple(_letters(r) for _, r in both),
+            types, tuple(_letters(k) for k, _ in both),
+            tuple(_reduced_letters(r) for _, r in both),
             _reducer(reduce, wide), "double" if wide else "float", type_of_dtype(out.dtype),
             _letters(kept[-1]), by_columns,
         )  # fmt: skip
         self._sizes = [np.int64(n) for n in kept_sizes[1:]]
         self._reduced_sizes = [np.int64(n) for n in sizes[1:]]
-        self._strides = [[np.int64(s) for s in (*k, *r) if s] for k, r in both]
+        self._strides = [
+            [
+                np.int64(s)
+                for s, c in zip((*k, *r), _letters(k) + _reduced_letters(r), strict=True)
+                if c == "s"
+            ]
+            for k, r in both
+        ]
         self._out_strides = [np.int64(s) for s in kept[-1] if s]
         self._geometry()
         self._found = reduce_source(expr, self.parts)

@@ -71,7 +71,10 @@ def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class Parts:
-    """How operands are walked in a reduction: letters (0 repeated, s strided) an axis, by part."""
+    """How operands are walked in a reduction: letters (0 repeated, s strided) an axis, by part.
+
+    c, for the last axis that is reduced: its elements are neighbours in memory.
+    """
 
     types: tuple[Type, ...]
     kept: tuple[str, ...]
@@ -100,7 +103,11 @@ def _coordinates(index: str, name: str, axes: int) -> list[str]:
 
 
 def _offset(i: object, letters: str, name: str) -> list[str]:
-    return [f"{name}{axis} * s{i}_{name}{axis}" for axis, c in enumerate(letters) if c == "s"]
+    return [
+        f"{name}{axis}" if c == "c" else f"{name}{axis} * s{i}_{name}{axis}"
+        for axis, c in enumerate(letters)
+        if c != "0"
+    ]
 
 
 def _store(parts: Parts) -> list[str]:
