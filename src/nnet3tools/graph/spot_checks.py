@@ -90,12 +90,14 @@ class QueueSearch:
 
     def hop(self) -> None:
         """BuildGraphOneIter: the whole queue, last in first out; cindexes queued meanwhile wait."""
+        queued, usable, dependencies = self.queued, self.usable, self.dependencies
         for cindex in reversed(self.queue):
-            self.queued[cindex] = False
-            if self.dependencies[cindex] is None and self.usable[cindex] != 0:
-                self._explore(cindex)
-            elif self.status[cindex] == UNKNOWN and self.usable[cindex] != 0:
-                self._decide(cindex)
+            queued[cindex] = False
+            if usable[cindex] != 0:
+                if dependencies[cindex] is None:
+                    self._explore(cindex)
+                elif self.status[cindex] == UNKNOWN:
+                    self._decide(cindex)
         self.queue, self.next = self.next, []
 
     def _push(self, cindex: int) -> None:
@@ -109,13 +111,14 @@ class QueueSearch:
         self._push(cindex)
 
     def _explore(self, cindex: int) -> None:
-        if cindex not in self.rows:
-            self._ask(cindex)
-        dependencies = [
-            dependency for dependency in dict.fromkeys(self.rows[cindex]) if dependency >= 0
-        ]
+        if (row := self.rows.get(cindex)) is None:
+            row = self._ask(cindex)
+        dependencies = row if len(row) == 1 else list(dict.fromkeys(row))
+        if -1 in dependencies:
+            dependencies = [dependency for dependency in dependencies if dependency >= 0]
+        known = self.known
         for dependency in dependencies:
-            if not self.known[dependency]:
+            if not known[dependency]:
                 self._discover(dependency)
         self.dependencies[cindex] = dependencies
         for dependency in dependencies:
@@ -124,12 +127,20 @@ class QueueSearch:
         self._push(cindex)
 
     def _decide(self, cindex: int) -> None:
-        self.status[cindex] = status = self._judge(cindex)
+        statuses, queued = self.status, self.queued
+        status = COMPUTABLE
+        for dependency in self.dependencies[cindex] or (-1,):
+            # Mostly all can be computed; an input that is not given has no dependencies.
+            if dependency < 0 or statuses[dependency] != COMPUTABLE:
+                status = self._judge(cindex)
+                break
         if status == UNKNOWN:
             return
+        statuses[cindex] = status
         for dependent in self.dependents[cindex]:
-            if self.status[dependent] == UNKNOWN:
-                self._push(dependent)
+            if not queued[dependent] and statuses[dependent] == UNKNOWN:
+                queued[dependent] = True
+                self.next.append(dependent)
         if status == NOT_COMPUTABLE:
             for dependency in self.dependencies[cindex] or ():
                 self._count_down(dependency)
@@ -171,6 +182,11 @@ class QueueSearch:
     # -- usable counts; explicit stacks, for recurrences are deep
 
     def _count_up(self, cindex: int) -> None:
+        if self.usable[cindex] > 0 or not self.dependencies[cindex]:
+            self.usable[cindex] += 1
+            if self.usable[cindex] == 1 and self.status[cindex] == UNKNOWN:
+                self._push(cindex)
+            return
         stack: list[tuple[int, Iterator[int]]] = []
         self._enter_up(cindex, stack)
         while stack:
@@ -197,13 +213,15 @@ class QueueSearch:
 
     # -- cindexes that our builder had no need to look at
 
-    def _ask(self, cindex: int) -> None:
+    def _ask(self, cindex: int) -> list[int]:
         """Find the dependencies of a cindex by its node's rule."""
         if not self.ids:
             self.ids = {pair: i for i, pair in enumerate(zip(self.nodes, self.keys, strict=True))}
         key = np.array([self.keys[cindex]], np.int64)
         rows = self.plan.rules[self.nodes[cindex]].dependencies(key, self._ids)
-        self.rows[cindex] = rows[0].tolist()
+        row: list[int] = rows[0].tolist()
+        self.rows[cindex] = row
+        return row
 
     def _ids(self, node: int, keys: KeyArray) -> np.ndarray:
         return np.array([self._id(node, key) for key in keys.tolist()], np.int32)
