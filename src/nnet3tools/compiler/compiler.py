@@ -23,7 +23,6 @@ from nnet3tools.graph.explain import explain_uncomputable
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import compute_steps
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.program.commands import (
     AcceptInput,
@@ -37,6 +36,7 @@ from nnet3tools.program.commands import (
     ProvideOutput,
     SetConst,
 )
+from nnet3tools.program.component_facts import ComponentFacts
 from nnet3tools.program.computation import Computation, DebugInfo, MatrixDebugInfo, PrecomputedInfo
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class _Emitter:
     def _precompute(self, number: int, info: StepInfo) -> None:
         """Precomputed indexes of a component that is not simple."""
         component = info.facts.component
-        if component is None or info.facts.properties & Properties.SIMPLE:
+        if component is None or _facts_of(info).simple:
             return
         inputs, outputs = self._infos[number - 1].step.indexes, info.step.indexes
         need_backprop = self._requests[info.step.segment].needs_derivatives
@@ -197,14 +197,14 @@ class _Emitter:
                 yield ProvideOutput(info.value, node)
 
     def _propagate(self, number: int, info: StepInfo) -> Command:
-        properties = info.facts.properties
+        facts = _facts_of(info)
         return Propagate(
             self._component_index(info),
             info.precomputed,
             self._infos[number - 1].value,
             info.value,
-            number if info.deriv and properties & Properties.USES_MEMO else 0,
-            self._requests[0].store_component_stats and bool(properties & Properties.STORES_STATS),
+            number if info.deriv and facts.uses_memo else 0,
+            self._requests[0].store_component_stats and facts.stores_stats,
         )
 
     def _component_index(self, info: StepInfo) -> int:
@@ -224,16 +224,22 @@ class _Emitter:
             yield from self._descriptors.backward(info)
 
     def _backprop(self, number: int, info: StepInfo) -> Command:
-        properties, source = info.facts.properties, self._infos[number - 1]
+        facts, source = _facts_of(info), self._infos[number - 1]
         return Backprop(
             self._component_index(info),
             info.precomputed,
-            source.value if properties & Properties.BACKPROP_NEEDS_INPUT else 0,
-            info.value if properties & Properties.BACKPROP_NEEDS_OUTPUT else 0,
+            source.value if facts.backprop_needs_input else 0,
+            info.value if facts.backprop_needs_output else 0,
             info.deriv,
             source.deriv,
-            number if properties & Properties.USES_MEMO else 0,
+            number if facts.uses_memo else 0,
         )
+
+
+def _facts_of(info: StepInfo) -> ComponentFacts:
+    """Of the component of a component's step."""
+    assert info.facts.of_component is not None
+    return info.facts.of_component
 
 
 def _ends_with_n1(indexes: IndexArray) -> bool:

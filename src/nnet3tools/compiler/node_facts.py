@@ -9,6 +9,7 @@ from nnet3tools.nnet.components.base import Component, Properties
 from nnet3tools.nnet.descriptor import SumDescriptor
 from nnet3tools.nnet.forwarding import Forwarding
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode, DescriptorNode
+from nnet3tools.program.component_facts import ComponentFacts, component_facts
 from nnet3tools.program.computation import StrideType
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class NodeFacts:
     dim: int
     stride_type: StrideType
     component: Component | None
-    properties: Properties
+    of_component: ComponentFacts | None
     parts: tuple[PartFacts, ...]
 
 
@@ -58,13 +59,13 @@ class FactsOfNodes(dict[int, NodeFacts]):
 
 def node_facts(nnet: Nnet, node: int) -> NodeFacts:
     """The facts of one node."""
-    stride, component, properties = StrideType.DEFAULT, None, Properties(0)
+    stride, component, of_component = StrideType.DEFAULT, None, None
     parts: tuple[PartFacts, ...] = ()
     match nnet.nodes[node]:
         case ComponentNode(component_index):
             component = nnet.components[component_index]
-            properties = component.properties
-            if properties & Properties.OUTPUT_CONTIGUOUS:
+            of_component = component_facts(component)
+            if component.properties & Properties.OUTPUT_CONTIGUOUS:
                 stride = StrideType.EQUAL_NUM_COLS
         case DescriptorNode(descriptor) as found:
             parts = _part_facts(nnet, descriptor.parts)
@@ -72,7 +73,7 @@ def node_facts(nnet: Nnet, node: int) -> NodeFacts:
                 user = nnet.component_of_node(node + 1)
                 if user.properties & Properties.INPUT_CONTIGUOUS:
                     stride = StrideType.EQUAL_NUM_COLS
-    return NodeFacts(nnet.dim(node), stride, component, properties, parts)
+    return NodeFacts(nnet.dim(node), stride, component, of_component, parts)
 
 
 def _part_facts(nnet: Nnet, parts: tuple[SumDescriptor, ...]) -> tuple[PartFacts, ...]:

@@ -19,7 +19,6 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.steps import Step, Steps
 from nnet3tools.graph.tables import all_true, sorted_unique
-from nnet3tools.nnet.components.base import Properties
 from nnet3tools.nnet.components.updatable import UpdatableComponent
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.nnet.nodes import DimRangeNode
@@ -248,7 +247,8 @@ def _asks_for_deriv(nnet: Nnet, request: ComputationRequest, info: StepInfo) -> 
     return (
         request.need_model_derivative
         and isinstance(component, UpdatableComponent)
-        and bool(info.facts.properties & Properties.UPDATABLE)
+        and info.facts.of_component is not None
+        and info.facts.of_component.updatable
         and component.learning_rate != 0.0
     )
 

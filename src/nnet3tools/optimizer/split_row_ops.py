@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.nnet.indexes import IntArray, is_increasing
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.commands import (
     AddRows,
@@ -63,17 +63,19 @@ class _Part(NamedTuple):
 def _split(pairs: IntArray) -> list[_Part] | None:
     """The one or two runs of a list of pairs, or None if it has more, gaps, or is too sparse."""
     changes = np.flatnonzero(pairs[1:, 0] != pairs[:-1, 0]) + 1
-    if len(changes) > 1 or (pairs < 0).any():
+    if len(changes) > 1 or int(pairs.min(initial=0)) < 0:
         return None
     bounds = [0, *changes.tolist(), len(pairs)]
     parts = []
     for begin, end in itertools.pairwise(bounds):
         rows = pairs[begin:end, 1]
-        first, span = int(rows.min()), int(rows.max() - rows.min()) + 1
+        first, relative = int(rows[0]), None
+        span = int(rows[-1]) - first + 1
+        if span != len(rows) or not is_increasing(rows):
+            first = int(rows.min())
+            span, relative = int(rows.max()) - first + 1, rows - first
         if span > _MAX_SIZE_RATIO * len(rows):
             return None
-        consecutive = bool((np.diff(rows) == 1).all())
-        relative = None if consecutive else rows - first
         parts.append(_Part(begin, end - begin, int(pairs[begin, 0]), first, span, relative))
     return parts
 

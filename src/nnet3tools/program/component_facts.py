@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.nnet.components.base import Properties
+from nnet3tools.nnet.components.base import Component, Properties
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["ComponentFacts", "ComponentTable"]
+__all__ = ["ComponentFacts", "ComponentTable", "component_facts"]
 
 _P = {p.name: int(p) for p in Properties}
 
@@ -43,6 +43,17 @@ _FLAGS = tuple(_P[name.upper()] for name in ComponentFacts._fields[3:])
 _COLUMN = {name: column for column, name in enumerate(ComponentFacts._fields[3:])}
 
 
+def component_facts(component: Component) -> ComponentFacts:
+    """The facts of a component as it is now."""
+    flags = int(component.properties)
+    return ComponentFacts(
+        component.type_name,
+        component.input_dim,
+        component.output_dim,
+        *(bool(flags & flag) for flag in _FLAGS),
+    )
+
+
 class ComponentTable:
     """The facts of a network's components as they were when first asked for."""
 
@@ -55,15 +66,7 @@ class ComponentTable:
 
     def __getitem__(self, index: int) -> ComponentFacts:
         if (facts := self._facts.get(index)) is None:
-            component = self._nnet.component(index)
-            flags = int(component.properties)
-            facts = ComponentFacts(
-                component.type_name,
-                component.input_dim,
-                component.output_dim,
-                *(bool(flags & flag) for flag in _FLAGS),
-            )
-            self._facts[index] = facts
+            facts = self._facts[index] = component_facts(self._nnet.component(index))
         return facts
 
     def column(self, fact: str, indexes: NDArray[np.int64]) -> NDArray[np.bool_]:
