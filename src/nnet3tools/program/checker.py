@@ -11,25 +11,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.program.analysis import Analyst
-from nnet3tools.program.command import AccessType, Command
+from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AcceptInput,
     Backprop,
-    BackpropNoModelUpdate,
     CompressMatrix,
     DeallocMatrix,
     DecompressMatrix,
     GotoLabel,
-    NoOperationMarker,
-    Propagate,
     ProvideOutput,
     SetConst,
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
-from nnet3tools.program.purpose_checker import PurposeChecker
+from nnet3tools.program.order_checker import OrderChecker
 
 if TYPE_CHECKING:
     from nnet3tools.graph.request import ComputationRequest
@@ -37,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Checker", "check_computation"]
 
-_EXCHANGE = (AcceptInput, ProvideOutput)
 _COMPRESSION = (CompressMatrix, DecompressMatrix)
 
 _MIN_PROPORTION = 0.8
@@ -92,7 +87,7 @@ def _without_carry(computation: Computation) -> Computation:
     return out
 
 
-class Checker(PurposeChecker):
+class Checker(OrderChecker):
     """One program under examination; every check raises ProgramError at the first fault."""
 
     def check_loop(self) -> None:
@@ -183,7 +178,7 @@ class Checker(PurposeChecker):
         Zeros may be, and rows that were decompressed with others of their matrix.
         """
         accesses = self.analysis.variable_accesses
-        constant = self._are(SetConst, DecompressMatrix)
+        constant = self.are(SetConst, DecompressMatrix)
         writes = accesses.types == AccessType.WRITE
         same = np.ones(max(len(writes) - 1, 0), bool)
         ends = accesses.offsets[1:-1]
@@ -195,21 +190,13 @@ class Checker(PurposeChecker):
             first, command = accesses.commands[access : access + 2].tolist()
             self.fail(f"{self._describe(variable)} of c{first} is overwritten unread", command)
 
-    def _are(self, *classes: type[Command]) -> BoolArray:
-        """(commands,) whether each is of one of these classes."""
-        mask = np.zeros(len(self.computation.commands), np.bool_)
-        for cls in classes:
-            if (group := self.analysis.groups.get(cls)) is not None:
-                mask[group.positions] = True
-        return mask
-
     def check_rewrite(self) -> None:
         """No variable is written once it was read by a command that does not write it."""
         accesses = self.analysis.variable_accesses
         owner = np.repeat(np.arange(len(accesses.offsets) - 1), np.diff(accesses.offsets))
         pure_reads = np.cumsum(accesses.types == AccessType.READ)
         before = np.concatenate([[0], pure_reads])[accesses.offsets[:-1]]
-        recodes = self._are(*_COMPRESSION)
+        recodes = self.are(*_COMPRESSION)
         writes = (accesses.types != AccessType.READ) & ~recodes[accesses.commands]
         bad = writes & (pure_reads > before[owner])
         if bad.any():
@@ -220,7 +207,7 @@ class Checker(PurposeChecker):
     def check_compression(self) -> None:
         """Between compression and decompression nothing touches the matrix."""
         commands = self.computation.commands
-        for c in np.flatnonzero(self._are(*_COMPRESSION)).tolist():
+        for c in np.flatnonzero(self.are(*_COMPRESSION)).tolist():
             command = commands[c]
             assert isinstance(command, _COMPRESSION)
             touching, _ = self.analysis.matrix_accesses.of(
@@ -248,81 +235,6 @@ class Checker(PurposeChecker):
                 and self.nnet.component(user.component).backprop_reads_signs_only
             ):
                 self.fail(f"only signs are kept of a matrix that c{c_later} needs", c)
-
-    def check_order(self) -> None:
-        """Forward before backward, and each memo made and used once.
-
-        Every segment's forward commands end in a marker; after the last one they are backward.
-        """
-        memos: dict[int, int] = {}
-        segment, backward = 0, False
-        commands = self.computation.commands
-        num_segments = int(np.count_nonzero(self._are(NoOperationMarker)))
-        ordered = self._are(NoOperationMarker, Propagate, Backprop, BackpropNoModelUpdate)
-        for c in np.flatnonzero(ordered).tolist():
-            command = commands[c]
-            if isinstance(command, NoOperationMarker):
-                segment += 1
-            elif isinstance(command, Propagate):
-                if backward:
-                    self.fail("propagation after backpropagation", c)
-                if 0 < num_segments == segment:
-                    self.fail("propagation after the end of the forward commands", c)
-                if command.memo:
-                    if command.memo in memos:
-                        self.fail(f"memo {command.memo} is made twice", c)
-                    memos[command.memo] = c
-            elif isinstance(command, Backprop):
-                backward = True
-                if segment == 0:
-                    self.fail("backpropagation before the end of the forward commands", c)
-                self._use_memo(c, command, memos)
-        if memos:
-            memo, c = next(iter(memos.items()))
-            self.fail(f"memo {memo} is never used", c)
-
-    def check_exchange(self) -> None:
-        """In each segment input comes before all work and output after it, each node once."""
-        asked: set[tuple[type[Command], int]] = set()
-        worked = provided = -1
-        exchanges = self._are(*_EXCHANGE)
-        # Of the work only what stands next to an exchange matters.
-        work = np.flatnonzero(self.analysis.touches & ~exchanges)
-        after = np.searchsorted(work, np.flatnonzero(exchanges))
-        events = exchanges | self._are(NoOperationMarker)
-        events[work[after[after < len(work)]]] = True
-        events[work[after[after > 0] - 1]] = True
-        for c in np.flatnonzero(events).tolist():
-            command = self.computation.commands[c]
-            if isinstance(command, NoOperationMarker):
-                asked.clear()
-                worked = provided = -1
-            elif isinstance(command, _EXCHANGE):
-                key = (type(command), command.node)
-                if key in asked:
-                    self.fail("the same node twice in one segment", c)
-                asked.add(key)
-                if isinstance(command, ProvideOutput):
-                    provided = c
-                elif worked >= 0:
-                    self.fail(f"input after c{worked} has worked already", c)
-            else:
-                worked = c
-                if provided >= 0:
-                    self.fail(f"work after c{provided} gave an output of the same segment", c)
-
-    def _use_memo(self, c: int, command: Backprop, memos: dict[int, int]) -> None:
-        uses = self.components[command.component].uses_memo
-        if not command.memo:
-            if uses:
-                self.fail("the component needs its memo for backprop", c)
-            return
-        made = memos.pop(command.memo, None)
-        if made is None:
-            self.fail(f"memo {command.memo} was not made, or is used twice", c)
-        maker = self.computation.commands[made]
-        if not isinstance(maker, Propagate) or maker.component != command.component:
-            self.fail(f"memo {command.memo} was made by another component in c{made}", c)
 
     def _describe(self, variable: int) -> str:
         return self.analysis.variables.describe(variable, self.computation)

@@ -1,0 +1,108 @@
+"""Checks of the order of commands: forward and backward, memos, input and output."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.nnet.indexes import BoolArray
+from nnet3tools.program.command import Command
+from nnet3tools.program.commands import (
+    AcceptInput,
+    Backprop,
+    BackpropNoModelUpdate,
+    NoOperationMarker,
+    Propagate,
+    ProvideOutput,
+)
+from nnet3tools.program.purpose_checker import PurposeChecker
+
+__all__ = ["OrderChecker"]
+
+_EXCHANGE = (AcceptInput, ProvideOutput)
+
+
+class OrderChecker(PurposeChecker):
+    """A program whose commands are looked at in turn; ProgramError at the first fault."""
+
+    def are(self, *classes: type[Command]) -> BoolArray:
+        """(commands,) whether each is of one of these classes."""
+        mask = np.zeros(len(self.computation.commands), np.bool_)
+        for cls in classes:
+            if (group := self.analysis.groups.get(cls)) is not None:
+                mask[group.positions] = True
+        return mask
+
+    def check_order(self) -> None:
+        """Forward before backward, and each memo made and used once.
+
+        Every segment's forward commands end in a marker; after the last one they are backward.
+        """
+        memos: dict[int, int] = {}
+        segment, backward = 0, False
+        commands = self.computation.commands
+        num_segments = int(np.count_nonzero(self.are(NoOperationMarker)))
+        ordered = self.are(NoOperationMarker, Propagate, Backprop, BackpropNoModelUpdate)
+        for c in np.flatnonzero(ordered).tolist():
+            command = commands[c]
+            if isinstance(command, NoOperationMarker):
+                segment += 1
+            elif isinstance(command, Propagate):
+                if backward:
+                    self.fail("propagation after backpropagation", c)
+                if 0 < num_segments == segment:
+                    self.fail("propagation after the end of the forward commands", c)
+                if command.memo:
+                    if command.memo in memos:
+                        self.fail(f"memo {command.memo} is made twice", c)
+                    memos[command.memo] = c
+            elif isinstance(command, Backprop):
+                backward = True
+                if segment == 0:
+                    self.fail("backpropagation before the end of the forward commands", c)
+                self._use_memo(c, command, memos)
+        if memos:
+            memo, c = next(iter(memos.items()))
+            self.fail(f"memo {memo} is never used", c)
+
+    def _use_memo(self, c: int, command: Backprop, memos: dict[int, int]) -> None:
+        uses = self.components[command.component].uses_memo
+        if not command.memo:
+            if uses:
+                self.fail("the component needs its memo for backprop", c)
+            return
+        made = memos.pop(command.memo, None)
+        if made is None:
+            self.fail(f"memo {command.memo} was not made, or is used twice", c)
+        maker = self.computation.commands[made]
+        if not isinstance(maker, Propagate) or maker.component != command.component:
+            self.fail(f"memo {command.memo} was made by another component in c{made}", c)
+
+    def check_exchange(self) -> None:
+        """In each segment input comes before all work and output after it, each node once."""
+        asked: set[tuple[type[Command], int]] = set()
+        worked = provided = -1
+        exchanges = self.are(*_EXCHANGE)
+        # Of the work only what stands next to an exchange matters.
+        work = np.flatnonzero(self.analysis.touches & ~exchanges)
+        after = np.searchsorted(work, np.flatnonzero(exchanges))
+        events = exchanges | self.are(NoOperationMarker)
+        events[work[after[after < len(work)]]] = True
+        events[work[after[after > 0] - 1]] = True
+        for c in np.flatnonzero(events).tolist():
+            command = self.computation.commands[c]
+            if isinstance(command, NoOperationMarker):
+                asked.clear()
+                worked = provided = -1
+            elif isinstance(command, _EXCHANGE):
+                key = (type(command), command.node)
+                if key in asked:
+                    self.fail("the same node twice in one segment", c)
+                asked.add(key)
+                if isinstance(command, ProvideOutput):
+                    provided = c
+                elif worked >= 0:
+                    self.fail(f"input after c{worked} has worked already", c)
+            else:
+                worked = c
+                if provided >= 0:
+                    self.fail(f"work after c{provided} gave an output of the same segment", c)
