@@ -3,7 +3,8 @@
 What Kaldi's ComputationGraphBuilder (nnet-computation-graph.cc) does one cindex at a time with
 queues is done here a node at a time. A round explores, from the outputs back, the dependencies of
 all cindexes that are wanted and new, and then decides, from the inputs on, which cindexes can be
-computed. A feed-forward network takes one round, a recurrence one for each step in time.
+computed. A feed-forward network takes one round; a recurrence would take one for each step in time,
+so all steps that the inputs may allow are explored as soon as the first one is wanted.
 What only uncomputable cindexes want is dropped by usable counts, as in Kaldi, and this is what
 ends a recurrence over an unbounded past.
 """
