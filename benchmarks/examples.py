@@ -8,6 +8,7 @@ training checks it. benchmarks/run makes the data and runs all programs in turns
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -78,7 +79,7 @@ def seconds_to_deliver(folder: Path) -> float:
     done = subprocess.run(
         [sys.executable, __file__, "read", pipe],
         cwd=folder,
-        env={"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=dict(os.environ, PYTHONPATH=str(ROOT / "src"), OMP_NUM_THREADS="1"),
         stdout=subprocess.PIPE,
         check=True,
         text=True,

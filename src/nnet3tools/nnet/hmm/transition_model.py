@@ -5,6 +5,7 @@ gmm-init-mono, gmm-init-biphone and nnet3-am-init make them; others read, keep a
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -175,7 +176,11 @@ class TransitionModel:
             )
 
     def transitions(self) -> Transitions:
-        """What each transition id stands for."""
+        """What each transition id stands for; the arrays are made once, and read only."""
+        return self._transitions
+
+    @functools.cached_property
+    def _transitions(self) -> Transitions:
         counts = self.transitions_per_state()
         rows = np.repeat(np.arange(len(counts)), counts)
         position = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -211,7 +216,9 @@ class TransitionModel:
 def _with_none(values: NDArray, none: int | bool) -> NDArray:
     """Values of transition ids, which count from 1, after one of no id."""
     values = values if values.dtype == bool else values.astype(np.int32)
-    return np.concatenate([np.array([none], values.dtype), values])
+    found = np.concatenate([np.array([none], values.dtype), values])
+    found.flags.writeable = False
+    return found
 
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
