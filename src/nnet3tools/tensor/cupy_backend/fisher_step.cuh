@@ -6,8 +6,8 @@
 // work; factors: for each eta / num_rows, 1 - eta, alpha, dim, and the floors and limits.
 // Eigenvectors are found by Jacobi's method from one side: with Z + shift I = L L^T the columns of L
 // are turned, two at a time, until all are orthogonal: they are eigenvectors then, and their squared
-// lengths the eigenvalues. There is one matrix to turn, by one barrier a round, in which LANES threads
-// turn the columns of two pairs against each other, each pair's four times, in registers.
+// lengths the eigenvalues. So there is one matrix to turn, and one barrier a round: in a round LANES
+// threads have two teams of two columns in registers and turn each column against the other team's.
 extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED(
     const long long* table, const double* factors) {
   const int most = (MOST + 3) / 4 * 4, each = (MOST + LANES - 1) / LANES, pitch = each * LANES;
@@ -102,7 +102,7 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
   }
   __syncthreads();
 
-  // Jacobi: rounds of a tournament of pairs of columns, in each of which half of them meet the others
+  // Jacobi: rounds of a tournament of teams of two columns; in the first, columns of a team meet, too
   const int teams = size / 2, member = lane % LANES;
   const bool upper = member >= LANES / 2;
   const double unit = 1.0 / scale;
