@@ -46,7 +46,7 @@ class SearchOptions:
 
 _LEAST_HASH_SIZE = 1000
 
-_MOST_VISITS = 1_000_000
+_MOST_VISITS = 100_000
 """Visits of epsilon arcs in a frame, beside a thousand a token, that only a loop can need."""
 
 

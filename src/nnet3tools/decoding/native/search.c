@@ -44,7 +44,7 @@ typedef struct {
   growing numbers;   /* int32_t: when pruning */
 } search;
 
-enum { EPSILON_LOOP = -2, LEAST_HASH_SIZE = 1000, MOST_VISITS = 1000000 };
+enum { EPSILON_LOOP = -2, LEAST_HASH_SIZE = 1000, MOST_VISITS = 100000 };
 
 static frame *frame_of(const search *s, int64_t number) { return (frame *)s->frames.data + number; }
 static frame *last_frame(const search *s) { return frame_of(s, s->frames.size - 1); }
