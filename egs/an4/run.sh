@@ -84,7 +84,7 @@ if begin 3 "phone language model, tree of monophones, denominator graph, trainin
     "$flat/tree" "$flat/0.mdl" "$prepared"/lang/L.fst ark:"$prepared"/train_sp/text "ark,scp:$flat/fst.ark,$flat/fst.scp"
 fi
 
-# usage: egs DIR   parts DIR/all.scp and writes the examples of each part
+# copy_egs DIR: parts DIR/all.scp and writes the examples of each part
 copy_egs() {
   python local/hold_out.py "$1/all.scp" "$1"
   for part in valid train traindiag; do
@@ -108,7 +108,7 @@ if begin 5 "flat start: $flat_passes passes, $(sed -n 's/num-parameters: //p' "$
   $train_cmd "$flat/log/am.log" nnet3-am-init "$flat/0.trans_mdl" "$flat/final.raw" "$flat/final.mdl"
 fi
 
-# usage: recognise DIR   graph, decoding and word error rate of a model
+# recognise DIR: graph, decoding and word error rate of a model
 recognise() {
   $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 "$prepared"/lang_said "$1/tree" "$1/0.trans_mdl" "$1/graph"
   mkdir -p "$1/decode"
