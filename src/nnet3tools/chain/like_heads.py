@@ -52,19 +52,19 @@ def _name_and_indexes(fixed: bytes, token: str) -> tuple[str, IndexArray]:
 
 
 def outputs_of(examples: Sequence[ChainExampleBytes]) -> list[NnetChainSupervision]:
-    """Their outputs, of bytes that are known to be sound."""
-    fsts = acceptors_of_bytes([(example.data, example.acceptor) for example in examples])
-    return [_output(example, fst) for example, fst in zip(examples, fsts, strict=True)]
-
-
-def _output(example: ChainExampleBytes, fst: Fst) -> NnetChainSupervision:
-    data, head, acceptor, tail = example
+    """The outputs of examples with one head, of bytes that are known to be sound."""
+    head = examples[0].head
     (like,) = prototype_of(head).outputs
     frames, label_dim, is_e2e = facts_of(head)
-    (weight,) = struct.unpack_from("<f", data, acceptor - len(head.fixed[-1]) - 4)
-    fsts = (_EMPTY, (fst,)) if is_e2e else (fst,)
-    at = tail + _SIZE_OF_DW + _SIZE_OF_FSTS * is_e2e
-    (size,) = struct.unpack_from("<xi", data, at)
-    weights = np.frombuffer(data, "<f4", size, at + 5)
-    supervision = Supervision(weight, 1, frames, label_dim, *fsts)
-    return NnetChainSupervision(like.name, like.indexes, supervision, weights)
+    fsts = acceptors_of_bytes([(example.data, example.acceptor) for example in examples])
+    before = len(head.fixed[-1]) + 4
+    found = []
+    for (data, _, acceptor, tail), fst in zip(examples, fsts, strict=True):
+        (weight,) = struct.unpack_from("<f", data, acceptor - before)
+        at = tail + _SIZE_OF_DW + _SIZE_OF_FSTS * is_e2e
+        (size,) = struct.unpack_from("<xi", data, at)
+        weights = np.frombuffer(data, "<f4", size, at + 5)
+        of_kind = (_EMPTY, (fst,)) if is_e2e else (fst,)
+        supervision = Supervision(weight, 1, frames, label_dim, *of_kind)
+        found.append(NnetChainSupervision(like.name, like.indexes, supervision, weights))
+    return found

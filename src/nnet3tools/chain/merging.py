@@ -66,11 +66,11 @@ def _outputs(
     examples: Sequence[NnetChainExample | ChainExampleBytes],
 ) -> Iterator[list[NnetChainSupervision]]:
     """The outputs of each example."""
-    for as_bytes, some in itertools.groupby(examples, lambda e: isinstance(e, ChainExampleBytes)):
-        if as_bytes:
-            yield from ([output] for output in outputs_of(list(some)))  # type: ignore[arg-type]
-        else:
+    for head, some in itertools.groupby(examples, lambda e: getattr(e, "head", None)):
+        if head is None:
             yield from (example.outputs for example in some)  # type: ignore[union-attr]
+        else:
+            yield from ([output] for output in outputs_of(list(some)))  # type: ignore[arg-type]
 
 
 def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
@@ -78,7 +78,8 @@ def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervisio
     if len(names) > 1:
         raise DataError(f"merging examples whose outputs have different names, {sorted(names)}")
     (name,) = names
-    if any((part.indexes[:, 0] != 0).any() for part in parts):
+    different = {id(part.indexes): part.indexes for part in parts}  # few: like ones share theirs
+    if any((indexes[:, 0] != 0).any() for indexes in different.values()):
         raise DataError(f"merging examples of which one is merged already (output '{name}')")
     supervision = merge_supervisions([part.supervision for part in parts])
     indexes = np.concatenate([part.indexes for part in parts])
