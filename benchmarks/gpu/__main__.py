@@ -38,6 +38,8 @@ OURS = {
 """Column -> (graph replay, natural gradient)."""
 TORCH = ("torch eager", "torch graph", "torch.compile")
 LARGE = ("large-tdnnf", "large-lstm")
+_CAPTURES = 60
+"""Minibatches after which every variant of a graph has come up, as in host_time.py."""
 
 
 def measure(network: BenchNetwork, device: Any, options: argparse.Namespace) -> dict[str, float]:
@@ -46,12 +48,16 @@ def measure(network: BenchNetwork, device: Any, options: argparse.Namespace) -> 
     variants: dict[str, tuple[Callable[[int], None], Callable[[], None]]] = {}
     half = options.gpu_math == "fp16"
     for name, (replay, natural) in OURS.items():
-        variants[name] = Ours(network, device, replay, natural, half).run, wait
+        warm_up = {"warm_up": _CAPTURES} if replay and options.device == "gpu" else {}
+        variants[name] = Ours(network, device, replay, natural, half, **warm_up).run, wait
     if not options.no_torch:
         try:
             import torch_networks
 
-            variants |= torch_networks.variants(network, options.device, options.gpu_math)
+            made = torch_networks.variants(
+                network, options.device, options.gpu_math, not options.no_compile
+            )
+            variants |= made
         except ImportError:
             log.warning("PyTorch is not installed: its columns stay empty")
     best: dict[str, float] = {}
@@ -112,6 +118,7 @@ def main() -> int:
     parser.add_argument("--gpu-math", choices=("fp32", "tf32", "fp16", "bf16"), default="fp32")
     parser.add_argument("--scale", type=int, default=1, help="divide minibatches by this")
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--check-device", action="store_true", help="only say whether it works")
     parser.add_argument("--memory-check", type=int, default=0, metavar="MINIBATCHES")
     options = parser.parse_args()

@@ -24,7 +24,7 @@ from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 __all__ = ["Ours", "minibatch", "product_rate", "products", "seconds", "synchronizer"]
 
 _WARM_UP = 4
-"""Minibatches before the clock starts: compiling, binding, capturing."""
+"""Minibatches before the clock starts: compiling, binding."""
 
 
 def minibatch(network: BenchNetwork, seed: int = 0) -> NnetExample:
@@ -67,6 +67,7 @@ class Ours:
         replay: bool,
         natural_gradient: bool,
         loss_scaling: bool = False,
+        warm_up: int = _WARM_UP,
     ) -> None:
         tensor.random.seed(0)
         config = network.config if natural_gradient else _without_natural_gradient(network.config)
@@ -74,7 +75,7 @@ class Ours:
         options = NnetTrainerOptions(computation=ComputeOptions(cuda_graph=replay))
         self.trainer = NnetTrainer(options, nnet, device, loss_scaling)
         self._examples = [minibatch(network, seed) for seed in range(2)]
-        self.run(_WARM_UP)
+        self.run(warm_up)
 
     def run(self, count: int) -> None:
         """Train on so many minibatches, prepared ahead by a thread where nnet3-train does that."""

@@ -127,7 +127,7 @@ def eager_step(network: BenchNetwork, device: str) -> Callable[[], None]:
 
 
 def variants(
-    network: BenchNetwork, device: str, math: str = "fp32"
+    network: BenchNetwork, device: str, math: str = "fp32", compiled: bool = True
 ) -> dict[str, tuple[Callable[[int], None], Callable[[], None]]]:
     """Name -> (run so many steps, what waits for the device).
 
@@ -141,7 +141,8 @@ def variants(
     found = {"torch eager": eager}
     if where == "cuda":
         found["torch graph"] = _Trainer(network, where, False, half).graph()
-    found["torch.compile"] = _Trainer(network, where, True, half).step
+    if compiled:
+        found["torch.compile"] = _Trainer(network, where, True, half).step
     for step in found.values():
         for _ in range(3):
             step()
