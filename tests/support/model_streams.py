@@ -123,6 +123,8 @@ class Machine:
         self.uploads = self.downloads = 0
         self.graph_launches = self.graph_nodes = 0
         """How many graphs were launched, and nodes with them."""
+        self.working = threading.RLock()
+        """Who reads ahead waits for events: two threads would run kernels at a time."""
         self.shared_limits: dict[tuple[str, str], int] = {}
         """Most dynamic shared memory that functions (source, name) were given."""
         self.stray: list[str] = []
@@ -256,10 +258,11 @@ class Stream:
 
     def flush(self, place: int | None = None) -> None:
         """Do what is waiting here (up to a place), and what that waits for elsewhere."""
-        while self._queue and (place is None or self.num_done < place):
-            work = self._queue.popleft()
-            work()
-            self.num_done += 1
+        with self._machine.working:
+            while self._queue and (place is None or self.num_done < place):
+                work = self._queue.popleft()
+                work()
+                self.num_done += 1
 
     def flush_some(self) -> None:
         """Do a part of what is waiting."""
