@@ -110,7 +110,12 @@ class _Trainer:
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
             self.step()
-        return captured.replay
+
+        def replay() -> None:
+            captured.replay()
+            self  # noqa: B018 (the graph knows its tensors by address only)
+
+        return replay
 
 
 def _repeated(step: Callable[[], None]) -> Callable[[int], None]:
