@@ -29,7 +29,10 @@ KALDIS_DEFAULTS = {
     "nnet3-combine": "yes",
     "nnet3-compute-prob": "no",  # Kaldi's has no such option: it never uses a GPU
     "nnet3-chain-train": "yes",
+    "nnet3-chain-train2": "yes",
     "nnet3-chain-combine": "yes",
+    "nnet3-chain-combine2": "yes",
+    "nnet3-chain-add-post-to-egs": "yes",
     "nnet3-chain-compute-post": "yes",
     "nnet3-align-compiled": "yes",
     "nnet3-latgen-faster-batch": "yes",
