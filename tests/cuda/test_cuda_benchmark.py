@@ -38,7 +38,7 @@ def program(monkeypatch):
     spec.loader.exec_module(module)
     tiny = module.BenchNetwork("tdnn", CONFIG, 1, 1, 5, 3, classes=7, dim=4)
     yield module, tiny
-    for name in ("ours", "networks", "memory_growth", "torch_networks", "train"):
+    for name in ("ours", "networks", "memory_growth", "torch_networks", "train", "kernel_times"):
         sys.modules.pop(name, None)
 
 
@@ -112,3 +112,10 @@ def test_growing_memory_is_noticed(program, monkeypatch, capsys):
     assert growth.check_growth(tiny, host, 10)
     assert not growth.check_growth(tiny, host, 10)
     assert "GREW by 8.0 MB" in capsys.readouterr().out
+
+
+def test_time_in_which_any_kernel_runs_counts_once(program):
+    times = importlib.import_module("kernel_times")
+    assert times.busy([(4.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)]) == 5.0
+    assert times.kind("sm80_xmma_gemm_f32f32") == "products"
+    assert times.kind("wave_1234") == "wave"

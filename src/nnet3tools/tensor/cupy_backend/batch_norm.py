@@ -6,7 +6,7 @@ x less its first row: that keeps the digits of columns whose mean is much larger
 from it.
 
 Aggregates and an element formula would be five kernels that read the matrix three times, instead
-of two kernels and two; no GPU was at hand to measure the difference.
+of two kernels and two.
 """
 
 from __future__ import annotations
