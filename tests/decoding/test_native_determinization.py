@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -74,6 +75,17 @@ def test_lattices_are_those_of_python(costs, size, num_labels):
             assert_equal(found, python.result())
             cut += reached < beam
     assert cut or size < 60  # the limit of memory has been met
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_endless_beam_does_not_lead_into_dead_ends(seed):
+    lattice = random_lattice(seed, 25, 3, COSTS["costs that differ"])
+    python = Determinizer(lattice, math.inf, 1 / 1024, 0)
+    assert python.run() == math.inf
+    assert_equal(determinized_by(LIBRARY, lattice, math.inf, 1 / 1024, 0)[0], python.result())
+    wide = Determinizer(lattice, 1e6, 1 / 1024, 0)
+    wide.run()
+    assert_equal(wide.result(), python.result())
 
 
 def test_long_sequences_and_wide_lattices():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,10 @@ from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import compiled_library
 from nnet3tools.decoding.native.search import NativeDecoder
+from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.traceback import _best_arcs
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
@@ -152,6 +154,39 @@ def test_outputs_that_are_no_numbers_end_the_search():
         search.start()
         search.advance(np.full((2, NUM_PDFS), np.nan, np.float32))
         assert not search.is_alive
+
+
+def test_a_model_with_a_negative_pdf_never_gets_to_c():
+    tuples = MODEL.tuples.copy()
+    tuples[0, 2:] = -7
+    model = replace(MODEL, tuples=tuples)
+    fst = Fst.from_lists(0, [0.0], [[(1, 0, 0.0, 0)]])
+    with pytest.raises(DataError, match="transition id 1, for which the model has pdf -7"):
+        DecodingGraph.of(fst, model, "graph")
+    DecodingGraph.of(Fst.from_lists(0, [0.0], [[(MODEL.num_transition_ids, 0, 0.0, 0)]]), model, "")
+
+
+def test_a_search_that_has_not_begun_or_has_ended_never_gets_to_c():
+    graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
+    search = NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    row = np.zeros((1, NUM_PDFS), np.float32)
+    for use in (lambda: search.advance(row), search.finish, search.ways):
+        with pytest.raises(ProgramError, match="before it was started"):
+            use()
+    search.start()
+    search.advance(row)
+    search.finish()
+    with pytest.raises(ProgramError, match="does not go on"):
+        search.advance(row)
+    search.start()
+    search.advance(row)
+    assert search.num_frames == 1
+
+
+@pytest.mark.parametrize("ratio", [0.5, float("inf"), float("nan")])
+def test_hash_tables_have_a_size(ratio):
+    with pytest.raises(OptionError, match="hash-ratio"):
+        LatticeDecoderOptions(hash_ratio=ratio).check()
 
 
 def test_a_network_with_too_few_outputs_is_refused():

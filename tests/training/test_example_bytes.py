@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
+from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
 from nnet3tools.io.compressed import CompressionMethod
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.sparse import SparseMatrix
@@ -109,6 +110,14 @@ def test_garbled_examples_have_the_error_of_the_full_reader(name) -> None:
         found = outcome(EXAMPLE_BYTES.read, bytes(garbled))
         # What is right passes as it is, also if the writer would have put it another way.
         assert found == expected or (isinstance(expected, bytes) and found == bytes(garbled))
+
+
+def test_a_name_without_an_end_is_none() -> None:
+    """Nor does the walk begin anew at the first byte, where one might be."""
+    walk = ByteWalk(b"x" * 3000, 5)
+    with pytest.raises(OtherFormError):
+        walk.name()
+    assert walk.at == 5
 
 
 def test_a_header_that_asks_for_much_gets_nothing() -> None:

@@ -255,7 +255,7 @@ class Determinizer:
                     subset[target] = followed
         for label in sorted(by_label):
             cost = costs[label] + state.forward_cost
-            if cost <= self._cutoff:
+            if cost <= self._cutoff and cost < math.inf:  # with an endless beam, dead ends
                 subset = by_label[label]
                 ordered = {member: subset[member] for member in sorted(subset)}
                 heapq.heappush(self._queue, _Task(cost, number, label, ordered))

@@ -40,7 +40,7 @@ class DecodingGraph:
 
     @classmethod
     def check(cls, fst: Fst, model: TransitionModel, name: str) -> None:
-        """DataError for an empty FST, or one made for another model."""
+        """DataError for an empty FST, one made for another model, or ids that have no pdf."""
         if fst.start == NO_STATE:
             raise DataError(f"{name}: the decoding graph is empty")
         largest = int(fst.ilabels.max(initial=0))
@@ -48,6 +48,14 @@ class DecodingGraph:
             raise DataError(
                 f"{name}: the decoding graph has transition id {largest}, the model has ids from 1 "
                 f"to {model.num_transition_ids}: was the graph made for another model?"
+            )
+        without_pdf = model.pdfs_of_ids() < 0
+        without_pdf[EPSILON] = False
+        if without_pdf.any() and (used := without_pdf[fst.ilabels]).any():
+            wrong = int(fst.ilabels[used][0])
+            raise DataError(
+                f"{name}: the decoding graph has transition id {wrong}, for which the model has "
+                f"pdf {model.pdfs_of_ids()[wrong]}: expected one from 0 on"
             )
 
     @property

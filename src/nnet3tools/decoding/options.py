@@ -5,6 +5,7 @@ Only declarations: programs read their command lines before they load what compu
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -84,8 +85,8 @@ class LatticeDecoderOptions(DeterminizeOptions):
                 raise OptionError(f"--{name.replace('_', '-')} must be greater than 0")
         if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
             raise OptionError("--max-active must be > 1, and --min-active between 0 and it")
-        if self.prune_interval <= 0 or self.hash_ratio < 1.0:
-            raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1")
+        if self.prune_interval <= 0 or not 1.0 <= self.hash_ratio < math.inf:
+            raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1, finite")
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ class ByteWalk:
         end = self.data.find(b" ", self.at, self.at + _LONGEST_NAME)
         if end < 0:
             self.need(_LONGEST_NAME)
+            raise OtherFormError
         if self.data[self.at : end].split() != [self.data[self.at : end]]:
             raise OtherFormError
         self.at = end + 1

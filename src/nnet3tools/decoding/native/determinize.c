@@ -403,7 +403,7 @@ static int plan_arc(determinizer *d, int32_t number, int64_t begin, int64_t end)
   for (int64_t i = begin; i < end; i++)
     if (all[i].cost < cost) cost = all[i].cost;
   cost += states_of(d)[number].forward_cost;
-  if (!(cost <= d->cutoff)) return YES;
+  if (!(cost <= d->cutoff && cost < INFINITY)) return YES; /* with an endless beam, dead ends */
   subset *members = new_subset(end - begin);
   task *place = room(&d->queue, 1);
   if (!members || !place) {

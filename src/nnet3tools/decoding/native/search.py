@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.frames import Links, Ways
 from nnet3tools.decoding.graph import DecodingGraph
-from nnet3tools.errors import DataError
+from nnet3tools.errors import DataError, ProgramError
 
 __all__ = ["NativeDecoder"]
 
@@ -67,16 +67,22 @@ class NativeDecoder:
         if not handle:
             raise MemoryError
         self._handle = ctypes.c_void_p(handle)
+        self._has_begun = self._has_ended = False
         weakref.finalize(self, self._library.nn_search_free, self._handle)
 
     # -- running
 
     def start(self) -> None:
         """Forget everything and begin an utterance."""
+        self._has_begun = self._has_ended = False
         _check(self._library.nn_search_start(self._handle))
+        self._has_begun = True
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
         """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale."""
+        self._require_begun()
+        if self._has_ended:
+            raise ProgramError("a search that was finished does not go on")
         rows = np.ascontiguousarray(loglikes, np.float32)
         num_frames, num_columns = rows.shape
         if num_columns < self._num_pdfs:
@@ -97,7 +103,14 @@ class NativeDecoder:
 
         With `use_final` paths end in final states, if some have been reached; else anywhere.
         """
+        self._require_begun()
+        self._has_ended = True
         _check(self._library.nn_search_finish(self._handle, int(use_final)))
+
+    def _require_begun(self) -> None:
+        """C looks at the last frame without asking whether there is one."""
+        if not self._has_begun:
+            raise ProgramError("a search was used before it was started")
 
     # -- what there is
 
@@ -117,6 +130,7 @@ class NativeDecoder:
 
     def ways(self) -> Ways:
         """All tokens and links that are left."""
+        self._require_begun()
         num_frames, _, num_emitting, num_epsilon, num_last, _ = self._sizes()
         num_tokens, last_states = np.empty(num_frames, np.int64), np.empty(num_last, np.int32)
         emitting, epsilon = _links(num_emitting), _links(num_epsilon)
