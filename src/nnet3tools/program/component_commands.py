@@ -135,8 +135,8 @@ class Backprop(Command):
         return rows_problem or self._alias_problem(tables, component)
 
     def _rows_problem(self, tables: Tables, simple: bool) -> str:
-        out_deriv, in_place = tables.rows(self.out_deriv), self.in_deriv or self.in_value
-        in_rows = tables.rows(in_place) if in_place else out_deriv
+        out_deriv, input_side = tables.rows(self.out_deriv), self.in_deriv or self.in_value
+        in_rows = tables.rows(input_side) if input_side else out_deriv
         pairs = (
             (tables.rows(self.in_value) if self.in_value else in_rows, in_rows),
             (tables.rows(self.out_value) if self.out_value else out_deriv, out_deriv),

@@ -36,7 +36,6 @@ _TILE, _CHUNK = 40, 256
 _MOST_THREADS = 1024
 _MOST_COLUMNS, _COLUMN_BYTES = 32, 40 << 10
 """Columns of a new estimate that a block makes, and their shared memory."""
-_MOST_WARPS = 32
 
 
 @functools.cache
