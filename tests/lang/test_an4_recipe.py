@@ -117,6 +117,25 @@ def test_a_dictionary_gets_probabilities_of_its_alignments(tmp_path: Path) -> No
     lines = (tmp_path / "out" / "lexiconp.txt").read_text().splitlines()
     assert lines == ["<UNK> 1.0000 SPN", "O 1.0000 OW", "OH 0.6667 OW"]
     assert not (tmp_path / "out" / "lexicon.txt").exists()
+    (tmp_path / "text").write_text("u1 O OUCH\nu2 O O\n")  # OUCH has no phones
+    (tmp_path / "ali").write_text("u1 3 2\nu2 3\n")
+    assert run("pronunciations.py", *args) == "0.000 of 0 boundaries, 2 not understood\n"
+
+
+def test_no_pronunciation_becomes_impossible(tmp_path: Path) -> None:
+    """0.00005 of four digits would be none, which nnet3-prepare-lang refuses."""
+    folder = tmp_path / "dict"
+    folder.mkdir()
+    (folder / "lexicon.txt").write_text("O OW\nOH OW\n")
+    (folder / "optional_silence.txt").write_text("SIL\n")
+    (tmp_path / "phones.txt").write_text("SIL 1\nOW 3\n")
+    keys = range(30000)
+    (tmp_path / "text").write_text("".join(f"u{key} O\n" for key in keys))
+    (tmp_path / "ali").write_text("".join(f"u{key} 3\n" for key in keys))
+    args = (folder, tmp_path / "text", tmp_path / "ali", tmp_path / "phones.txt", tmp_path / "out")
+    run("pronunciations.py", *args)
+    lines = (tmp_path / "out" / "lexiconp.txt").read_text().splitlines()
+    assert lines == ["O 1.0000 OW", "OH 0.0001 OW"]
 
 
 def test_the_page_shows_words_that_need_escaping(tmp_path: Path) -> None:

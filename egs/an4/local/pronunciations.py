@@ -14,10 +14,10 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from score import read_text
 
-def read_rows(path):
-    rows = (line.split() for line in Path(path).read_text().splitlines())
-    return {row[0]: row[1:] for row in rows if row}
+LEAST = 1e-4
+"""What is left of a pronunciation that nearly nobody uses: none may be impossible."""
 
 
 def read_lexicon(path):
@@ -35,7 +35,7 @@ def said(words, phones, lexicon, silence):
         phones = phones[1:]
     if not words:
         return None if phones else []
-    for pronunciation in lexicon[words[0]]:
+    for pronunciation in lexicon.get(words[0], ()):
         size = len(pronunciation)
         if tuple(phones[:size]) == pronunciation:
             rest = said(words[1:], phones[size:], lexicon, silence)
@@ -64,12 +64,12 @@ def probabilities(lexicon, counts):
 
 def main():
     folder, text, aligned, table, out = map(Path, sys.argv[1:])
-    names = {number: name for name, (number,) in read_rows(table).items()}
+    names = {number: name for name, (number,) in read_text(table).items()}
     lexicon = read_lexicon(folder / "lexicon.txt")
     (silence,) = (folder / "optional_silence.txt").read_text().split()
-    words_of = read_rows(text)
+    words_of = read_text(text)
     counts, pauses, boundaries, unknown = Counter(), 0, 0, 0
-    for key, numbers in read_rows(aligned).items():
+    for key, numbers in read_text(aligned).items():
         rows = said(words_of[key], [names[number] for number in numbers], lexicon, silence)
         unknown += rows is None
         counts.update((word, phones) for word, phones, _ in rows or [])
@@ -79,7 +79,7 @@ def main():
     (out / "lexicon.txt").unlink()
     found = probabilities(lexicon, counts)
     lines = (
-        f"{word} {found[word, phones]:.4f} {' '.join(phones)}\n"
+        f"{word} {max(found[word, phones], LEAST):.4f} {' '.join(phones)}\n"
         for word, pronunciations in lexicon.items()
         for phones in pronunciations
     )

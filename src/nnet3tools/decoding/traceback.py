@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.fst.lattice import Lattice
+from nnet3tools.fst.weights import single_sum
 
 __all__ = ["BestPath", "best_path"]
 
@@ -56,11 +57,7 @@ class BestPath:
     def costs(self) -> tuple[float, float]:
         """Graph and acoustic cost of the whole path, added up in float32 as Kaldi does."""
         graph = np.append(self.graph, np.float32(self.final))
-        return _total(graph), _total(self.acoustic)
-
-
-def _total(costs: NDArray[np.float32]) -> float:
-    return float(np.cumsum(costs, dtype=np.float32)[-1]) if len(costs) else 0.0
+        return single_sum(graph), single_sum(self.acoustic)
 
 
 def best_path(lattice: Lattice) -> BestPath:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.connect import accessible, coaccessible
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
+from nnet3tools.fst.weights import single_sum
 
 __all__ = ["CompactArc", "CompactLattice", "FinalWeight", "Lattice", "Strings"]
 
@@ -105,7 +106,7 @@ class _TwoCosts:
         final = self.fst.is_final
         graph = np.append(self.fst.weights, self.fst.finals[final])
         acoustic = np.append(self.acoustic, self.final_acoustic[final])
-        return _float32_sum(graph), _float32_sum(acoustic)
+        return single_sum(graph), single_sum(acoustic)
 
     @property
     def is_top_sorted(self) -> bool:
@@ -250,11 +251,6 @@ class CompactLattice(_TwoCosts):
         extra = np.where(self.fst.ilabels != 0, np.float32(penalty), np.float32(0))
         fst = replace(self.fst, weights=self.fst.weights + extra, properties=0)
         return replace(self, fst=fst)
-
-
-def _float32_sum(costs: NDArray[np.float32]) -> float:
-    """Added up one after the other in float32, as Kaldi multiplies weights."""
-    return float(np.cumsum(costs, dtype=np.float32)[-1]) if len(costs) else 0.0
 
 
 def _final_acoustic(finals: Sequence[tuple | None]) -> NDArray[np.float32]:

@@ -320,7 +320,8 @@ class CudaDevice:
 
             def join() -> None:
                 stream.wait_event(ended)
-                # what is given up goes to who asks in the first stream: so not before that waits
+                # Memory that is freed goes to whoever asks next in the first stream: this holds
+                # the graph's until that stream waits.
                 graph, kept, copies, work  # noqa: B018
 
             begun(join)

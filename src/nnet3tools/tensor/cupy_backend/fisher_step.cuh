@@ -54,7 +54,7 @@ extern "C" __launch_bounds__(THREADS, 1) __global__ void fisher_step_MOST_SHARED
     ise[i] = sqrt(old_beta / d[i] + 1.0);
     d_rho[i] = d[i] + old_rho;
   }
-  // Needed though tests do not show it: where L fails without, the next attempt mends that.
+  // No test fails without this barrier: where a race spoils L, the next, larger shift hides it.
   __syncthreads();
   double scale = 0.0, shift = 0.0;
   for (double part_of_scale = 1e-6; part_of_scale < 10.0; part_of_scale *= 100.0) {

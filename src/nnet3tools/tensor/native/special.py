@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.concatenate import parts_along
+from nnet3tools.tensor.concatenate import pairs_along
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.functional import Assignments, Expr
 from nnet3tools.tensor.gru import gru_columns
@@ -76,23 +76,18 @@ def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> Jo
     return jobs
 
 
-def _pairs(whole: Any, parts: Any, axis: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    views = parts_along(whole, [part.shape[axis] for part in parts], axis)
-    return list(zip(views, parts, strict=True))
-
-
 def _concatenated(out: Any, parts: Any, axis: int) -> Jobs:
-    return _in_turn(_pairs(out, parts, axis), _copy)
+    return _in_turn(pairs_along(out, parts, axis), _copy)
 
 
 def _split(src: Any, parts: Any, axis: int) -> Jobs:
-    return _in_turn([(part, view) for view, part in _pairs(src, parts, axis)], _copy)
+    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _copy)
 
 
 def _split_added(src: Any, parts: Any, axis: int) -> Jobs:
     if any(part.dtype != src.dtype for part in parts):
         return None
-    return _in_turn([(part, view) for view, part in _pairs(src, parts, axis)], _add)
+    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _add)
 
 
 # -- signs, which ReLU's derivatives need

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.concatenate import parts_along
+from nnet3tools.tensor.concatenate import pairs_along
 from nnet3tools.tensor.numpy_backend.calls import add_to, convert
 from nnet3tools.tensor.numpy_backend.threads import Call
 from nnet3tools.tensor.registry import implements
@@ -20,26 +20,21 @@ def _run(calls: list[Call]) -> None:
         function(*arguments)
 
 
-def _pairs(whole: np.ndarray, parts: Arrays, axis: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    views = parts_along(whole, [part.shape[axis] for part in parts], axis)
-    return list(zip(views, parts, strict=True))
-
-
 @implements("concatenate", "numpy", binder=True)
 def bind_concatenate(out: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
     """One copy a part."""
-    calls = [(convert, (part, view)) for view, part in _pairs(out, parts, axis)]
+    calls = [(convert, (part, view)) for view, part in pairs_along(out, parts, axis)]
     return functools.partial(_run, calls)
 
 
 @implements("split", "numpy", binder=True)
 def bind_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
     """One copy a part."""
-    calls = [(convert, (view, part)) for view, part in _pairs(src, parts, axis)]
+    calls = [(convert, (view, part)) for view, part in pairs_along(src, parts, axis)]
     return functools.partial(_run, calls)
 
 
 @implements("add_split", "numpy", binder=True)
 def bind_add_split(src: np.ndarray, parts: Arrays, axis: int) -> Callable[[], None]:
     """One sum a part."""
-    return functools.partial(_run, [(add_to, pair) for pair in _pairs(src, parts, axis)])
+    return functools.partial(_run, [(add_to, pair) for pair in pairs_along(src, parts, axis)])
