@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.cupy_backend.dependencies import dependencies
-from nnet3tools.tensor.cupy_backend.device import Array, Device, pointer
+from nnet3tools.tensor.cupy_backend.device import Device
 from nnet3tools.tensor.cupy_backend.launches import Launch, Other
 from nnet3tools.tensor.cupy_backend.operands import overlap
 from nnet3tools.tensor.cupy_backend.wave_source import (
@@ -23,17 +22,14 @@ from nnet3tools.tensor.cupy_backend.wave_source import (
     PART,
     STEP,
     THREADS,
-    WARP,
     Function,
     as_function,
     as_word,
     wave_source,
 )
+from nnet3tools.tensor.cupy_backend.wave_table import Table, in_turns, is_for_a_warp, smaller_grids
 
-__all__ = ["Table", "Wave", "fits"]
-
-_BLOCKS_A_PROCESSOR = 8
-"""Of 256 threads, as many as are at work at once if registers suffice."""
+__all__ = ["Wave", "fits"]
 
 _SMALL = 1024
 """Points that one block may do at the end of a wave."""
@@ -43,23 +39,6 @@ _LARGE = 1 << 20
 """Bytes that a launch reads and writes."""
 _MOST_FUNCTIONS, _MOST_SHARED = 24, 40 << 10
 """Of a wave: different kernels, which all have the registers of the one that needs most; bytes."""
-
-
-class Table:
-    """The words that the kernels of a graph look things up in: one array."""
-
-    def __init__(self) -> None:
-        self.words: list[int] = []
-        self._array: Array = None
-
-    def upload(self, device: Device) -> None:
-        """Make an array of it, which is then all there is to it."""
-        if self.words:
-            self._array = device.upload(np.array(self.words, np.int64))
-
-    def address(self, word: int) -> np.uint64:
-        """Where a word lies."""
-        return np.uint64(pointer(self._array) + 8 * word)
 
 
 class _Part:
@@ -100,29 +79,6 @@ def _by_points(before: Launch, after: Launch) -> bool:
                 if how and not (how == "same" and id(a) in own[0] and id(b) in own[1]):
                     return False
     return True
-
-
-def _fitted(parts: Sequence[_Part], most: int) -> list[tuple[int, int]]:
-    """The parts' grids, those that loop made smaller if all have more than so many blocks.
-
-    Each block looks up first what it has to do, some microseconds in which it moves nothing.
-    """
-    blocks = [x * y for x, y in (part.grid for part in parts)]
-    fixed = sum(n for n, part in zip(blocks, parts, strict=True) if not part.loops)
-    total = sum(blocks)
-    if total <= most or fixed == total:
-        return [part.grid for part in parts]
-    kept = max(most - fixed, most // 2) / (total - fixed)
-    return [_smaller(part.grid, kept) if part.loops else part.grid for part in parts]
-
-
-def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """About so many of a grid's blocks, rather fewer rows at once than parts of rows."""
-    if kept >= 1.0:
-        return grid
-    x, y = grid
-    wanted = max(1, round(x * y * kept))
-    return (x, max(1, wanted // x)) if wanted >= x else (wanted, 1)
 
 
 class Wave:
@@ -228,7 +184,11 @@ class Wave:
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         kernel = device.kernel(*source)
-        grids = _fitted(self._parts, device.num_processors * _BLOCKS_A_PROCESSOR)
+        grids = smaller_grids(
+            [part.grid for part in self._parts],
+            [part.loops for part in self._parts],
+            device.num_processors,
+        )
         words, numbers, blocks = self._table(grids)
         begin = len(table.words)
         table.words += words
@@ -259,10 +219,10 @@ class Wave:
         side_by_side = [0] * len(steps)
         for group, launches in self._closing.items():
             groups += [of_group[group], len(steps), len(launches)]
-            for level in _levels(launches):
-                steps += level
-                side_by_side += [len(level) if _is_for_a_warp(level[0]) else 0]
-                side_by_side += [0] * (len(level) - 1)
+            for turn in in_turns(launches):
+                steps += turn
+                side_by_side += [len(turn) if is_for_a_warp(turn[0]) else 0]
+                side_by_side += [0] * (len(turn) - 1)
         begin = len(parts) + len(groups)
         at = begin + STEP * len(steps)
         described, args = list[int](), list[int]()
@@ -276,30 +236,6 @@ class Wave:
         assert len(groups) == GROUP * len(self._closing)
         table = [*parts, *groups, *described, *args]
         return table, (len(self._parts), len(parts), begin), blocks
-
-
-def _is_for_a_warp(step: Launch) -> bool:
-    """Whether a warp is as good as a block for a closing step."""
-    function = as_function(step.source)
-    assert function is not None
-    return not function.has_barriers and step.block[0] * step.block[1] <= WARP
-
-
-def _levels(steps: Sequence[Launch]) -> list[list[Launch]]:
-    """Closing steps in an order in which each comes after those it waits for.
-
-    Those of a list are done side by side, each by a warp, or there is one, for a whole block.
-    """
-    level = list[int]()
-    for earlier in dependencies(steps):
-        level.append(1 + max((level[j] for j in earlier), default=-1))
-    found = list[list[Launch]]()
-    for i in range(max(level, default=-1) + 1):
-        now = [step for step, at in zip(steps, level, strict=True) if at == i]
-        if narrow := [step for step in now if _is_for_a_warp(step)]:
-            found.append(narrow)
-        found += [[step] for step in now if not _is_for_a_warp(step)]
-    return found
 
 
 def fits(node: Launch | Other) -> bool:

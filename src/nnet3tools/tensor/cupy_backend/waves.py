@@ -20,7 +20,8 @@ from nnet3tools.tensor.cupy_backend.dependencies import dependencies
 from nnet3tools.tensor.cupy_backend.device import Device, get_device
 from nnet3tools.tensor.cupy_backend.launches import Launch, Other, Product, noted
 from nnet3tools.tensor.cupy_backend.products import joined
-from nnet3tools.tensor.cupy_backend.wave import Table, Wave, fits
+from nnet3tools.tensor.cupy_backend.wave import Wave, fits
+from nnet3tools.tensor.cupy_backend.wave_table import Table
 
 __all__ = ["capture", "waves_of"]
 
