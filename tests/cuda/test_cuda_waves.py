@@ -11,6 +11,7 @@ from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.tensor.cupy_backend.launches import Launch, noted
 from nnet3tools.tensor.cupy_backend.wave import Wave
+from nnet3tools.tensor.cupy_backend.wave_table import in_turns, is_for_a_warp, smaller_grids
 from nnet3tools.tensor.cupy_backend.waves import capture, waves_of
 from support import model_streams
 from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device
@@ -132,6 +133,32 @@ def test_a_closing_step_sees_what_all_threads_did_in_the_one_before(device):
         tensor.copy_rows(d, c, backwards)  # of which others of its threads made rows
 
     assert run_both_ways(device, work, [total, b, c, d]) == 1
+
+
+def test_closing_steps_side_by_side_do_not_wait_for_each_other(device):
+    a, b, c, wide = matrices((1, 1), (1, 1), (1, 1), (20, 30))
+    with noted() as nodes:
+        tensor.scale(a, 2.0)
+        tensor.scale(b, 3.0)
+        tensor.add(c, a)
+        tensor.scale(wide, 0.5)
+        tensor.add(c, b)
+    turns = in_turns([node for node in nodes if isinstance(node, Launch)])
+    assert [len(turn) for turn in turns] == [2, 1, 1, 1]
+    assert [is_for_a_warp(turn[0]) for turn in turns] == [True, False, True, True]
+    assert [turn[0].name == nodes[3].name for turn in turns].index(True) == 1
+
+
+def test_only_parts_that_loop_get_fewer_blocks_and_each_keeps_one():
+    grids, loops = [(1, 1888), (264, 1), (3, 704), (2112, 1)], [True, False, True, True]
+    found = smaller_grids(grids, loops, 132)
+    assert found[1] == (264, 1)
+    assert sum(x * y for x, y in found) <= 132 * 8
+    assert all(
+        x * y >= 1 and x <= gx and y <= gy for (x, y), (gx, gy) in zip(found, grids, strict=True)
+    )
+    assert smaller_grids(grids, loops, 1000) == grids
+    assert smaller_grids([(1, 1)] * 9000, [True] * 9000, 1) == [(1, 1)] * 9000
 
 
 def test_products_keep_their_places(device):
