@@ -15,9 +15,10 @@ from nnet3tools.decoding.native.library import compiled_library
 from nnet3tools.decoding.native.search import NativeDecoder
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.decoding.raw_lattice import raw_lattice
-from nnet3tools.decoding.traceback import _best_arcs
+from nnet3tools.decoding.traceback import _best_arcs, best_path
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.lattice import Lattice
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
 LIBRARY = compiled_library()
@@ -122,6 +123,18 @@ def test_best_paths_are_those_of_python(ties):
         assert native[1] == last
         found += 1
     assert found > 10
+
+
+@pytest.mark.parametrize("kernels", ["native", "numpy"])
+@pytest.mark.parametrize("back", [-1.0, -2.0])
+def test_paths_never_go_round_a_loop_for_ever(kernels, back, monkeypatch):
+    """0.3 + 1e4 - 1e4 is less than 0.3 in single precision, once; 0.3 + 1e4 - 2e4 always is."""
+    arcs = [[(1, 0, 0.3, 0.0, 1)], [(0, 0, 1e4, 0.0, 2)], [(0, 0, 1e4 * back, 0.0, 1)]]
+    lattice = Lattice.from_lists(0, [None, (0.0, 0.0), None], arcs)
+    library = LIBRARY if kernels == "native" else None
+    monkeypatch.setattr("nnet3tools.decoding.traceback.decoding_library", lambda: library)
+    with pytest.raises(DataError, match="makes paths cheaper"):
+        best_path(lattice)
 
 
 def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide():

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import decoding_library
+from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.weights import single_sum
 
@@ -64,15 +65,18 @@ def best_path(lattice: Lattice) -> BestPath:
     """The best path of a decoder's lattice; of equal ones that which OpenFst's ShortestPath finds.
 
     Costs are added up in single precision, those of graph and acoustics apart, state by state.
+    DataError for a loop of epsilon arcs that makes paths cheaper, if only by rounding.
     """
     library = decoding_library()
     entered, last = _best_arcs(lattice) if library is None else best_arcs_by(library, lattice)
     path: list[int] = []
     state = last
     sources = lattice.fst.sources
-    while (arc := int(entered[state])) >= 0:
+    while state >= 0 and (arc := int(entered[state])) >= 0 and len(path) <= lattice.fst.num_states:
         path.append(arc)
         state = int(sources[arc])
+    if state < 0 or len(path) > lattice.fst.num_states:
+        raise DataError("the decoding graph has an epsilon loop that makes paths cheaper")
     arcs = np.array(path[::-1], np.intp)
     fst = lattice.fst
     return BestPath(
@@ -85,7 +89,10 @@ def best_path(lattice: Lattice) -> BestPath:
 
 
 def _best_arcs(lattice: Lattice) -> tuple[Sequence[int] | NDArray[np.int64], int]:
-    """The arc by which the best way enters each state, -1 for none, and the best last state."""
+    """The arc by which the best way enters each state, -1 for none, and the best last state.
+
+    That is -1 where a loop makes paths cheaper and cheaper.
+    """
     fst = lattice.fst
     graph, acoustic = list(fst.weights), list(lattice.acoustic)
     targets, ends, finals = fst.nextstates.tolist(), fst.offsets.tolist(), list(fst.finals)
@@ -94,9 +101,11 @@ def _best_arcs(lattice: Lattice) -> tuple[Sequence[int] | NDArray[np.int64], int
     costs[0] = (_ZERO, _ZERO, _ZERO)
     entered = [-1] * fst.num_states
     best, last = none, 0
-    is_better = True
+    is_better, passes = True, 0
     while is_better:  # once if states are in order
-        is_better = False
+        if passes > fst.num_states:
+            return entered, -1
+        is_better, passes = False, passes + 1
         for state, (_, so_far, heard) in enumerate(costs):
             for arc in range(ends[state], ends[state + 1]):
                 new = _costs(so_far + graph[arc], heard + acoustic[arc])

@@ -13,7 +13,8 @@ static int is_less(weight one, weight other) {
 }
 
 /* The arc by which the best way enters each state goes into `entered` (N), -1 for none; `costs` (2 N)
-   is scratch memory. Returns the state in which the best path ends. States need not be in order. */
+   is scratch memory. Returns the state in which the best path ends, or -1 where a loop makes paths
+   cheaper and cheaper. States need not be in order. */
 int64_t nn_best_path(int64_t num_states, const int64_t *offsets, const int32_t *targets, const float *graph,
                      const float *acoustic, const float *finals, weight *costs, int64_t *entered) {
   weight best = {INFINITY, INFINITY};
@@ -23,7 +24,9 @@ int64_t nn_best_path(int64_t num_states, const int64_t *offsets, const int32_t *
     entered[s] = -1;
   }
   costs[0] = (weight){0.0f, 0.0f};
-  for (int again = YES; again;) { /* once if states are in order */
+  int64_t passes = 0;
+  for (int again = YES; again; passes++) { /* once if states are in order */
+    if (passes > num_states) return -1;
     again = NO;
     for (int64_t s = 0; s < num_states; s++) {
       for (int64_t a = offsets[s]; a < offsets[s + 1]; a++) {
