@@ -6,14 +6,26 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.diagnostics import ChainComputeProb
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
 from nnet3tools.errors import DataError, OptionError
+from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
-from support.chain_helpers import FRAMES, GRAPH, PDFS, SEQUENCES, example, network, supervision
+from support.chain_helpers import (
+    FRAMES,
+    GRAPH,
+    NETWORK,
+    PDFS,
+    SEQUENCES,
+    example,
+    network,
+    supervision,
+)
 
 OPTIONS = ChainTrainingOptions(leaky_hmm_coefficient=0.1, l2_regularize=0.01)
 
@@ -116,3 +128,29 @@ def test_an_output_that_the_network_lacks_is_named():
     )
     with pytest.raises(DataError, match="output named 'output-2', but no such output node"):
         trainer.train(example("plain", "output-2"))
+
+
+OTHER_GRAPH = DenominatorGraph(PDFS + 1, GRAPH.hmm)
+"""As of another model."""
+
+
+def test_a_graph_of_another_model_never_gets_to_c():
+    output = np.zeros((SEQUENCES * FRAMES, PDFS), np.float32)
+    with pytest.raises(DataError, match="denominator graph is for 5 pdfs, the output has 4"):
+        compute_chain_objective(OPTIONS, OTHER_GRAPH, supervision("plain"), output)
+    trainer = NnetTrainer(
+        NnetTrainerOptions(), network(), objective=ChainOutputObjective(OPTIONS, OTHER_GRAPH)
+    )
+    with pytest.raises(DataError, match="is for 5 pdfs, output 'output' has 4"):
+        trainer.train(example("plain"))
+
+
+def test_an_xent_output_of_other_dimension_never_gets_to_c():
+    options = ChainTrainingOptions(leaky_hmm_coefficient=0.1, xent_regularize=0.1)
+    text = NETWORK.replace("name=output-xent input=s", "name=output-xent input=r")
+    nnet = Nnet.from_config(parse_config_lines(text))
+    trainer = NnetTrainer(
+        NnetTrainerOptions(), nnet, objective=ChainOutputObjective(options, GRAPH)
+    )
+    with pytest.raises(DataError, match="'output' has 4 columns, 'output-xent' 6"):
+        trainer.train(example("plain"))

@@ -68,13 +68,17 @@ def compute_chain_objective(
     posteriors, times the supervision's weight. The penalty on outputs beyond +-30 is applied every
     other time, at random, and twice as large. Where the sums overflow, derivatives are zero, the
     objective is -10 a frame, and a warning says so.
-    DataError for a supervision that does not fit the output.
+    DataError for a supervision or graph that does not fit the output.
     """
     if len(output) != supervision.num_frames:
         raise DataError(
             f"the supervision is for {supervision.num_frames} rows, the output has {len(output)}"
         )
     paths = supervision_paths(supervision, output.shape[1])
+    if graph.num_pdfs != output.shape[1]:
+        raise DataError(
+            f"the denominator graph is for {graph.num_pdfs} pdfs, the output has {output.shape[1]}"
+        )
     scale = supervision.weight
     for matrix in (deriv, xent_deriv):
         if matrix is not None:

@@ -84,7 +84,24 @@ class ChainOutputObjective(Objective):
                     f"example has output named '{spec.name}', but no such output node is in the "
                     "network"
                 )
+        self._check_dimensions(nnet, example)
         return found
+
+    def _check_dimensions(self, nnet: Nnet, example: NnetExample) -> None:
+        """DataError for outputs that the graph, or those beside them, do not fit."""
+        for supervision in example.supervisions:
+            name = supervision.chain.name
+            dim, num_pdfs = nnet.output_dim(name), self._graph_of(name).num_pdfs
+            if num_pdfs != dim:
+                raise DataError(
+                    f"the denominator graph is for {num_pdfs} pdfs, output '{name}' has {dim}"
+                )
+            if self._options.xent_regularize == 0.0:
+                continue
+            if (xent_dim := nnet.output_dim(f"{name}-xent")) != dim:
+                raise DataError(
+                    f"output '{name}' has {dim} columns, '{name}-xent' {xent_dim}: expected as many"
+                )
 
     def evaluations(
         self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool

@@ -188,6 +188,8 @@ class _Plan:
     arrays: tuple[np.ndarray, ...]
     """In the order in which the kernel takes them."""
     num_groups: int
+    num_pdfs: int
+    """At least: one more than the largest."""
     initial_sum: float
 
     @classmethod
@@ -215,7 +217,8 @@ class _Plan:
         arrays = tuple(
             np.ascontiguousarray(a, np.float32 if a.dtype.kind == "f" else np.int32) for a in found
         )
-        return cls(arrays, len(first), float(hmm.initial.sum(dtype=float)))
+        num_pdfs = int(hmm.pdfs.max(initial=-1)) + 1
+        return cls(arrays, len(first), num_pdfs, float(hmm.initial.sum(dtype=float)))
 
 
 def leaky_hmm(
@@ -228,6 +231,8 @@ def leaky_hmm(
     if not contiguous or not output.size or results.strides != (8,):
         return None
     plan: _Plan = hmm.plan("native", _Plan.of)
+    if plan.num_pdfs > output.shape[1] or any(m.shape != output.shape for m in matrices):
+        return None  # NumPy says what is wrong
     num_frames, num_pdfs = len(output) // num_sequences, output.shape[1]
     num_blocks = -(-num_sequences // _LANES)
     steps = min(num_threads(), num_blocks)

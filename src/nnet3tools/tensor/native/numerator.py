@@ -141,6 +141,8 @@ def numerator(
     contiguous = all(m.dtype == np.float32 and m.flags.c_contiguous for m in matrices)
     if not contiguous or not output.size or not paths.frames:
         return None
+    if any(m.shape != output.shape for m in matrices):
+        return None  # NumPy says what is wrong
     distinct = list({id(frame): frame for frame in paths.frames}.values())
     number = {id(frame): i for i, frame in enumerate(distinct)}
     if (columns := _columns(distinct)) is None:
