@@ -167,6 +167,16 @@ def test_changed_together_as_changed_one_by_one(values, change) -> None:
     )
 
 
+def test_many_new_names_take_no_more_memory(values, monkeypatch) -> None:
+    monkeypatch.setattr("nnet3tools.chain.byte_changes._MAX_TARGETS", 9)
+    changes, made = ChainChanges(CHANGES["nothing"]), []
+    for i, given in enumerate(read(CHAIN_BYTES, archive(values))):
+        made += changes.finish([changes.rename(given, "key", f"output-{i}")])
+        assert len(changes._targets) + len(changes._unchanged) <= 12
+    expected = [rename_output(value, "key", f"output-{i}") for i, value in enumerate(values)]
+    assert [written(value) for value in made] == [written(value) for value in expected]
+
+
 @pytest.mark.parametrize("compressed", [False, True])
 def test_merged_together_as_merged_one_by_one(values, compressed) -> None:
     given = read(CHAIN_BYTES, archive(values))

@@ -143,6 +143,19 @@ def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None
         assert written(merged[0]) == written(merged[1])
 
 
+def test_many_new_names_take_no_more_memory(monkeypatch) -> None:
+    monkeypatch.setattr("nnet3tools.training.like_changes._MAX_TARGETS", 9)
+    data = archive(examples("full", "one hot")) * 4
+    outcomes = []
+    for holder in (EXAMPLE, LIKE_EXAMPLES):
+        changes, made = LikeChanges(FrameSelection()), []
+        for i, (key, value) in enumerate(iterate_archive(Reader(io.BytesIO(data)), holder)):
+            made += changes.finish([changes.rename(value, key, f"output-{i}")])
+            assert len(changes._targets) + len(changes._unchanged) <= 12
+        outcomes.append([written(value) for value in made])
+    assert outcomes[0] == outcomes[1]
+
+
 @needs_compiler
 @pytest.mark.parametrize("first", ["by columns", "two bytes", "one byte"])
 def test_compiled_code_gives_the_same_bytes(first, monkeypatch) -> None:

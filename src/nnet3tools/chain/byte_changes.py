@@ -132,10 +132,11 @@ class ChainChanges:
     def _changed(self, example: ChainExampleBytes | ChangedChain) -> ChangedChain:
         if isinstance(example, ChangedChain):
             return example
+        # For each example: there may be many new names of one head.
+        if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
+            self._targets.clear()
+            self._unchanged.clear()
         if (target := self._unchanged.get(example.head)) is None:
-            if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
-                self._targets.clear()
-                self._unchanged.clear()
             like = prototype_of(example.head)
             rows = [replace(io, features=np.arange(len(io.indexes))[:, None]) for io in like.inputs]
             target = _Target(example.head, NnetChainExample(rows, like.outputs))

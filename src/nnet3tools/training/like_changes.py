@@ -131,10 +131,11 @@ class LikeChanges:
             return example
         layout = example.layout
         assert layout is not None
+        # For each example: there may be many new names of one layout.
+        if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
+            for memory in (self._unchanged, self._labelled, self._targets):
+                memory.clear()
         if (target := self._unchanged.get(layout)) is None:
-            if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
-                for memory in (self._unchanged, self._labelled, self._targets):
-                    memory.clear()
             target = self._unchanged[layout] = _Target.unchanged(layout)
         return ChangedExample(example.data, target)
 
