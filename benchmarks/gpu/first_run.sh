@@ -5,9 +5,9 @@
 #
 # The report is one Markdown file to send in: what the machine is, the tests of tests/cuda on the
 # device, memcheck (compute-sanitizer, where it is installed), Kaldi's reference cases (where they
-# are), the table of speeds, whether memory grows in 20,000 minibatches, and the cost model to
-# compare with. Each step has a limit of time; what an interrupt cuts off is missing, the rest is
-# written.
+# are), the table of speeds, the kernels of a minibatch, whether memory grows in 20,000 minibatches,
+# and the cost model to compare with. Each step has a limit of time; what an interrupt cuts off is
+# missing, the rest is written.
 #
 # Without a usable GPU it does what can be done without and says what could not. --try-out does as
 # little as possible of everything, in a minute, to try the script out. Exit status: 0 if all was
@@ -167,6 +167,11 @@ fi
 
 few=()
 if $try_out; then few=(--networks lstm --minibatches 8); fi
+if $gpu && "$python" -c "import torch" 2> /dev/null; then
+  step "kernels of a minibatch" 1800 "$python" benchmarks/gpu/kernel_times.py "${few[@]}"
+else
+  cannot "kernels of a minibatch" "there is no usable GPU, or no PyTorch, whose profiler sees them"
+fi
 step "the cost model" 1800 "$python" benchmarks/gpu/cost_model.py "${few[@]}"
 
 $failed && result=1 || { $missing && result=2 || result=0; }
