@@ -16,6 +16,7 @@ from nnet3tools.decoding.native.search import NativeDecoder
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.traceback import _best_arcs, best_path
+from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import Lattice
@@ -200,6 +201,19 @@ def test_a_search_that_has_not_begun_or_has_ended_never_gets_to_c():
 def test_hash_tables_have_a_size(ratio):
     with pytest.raises(OptionError, match="hash-ratio"):
         LatticeDecoderOptions(hash_ratio=ratio).check()
+
+
+@pytest.mark.parametrize("kernels", ["native", "numpy"])
+def test_costs_too_large_to_be_numbers_leave_no_path(kernels, monkeypatch, capsys):
+    """3e38 and a final cost of 3e38 are infinite, and infinity less infinity is no number."""
+    library = LIBRARY if kernels == "native" else None
+    monkeypatch.setattr("nnet3tools.decoding.search.decoding_library", lambda: library)
+    fst = Fst.from_lists(0, [NOT_FINAL, 3e38], [[(1, 1, 3e38, 1)], []])
+    decoding = UtteranceDecoder(MODEL, LatticeDecoderOptions(), 1.0, True)
+    decoder = decoding.decoder(DecodingGraph.of(fst, MODEL, "graph"))
+    with np.errstate(all="ignore"):
+        assert decoding.decode(decoder, "u1", np.zeros((1, NUM_PDFS), np.float32)) is None
+    assert "Failed to decode utterance with id u1: costs are not finite" in capsys.readouterr().err
 
 
 def test_a_network_with_too_few_outputs_is_refused():

@@ -71,7 +71,11 @@ class Aligner:
             log.warning(f"Did not successfully decode file {key}, len = {len(loglikes)}")
             return None
         decoder.finish()
-        return best_path(raw_lattice(decoder, may_loop=True))
+        raw = raw_lattice(decoder, may_loop=True)
+        if not raw.fst.num_states:
+            log.warning(f"Did not successfully decode file {key}: costs are not finite")
+            return None
+        return best_path(raw)
 
     def _prepared(self, key: str, graph: Fst) -> DecodingGraph:
         DecodingGraph.check(graph, self.model, f"graph of {key}")

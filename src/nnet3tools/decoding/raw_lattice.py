@@ -21,9 +21,12 @@ def raw_lattice(decoder: Search, use_final: bool = True, may_loop: bool = False)
     """All paths that the decoder's frames have, states in topological order.
 
     A state's arcs are in Kaldi's order: those that read a frame first, the latest ones first.
+    Without states if no path is left, where costs are too large to be numbers.
     DataError for a loop of epsilon arcs, unless it may have some: then states are not in order.
     """
     ways, graph = decoder.ways(), decoder.graph
+    if not ways.num_tokens.all():
+        return Lattice(Fst.empty(), np.zeros(0, np.float32), np.zeros(0, np.float32))
     numbers = np.arange(int(ways.num_tokens.sum())) if may_loop else _topological_numbers(ways)
     finals = np.full(len(numbers), NOT_FINAL, np.float32)
     finals[numbers[len(numbers) - len(ways.last_states) :]] = _final_costs(ways, graph, use_final)

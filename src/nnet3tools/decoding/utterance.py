@@ -111,6 +111,9 @@ class UtteranceDecoder:
             )
         decoder.finish()
         raw = raw_lattice(decoder)
+        if not raw.fst.num_states:
+            log.warning(f"Failed to decode utterance with id {key}: costs are not finite")
+            return None
         return Decoded(best_path(raw), self._lattice(raw, key), is_partial)
 
     def _lattice(self, raw: Lattice, key: str) -> Lattice | CompactLattice:
