@@ -216,6 +216,22 @@ def test_costs_too_large_to_be_numbers_leave_no_path(kernels, monkeypatch, capsy
     assert "Failed to decode utterance with id u1: costs are not finite" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_costs_that_are_no_numbers_end_pruning(seed):
+    """Infinite outputs make infinite costs, whose differences are no numbers."""
+    graph = DecodingGraph.of(random_graph(seed, 12, False), MODEL, "graph")
+    searches = Decoder(graph, OPTIONS["wide"]), NativeDecoder(LIBRARY, graph, OPTIONS["wide"])
+    outputs = loglikes(seed, 3, False)
+    outputs[-1] = np.inf
+    with np.errstate(all="ignore"):
+        for search in searches:
+            search.start()
+            search.advance(outputs)
+            if search.is_alive:
+                search.finish()
+        assert_same(*searches)
+
+
 def test_a_network_with_too_few_outputs_is_refused():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
     search = NativeDecoder(LIBRARY, graph, SearchOptions(9.0))

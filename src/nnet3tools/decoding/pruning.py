@@ -47,10 +47,10 @@ def _follow_epsilon(
         return extra, np.zeros(0, bool)
     detour = _detours(links, frame.costs, frame.costs, weights)
     while True:
-        ways = np.maximum(extra[links.targets] + detour, 0)
+        ways = _ways_on(extra[links.targets] + detour)
         better = extra.copy()
         np.minimum.at(better, links.sources, ways)
-        if (better == extra).all():
+        if np.array_equal(better, extra, equal_nan=True):
             return extra, ways <= beam
         extra = better
 
@@ -61,10 +61,16 @@ def _follow_emitting(
     """Extra costs of the frame before; which of the links between are in the beam."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
-    ways = np.maximum(extra[links.targets] + detour, 0)
+    ways = _ways_on(extra[links.targets] + detour)
     before = np.full(len(costs_before), _INFINITY)
     np.minimum.at(before, links.sources, ways)
     return before, ways <= beam
+
+
+def _ways_on(extra: _Floats) -> _Floats:
+    """Extra costs of ways: not below 0 by rounding; what is no number is no way, as in C."""
+    ways: _Floats = np.fmin(np.maximum(extra, np.float32(0)), _INFINITY)
+    return ways
 
 
 def _detours(
