@@ -545,7 +545,8 @@ def test_voiced_frames_are_those_of_a_plain_loop(
         expected = []
         for t in range(len(energy)):
             window = energy[max(t - context, 0) : t + context + 1]
-            expected.append(float((window > limit).sum() >= np.float32(0.6) * len(window)))
+            enough = np.float32(0.6) * np.float32(len(window))
+            expected.append(float((window > limit).sum() >= enough))
         assert found[key].tolist() == expected
 
 

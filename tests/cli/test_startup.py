@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -67,6 +68,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@functools.cache
+def modules_of_numpy() -> set[str]:
+    """What NumPy loads by itself: before version 2 nearly all of it."""
+    return modules_after("import numpy")
+
+
 @pytest.mark.parametrize("names", [sorted(set(PROGRAMS) - _TRAINING)])
 def test_command_lines_are_read_without_numpy(names) -> None:
     loaded = modules_after(f"import {', '.join(map(module_of, names))}")
@@ -109,7 +116,8 @@ def test_small_files_are_copied_without_parsers_and_random_numbers(
 ) -> None:
     monkeypatch.chdir(files)
     loaded = modules_of(*words)
-    assert not loaded & {"pyparsing", "click", "numpy.random", "nnet3tools.executor"}
+    assert not loaded & {"pyparsing", "click", "nnet3tools.executor"}
+    assert not loaded & ({"numpy.random"} - modules_of_numpy())
     # The model has affine, rectified linear, batch norm and log-softmax components.
     unused = {"convolution", "lstm", "gru", "attention", "tdnn", "expression", "dropout"}
     assert not loaded & {f"{FAMILY}.{name}" for name in unused}
@@ -123,7 +131,8 @@ def test_changes_of_parameters_are_shown_without_what_computes(files) -> None:
 
 def test_the_first_minibatch_is_reached_without_what_it_does_not_need(files) -> None:
     loaded = modules_of("nnet3-train", f"{files}/0.raw", f"ark:{files}/egs", f"{files}/out")
-    assert not loaded & {"numpy.random", "numpy.testing", "json", "pyparsing", "nnet3tools.chain"}
+    assert not loaded & {"numpy.testing", "pyparsing", "nnet3tools.chain"}
+    assert not loaded & ({"numpy.random", "json"} - modules_of_numpy())
     assert "nnet3tools.tensor.native.library" not in loaded  # nothing runs a third time
     assert not loaded & {f"{FAMILY}.{name}" for name in ("convolution", "lstm", "attention")}
 
