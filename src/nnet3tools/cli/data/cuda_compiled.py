@@ -10,7 +10,7 @@ USAGE = """This program returns exit status 0 (success) if the package that comp
 GPUs (CuPy) is installed, and 1 otherwise.  Scripts ask before they use --use-gpu=yes.
 
 Usage: cuda-compiled
-e.g.: cuda-compiled || echo "install nnet3tools[cuda12] or nnet3tools[cuda13]"
+e.g.: cuda-compiled || echo "install CuPy: bin/setup-env cuda12 (or cuda13)"
 """
 
 
