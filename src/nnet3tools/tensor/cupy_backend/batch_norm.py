@@ -17,15 +17,12 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
-from nnet3tools.tensor.cupy_backend.launch import in_turn
+from nnet3tools.tensor.cupy_backend.launch import COLUMNS, LANES, in_turn, slices_and_tiles
 from nnet3tools.tensor.cupy_backend.launches import zero_tickets
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
 
 Step = Callable[[], None]
-
-_COLUMNS, _LANES = 32, 8
-_BLOCKS_A_PROCESSOR = 2
 
 _SUMS = """
     __shared__ double part[2][8][33];
@@ -88,14 +85,11 @@ def _sum_columns(
 ) -> Step:  # fmt: skip
     """The kernel that sums something over the rows and stores what follows from the means."""
     rows, dim = shape
-    tiles = max(1, -(-dim // _COLUMNS))
-    # enough blocks to keep the device busy, but no fewer rows to a block than it has lanes
-    wanted = -(-_BLOCKS_A_PROCESSOR * get_device().num_processors // tiles)
-    slices = max(1, min(wanted, -(-rows // _LANES)))
+    slices, tiles = slices_and_tiles(rows, dim, get_device().num_processors)
     partial = get_device().empty((slices, 2, dim), np.float64)
     tickets = zero_tickets(tiles)
     return block_step(
-        f"{name}_sums", {"slice": slices, "tile": tiles}, _COLUMNS * _LANES,
+        f"{name}_sums", {"slice": slices, "tile": tiles}, COLUMNS * LANES,
         {**arrays, "partial": partial, **results, "tickets": tickets},
         _SUMS.format(add=add, store=store), writes=[tickets], dim=np.int64(dim),
         rows=np.int64(rows), span=np.int64(-(-rows // slices)),

@@ -13,14 +13,13 @@ import numpy as np
 
 from nnet3tools.tensor.basics import fill
 from nnet3tools.tensor.cupy_backend.device import Array, get_device
+from nnet3tools.tensor.cupy_backend.launch import COLUMNS, LANES, slices_and_tiles
 from nnet3tools.tensor.cupy_backend.launches import zero_tickets
 from nnet3tools.tensor.cupy_backend.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
 
 Step = Callable[[], None]
 
-_COLUMNS, _LANES = 32, 8
-_BLOCKS_A_PROCESSOR = 2
 _SUMS = 13
 """Sums over the rows: 3 for the parameters, 5 of values, 5 of derivatives."""
 
@@ -133,11 +132,7 @@ def bind_lstm_nonlinearity_backprop(
 def _with_sums(
     rows: int, dim: int, arrays: dict[str, Array], body: str, totals: dict[str, Array]
 ) -> Step:
-    tiles = max(1, -(-dim // _COLUMNS))
-    # Enough blocks to keep the device busy, but no fewer rows to a block than it has lanes. With
-    # four times as many the last blocks' sums took most of 66 us on an H100, for 960 x 256 cells.
-    wanted = -(-_BLOCKS_A_PROCESSOR * get_device().num_processors // tiles)
-    slices = max(1, min(wanted, -(-rows // _LANES)))
+    slices, tiles = slices_and_tiles(rows, dim, get_device().num_processors)
     partial = get_device().empty((slices, _SUMS, dim), np.float64)
     tickets = zero_tickets(tiles)
     code = {
@@ -147,7 +142,7 @@ def _with_sums(
     }
     store = "\n        ".join(code[name] for name in totals)
     return block_step(
-        "lstm_derivs", {"slice": slices, "tile": tiles}, _COLUMNS * _LANES,
+        "lstm_derivs", {"slice": slices, "tile": tiles}, COLUMNS * LANES,
         {**arrays, "partial": partial, **totals, "tickets": tickets},
         _OVER_ROWS.format(body=body + _ADD_SUMS, store=store), writes=[tickets],
         dim=np.int64(dim), rows=np.int64(rows), span=np.int64(-(-rows // slices)),
