@@ -6,7 +6,6 @@ an example whose features are its row numbers. Acceptors and derivative weights 
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.example import NnetChainExample
 from nnet3tools.chain.example_bytes import ChainExampleBytes
 from nnet3tools.chain.like_heads import prototype_of
 from nnet3tools.chain.selection import ChainSelection, rename_output, scale_supervision
 from nnet3tools.io.general_matrix import to_dense
-from nnet3tools.io.index_vector import write_index_vector
 from nnet3tools.io.matrix_forms import MatrixForm
-from nnet3tools.io.stream import Writer
-from nnet3tools.training.example import NnetIo
 from nnet3tools.training.example_layout import Layout
-from nnet3tools.training.like_changes import changed_matrices
+from nnet3tools.training.like_changes import changed_matrices, head_of_io, with_row_numbers
 from nnet3tools.training.like_examples import LikeBlock
 
 __all__ = ["ChainChanges", "ChangedChain"]
@@ -51,11 +47,15 @@ class _Target:
         start = b"<Nnet3ChainEg> <NumInputs> \4" + struct.pack("<i", len(self.example.inputs))
         found = []
         for like in self.example.inputs:
-            found.append(start + _beginning("<NnetIo>", like))
+            found.append(start + head_of_io("<NnetIo>", like.name, like.indexes))
             start = b"</NnetIo> "
         start += b"<NumOutputs> \4\1\0\0\0"
         (output,) = self.example.outputs
-        found.append(start + _beginning("<NnetChainSup>", output) + b"<Supervision> <Weight> \4")
+        found.append(
+            start
+            + head_of_io("<NnetChainSup>", output.name, output.indexes)
+            + b"<Supervision> <Weight> \4"
+        )
         return (*found, self.head.fixed[-1])
 
     @cached_property
@@ -68,15 +68,6 @@ class _Target:
             for form, rows in zip(self.head.forms[:-1], self.rows, strict=True)
         ]
         return Layout(self.fixed, (*forms, self.head.forms[-1]))
-
-
-def _beginning(token: str, like: NnetIo | NnetChainSupervision) -> bytes:
-    file = io.BytesIO()
-    writer = Writer(file)
-    writer.write_token(token)
-    writer.write_token(like.name)
-    write_index_vector(writer, like.indexes)
-    return file.getvalue()
 
 
 class ChangedChain(NamedTuple):
@@ -138,8 +129,8 @@ class ChainChanges:
             self._unchanged.clear()
         if (target := self._unchanged.get(example.head)) is None:
             like = prototype_of(example.head)
-            rows = [replace(io, features=np.arange(len(io.indexes))[:, None]) for io in like.inputs]
-            target = _Target(example.head, NnetChainExample(rows, like.outputs))
+            rows = NnetChainExample(with_row_numbers(like.inputs), like.outputs)
+            target = _Target(example.head, rows)
             self._unchanged[example.head] = target
         return ChangedChain(example, target)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import itertools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.index_vector import write_index_vector
 from nnet3tools.io.sparse import SparseMatrix, rows_of_sparse
 from nnet3tools.io.stream import Writer
-from nnet3tools.training.example import NnetExample
+from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.example_bytes import ExampleBytes
 from nnet3tools.training.example_layout import Layout
 from nnet3tools.training.like_examples import (
@@ -31,7 +31,13 @@ from nnet3tools.training.like_examples import (
 )
 from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
 
-__all__ = ["ChangedExample", "LikeChanges", "changed_matrices"]
+__all__ = [
+    "ChangedExample",
+    "LikeChanges",
+    "changed_matrices",
+    "head_of_io",
+    "with_row_numbers",
+]
 
 _MAX_TARGETS = 1000
 
@@ -46,11 +52,7 @@ class _Target:
     @classmethod
     def unchanged(cls, layout: Layout) -> _Target:
         """The examples as they are."""
-        ios = [
-            replace(io, features=np.arange(len(io.indexes))[:, None])
-            for io in prototype_of(layout).io
-        ]
-        return cls(layout, NnetExample(ios))
+        return cls(layout, NnetExample(with_row_numbers(prototype_of(layout).io)))
 
     @cached_property
     def beginnings(self) -> list[bytes]:
@@ -58,14 +60,24 @@ class _Target:
         start = b"<Nnet3Eg> <NumIo> \4" + struct.pack("<i", len(self.example.io))
         found = []
         for like in self.example.io:
-            file = io.BytesIO()
-            writer = Writer(file)
-            writer.write_token("<NnetIo>")
-            writer.write_token(like.name)
-            write_index_vector(writer, like.indexes)
-            found.append(start + file.getvalue())
+            found.append(start + head_of_io("<NnetIo>", like.name, like.indexes))
             start = b"</NnetIo> "
         return found
+
+
+def with_row_numbers(ios: Iterable[NnetIo]) -> list[NnetIo]:
+    """Inputs or outputs whose features are the numbers of their rows."""
+    return [replace(io, features=np.arange(len(io.indexes))[:, None]) for io in ios]
+
+
+def head_of_io(token: str, name: str, indexes: NDArray[np.int32]) -> bytes:
+    """The bytes of an input or output in binary up to what its indexes belong to."""
+    file = io.BytesIO()
+    writer = Writer(file)
+    writer.write_token(token)
+    writer.write_token(name)
+    write_index_vector(writer, indexes)
+    return file.getvalue()
 
 
 class ChangedExample(NamedTuple):
