@@ -1,10 +1,14 @@
-"""What all tests share: the --slow switch, and a fixed seed before each test."""
+"""What all tests share: the --slow switch, and fixed seeds before each test."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -14,13 +18,22 @@ pytest.register_assert_rewrite("support")
 # once each. The reference cases of Kaldi run with the programs' own default.
 os.environ.setdefault("NNET3TOOLS_CPU_KERNELS", "numpy")
 
-# On a busy machine examples take as long as they take.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a busy machine examples take as long as they take. The same ones each time: whether a change
+# lands must not hang on chance. With --slow they are drawn anew.
+settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.register_profile("searching", settings.get_profile("patient"), derandomize=False)
 settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--slow"):
+        settings.load_profile("searching")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -32,11 +45,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+_begun: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def _begin_again(module: ModuleType) -> None:
+    for name, value in vars(module).items():
+        if isinstance(value, np.random.Generator):
+            bits = value.bit_generator
+            bits.state = _begun.setdefault((module.__name__, name), bits.state)
+
+
 @pytest.fixture(autouse=True)
-def _seed() -> None:
+def _seed(request: pytest.FixtureRequest) -> None:
+    """What a test draws is the same whichever tests ran before it in its process."""
     from nnet3tools import tensor
 
     tensor.random.seed(0)
+    shared = [module for name, module in sys.modules.items() if name.startswith("support.")]
+    for module in (request.module, *shared):
+        _begin_again(module)
 
 
 @pytest.fixture
