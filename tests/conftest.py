@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -45,25 +46,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
-_begun: dict[tuple[str, str], dict[str, Any]] = {}
+_TESTS = str(Path(__file__).parent)
+_generators: dict[str, list[np.random.BitGenerator]] = {}
+"""What modules of tests draw from, by module."""
 
 
-def _begin_again(module: ModuleType) -> None:
-    for name, value in vars(module).items():
-        if isinstance(value, np.random.Generator):
-            bits = value.bit_generator
-            bits.state = _begun.setdefault((module.__name__, name), bits.state)
+def _begin_again() -> None:
+    from nnet3tools import draws
+
+    draws.seed(0)
+    for name in sys.modules.keys() - _generators.keys():
+        module = sys.modules[name]
+        of_tests = str(getattr(module, "__file__", "")).startswith(_TESTS)
+        values = vars(module).values() if of_tests else ()
+        found = (value for value in values if isinstance(value, np.random.Generator))
+        _generators[name] = [generator.bit_generator for generator in found]
+    beginning = np.random.default_rng(0).bit_generator.state
+    for bits in chain.from_iterable(_generators.values()):
+        bits.state = beginning
 
 
 @pytest.fixture(autouse=True)
-def _seed(request: pytest.FixtureRequest) -> None:
+def _seed() -> None:
     """What a test draws is the same whichever tests ran before it in its process."""
-    from nnet3tools import tensor
+    _begin_again()
 
-    tensor.random.seed(0)
-    shared = [module for name, module in sys.modules.items() if name.startswith("support.")]
-    for module in (request.module, *shared):
-        _begin_again(module)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Iterator[Any]:
+    """So is what a fixture draws that several tests share."""
+    if fixturedef.scope != "function":
+        _begin_again()
+    return (yield)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_signals_end_a_program_and_its_commands(words: tuple[str, ...], number: 
     program.send_signal(number)
     _, log = program.communicate()
     assert program.returncode == 128 + number
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # half of what its command sleeps
     assert log.decode().count("\n") == 1  # the command line
     assert _ends(shell)
     assert not [name for name in os.listdir() if name.startswith((".", "1."))]
@@ -138,7 +138,7 @@ def test_commands_that_ignore_signals_are_killed(words: tuple[str, ...], number:
     program.send_signal(number)
     _, log = program.communicate()
     assert program.returncode == 128 + number
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # half of what its command sleeps
     assert log.decode().count("\n") == 1
     assert _ends(shell)
     assert sorted(os.listdir()) == ["0.raw", "net.config", "pid"]
@@ -175,7 +175,7 @@ def test_an_interrupt_while_python_itself_starts_is_quiet() -> None:
 
 
 def _number_in(name: str) -> int:
-    for _ in range(200):
+    for _ in range(1000):
         if os.path.exists(name) and (text := Path(name).read_text()).endswith("\n"):
             return int(text)
         time.sleep(0.05)
@@ -188,8 +188,8 @@ def _started(process: int, word: str) -> None:
 
 
 def _ends(process: int) -> bool:
-    """Whether a process that is not our child ends within some seconds."""
-    for _ in range(50):
+    """Whether a process that is not our child ends within half a minute."""
+    for _ in range(300):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:

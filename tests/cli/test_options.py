@@ -362,7 +362,7 @@ def test_termination_removes_what_is_unfinished(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     began = time.monotonic()
     assert process.wait() == 143
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     process.stdout.close()
     assert os.listdir(tmp_path) == []
 

@@ -65,7 +65,7 @@ def test_an_interrupt_leaves_a_report_of_what_was_done(tmp_path, environment):
             break
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert process.returncode == 1
     found = results(report)
     assert found["the machine"] == "done"

@@ -141,7 +141,8 @@ def test_many_terms_take_linear_time(form):
         return time.process_time() - start
 
     few = min(seconds(100) for _ in range(3))
-    assert seconds(1000) < 35 * few, "10 times is linear, 100 times is quadratic"
+    tries = (seconds(1000) < 35 * few for _ in range(3))
+    assert any(tries), "10 times is linear, 100 times is quadratic"
 
 
 @pytest.mark.parametrize("count", [99, 101, 150])

@@ -88,4 +88,5 @@ def seconds_of_chain(count: int) -> float:
 
 def test_a_chain_of_many_nodes_takes_linear_time() -> None:
     few = min(seconds_of_chain(1000) for _ in range(3))
-    assert seconds_of_chain(8000) < 20 * few, "8 times is linear, 64 times is quadratic"
+    tries = (seconds_of_chain(8000) < 20 * few for _ in range(3))
+    assert any(tries), "8 times is linear, 64 times is quadratic"

@@ -14,14 +14,18 @@ from nnet3tools.errors import DataError
 from nnet3tools.io.read_ahead import read_ahead
 
 
-def _threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name == "read-ahead"]
+def _all_end() -> bool:
+    """Whether all threads that read ahead end, at once but for a busy machine."""
+    threads = [t for t in threading.enumerate() if t.name == "read-ahead"]
+    for thread in threads:
+        thread.join(30)
+    return not any(thread.is_alive() for thread in threads)
 
 
 def test_items_come_in_order_and_the_thread_ends():
     assert list(read_ahead(iter(i for i in range(50)))) == list(range(50))
     assert list(read_ahead(i for i in ())) == []
-    assert not _threads()
+    assert _all_end()
 
 
 def test_an_error_comes_after_the_items_before_it():
@@ -64,8 +68,8 @@ def test_an_early_end_closes_what_was_read_and_ends_the_thread():
     consumer = read_ahead(items())
     next(consumer)
     consumer.close()  # type: ignore[attr-defined]
-    assert closed.is_set()
-    assert not _threads()
+    assert closed.wait(30)
+    assert _all_end()
 
 
 def test_a_thread_that_still_waits_for_data_does_not_hold_the_program_up():
@@ -80,23 +84,29 @@ def test_a_thread_that_still_waits_for_data_does_not_hold_the_program_up():
     next(consumer)
     start = time.monotonic()
     consumer.close()  # type: ignore[attr-defined]
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < 30.0
     release.set()
 
 
 def test_the_next_item_is_announced_before_the_present_one_is_given_out():
     events: list[tuple[str, int]] = []
-    consumer = read_ahead(iter(i for i in range(4)), ready=lambda i: events.append(("ready", i)))
-    for item in consumer:
+    queued = [threading.Event() for _ in range(4)]
+
+    def items() -> Iterator[int]:
+        for i in range(4):
+            yield i
+            queued[i].set()
+
+    for item in read_ahead(items(), ready=lambda i: events.append(("ready", i))):
         events.append(("got", item))
-        time.sleep(0.05)  # the next one is there when it is asked for
+        assert queued[min(item + 2, 3)].wait(30)  # the next one is there when it is asked for
     got = [e for e in events if e[0] == "got"]
     assert [i for _, i in got] == [0, 1, 2, 3]
     announced = [i for kind, i in events if kind == "ready"]
     assert announced == sorted(set(announced))
     for i in announced:
         assert events.index(("ready", i)) < events.index(("got", i))
-    assert 2 in announced
+    assert {2, 3} <= set(announced)
 
 
 PROGRAM = """
@@ -117,7 +127,7 @@ def test_an_early_end_while_standard_input_is_open_is_no_crash():
     assert process.stdin is not None
     process.stdin.write(b"a  [ 1 2 ]\nb  [ 3 ]\n")
     process.stdin.flush()
-    assert process.wait(20) == 7
+    assert process.wait(120) == 7
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stdin.close()

@@ -1,5 +1,6 @@
 """The checker: a sound program passes; each way of breaking one is named with its command."""
 
+import math
 import re
 import time
 
@@ -552,9 +553,9 @@ def test_speed(p):
         c.commands[3] = MatrixCopy(s, s, 2.0)
         c.matrix_debug_info.append(c.matrix_debug_info[2])
     assert len(c.commands) > 300
-    best = 1.0
+    best = math.inf
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         check_computation(c, nnet)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < 0.1  # a few milliseconds on an idle machine

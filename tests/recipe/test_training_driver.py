@@ -82,8 +82,7 @@ def killed_after(
         assert process.wait(seconds) == 0
         return False
     process.send_signal(how)
-    assert process.wait(20) != 0
-    return True
+    return process.wait(120) != 0  # it may have ended just before the signal
 
 
 def test_killed_and_started_again_it_ends_with_the_same_files(

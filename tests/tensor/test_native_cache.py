@@ -176,13 +176,13 @@ def test_a_compiler_that_fails_leaves_it_to_numpy(fresh, tmp_path, monkeypatch, 
 
 def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
     fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > {tmp_path}/child; wait")
-    monkeypatch.setattr(compiler, "TIMEOUT", 0.5)
+    monkeypatch.setattr(compiler, "TIMEOUT", 2.0)
     began = time.monotonic()
     doubled(by_numpy=True)
-    assert time.monotonic() - began < 30
-    assert any("took more than 0.5 s" in line for line in fresh)
+    assert time.monotonic() - began < 50
+    assert any("took more than 2 s" in line for line in fresh)
     child = int((tmp_path / "child").read_text())
-    for _ in range(100):
+    for _ in range(600):
         if not Path(f"/proc/{child}").exists() or _is_zombie(child):
             break
         time.sleep(0.05)
