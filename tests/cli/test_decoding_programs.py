@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +30,16 @@ input-node name=input dim=13
 component name=a type=NaturalGradientAffineComponent input-dim=39 output-dim=4 param-stddev=0.1
 component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 2))
 output-node name=output input=a
+"""
+RECURRENT = """
+input-node name=input dim=13
+component name=in type=AffineComponent input-dim=13 output-dim=4
+component name=back type=LinearComponent input-dim=4 output-dim=4
+component name=tanh type=TanhComponent dim=4
+component-node name=in component=in input=input
+component-node name=back component=back input=IfDefined(Offset(tanh, -1))
+component-node name=tanh component=tanh input=Sum(in, back)
+output-node name=output input=tanh
 """
 SCALES = ("--frame-subsampling-factor=3", "--acoustic-scale=1.0")
 # The graph says words in any order: few of them are within so narrow a beam.
@@ -82,6 +95,62 @@ def test_lattices_words_and_alignments_agree(system: Path, capfd) -> None:
         assert other[key].arc_lists()[0][0][0] == lattice.arc_lists()[0][0][0]
     assert run("compute-wer", "ark:words", "ark:words2") == 0
     assert "%WER 0.00 [ 0 / " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("program", ["nnet3-latgen-faster", "nnet3-compute"])
+def test_a_reader_of_flushed_tables_gets_each_utterance_before_giving_the_next(
+    system: Path, program: str
+) -> None:
+    features = {k: v[:9] for k, v in read_table("ark:feats.ark").items()}
+    write_table("ark:a", {"a": features["a"]})
+    write_table("ark:b", {"b": features["b"]})
+    inputs = ["final.mdl", "HCLG.fst"] if "latgen" in program else ["raw"]
+    outputs = ["ark:/dev/null", "ark,t,f:-"] if "latgen" in program else ["ark,t,f:-"]
+    words = [*DECODE[1:], *inputs] if "latgen" in program else [*SCALES, *inputs]
+    command = [sys.executable, "-m", "nnet3tools.cli", program, *words, "ark:-", *outputs]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        for key in "ab":
+            process.stdin.write(Path(key).read_bytes())
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], 60)
+            assert ready, f"nothing of utterance {key} though it was given"
+            line = process.stdout.readline().decode()
+            assert line.startswith(f"{key} ")
+            while "latgen" not in program and "]" not in line:
+                line = process.stdout.readline().decode()
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("config", [CONFIG, RECURRENT])
+def test_graphs_stay_with_their_utterances_when_many_are_computed_together(
+    system: Path, config: str, capfd
+) -> None:
+    Path("config").write_text(config)
+    assert run("nnet3-init", "--srand=4", "config", "raw") == 0
+    assert run("nnet3-am-init", "trans", "raw", "final.mdl") == 0
+    rng = np.random.default_rng(5)
+    keys = [f"u{i:02}" for i in range(12)]
+    write_table("ark:f", {k: rng.normal(size=(6, 13)).astype(np.float32) for k in keys})
+    # Each says its own word; one reads more frames than there are.
+    graphs = {
+        k: Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 1 + i, 0.0, 1)], [(2, 0, 0.0, 1)]])
+        for i, k in enumerate(keys)
+    }
+    graphs["u05"] = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 6, 0.0, 1)], []])
+    write_table("ark:graphs", graphs, FST)
+    expected = {k: [1 + i] for i, k in enumerate(keys) if k != "u05"}
+    for words in ("ark:w", "ark,f:w"):
+        assert run(*DECODE, "final.mdl", "ark:graphs", "ark:f", "ark:lat", words) == 0
+        assert "Done 11 utterances, failed for 1" in capfd.readouterr().err
+        found = read_table("ark:w", INT32_VECTOR)
+        assert {k: w.tolist() for k, w in found.items()} == expected
+        assert list(found) == list(expected)
+    align = ("nnet3-align-compiled", "--use-gpu=no", *SCALES)
+    assert run(*align, "final.mdl", "ark:graphs", "ark:f", "ark:ali") == 0
+    assert list(read_table("ark:ali", INT32_VECTOR)) == list(expected)
 
 
 def test_graphs_of_utterances_and_what_fails(system: Path, capfd) -> None:

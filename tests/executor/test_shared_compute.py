@@ -116,6 +116,15 @@ def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type
         np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=key)
 
 
+def test_few_utterances_wait_whose_companions_are_large():
+    computer = shared_computer(make(INPUT + FORWARD), SimpleComputationOptions(frames_per_chunk=9))
+    num_ready = 0
+    for i in range(1, 12):
+        computer.accept(str(i), np.zeros((9, 3), np.float32), None, held_bytes=2**24)
+        num_ready += len(list(computer.ready()))
+        assert i - num_ready <= 64 * 2**20 // 2**24
+
+
 def test_one_short_utterance_is_computed_by_a_program_of_its_size():
     computer = shared_computer(make(INPUT + LOCAL), SimpleComputationOptions())
     assert isinstance(computer, LocalComputer)

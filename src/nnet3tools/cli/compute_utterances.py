@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.utterance_inputs import (
@@ -14,6 +13,7 @@ from nnet3tools.cli.utterance_inputs import (
     read_model,
     utterances,
 )
+from nnet3tools.cli.utterance_outputs import computer_for, outputs_in_order
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
@@ -21,10 +21,10 @@ from nnet3tools.executor.simple_options import SimpleComputationOptions
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.cli.utterance_outputs import SharedComputer
     from nnet3tools.io.table import TableWriter
 
-__all__ = ["SharedComputer", "UtteranceOptions", "compute_all", "compute_utterances"]
+__all__ = ["UtteranceOptions", "compute_all", "compute_utterances"]
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,6 @@ class UtteranceOptions:
                 raise OptionError(f"--{name} does not go with --looped=true")
 
 
-class SharedComputer(Protocol):
-    """Takes utterances, and gives their outputs in the same order, perhaps later."""
-
-    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
-        """Take an utterance."""
-
-    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(key, output) of those that are complete."""
-
-    def finish(self) -> None:
-        """Complete all that were taken."""
-
-    def close(self) -> None:
-        """Log times, if asked for."""
-
-
 def compute_all(
     computer: SharedComputer,
     features_rspecifier: str,
@@ -89,17 +73,10 @@ def compute_all(
     """Write the outputs of all utterances whose inputs are complete, and count them."""
     import numpy as np
 
-    def write_ready() -> None:
-        for key, output in computer.ready():
-            writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
-            counts.done += 1
-
-    for key, features, ivectors in utterances(features_rspecifier, options, counts):
-        with naming(f"utterance {key}"):
-            computer.accept(key, features, ivectors)
-        write_ready()
-    computer.finish()
-    write_ready()
+    given = ((*each, None) for each in utterances(features_rspecifier, options, counts))
+    for key, output, _ in outputs_in_order(computer, given):
+        writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
+        counts.done += 1
 
 
 def compute_utterances(
@@ -111,7 +88,6 @@ def compute_utterances(
     """
     from nnet3tools.cli.gpu import choose_device
     from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
-    from nnet3tools.executor.shared_compute import shared_computer
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
@@ -133,7 +109,7 @@ def compute_utterances(
         if options.looped:
             computer = LoopedUtteranceComputer(nnet, simple, priors, like=device)
         else:
-            computer = shared_computer(nnet, simple, priors, like=device)
+            computer = computer_for([outputs_wspecifier], nnet, simple, priors, like=device)
     if options.read_cache and not isinstance(computer, LoopedUtteranceComputer):
         load_cache(options.read_cache, computer.compiler)
     try:

@@ -64,6 +64,11 @@ class DecodingGraph:
         return self.fst.num_states
 
     @property
+    def num_bytes(self) -> int:
+        """The memory of its FST."""
+        return self.fst.num_bytes
+
+    @property
     def finals(self) -> NDArray[np.float32]:
         """Final costs, (N,), infinite where a state is not final."""
         return self.fst.finals

@@ -33,7 +33,7 @@ __all__ = ["CHUNKS_TOGETHER", "BatchComputer", "ChunkPlan", "ExactChunks", "Padd
 _MAX_WAITING = 8
 """Minibatches' worth of utterances that may wait for company before they are computed anyway."""
 _MAX_WAITING_BYTES = 64 * 2**20
-"""And of memory for their features and outputs."""
+"""And of memory for their features and outputs, and for what callers keep with them."""
 CHUNKS_TOGETHER = 64
 """Chunks of one shape that nnet3-compute takes together: an LSTM's products of 3 frames, its delay,
 have 192 rows then."""
@@ -45,10 +45,11 @@ class _Utterance:
     features: Array
     output: Array
     num_to_do: int
+    held_bytes: int
 
     @property
     def num_bytes(self) -> int:
-        return int(self.features.nbytes + self.output.nbytes)
+        return int(self.features.nbytes + self.output.nbytes) + self.held_bytes
 
 
 @dataclass
@@ -153,7 +154,7 @@ class BatchComputer:
         self._tasks: OrderedDict[ChunkShape, deque[_Task]] = OrderedDict()
         self._waiting: deque[_Utterance] = deque()
         self._num_bytes = 0
-        """Of the features and outputs of what waits."""
+        """Of what waits."""
         self.num_tasks = self.num_minibatches = 0
 
     @property
@@ -161,9 +162,16 @@ class BatchComputer:
         """Whose cache holds the programs."""
         return self._computers.compiler
 
-    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
         """Take features of at least one frame; whatever minibatches they fill are computed.
 
+        `held_bytes` is the memory of what the caller keeps for this utterance until it is ready.
         DataError for inputs that do not fit.
         """
         self.network.check_inputs(features, ivectors)
@@ -172,7 +180,7 @@ class BatchComputer:
         output = tensor.empty((num_outputs, self.network.output_dim), like=self._like)
         device_features = tensor.asarray(features, like=self._like)
         tasks = [None if ivectors is None else ivectors.of_chunk(chunk) for chunk in chunks]
-        utterance = _Utterance(key, device_features, output, len(chunks))
+        utterance = _Utterance(key, device_features, output, len(chunks), held_bytes)
         self._waiting.append(utterance)
         for chunk, ivector in zip(chunks, tasks, strict=True):
             queue = self._tasks.setdefault(chunk.shape, deque())

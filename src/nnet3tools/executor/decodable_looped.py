@@ -157,7 +157,13 @@ class LoopedUtteranceComputer:
         for _ in islice(self.chunks(features, ivectors), num_chunks):
             pass
 
-    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
         """Compute an utterance; `ready` gives its output."""
         self._done.append((key, self.compute(features, ivectors)))
 

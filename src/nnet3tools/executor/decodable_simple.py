@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -139,11 +140,30 @@ class UtteranceComputer:
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._watch = FiniteWatch()
         self._like = like
+        self._done: list[tuple[str, np.ndarray]] = []
 
     @property
     def compiler(self) -> CachingOptimizingCompiler:
         """Whose cache holds the programs."""
         return self._computers.compiler
+
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
+        """Compute an utterance, as `compute`; `ready` gives its output."""
+        self._done.append((key, self.compute(features, ivectors)))
+
+    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(key, output) of what was accepted since the last call."""
+        while self._done:
+            yield self._done.pop(0)
+
+    def finish(self) -> None:
+        """Nothing waits."""
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
         """Output rows (after subsampling) x dimension, for features of at least one frame.

@@ -82,9 +82,16 @@ class LocalComputer:
         """Whose cache holds the programs."""
         return self._computers.compiler
 
-    def accept(self, key: str, features: np.ndarray, ivectors: Ivectors | None = None) -> None:
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
         """Take features of at least one frame; whatever blocks they fill are computed.
 
+        What waits is a block at most, whatever memory the caller keeps for an utterance.
         DataError for inputs that do not fit.
         """
         self.network.check_inputs(features, ivectors)

@@ -131,6 +131,13 @@ class Fst:
         """A."""
         return len(self.nextstates)
 
+    @property
+    def num_bytes(self) -> int:
+        """The memory of its arrays."""
+        arrays = self.finals, self.offsets, self.ilabels, self.weights, self.nextstates
+        shared = self.olabels is self.ilabels
+        return sum(array.nbytes for array in arrays) + (0 if shared else self.olabels.nbytes)
+
     @cached_property
     def counts(self) -> NDArray[np.int64]:
         """How many arcs leave each state, shape (N,)."""

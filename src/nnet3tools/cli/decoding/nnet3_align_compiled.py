@@ -16,8 +16,8 @@ from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
+    from nnet3tools.cli.utterance_outputs import SharedComputer
     from nnet3tools.decoding.alignment import Aligner
-    from nnet3tools.executor.decodable_simple import UtteranceComputer
 
 USAGE = """Align features given nnet3 neural net model
 Usage:   nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> \
@@ -62,8 +62,8 @@ class _Totals:
 def main(options: Options, args: list[str]) -> int:
     """Align a table of features."""
     from nnet3tools.cli.utterance_inputs import read_acoustic_model
+    from nnet3tools.cli.utterance_outputs import computer_for
     from nnet3tools.decoding.alignment import Aligner, transition_log_probs
-    from nnet3tools.executor.decodable_simple import UtteranceComputer
 
     for group in (options.align, options.simple, options.inputs):
         group.check()
@@ -71,7 +71,8 @@ def main(options: Options, args: list[str]) -> int:
     device = choose_device(options.use_gpu, math, options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
-        computer = UtteranceComputer(nnet, options.simple, priors, like=device)
+        tables = [*args[3:], options.write_per_frame_acoustic_loglikes]
+        computer = computer_for(tables, nnet, options.simple, priors, like=device)
     log_probs = transition_log_probs(model, options.transition_scale, options.self_loop_scale)
     aligner = Aligner(model, options.align, log_probs)
     counts, totals = UtteranceCounts(), _Totals()
@@ -90,7 +91,7 @@ def _align_all(
     options: Options,
     args: list[str],
     aligner: Aligner,
-    computer: UtteranceComputer,
+    computer: SharedComputer,
     counts: UtteranceCounts,
     totals: _Totals,
 ) -> None:
@@ -99,6 +100,7 @@ def _align_all(
 
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable
     from nnet3tools.cli.utterance_inputs import complete_utterances
+    from nnet3tools.cli.utterance_outputs import outputs_in_order
     from nnet3tools.fst.files import FST
     from nnet3tools.io.holders import FLOAT, INT32_VECTOR, VECTOR
     from nnet3tools.io.table import SequentialTableReader
@@ -111,12 +113,11 @@ def _align_all(
         loglikes = OptionalTable(options.write_per_frame_acoustic_loglikes, VECTOR, stack)
         graphs = stack.enter_context(SequentialTableReader(graphs_in, FST))
         table = GraphTable(graphs, features_in, counts, "No features for utterance {key}")
-        for key, features, ivectors in complete_utterances(
-            table, graphs_in, options.inputs, counts
-        ):
+        utterances = complete_utterances(table, graphs_in, options.inputs, counts)
+        given = ((*each, table.graph) for each in utterances)
+        for key, outputs, graph in outputs_in_order(computer, given, lambda graph: graph.num_bytes):
             with naming(f"utterance {key}"):
-                outputs = computer.compute(features, ivectors)
-                path = aligner.align(key, table.graph, outputs)
+                path = aligner.align(key, graph, outputs)
             if path is None:
                 counts.failed += 1
                 continue

@@ -18,8 +18,8 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.decoding.search import Search
-    from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.decoding.utterance import DecodingTotals
     from nnet3tools.executor.decodable_simple import Ivectors
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
@@ -43,52 +43,28 @@ class Options(LatgenOptions):
 @program("nnet3-latgen-faster", USAGE, Options, num_args=(4, 6))
 def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
-    from nnet3tools.cli.decoding_io import DecodingOutputs
+    from nnet3tools.cli.latgen import Latgen
     from nnet3tools.cli.utterance_inputs import read_acoustic_model
-    from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
-    from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.cli.utterance_outputs import computer_for
 
     options.check()
     options.simple.check()
     choose_cpu_kernels(options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
-        computer = UtteranceComputer(nnet, options.simple, priors)
-    decoding = UtteranceDecoder(
-        model, options.decoder, options.simple.acoustic_scale, options.allow_partial
-    )
-    counts, totals = UtteranceCounts(), DecodingTotals()
-    try:
-        with contextlib.ExitStack() as stack:
-            outputs = DecodingOutputs(
-                options.decoder.determinize_lattice, args[3:], options.word_symbol_table, stack
-            )
-            for key, features, ivectors, decoder in _utterances(
-                options, args, model, decoding, counts
-            ):
-                with naming(f"utterance {key}"):
-                    decoded = decoding.decode(decoder, key, computer.compute(features, ivectors))
-                if decoded is None:
-                    counts.failed += 1
-                    continue
-                outputs.write(key, decoded)
-                totals.add(decoded)
-                counts.done += 1
-            counts.check()
-    except NothingDoneError:
-        pass
+        computer = computer_for(args[3:], nnet, options.simple, priors)
+    latgen = Latgen.of(model, options, options.simple.acoustic_scale, UtteranceCounts())
+    with contextlib.suppress(NothingDoneError):
+        utterances = _utterances(options, args, model, latgen.counts)
+        latgen.decode_all(options, args[3:], computer, utterances)
     computer.close()
-    return _report(counts, totals, options.simple.frame_subsampling_factor)
+    return _report(latgen.counts, latgen.totals, options.simple.frame_subsampling_factor)
 
 
 def _utterances(
-    options: Options,
-    args: list[str],
-    model: TransitionModel,
-    decoding: UtteranceDecoder,
-    counts: UtteranceCounts,
-) -> Iterator[tuple[str, np.ndarray, Ivectors | None, Search]]:
-    """Utterances, each with a decoder over its graph, or over the one of all."""
+    options: Options, args: list[str], model: TransitionModel, counts: UtteranceCounts
+) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
+    """Utterances, each with its graph, or the one of all."""
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table
     from nnet3tools.cli.utterance_inputs import complete_utterances, utterances
@@ -96,19 +72,19 @@ def _utterances(
     from nnet3tools.fst.files import FST, load_fst
     from nnet3tools.io.table import SequentialTableReader
 
-    graph, features = args[1:3]
-    if not is_table(graph):
-        decoder = decoding.decoder(DecodingGraph.of(load_fst(graph), model, graph))
+    name, features = args[1:3]
+    if not is_table(name):
+        graph = DecodingGraph.of(load_fst(name), model, name)
         counts.restart()
         for utterance in utterances(features, options.inputs, counts):
-            yield *utterance, decoder
+            yield *utterance, graph
         return
-    with SequentialTableReader(graph, FST) as graphs:
+    with SequentialTableReader(name, FST) as graphs:
         missing = "Not decoding utterance {key} because no features available."
         table = GraphTable(graphs, features, counts, missing)
-        for utterance in complete_utterances(table, graph, options.inputs, counts):
-            own = DecodingGraph.of(table.graph, model, f"{graph}: key '{utterance[0]}'")
-            yield *utterance, decoding.decoder(own)
+        for utterance in complete_utterances(table, name, options.inputs, counts):
+            own = DecodingGraph.of(table.graph, model, f"{name}: key '{utterance[0]}'")
+            yield *utterance, own
 
 
 def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:

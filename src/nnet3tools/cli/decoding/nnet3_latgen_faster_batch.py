@@ -16,12 +16,7 @@ from nnet3tools.executor.simple_options import BatchDecodingOptions
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
-    from nnet3tools.cli.decoding_io import DecodingOutputs
-    from nnet3tools.decoding.search import Search
-    from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
-    from nnet3tools.executor.batch_compute import BatchComputer
-    from nnet3tools.executor.local_compute import LocalComputer
-    from nnet3tools.nnet.hmm.transition_model import TransitionModel
+    from nnet3tools.decoding.utterance import DecodingTotals
 
 USAGE = """Generate lattices using nnet3 neural net model.  This version is optimized
 for GPU-based inference.
@@ -49,9 +44,11 @@ class Options(LatgenOptions):
 @program("nnet3-latgen-faster-batch", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
-    from nnet3tools.cli.utterance_inputs import read_acoustic_model
-    from nnet3tools.decoding.utterance import DecodingTotals
-    from nnet3tools.executor.shared_compute import shared_computer
+    from nnet3tools.cli.latgen import Latgen
+    from nnet3tools.cli.utterance_inputs import read_acoustic_model, utterances
+    from nnet3tools.decoding.graph import DecodingGraph
+    from nnet3tools.executor.shared_compute import close_batches, shared_computer
+    from nnet3tools.fst.files import load_fst
 
     options.check()
     options.batch.check()
@@ -62,73 +59,15 @@ def main(options: Options, args: list[str]) -> int:
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         computer = shared_computer(nnet, options.batch, priors, like=device)
-    counts, totals = UtteranceCounts(), DecodingTotals()
-    with contextlib.suppress(NothingDoneError), contextlib.ExitStack() as stack:
-        task = _decoding(options, args, model, computer, counts, totals, stack)
-        _decode_all(task, options, args[2])
-        counts.check()
-    return _report(counts, totals, options.batch.frame_subsampling_factor)
-
-
-@dataclass
-class _Decoding:
-    """Takes what the computer has ready, decodes it and writes the results."""
-
-    computer: BatchComputer | LocalComputer
-    decoding: UtteranceDecoder
-    decoder: Search
-    outputs: DecodingOutputs
-    counts: UtteranceCounts
-    totals: DecodingTotals
-
-    def take_ready(self) -> None:
-        """Decode the utterances that are complete."""
-        for key, loglikes in self.computer.ready():
-            decoded = self.decoding.decode(self.decoder, key, loglikes)
-            if decoded is None:
-                self.counts.failed += 1
-                continue
-            self.outputs.write(key, decoded)
-            self.totals.add(decoded)
-            self.counts.done += 1
-
-
-def _decoding(
-    options: Options,
-    args: list[str],
-    model: TransitionModel,
-    computer: BatchComputer | LocalComputer,
-    counts: UtteranceCounts,
-    totals: DecodingTotals,
-    stack: contextlib.ExitStack,
-) -> _Decoding:
-    from nnet3tools.cli.decoding_io import DecodingOutputs
-    from nnet3tools.decoding.graph import DecodingGraph
-    from nnet3tools.decoding.utterance import UtteranceDecoder
-    from nnet3tools.fst.files import load_fst
-
-    decoding = UtteranceDecoder(
-        model, options.decoder, options.batch.acoustic_scale, options.allow_partial
-    )
-    decoder = decoding.decoder(DecodingGraph.of(load_fst(args[1]), model, args[1]))
-    outputs = DecodingOutputs(
-        options.decoder.determinize_lattice, args[3:], options.word_symbol_table, stack
-    )
-    return _Decoding(computer, decoding, decoder, outputs, counts, totals)
-
-
-def _decode_all(task: _Decoding, options: Options, features: str) -> None:
-    from nnet3tools.cli.utterance_inputs import utterances
-    from nnet3tools.executor.shared_compute import close_batches
-
-    task.counts.restart()
-    for key, matrix, ivectors in utterances(features, options.inputs, task.counts):
-        with naming(f"utterance {key}"):
-            task.computer.accept(key, matrix, ivectors)
-        task.take_ready()
-    task.computer.finish()
-    task.take_ready()
-    close_batches(task.computer)
+    counts = UtteranceCounts()
+    latgen = Latgen.of(model, options, options.batch.acoustic_scale, counts)
+    graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
+    counts.restart()
+    with contextlib.suppress(NothingDoneError):
+        given = ((*each, graph) for each in utterances(args[2], options.inputs, counts))
+        latgen.decode_all(options, args[3:], computer, given)
+    close_batches(computer)
+    return _report(counts, latgen.totals, options.batch.frame_subsampling_factor)
 
 
 def _report(counts: UtteranceCounts, totals: DecodingTotals, factor: int) -> int:

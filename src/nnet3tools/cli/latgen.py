@@ -1,0 +1,78 @@
+"""What nnet3-latgen-faster and nnet3-latgen-faster-batch do alike: decode outputs, write, count."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3tools.cli.decoding_io import DecodingOutputs
+from nnet3tools.cli.latgen_options import LatgenOptions
+from nnet3tools.cli.utterance_inputs import UtteranceCounts
+from nnet3tools.cli.utterance_outputs import SharedComputer, outputs_in_order
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.search import Search
+from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
+from nnet3tools.errors import naming
+from nnet3tools.executor.decodable_simple import Ivectors
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+__all__ = ["Latgen"]
+
+
+@dataclass
+class Latgen:
+    """Decodes utterance after utterance with one model; graphs may differ."""
+
+    decoding: UtteranceDecoder
+    counts: UtteranceCounts
+    totals: DecodingTotals = field(default_factory=DecodingTotals)
+    _graph: DecodingGraph | None = None
+    _search: Search | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: TransitionModel,
+        options: LatgenOptions,
+        acoustic_scale: float,
+        counts: UtteranceCounts,
+    ) -> Latgen:
+        """With a program's options."""
+        decoding = UtteranceDecoder(model, options.decoder, acoustic_scale, options.allow_partial)
+        return cls(decoding, counts)
+
+    def decode_all(
+        self,
+        options: LatgenOptions,
+        tables: list[str],
+        computer: SharedComputer,
+        utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
+    ) -> None:
+        """Decode (key, features, i-vectors, graph); write lattices, words and alignments.
+
+        NothingDoneError if nothing came of any.
+        """
+        with contextlib.ExitStack() as stack:
+            outputs = DecodingOutputs(
+                options.decoder.determinize_lattice, tables, options.word_symbol_table, stack
+            )
+            found = outputs_in_order(computer, utterances, lambda graph: graph.num_bytes)
+            for key, loglikes, graph in found:
+                with naming(f"utterance {key}"):
+                    decoded = self.decoding.decode(self._search_over(graph), key, loglikes)
+                if decoded is None:
+                    self.counts.failed += 1
+                    continue
+                outputs.write(key, decoded)
+                self.totals.add(decoded)
+                self.counts.done += 1
+            self.counts.check()
+
+    def _search_over(self, graph: DecodingGraph) -> Search:
+        """The search over a graph; the latest one is kept."""
+        if self._search is None or self._graph is not graph:
+            self._graph, self._search = graph, self.decoding.decoder(graph)
+        return self._search
