@@ -86,9 +86,10 @@ class SoundFeatures:
         extractor = self._extractor(self._settings)
         extractor.accept_waveform(wanted, wave.tolist())
         extractor.input_finished()
-        # The package gives its frames one by one.
-        frames = [extractor.get_frame(i).copy() for i in range(extractor.num_frames_ready)]
-        return np.stack(frames) if frames else np.zeros((0, 0), np.float32)
+        num_frames = extractor.num_frames_ready
+        return (
+            self._frames(extractor, 0, num_frames) if num_frames else np.zeros((0, 0), np.float32)
+        )
 
     def stream(self, pieces: Iterable[NDArray[np.int16]]) -> Iterator[NDArray[np.float32]]:
         """Features, (frames, dim), as soon as pieces of the samples of one channel allow.
@@ -105,8 +106,15 @@ class SoundFeatures:
                 extractor.accept_waveform(self._frame.sample_frequency, samples)
             ready = extractor.num_frames_ready
             if ready > done:
-                yield np.stack([extractor.get_frame(i).copy() for i in range(done, ready)])
+                yield self._frames(extractor, done, ready)
                 done = ready
+
+    def _frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
+        """Frames [begin, end), which the package gives one by one and overwrites."""
+        found = np.empty((end - begin, self.dim), np.float32)
+        for row, frame in enumerate(range(begin, end)):
+            found[row] = extractor.get_frame(frame)
+        return found
 
     def check_rate(self, rate: int) -> None:
         """DataError for another sampling rate than the options'."""

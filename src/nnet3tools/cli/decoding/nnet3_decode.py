@@ -15,6 +15,7 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nnet3tools.cli.recognizer import Heard, Recognizer
     from nnet3tools.io.wave import Wave
 
 USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
@@ -35,7 +36,8 @@ See also: nnet3-latgen-faster
 @program("nnet3-decode", USAGE, RecognizerOptions, num_args=(3, None))
 def main(options: RecognizerOptions, args: list[str]) -> int:
     """Decode all sound there is."""
-    from nnet3tools.cli.recognizer import load_recognizer, text_of
+    from nnet3tools.cli.recognizer import text_of
+    from nnet3tools.cli.recognizer_loading import load_recognizer
     from nnet3tools.io.files import open_output
 
     options.check()
@@ -43,19 +45,19 @@ def main(options: RecognizerOptions, args: list[str]) -> int:
     recognizer = load_recognizer(options, args[0], args[1])
     counts, seconds = UtteranceCounts(), 0.0
     with open_output(options.output, binary=False) as writer:
-        for key, wave in _waves(args[2:], counts):
+        for heard in _heard(recognizer, args[2:], counts):
             try:
-                with naming(f"utterance {key}"):
-                    result = recognizer.recognize(key, wave)
+                with naming(f"utterance {heard.key}"):
+                    result = recognizer.recognize(heard)
             except DataError as error:
                 log.skipped(error)
                 result = None
             if result is None:
                 counts.failed += 1
                 continue
-            writer.write_text(text_of(key, result, options.format))
+            writer.write_text(text_of(heard.key, result, options.format))
             counts.done += 1
-            seconds += wave.duration
+            seconds += heard.duration
     recognizer.report()
     factor = counts.seconds / seconds if seconds else float("nan")
     log.log(
@@ -63,6 +65,20 @@ def main(options: RecognizerOptions, args: list[str]) -> int:
     )
     log.log(f"Done {counts.done} utterances, failed for {counts.failed}")
     return 0 if counts.done else 1
+
+
+def _heard(recognizer: Recognizer, sources: list[str], counts: UtteranceCounts) -> Iterator[Heard]:
+    """All utterances that can be recognized; others are logged and counted."""
+    for key, wave in _waves(sources, counts):
+        try:
+            with naming(f"utterance {key}"):
+                recognizer.accept(key, wave)
+        except DataError as error:
+            log.skipped(error)
+            counts.failed += 1
+        yield from recognizer.ready()
+    recognizer.finish()
+    yield from recognizer.ready()
 
 
 def _waves(sources: list[str], counts: UtteranceCounts) -> Iterator[tuple[str, Wave]]:

@@ -1,0 +1,114 @@
+"""A recognizer of what a model directory and a graph's folder hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnet3tools.cli.options import CommandLine
+from nnet3tools.cli.recognizer import Normalization, Recognizer
+from nnet3tools.cli.recognizer_options import RecognizerOptions
+from nnet3tools.cli.tables import read_object
+from nnet3tools.cli.utterance_inputs import read_acoustic_model
+from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.utterance import UtteranceDecoder
+from nnet3tools.decoding.word_times import Lexicon
+from nnet3tools.errors import DataError, naming
+from nnet3tools.executor.batch_compute import BatchComputer
+from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
+from nnet3tools.executor.local_compute import LocalComputer
+from nnet3tools.executor.shared_compute import shared_computer
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.fst.files import load_fst
+from nnet3tools.io import log
+from nnet3tools.io.files import read_text_lines
+from nnet3tools.io.holders import DOUBLE_MATRIX
+from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.training.sound_features import SoundFeatures
+from nnet3tools.training.sound_options import FbankOptions, MfccOptions
+
+__all__ = ["load_recognizer"]
+
+_FRAMES_PER_CHUNK, _STREAM_FRAMES_PER_CHUNK = 150, 21
+
+
+def load_recognizer(options: RecognizerOptions, model_dir: str, graph_in: str) -> Recognizer:
+    """What a model directory and a graph make; DataError for what is missing or does not fit."""
+    folder, graph_folder = Path(model_dir), Path(graph_in).parent
+    model, nnet, priors = read_acoustic_model(str(folder / options.model))
+    features = _load_features(folder)
+    factor = _number_in(folder / "frame_subsampling_factor", 1)
+    frames = options.frames_per_chunk
+    frames = frames or (_STREAM_FRAMES_PER_CHUNK if options.stream else _FRAMES_PER_CHUNK)
+    simple = SimpleComputationOptions(
+        frame_subsampling_factor=factor,
+        frames_per_chunk=frames,
+        acoustic_scale=options.acoustic_scale,
+    )
+    decoding = UtteranceDecoder(model, options.decoder, options.acoustic_scale, True)
+    with naming(str(folder)):
+        computer: BatchComputer | LocalComputer | LoopedUtteranceComputer
+        if options.stream:
+            computer = LoopedUtteranceComputer(nnet, simple, priors)
+        else:
+            computer = shared_computer(nnet, simple, priors)
+        if computer.network.input_dim != features.dim:
+            raise DataError(
+                f"the network expects {computer.network.input_dim} features, the configured ones "
+                f"have dimension {features.dim}"
+            )
+    return Recognizer(
+        features,
+        _load_normalization(options, folder),
+        computer,
+        decoding,
+        decoding.decoder(DecodingGraph.of(load_fst(graph_in), model, graph_in)),
+        model.transitions(),
+        SymbolTable.load(str(graph_folder / "words.txt")),
+        _load_lexicon(graph_folder / "phones"),
+        factor * features.frame_seconds,
+        options.piece_seconds,
+    )
+
+
+def _load_features(folder: Path) -> SoundFeatures:
+    """Features as the directory's config file says."""
+    kinds: tuple[tuple[str, type], ...] = (("mfcc.conf", MfccOptions), ("fbank.conf", FbankOptions))
+    for name, kind in kinds:
+        for path in (folder / name, folder / "conf" / name):
+            if path.exists():
+                words = [f"--config={path}", "--print-args=false", f"--verbose={log.get_verbose()}"]
+                return SoundFeatures(CommandLine(name, "", kind, 0).parse(words)[0])
+    raise DataError(f"expected {folder / 'mfcc.conf'} or fbank.conf to exist")
+
+
+def _load_normalization(options: RecognizerOptions, folder: Path) -> Normalization:
+    kind, stats = options.cmvn, folder / "global_cmvn.stats"
+    if kind == "auto":
+        kind = "online" if stats.exists() else "none"
+    if kind == "online":
+        return Normalization(kind, read_object(str(stats), DOUBLE_MATRIX))
+    return Normalization(kind)
+
+
+def _number_in(path: Path, default: int) -> int:
+    if not path.exists():
+        return default
+    lines = read_text_lines(str(path))
+    if len(lines) != 1 or not lines[0].strip().isdecimal():
+        raise DataError(f"{path}: expected a number")
+    return int(lines[0])
+
+
+def _load_lexicon(folder: Path) -> Lexicon | None:
+    """align_lexicon.int (word, word, phones) and silence.csl; None if one of them is missing."""
+    lexicon, silence = folder / "align_lexicon.int", folder / "silence.csl"
+    if not (lexicon.exists() and silence.exists()):
+        return None
+    pronunciations: dict[int, list[tuple[int, ...]]] = {}
+    for number, line in enumerate(read_text_lines(str(lexicon)), start=1):
+        fields = line.split()
+        if len(fields) < 3 or not all(field.isdecimal() for field in fields):
+            raise DataError(f"{lexicon}:{number}: expected numbers of a word and its phones")
+        pronunciations.setdefault(int(fields[0]), []).append(tuple(map(int, fields[2:])))
+    silent = frozenset(int(p) for p in read_text_lines(str(silence))[0].split(":"))
+    return Lexicon(pronunciations, silent)
