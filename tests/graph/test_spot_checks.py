@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from nnet3tools import tensor
 from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.native.search import NativeSearch, search_library
 from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
-from nnet3tools.graph.spot_checks import QueueSearch, draw_graph_checks
+from nnet3tools.graph.search_facts import SearchFacts
+from nnet3tools.graph.spot_checks import draw_graph_checks
 from nnet3tools.graph.strict_search import StrictSearch, is_strict
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.nnet import Nnet
-from support.random_networks import random_case
+from support.random_networks import KINDS, random_case
 
 CHAIN = """
 input-node name=input dim=2
@@ -93,3 +97,75 @@ def test_the_search_with_arrays_takes_the_course_of_the_search_one_by_one(kind: 
             one_by_one = list(QueueSearch(builder, case.request).sizes())
             assert list(StrictSearch(builder, case.request).sizes()) == one_by_one, str(case)
     assert num_strict >= 3
+
+
+TWO_WAYS = """
+input-node name=input dim=2
+component name=a type=AffineComponent input-dim=4 output-dim=2
+component-node name=a component=a input=Append(input, IfDefined(Offset(a, -3)))
+component name=b type=AffineComponent input-dim=6 output-dim=2
+component-node name=b component=b input=Append(a, Offset(a, -1), IfDefined(Offset(b, 2)))
+component name=pool type=StatisticsExtractionComponent input-dim=2 input-period=1 output-period=2
+component-node name=pool component=pool input=b
+component name=c type=NoOpComponent dim=5
+component-node name=c component=c input=Failover(Offset(Round(pool, 2), 4), Round(pool, 2))
+output-node name=output input=Append(c, a, Sum(b, IfDefined(Offset(b, -40))))
+"""
+needs_c = pytest.mark.skipif(search_library() is None, reason="there is no C compiler")
+
+
+def in_c(builder: GraphBuilder, request: ComputationRequest, max_hops: int = 9999) -> list[int]:
+    library = search_library()
+    assert library is not None
+    return NativeSearch(library, builder, request).sizes(max_hops)
+
+
+@needs_c
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_search_in_c_takes_the_course_of_the_one_in_python(kind: str) -> None:
+    for seed in range(12):
+        case = random_case(seed, kind)
+        builder = explored(case.nnet, case.request)
+        one_by_one = list(QueueSearch(builder, case.request).sizes())
+        assert in_c(builder, case.request) == one_by_one, str(case)
+
+
+@needs_c
+@pytest.mark.parametrize("begin", [-60, -8, 0, 7])
+def test_the_search_in_c_asks_about_what_lies_beyond_the_inputs(begin: int) -> None:
+    nnet = Nnet.from_config(parse_config_lines(TWO_WAYS, "test"))
+    given = make_indexes([0, 1], np.arange(begin, 30)[:, None])
+    wanted = make_indexes([0, 1], np.arange(0, 24, 2)[:, None])
+    request = ComputationRequest(
+        [IoSpecification("input", given)], [IoSpecification("output", wanted)]
+    )
+    builder = explored(nnet, request)
+    one_by_one = list(QueueSearch(builder, request).sizes())
+    assert in_c(builder, request) == one_by_one
+    assert in_c(builder, request, 7) == one_by_one[:7]
+
+
+@needs_c
+def test_an_error_while_c_asks_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    nnet = Nnet.from_config(parse_config_lines(RECURRENCE, "test"))
+    indexes = make_indexes(0, list(range(3)))
+    request = ComputationRequest(
+        [IoSpecification("input", indexes)], [IoSpecification("output", indexes)]
+    )
+    builder = explored(nnet, request)
+
+    def fail(self: SearchFacts, cindex: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SearchFacts, "dependencies", fail)
+    with pytest.raises(KeyboardInterrupt):
+        in_c(builder, request)
+
+
+@needs_c
+def test_draws_are_the_same_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3tools.graph.spot_checks._FEW", 0)
+    monkeypatch.setattr("nnet3tools.graph.spot_checks.are_native", lambda: False)
+    expected = drawn(RECURRENCE, 5, monkeypatch, lowest=True)
+    monkeypatch.setattr("nnet3tools.graph.spot_checks.are_native", lambda: True)
+    assert drawn(RECURRENCE, 5, monkeypatch, lowest=True) == expected

@@ -8,6 +8,7 @@ inputs of the row, padded with -1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,6 +158,22 @@ class DescriptorRule(NodeRule):
         self.needs_all = all(_needs_all(part) for part in descriptor.parts)
         self._shifts = [_time_shift(leaf) for leaf in self._leaves]
         self.has_fixed_times = any(_node_at_time_0(leaf) is not None for leaf in self._leaves)
+
+    @property
+    def num_leaves(self) -> int:
+        """Number of dependencies of a row."""
+        return len(self._leaves)
+
+    @cached_property
+    def answers(self) -> BoolArray:
+        """(2 ** leaves,) whether a row is computable; bit i of the place: whether leaf i is there.
+
+        The Index of the row does not matter.
+        """
+        cases = np.arange(1 << len(self._leaves))
+        available = (cases[:, None] >> np.arange(len(self._leaves)) & 1).astype(np.bool_)
+        none = np.empty((len(cases), 0), np.int32)
+        return self.used(cases, none, none.astype(np.int64), available)[0]
 
     def time_shifts(self) -> list[tuple[int, int]] | None:
         shifts = []

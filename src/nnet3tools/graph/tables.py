@@ -213,6 +213,10 @@ class DependencyRows:
         self._rows[self.size : end, rows.shape[1] :] = -1
         self.size = end
 
+    def all(self) -> IntArray:
+        """All rows, (N, width)."""
+        return self._rows[: self.size]
+
     def take(self, slots: IntArray) -> IntArray:
         """The rows at these slots, (N, width)."""
         if (

@@ -1,0 +1,103 @@
+"""What the replay of Kaldi's graph search asks about cindexes that the builder knows less of.
+
+Kaldi explores a recurrence into the past until it has found out that nothing there can be computed;
+our builder stops earlier. What cindexes depend on that it did not explore is asked here, for all
+of a node at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools.graph.builder import GraphBuilder
+from nnet3tools.graph.tables import KeyTable, sorted_unique
+from nnet3tools.nnet.indexes import BoolArray, IntArray, KeyArray, repeated_beyond
+
+__all__ = ["Found", "SearchFacts"]
+
+_STEPS_AHEAD = 16
+"""Of a recurrence that are foreseen: Kaldi's search of an LSTM goes on for about as many."""
+_EVER = 1 << 26
+"""Frames before or after any request's."""
+
+
+class Found(NamedTuple):
+    """The dependencies of some cindexes of one node."""
+
+    ids: IntArray
+    """Those that were asked about."""
+    rows: IntArray
+    """(ids, width), padded with -1."""
+    new_nodes: IntArray
+    """The nodes of cindexes that occur here for the first time; their ids follow the others'."""
+
+
+class SearchFacts:
+    """The cindexes of a builder that has explored a request and not pruned it, and further ones."""
+
+    def __init__(self, builder: GraphBuilder) -> None:
+        store = builder.store
+        self._rules, self._back_edges = builder.plan.rules, builder.plan.back_edges
+        self.num_cindexes = store.size
+        self._nodes, self._keys = store.nodes[: store.size], store.keys[: store.size]
+        self._explored = store.slots[: store.size] >= 0
+        self._builders_tables = builder.graph.tables
+        self._tables: dict[int, KeyTable] = {}
+        """Of nodes that were asked about."""
+        self._unasked: dict[int, list[IntArray]] = {}
+        """By node the cindexes that nobody has explored."""
+        self._new_nodes: list[IntArray] = []
+        self._asking = -1
+        """The node whose dependencies are looked for."""
+
+    def node(self, cindex: int) -> int:
+        """The node of a cindex."""
+        return int(self._nodes[cindex])
+
+    def dependencies(self, cindex: int) -> Found:
+        """Those of a cindex, and of all others of its node that nobody has asked about."""
+        node = self.node(cindex)
+        self._table(node)
+        unasked = self._unasked[node]
+        ids = unasked[0] if len(unasked) == 1 else np.concatenate(unasked)
+        self._unasked[node], self._new_nodes, self._asking = [ids[:0]], [], node
+        rows = self._rules[node].dependencies(self._keys[ids], self._ids)
+        new_nodes = np.concatenate([ids[:0], *self._new_nodes])
+        return Found(ids, np.ascontiguousarray(rows, np.int32), new_nodes)
+
+    def can(self, cindex: int, row: IntArray, available: BoolArray) -> bool:
+        """Whether a cindex can be computed from those of its dependencies that are available."""
+        rule = self._rules[self.node(cindex)]
+        keys, row_keys = self._keys[[cindex]], self._keys[row]
+        return bool(rule.used(keys, row[None], row_keys[None], available[None])[0][0])
+
+    def _table(self, node: int) -> KeyTable:
+        """A node's own table here, that may grow."""
+        if (table := self._tables.get(node)) is None:
+            builders = self._builders_tables[node]
+            table = self._tables[node] = KeyTable()
+            table.keys, table.ids = builders.keys, builders.ids
+            self._unasked[node] = [table.ids[~self._explored[table.ids]]]
+        return table
+
+    def _ids(self, node: int, keys: KeyArray) -> IntArray:
+        """The ids of cindexes, made where there are none."""
+        table = self._table(node)
+        ids = table.find(keys)
+        missing = ids < 0
+        if not missing.any():
+            return ids
+        new, first = sorted_unique(keys[missing]), self.num_cindexes
+        if (self._asking, node) in self._back_edges:
+            further = repeated_beyond(table.keys, new, -_EVER, _EVER, _STEPS_AHEAD)
+            new = np.sort(np.concatenate([new, further]))
+        table.insert(new, first)
+        self.num_cindexes += len(new)
+        new_nodes = np.full(len(new), node, np.int32)
+        self._new_nodes.append(new_nodes)
+        self._nodes = np.concatenate([self._nodes, new_nodes])
+        self._keys = np.concatenate([self._keys, new])
+        self._unasked[node].append(np.arange(first, self.num_cindexes, dtype=np.int32))
+        return table.find(keys)
