@@ -126,8 +126,9 @@ def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
     out[starts[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
 
 
+# Complete elements of one length. A few runs are most vectors: a sequence's are one and a rest.
+_RUN = re.compile(rb"(?:\x7f.{15})+|[^\x7f]+", re.S)
 # One element, possibly cut short by the end of the bytes at hand.
-_ELEMENT = re.compile(rb"\x7f.{0,15}|[^\x7f]", re.S)
 _NODE_ELEMENT = re.compile(rb"\|.{0,5}(?:\x7f.{0,15}|[^\x7f])?|\x7f.{0,15}|[^\x7f|]", re.S)
 
 
@@ -140,7 +141,7 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
         return np.empty(0, np.int32), np.empty((0, 3), np.int32)
     if reader.binary:
         if with_nodes:
-            return _decode(reader, *_split_elements(reader, size, with_nodes), with_nodes)
+            return _decode(reader, *_split_cindexes(reader, size), with_nodes)
         if (steady := _read_steady(reader, size)) is not None:
             return np.empty(0, np.int32), steady
         return np.empty(0, np.int32), _read_like_before(reader, size)
@@ -177,7 +178,7 @@ def _read_like_before(reader: Reader, size: int) -> Ints:
     if indexes is not None and _follows(reader, data):
         reader.advance(len(data))
         return indexes.copy()
-    data, lengths = _split_elements(reader, size, with_nodes=False)
+    data, lengths = _split_indexes(reader, size)
     indexes = _decode(reader, data, lengths, with_nodes=False)[1]
     if len(_lately) >= _MAX_LATELY:
         _lately.clear()
@@ -197,27 +198,50 @@ def _follows(reader: Reader, data: bytes) -> bool:
             return False
 
 
-def _split_elements(reader: Reader, size: int, with_nodes: bool) -> tuple[bytes, NDArray]:
-    """The bytes of `size` elements and the length of each; found by a regular expression."""
-    pattern = _NODE_ELEMENT if with_nodes else _ELEMENT
+def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
+    """The bytes of `size` elements and the length of each, run by run."""
+    pieces: list[bytes] = []
+    counts: list[int] = []
+    lengths: list[int] = []
+    missing = size
+    while missing:
+        piece = reader.buffered(_FULL_SIZE * missing)
+        end = 0
+        while missing and (run := _RUN.match(piece, end)):
+            length = _FULL_SIZE if piece[end] == _FULL else 1
+            counts.append(min(missing, (run.end() - end) // length))
+            lengths.append(length)
+            end += counts[-1] * length
+            missing -= counts[-1]
+        pieces.append(piece[:end])
+        reader.advance(end)
+        if not end and not reader.more():
+            raise _too_short(reader, size, size - missing)
+    return b"".join(pieces), np.repeat(lengths, counts)
+
+
+def _split_cindexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
+    """The bytes of `size` elements, some with a node, and the length of each."""
     pieces: list[bytes] = []
     lengths: list[int] = []
     while (missing := size - len(lengths)) > 0:
         piece = reader.buffered(22 * missing)
-        elements = pattern.findall(piece)[:missing]
+        elements = _NODE_ELEMENT.findall(piece)[:missing]
         if elements and not _is_complete(elements[-1]):
             elements.pop()
         if not elements:
             if not reader.more():
-                raise reader.error(
-                    f"expected {size} indexes, found the end of the stream after {len(lengths)}"
-                )
+                raise _too_short(reader, size, len(lengths))
             continue
         new = list(map(len, elements))
         lengths += new
         pieces.append(piece[: sum(new)])
         reader.advance(len(pieces[-1]))
     return b"".join(pieces), np.array(lengths)
+
+
+def _too_short(reader: Reader, size: int, found: int) -> Exception:
+    return reader.error(f"expected {size} indexes, found the end of the stream after {found}")
 
 
 def _is_complete(element: bytes) -> bool:
