@@ -58,6 +58,15 @@ def test_learning_rates_by_pattern(nnet: Nnet) -> None:
     assert nnet.components[0].learning_rate == 0.25  # type: ignore[attr-defined]
 
 
+def test_a_factor_multiplies_the_learning_rate_in_single_precision(nnet: Nnet) -> None:
+    # 5 * 0.001 in double precision is another float32, 0x3ba3d70a
+    edit_network(nnet, "set-learning-rate-factor learning-rate-factor=5")
+    edit_network(nnet, "set-learning-rate learning-rate=0.001")
+    for _, component in nnet.updatable_components():
+        assert np.float32(component.learning_rate).view(np.uint32) == 0x3BA3D70B
+        assert component.learning_rate == np.float32(component.learning_rate)
+
+
 def test_rename_keeps_references(nnet: Nnet) -> None:
     edit_network(nnet, "rename-node old-name=bn new-name=norm\nrename-node old-name=a2 new-name=b")
     lines = nnet.config_lines()
