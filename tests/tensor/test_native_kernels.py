@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -332,6 +333,37 @@ def test_a_row_that_is_not_there_is_an_error_when_bound():
         jobs_of(Origin(tensor.copy_rows, (normal(3, 4), normal(2, 4), np.array([0, 1, 2])), {}))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_with_a_factor_that_is_a_number_of_the_time(dtype):
+    shapes = [(5, 4, 3), (200, 7, 90), (1, 30, 20), (97, 12, 130)]
+    bound = []
+    for (n, k, d), trans_a, trans_b in itertools.product(shapes, (False, True), (False, True)):
+        a = strided(normal(k, n, dtype=dtype) if trans_a else normal(n, k, dtype=dtype))
+        b = normal(d, k, dtype=dtype) if trans_b else normal(k, d, dtype=dtype)
+        for out in (normal(n, d, dtype=dtype), np.asfortranarray(normal(n, d, dtype=dtype))):
+            for alpha, beta in ((1.0, 0.0), (2.0, 1.0), (Number(np.array([-0.5])), 0.25)):
+                options = {"alpha": alpha, "beta": beta}
+                bound.append(Bound(_product, out, a, b, trans_a, trans_b, **options))
+    check(bound, 1e-5)
+
+
+class _Product:
+    """tensor.prod, whose NumPy side takes floats."""
+
+    name, is_formulas = "prod", False
+
+    def __call__(self, *operands, alpha, beta):
+        tensor.prod(*operands, alpha=float(alpha), beta=beta)
+
+
+_product = _Product()
+
+
+def test_a_symmetric_product_is_left_to_numpy_and_half_the_work():
+    x = normal(30, 8)
+    assert jobs_of(Origin(tensor.prod, (np.empty((8, 8), np.float32), x, x, True), {})) is None
+
+
 THREADED = """
 import os, sys
 import numpy as np
@@ -350,12 +382,25 @@ bound = [
     Bound(tensor.dot, x, x + 1),
     Bound(tensor.copy_rows, np.empty_like(x), x, rows),
 ]
+products = [
+    Bound(tensor.prod, np.ones((900, 90), np.float32), x, x[:90], trans_b=True, beta=1.0),
+    Bound(tensor.prod, np.ones((90, 700), np.float32), x[:, :90], x, trans_a=True, beta=1.0),
+]
+
+
+for one in products:
+    one.operator.reference(one.plain[0][0], *one.plain[0][1:], **one.plain[1])
+    one.exact = one.plain[0][0]
 
 
 def results(count):
     threads.set_num_threads(count)
     for one in bound:
         one.run_native()
+    for one in products:
+        one.native[0][0][:] = 1
+        one.run_native()
+        np.testing.assert_allclose(one.native[0][0], one.exact, 1e-4, 1e-3)
     found = [a.copy() for one in bound for _, a in one.arrays()]
     return [*found, *(one.number.array.copy() for one in bound)]
 

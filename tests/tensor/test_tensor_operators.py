@@ -38,10 +38,13 @@ def check(operator, outs, *args, **options):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(itertools.product([False, True], repeat=2)))
-@pytest.mark.parametrize("without_blas", [False, True])
-def test_products(dtype, trans_a, trans_b, without_blas, monkeypatch):
-    if without_blas:
+@pytest.mark.parametrize("how", ["blas", "matmul", "halves"])
+def test_products(dtype, trans_a, trans_b, how, monkeypatch):
+    if how == "matmul":
         monkeypatch.setattr(products, "gemm", lambda *a: None)
+    elif how == "halves":
+        monkeypatch.setattr(products, "num_threads", lambda: 2)
+        monkeypatch.setattr(products, "SHARED", 0)
     rng = np.random.default_rng(0)
     sizes = [(5, 4, 3), (1, 4, 3), (5, 1, 1), (1, 1, 1), (0, 3, 2), (4, 0, 3), (200, 7, 90)]
     for n, k, d in sizes:

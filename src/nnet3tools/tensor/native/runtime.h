@@ -2,7 +2,13 @@
    depends on their number only; kernels give the same numbers however they are cut. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
+#if defined(__x86_64__) || defined(__i386__)
+#define NN_PAUSE() __builtin_ia32_pause()
+#else
+#define NN_PAUSE() ((void)0)
+#endif
 
 typedef struct { kernel *run; const word *w; i64 steps; i64 work; } job;
 
@@ -13,13 +19,21 @@ static pthread_mutex_t nn_lock;
 static pthread_cond_t nn_wake, nn_done;
 static job nn_task;
 static i64 nn_first;
-static int nn_busy;
+static atomic_int nn_busy;
 static pid_t nn_owner; /* whose second thread there is: a forked process has none */
+
+/* Looks (some 30 us) before one sleeps: jobs come in lists, and waking takes as long. */
+#define NN_LOOKS 800
+
+static void nn_look_for(int busy) {
+  for (int i = 0; i < NN_LOOKS && nn_busy != busy; ++i) NN_PAUSE();
+}
 
 static void *nn_help(void *unused) {
   (void)unused;
-  pthread_mutex_lock(&nn_lock);
   for (;;) {
+    nn_look_for(1);
+    pthread_mutex_lock(&nn_lock);
     while (!nn_busy) pthread_cond_wait(&nn_wake, &nn_lock);
     const job task = nn_task;
     const i64 first = nn_first;
@@ -28,6 +42,7 @@ static void *nn_help(void *unused) {
     pthread_mutex_lock(&nn_lock);
     nn_busy = 0;
     pthread_cond_signal(&nn_done);
+    pthread_mutex_unlock(&nn_lock);
   }
   return 0;
 }
@@ -59,6 +74,7 @@ static void nn_share(const job *one) {
   pthread_cond_signal(&nn_wake);
   pthread_mutex_unlock(&nn_lock);
   one->run(one->w, 0, one->steps / 2);
+  nn_look_for(0);
   pthread_mutex_lock(&nn_lock);
   while (nn_busy) pthread_cond_wait(&nn_done, &nn_lock);
   pthread_mutex_unlock(&nn_lock);

@@ -19,6 +19,7 @@ from nnet3tools.tensor.native.kernels import Job
 from nnet3tools.tensor.native.leaky_hmm import leaky_hmm
 from nnet3tools.tensor.native.moves import MOVES
 from nnet3tools.tensor.native.numerator import numerator
+from nnet3tools.tensor.native.products import product
 from nnet3tools.tensor.native.walks import can_walk, walk_of
 from nnet3tools.tensor.numpy_backend.operands import is_number, overlap
 from nnet3tools.tensor.strides import broadcast_strides
@@ -246,6 +247,6 @@ SPECIAL: dict[str, Callable[..., Jobs]] = {
     "lstm_nonlinearity": _lstm, "lstm_nonlinearity_backprop": _lstm_backprop,
     "gru_nonlinearity": _gru, "leaky_hmm": leaky_hmm, "numerator": numerator,
     "concatenate": _concatenated, "split": _split, "add_split": _split_added,
-    "compress": _compressed, "decompress": _decompressed,
+    "compress": _compressed, "decompress": _decompressed, "prod": product,
 }  # fmt: skip
 """Operator -> its jobs; None where that is left to NumPy."""

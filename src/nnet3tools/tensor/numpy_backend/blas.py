@@ -12,13 +12,13 @@ import ctypes
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nnet3tools.tensor.numpy_backend.addresses import address
 
-__all__ = ["gemm", "thread_setter"]
+__all__ = ["Gemm", "gemm", "thread_setter"]
 
 _ROW_MAJOR, _NO_TRANS, _TRANS = 101, 111, 112
 _REALS = {"s": ctypes.c_float, "d": ctypes.c_double}
@@ -118,11 +118,42 @@ def _layout(matrix: np.ndarray, trans: bool) -> tuple[bool, int]:
     return not trans, _row_stride(matrix.T)
 
 
+class Gemm(NamedTuple):
+    """A product as BLAS takes it: out = alpha op(a) op(b) + beta out, all with row strides."""
+
+    function: Any
+    out: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    flip_a: bool
+    """Whether op transposes what BLAS sees of `a`: rows of `stride_a` elements."""
+    flip_b: bool
+    stride_out: int
+    stride_a: int
+    stride_b: int
+    inner: int
+    """How many products an element of the output adds up."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether 64-bit sizes are passed."""
+        return bool(self.function.argtypes[3] is ctypes.c_int64)
+
+    def bound(self, alpha: float, beta: float) -> Callable[[], Any]:
+        """What does it."""
+        arguments = (
+            _ROW_MAJOR, _TRANS if self.flip_a else _NO_TRANS, _TRANS if self.flip_b else _NO_TRANS,
+            *self.out.shape, self.inner, alpha, address(self.a), self.stride_a,
+            address(self.b), self.stride_b, beta, address(self.out), self.stride_out,
+        )  # fmt: skip
+        # the partial keeps the arrays alive: BLAS sees only addresses
+        return functools.partial(_call, self.function, arguments, self)
+
+
 def gemm(
-    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
-    alpha: float, beta: float,
-) -> Callable[[], Any] | None:  # fmt: skip
-    """The bound product out = alpha op(a) op(b) + beta out of these matrices, or None.
+    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
+) -> Gemm | None:
+    """The product out = op(a) op(b) of these matrices for BLAS, or None if it cannot take them.
 
     The caller has checked shapes, that nothing is empty, and that all have one type.
     """
@@ -132,18 +163,12 @@ def gemm(
     if not (stride := _row_stride(out)):
         if not _row_stride(out.T):
             return None
-        return gemm(out.T, b, a, not trans_b, not trans_a, alpha, beta)
+        return gemm(out.T, b, a, not trans_b, not trans_a)
     (flip_a, stride_a), (flip_b, stride_b) = _layout(a, trans_a), _layout(b, trans_b)
     if not stride_a or not stride_b:
         return None
     inner = a.shape[0] if trans_a else a.shape[1]
-    arguments = (
-        _ROW_MAJOR, _TRANS if flip_a else _NO_TRANS, _TRANS if flip_b else _NO_TRANS,
-        out.shape[0], out.shape[1], inner, alpha, address(a), stride_a,
-        address(b), stride_b, beta, address(out), stride,
-    )  # fmt: skip
-    # the partial keeps the arrays alive: BLAS sees only addresses
-    return functools.partial(_call, function, arguments, (out, a, b))
+    return Gemm(function, out, a, b, flip_a, flip_b, stride, stride_a, stride_b, inner)
 
 
 def _call(function: Callable[..., None], arguments: tuple[Any, ...], _alive: Any) -> None:

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import scratch
+from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.blas import gemm, thread_setter
-from nnet3tools.tensor.numpy_backend.threads import num_threads
+from nnet3tools.tensor.numpy_backend.threads import num_threads, run_calls
 from nnet3tools.tensor.registry import implements
+
+__all__ = ["CUT", "SHARED", "is_symmetric"]
 
 _BLOCK_BYTES = 1 << 20
 
-_THREAD_AT = 1 << 27
-"""Multiplications from which a product takes several threads. OpenBLAS itself begins far below, and
-its threads spin while they wait: on a busy machine small products then take ten times as long."""
+SHARED = 1 << 22
+"""Multiplications (40 us) from which two threads do half a product each. BLAS has no threads of its
+own: it begins far below, and its threads spin for 25 ms after each product, in the way of ours."""
 
-_set_threads = thread_setter() if num_threads() > 1 else None
-if _set_threads is not None:
+CUT = 48
+"""Halves of products begin at multiples of this, as blocks (of 4, 12 or 16) of BLAS do."""
+
+if num_threads() > 1 and (_set_threads := thread_setter()) is not None:
     _set_threads(1)
-
-
-def _in_threads(set_threads: Callable[[int], None], call: Callable[[], Any]) -> None:
-    set_threads(num_threads())
-    try:
-        call()
-    finally:
-        set_threads(1)
 
 
 def _check(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
@@ -52,11 +49,46 @@ def bind_prod(
     alpha: float = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], Any]:
-    """The product bound; large ones take several threads where there are."""
-    call = _bind(out, a, b, trans_a, trans_b, alpha, beta)
-    if _set_threads is None or out.size * a.shape[-2 if trans_a else -1] < _THREAD_AT:
-        return call
-    return functools.partial(_in_threads, _set_threads, call)
+    """The product bound; of large ones two threads do a half each."""
+    if min(out.ndim, a.ndim, b.ndim) < 2:
+        raise ProgramError("prod: operands must be matrices or stacks of matrices")
+    left = a.swapaxes(-1, -2) if trans_a else a
+    right = b.swapaxes(-1, -2) if trans_b else b
+    _check(out, left, right)
+    if num_threads() < 2 or not _is_shared(out, left, right):
+        return _bind(out, a, b, trans_a, trans_b, alpha, beta)
+    groups = [
+        [(_bind(*some, trans_a, trans_b, alpha, beta), ())]
+        for some in _halves(out, a, b, trans_a, trans_b)
+    ]
+    return functools.partial(run_calls, (), groups)
+
+
+def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two threads are to do a product; BLAS does but half of a symmetric one."""
+    if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
+        return False
+    return out.size * left.shape[1] >= SHARED
+
+
+def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether a product is of a matrix and its transpose."""
+    if left.shape != right.shape[::-1] or left.strides != right.strides[::-1]:
+        return False
+    return address(left) == address(right)
+
+
+def _halves(
+    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The operands of both halves: of the rows, or of the columns if there are more of them."""
+    rows, columns = out.shape
+    middle = max(rows, columns) // CUT // 2 * CUT
+    for half in (slice(middle), slice(middle, None)):
+        if rows >= columns:
+            yield out[half], (a[:, half] if trans_a else a[half]), b
+        else:
+            yield out[:, half], a, (b[half] if trans_b else b[:, half])
 
 
 def _bind(
@@ -64,19 +96,16 @@ def _bind(
     alpha: float, beta: float,
 ) -> Callable[[], Any]:  # fmt: skip
     """Matmul for a plain product (it knows symmetric ones), gemm for the others."""
-    if min(out.ndim, a.ndim, b.ndim) < 2:
-        raise ProgramError("prod: operands must be matrices or stacks of matrices")
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b
-    _check(out, left, right)
     if left.shape[-1] == 0 or out.size == 0:
         return functools.partial(_scale, out, beta)
     if alpha == 1.0 and beta == 0.0:
         return functools.partial(np.matmul, left, right, out)
     if out.ndim == a.ndim == b.ndim == 2 and out.dtype == a.dtype == b.dtype:
-        call = gemm(out, a, b, trans_a, trans_b, alpha, beta)
-        if call is not None:
-            return call
+        found = gemm(out, a, b, trans_a, trans_b)
+        if found is not None:
+            return found.bound(alpha, beta)
     return functools.partial(_blocks, out, left, right, alpha, beta)
 
 
