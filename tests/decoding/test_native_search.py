@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import signal
+import time
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -105,6 +108,53 @@ def test_tokens_and_links_are_those_of_python(name, ties):
             assert_same(*searches)
             alive += searches[0].is_alive
     assert alive >= 6
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_pruning_goes_along_chains_of_epsilon_arcs_either_way(order):
+    """The first or the last token of a frame is the only one that goes on, for all others."""
+    size = 40
+    chain = list(range(1, size + 1))[::order]
+    arcs: list[list] = [[(1, 0, 0.01 * i, i) for i in range(1, size + 1)]]
+    arcs += [[] for _ in range(size)]
+    for state, follower in pairwise(chain):
+        arcs[state].append((0, 0, 0.02, follower))
+    arcs[chain[-1]].append((1, 0, 0.0, 0))
+    graph = DecodingGraph.of(Fst.from_lists(0, [0.0] + [NOT_FINAL] * size, arcs), MODEL, "graph")
+    options = SearchOptions(1e3, lattice_beam=0.5, prune_interval=2)
+    searches = Decoder(graph, options), NativeDecoder(LIBRARY, graph, options)
+    for search in searches:
+        search.start()
+        search.advance(loglikes(1, 8, True))
+        search.finish()
+    assert_same(*searches)
+    assert searches[0].ways().epsilon.arcs.size
+
+
+def test_a_signal_ends_a_search_soon():
+    """Python heeds signals between calls of C only."""
+
+    def stop(*_: object) -> None:
+        raise InterruptedError
+
+    size = 1000
+    ids = np.random.default_rng(3).integers(1, MODEL.num_transition_ids + 1, (size, 40)).tolist()
+    arcs = [[(i, 0, 0.0, (s * 40 + n) % size) for n, i in enumerate(ids[s])] for s in range(size)]
+    graph = DecodingGraph.of(Fst.from_lists(0, [0.0] * size, arcs), MODEL, "graph")
+    search = NativeDecoder(LIBRARY, graph, SearchOptions(1e6, lattice_beam=0.0))
+    search.start()
+    before, begun = signal.signal(signal.SIGVTALRM, stop), time.process_time()
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
+    try:
+        with pytest.raises(InterruptedError):
+            search.advance(loglikes(1, 4000, False))  # some 5 s
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    assert time.process_time() - begun < 1.5
+    search.start()
+    search.advance(loglikes(1, 3, False))
+    assert search.num_frames == 3
 
 
 @pytest.mark.parametrize("ties", [True, False])

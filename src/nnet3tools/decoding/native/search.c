@@ -294,13 +294,17 @@ static float way_extra(const way *w, float after, const token *sources, const to
   return extra < 0.0f ? 0.0f : extra;
 }
 
-/* Extra costs of a frame's tokens when epsilon links are ways on, too. */
+/* Extra costs of a frame's tokens when epsilon links are ways on, too. No link makes a path cheaper than
+   the tokens' costs say, so every order ends at the same numbers. Sources are in order: from the last
+   link to the first once is enough unless links lead back to earlier tokens; then to and fro. */
 static void lower_by_epsilon(const frame *f, float *extra, const float *weights) {
-  for (int changed = YES; changed;) {
+  int changed = YES, leads_back = NO;
+  for (int64_t pass = 0; changed && (!pass || leads_back); pass++) {
     changed = NO;
-    for (int64_t i = f->num_epsilon - 1; i >= 0; i--) {
-      const way *w = f->epsilon + i;
+    for (int64_t i = 0; i < f->num_epsilon; i++) {
+      const way *w = f->epsilon + (pass % 2 ? i : f->num_epsilon - 1 - i);
       float found = way_extra(w, extra[w->target], f->tokens, f->tokens, weights);
+      leads_back |= w->target <= w->source;
       if (found < extra[w->source]) {
         extra[w->source] = found;
         changed = YES;

@@ -17,6 +17,8 @@ from nnet3tools.errors import DataError, ProgramError
 __all__ = ["NativeDecoder"]
 
 _EPSILON_LOOP = -2
+_FRAMES_AT_A_TIME = 25
+"""Signals are heeded between calls of C only; so many frames of a large graph take 50 ms."""
 
 
 class _Graph(ctypes.Structure):
@@ -89,14 +91,15 @@ class NativeDecoder:
             raise DataError(
                 f"the model has {self._num_pdfs} pdfs, the network {num_columns} outputs"
             )
-        _check(
-            self._library.nn_search_advance(
-                self._handle,
-                ctypes.c_void_p(rows.ctypes.data),
-                ctypes.c_int64(num_frames),
-                ctypes.c_int64(num_columns),
+        for begin in range(0, num_frames, _FRAMES_AT_A_TIME):
+            _check(
+                self._library.nn_search_advance(
+                    self._handle,
+                    ctypes.c_void_p(rows.ctypes.data + begin * rows.strides[0]),
+                    ctypes.c_int64(min(_FRAMES_AT_A_TIME, num_frames - begin)),
+                    ctypes.c_int64(num_columns),
+                )
             )
-        )
 
     def finish(self, use_final: bool = True) -> None:
         """Forget what is on no path within the lattice beam of the best one (FinalizeDecoding).
