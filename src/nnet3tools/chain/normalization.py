@@ -31,8 +31,9 @@ class Normalizer:
         fst.check_labels(_ANY_LABEL, "the normalization FST")
         if not fst.num_states:
             raise DataError("the normalization FST is empty")
-        fst = fst if scale == 1.0 else fst.scaled(scale)
-        self._normalization = ArcsByLabel(fst)
+        self.fst = fst if scale == 1.0 else fst.scaled(scale)
+        """What is composed with supervisions."""
+        self._normalization = ArcsByLabel(self.fst)
 
     def composed(self, fst: Fst) -> Fst:
         """The acceptor with the normalization FST's weights; empty if they share no path."""

@@ -75,7 +75,8 @@ def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
     if (fst.counts[states] != 1).any() or has_epsilons[targets].any():
         return None
     used = kept[states]
-    states, targets, weights = states[used], targets[used], fst.weights[epsilons][used]
+    states, targets = states[used], targets[used]
+    weights = np.float32(0.0) + fst.weights[epsilons][used]  # as _Closures adds it: no -0.0
     counts = fst.counts[targets]
     number = np.repeat(np.arange(len(states)), counts)
     place = np.arange(len(number)) - (np.cumsum(counts) - counts)[number]
@@ -90,7 +91,7 @@ def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
     if same.any():
         return None
     finals = fst.finals.copy()
-    finals[states] = np.minimum(finals[states], weights + fst.finals[targets])
+    finals[states] = np.minimum(np.float32(0.0) + finals[states], weights + fst.finals[targets])
     return Fst.from_arcs(
         fst.start,
         finals,

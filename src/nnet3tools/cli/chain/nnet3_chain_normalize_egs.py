@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.errors import DataError, EmptyError, OptionError
+from nnet3tools.errors import EmptyError, OptionError
 from nnet3tools.io import log
 
 USAGE = """Add weights from 'normalization' FST to nnet3+chain examples.
@@ -34,9 +34,8 @@ class Options:
 @program("nnet3-chain-normalize-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Add the weights to every example that can take them."""
-    from dataclasses import replace
-
-    from nnet3tools.chain.example import CHAIN_EXAMPLE, NnetChainExample
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
+    from nnet3tools.chain.example_normalization import ExampleNormalizer
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.io.table import TableWriter
     from nnet3tools.training.example import for_each_of_kind
@@ -45,27 +44,13 @@ def main(options: Options, args: list[str]) -> None:
     if scale < 0.0:
         raise OptionError(f"invalid --normalization-fst-scale={scale:g}: must be >= 0")
     normalizer = load_normalizer(args[0], scale)
-    num_written = num_errors = 0
-    with TableWriter(args[2], CHAIN_EXAMPLE) as writer:
-
-        def normalize(key: str, example: NnetChainExample) -> None:
-            nonlocal num_written, num_errors
-            if len(example.outputs) != 1:
-                raise DataError(f"expected exactly one output, found {len(example.outputs)}")
-            (output,) = example.outputs
-            supervision = normalizer.normalized(output.supervision)
-            if supervision is None:
-                num_errors += 1
-                log.warning(
-                    f"For example {key}, FST was empty after composing with normalization FST. "
-                    "This should be extremely rare (a few per corpus, at most)"
-                )
-                return
-            outputs = [replace(output, supervision=supervision)]
-            writer.write(key, NnetChainExample(example.inputs, outputs))
-            num_written += 1
-
-        for_each_of_kind(CHAIN_EXAMPLE, args[1], normalize)
-        log.log(f"Added normalization to {num_written} egs; had errors on {num_errors}")
-        if not num_written:
+    with TableWriter(args[2], CHAIN_BYTES) as writer:
+        examples = ExampleNormalizer(normalizer, writer.write)
+        for_each_of_kind(CHAIN_BYTES, args[1], examples.accept)
+        examples.finish()
+        log.log(
+            f"Added normalization to {examples.num_written} egs; had errors on "
+            f"{examples.num_errors}"
+        )
+        if not examples.num_written:
             raise EmptyError(f"{args[1]}: no example could be normalized")

@@ -7,11 +7,11 @@ import functools
 from pathlib import Path
 
 from nnet3tools.tensor.native.choice import are_native
-from nnet3tools.tensor.native.library import load_library
+from nnet3tools.tensor.native.library import load_files
 
 __all__ = ["compiled_library", "decoding_library"]
 
-_FILES = ("growing.h", "strings.h", "determinize.c", "search.c", "best_path.c")
+_FILES = ("strings.h", "determinize.c", "search.c", "best_path.c")
 
 
 def decoding_library() -> ctypes.CDLL | None:
@@ -22,6 +22,4 @@ def decoding_library() -> ctypes.CDLL | None:
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
     """The library, whatever has been chosen; None if it cannot be made."""
-    folder = Path(__file__).parent
-    source = "\n".join((folder / name).read_text(encoding="utf-8") for name in _FILES)
-    return load_library(source, "the decoder")
+    return load_files(Path(__file__).parent, _FILES, "the decoder")

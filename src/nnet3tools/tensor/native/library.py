@@ -29,7 +29,7 @@ from nnet3tools.tensor.native.cache import (
 from nnet3tools.tensor.native.compiler import Compiler, cpu_features, find_compiler
 from nnet3tools.tensor.native.kernels import Kernel
 
-__all__ = ["Library", "library", "load_library"]
+__all__ = ["Library", "library", "load_files", "load_library"]
 
 
 class Library:
@@ -98,6 +98,12 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
     """
     compiler = find_compiler()
     return None if compiler is None else _load(compiler, source, what)
+
+
+def load_files(folder: Path, names: Iterable[str], what: str) -> ctypes.CDLL | None:
+    """The library of C files of a folder, with `growing.h` before them, as `load_library`."""
+    files = [_text("growing.h"), *((folder / name).read_text(encoding="utf-8") for name in names)]
+    return load_library("\n".join(files), what)
 
 
 def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:

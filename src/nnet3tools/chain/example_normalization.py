@@ -1,0 +1,89 @@
+"""The normalization FST's weights put on chain examples: many at a time if they come as bytes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.example_bytes import ChainExampleBytes, facts_of
+from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
+from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.errors import DataError
+from nnet3tools.io import log
+
+__all__ = ["ExampleNormalizer", "joined_jobs"]
+
+_BLOCK = 256
+_MOST_BYTES = 1 << 22
+"""So many examples, or bytes of them, wait to be done together."""
+
+
+def joined_jobs(pieces: Sequence[bytes]) -> tuple[bytes, list[Job]]:
+    """FSTs in one piece of data, and a job for each."""
+    ends = [0, *itertools.accumulate(map(len, pieces))]
+    return b"".join(pieces), [Job(at) for at in ends[:-1]]
+
+
+class ExampleNormalizer:
+    """Hands each example with weights to `write(key, example)`, in the order in which they come."""
+
+    def __init__(
+        self,
+        normalizer: Normalizer,
+        write: Callable[[str, NnetChainExample | ChainExampleBytes], None],
+    ) -> None:
+        self._normalizer, self._write = normalizer, write
+        self._native = native_supervisor(normalizer.fst)
+        self._waiting: list[tuple[str, ChainExampleBytes]] = []
+        self._num_bytes = 0
+        self.num_written = self.num_errors = 0
+        """Examples written, and those left out as nothing of them was left."""
+
+    def accept(self, key: str, example: NnetChainExample | ChainExampleBytes) -> None:
+        """Take an example; DataError if it has not one output of one sequence."""
+        if self._native is None or isinstance(example, NnetChainExample):
+            self.finish()
+            self._normalize(key, example)
+            return
+        self._waiting.append((key, example))
+        self._num_bytes += len(example.data)
+        if len(self._waiting) == _BLOCK or self._num_bytes > _MOST_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Write what waits."""
+        waiting, self._waiting, self._num_bytes = self._waiting, [], 0
+        for is_e2e, some in itertools.groupby(waiting, lambda item: facts_of(item[1].head)[2]):
+            self._normalize_all(Kind.END_TO_END if is_e2e else Kind.WHOLE, list(some))
+
+    def _normalize_all(self, kind: Kind, items: list[tuple[str, ChainExampleBytes]]) -> None:
+        assert self._native is not None
+        acceptors = [example.data[example.acceptor : example.tail] for _, example in items]
+        made = self._native.make(kind, *joined_jobs(acceptors))
+        for (key, example), acceptor in zip(items, made, strict=True):
+            if acceptor is None:
+                self._normalize(key, example)
+                continue
+            data, head, begin, tail = example
+            new = b"".join([data[:begin], acceptor, data[tail:]])
+            self._write(key, ChainExampleBytes(new, head, begin, begin + len(acceptor)))
+            self.num_written += 1
+
+    def _normalize(self, key: str, given: NnetChainExample | ChainExampleBytes) -> None:
+        example = given if isinstance(given, NnetChainExample) else given.example()
+        if len(example.outputs) != 1:
+            raise DataError(f"expected exactly one output, found {len(example.outputs)}")
+        (output,) = example.outputs
+        supervision = self._normalizer.normalized(output.supervision)
+        if supervision is None:
+            self.num_errors += 1
+            log.warning(
+                f"For example {key}, FST was empty after composing with normalization FST. "
+                "This should be extremely rare (a few per corpus, at most)"
+            )
+            return
+        outputs = [replace(output, supervision=supervision)]
+        self._write(key, NnetChainExample(example.inputs, outputs))
+        self.num_written += 1

@@ -1,0 +1,122 @@
+"""The C library's supervisor: what Normalizer, SupervisionCutter and pdf_acceptor do, as bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import functools
+import itertools
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.layout import ARC
+from nnet3tools.tensor.native.choice import are_native
+from nnet3tools.tensor.native.library import load_files
+
+__all__ = ["Job", "Kind", "NativeSupervisor", "compiled_library", "native_supervisor"]
+
+_FILES = (
+    "acceptor.h", "epsilons.c", "local_epsilons.c", "determinize.c", "minimize.c", "compose.c",
+    "properties.c", "supervise.c",
+)  # fmt: skip
+
+
+class Kind(enum.IntEnum):
+    """What is made of an FST; all but graphs come as compact acceptors."""
+
+    WHOLE = 0
+    """Plain supervision with weights."""
+    PIECES = 1
+    """Some frames of plain supervision, with weights if there are any."""
+    END_TO_END = 2
+    """End-to-end supervision with weights."""
+    GRAPHS = 3
+    """The acceptor of a training graph in a vector file, with weights if there are any."""
+
+
+class Job(NamedTuple):
+    """One FST, or a piece of one; as supervise.c's `job`."""
+
+    at: int
+    """Where the FST begins in the data."""
+    first_frame: int = 0
+    num_frames: int = 0
+    """Of a piece."""
+    size: int = 0
+    """How many frames a piece is cut from; how many arcs the best path of a graph may have."""
+
+
+@functools.cache
+def compiled_library() -> ctypes.CDLL | None:
+    """The library, whatever kernels have been chosen; None if it cannot be made."""
+    return load_files(Path(__file__).parent, _FILES, "supervisions' acceptors")
+
+
+def native_supervisor(
+    normalization: Fst | None, labels: NDArray[np.int32] | None = None
+) -> NativeSupervisor | None:
+    """A supervisor; None where NumPy's kernels have been chosen, or there is no compiler."""
+    library = compiled_library() if are_native() else None
+    return None if library is None else NativeSupervisor(library, normalization, labels)
+
+
+class NativeSupervisor:
+    """Adds the weights of an acceptor without epsilons, if there is one, to other acceptors.
+
+    `labels` (L,) are what the labels of graphs become.
+    """
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        normalization: Fst | None,
+        labels: NDArray[np.int32] | None = None,
+    ) -> None:
+        self._library: Any = library
+        fst = normalization or Fst.empty()
+        order = np.lexsort((fst.ilabels, fst.sources))  # which keeps the order of like ones
+        arcs = np.empty(fst.num_arcs, ARC)
+        arcs["ilabel"] = arcs["olabel"] = fst.ilabels[order]
+        arcs["weight"], arcs["nextstate"] = fst.weights[order], fst.nextstates[order]
+        offsets = np.ascontiguousarray(fst.offsets, np.int64)
+        finals = np.ascontiguousarray(fst.finals, np.float32)
+        of_labels = np.ascontiguousarray(np.zeros(0) if labels is None else labels, np.int32)
+        new = self._library.nn_supervisor_new
+        new.restype, long, pointer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p
+        new.argtypes = (long, long, pointer, pointer, pointer, long, pointer)
+        handle = new(
+            *(fst.start, fst.num_states, finals.ctypes.data, offsets.ctypes.data),
+            *(arcs.ctypes.data, len(of_labels), of_labels.ctypes.data),
+        )
+        if not handle:
+            raise MemoryError
+        self._handle = ctypes.c_void_p(handle)
+        self._library.nn_supervisor_output.restype = ctypes.c_void_p
+        weakref.finalize(self, self._library.nn_supervisor_free, self._handle)
+
+    def make(self, kind: Kind, data: bytes, jobs: Sequence[Job]) -> list[bytes | None]:
+        """The compact acceptor that each job asks for of the FSTs in the data; None if it is left.
+
+        The bytes must have been walked over (`fst.acceptor_walk`). What is left is for the Python
+        modules: it is empty or too big, or something is wrong with it.
+        """
+        wanted = np.array(jobs, np.int64).reshape(-1, len(Job._fields))
+        ends = np.empty(len(wanted) + 1, np.int64)
+        self._library.nn_supervise(
+            self._handle,
+            int(kind),
+            ctypes.c_char_p(data),
+            ctypes.c_int64(len(wanted)),
+            ctypes.c_void_p(wanted.ctypes.data),
+            ctypes.c_void_p(ends.ctypes.data),
+        )
+        if not ends[-1]:
+            return [None] * len(wanted)
+        made = ctypes.string_at(self._library.nn_supervisor_output(self._handle), int(ends[-1]))
+        return [made[a:b] if a < b else None for a, b in itertools.pairwise(ends.tolist())]

@@ -1,0 +1,211 @@
+"""Acceptors that the C library makes against those of the Python modules: equal bytes."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nnet3tools.chain.cutting import SupervisionCutter
+from nnet3tools.chain.e2e import pdf_acceptor
+from nnet3tools.chain.native.supervisor import Job, Kind, NativeSupervisor, compiled_library
+from nnet3tools.chain.normalization import Normalizer
+from nnet3tools.chain.supervision import Supervision
+from nnet3tools.fst.binary_writer import write_compact_acceptor, write_vector_fst
+from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.io.stream import Writer
+from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
+
+LIBRARY = compiled_library()
+pytestmark = pytest.mark.skipif(LIBRARY is None, reason="there is no C compiler")
+
+_, MODEL = model_of(MONO_TREE, CHAIN_TOPOLOGY)
+PDFS = MODEL.pdfs_of_ids() + np.int32(1)
+NUM_LABELS = 4
+COSTS = {
+    "costs that differ": lambda draw: draw.uniform(-2, 5),
+    "equal costs": lambda draw: draw.choice((0.0, 0.5, 1.0)),
+    "nearly equal costs": lambda draw: draw.choice((0.0, 1.0)) + draw.choice((0.0, 4e-7, 4e-4)),
+    "no costs": lambda draw: 0.0,
+    "zeros of both signs": lambda draw: draw.choice((0.0, -0.0)),
+}
+costs = pytest.mark.parametrize("cost", COSTS.values(), ids=COSTS.keys())
+
+
+def compact(fst: Fst) -> bytes:
+    file = io.BytesIO()
+    write_compact_acceptor(Writer(file), fst)
+    return file.getvalue()
+
+
+def vector(fst: Fst) -> bytes:
+    file = io.BytesIO()
+    write_vector_fst(Writer(file), fst)
+    return file.getvalue()
+
+
+def supervision_fst(draw: random.Random, num_frames: int, cost) -> Fst:
+    """States in order of time, some of them on no path to the end; arcs in any order."""
+    widths = [1] + [draw.randrange(1, 5) for _ in range(num_frames)]
+    firsts = np.cumsum([0, *widths])
+    arcs: list[list] = []
+    for time in range(num_frames):
+        targets = list(range(firsts[time + 1], firsts[time + 2]))
+        level: list[list] = [[] for _ in range(widths[time])]
+        for target in targets:  # each is entered
+            draw.choice(level).append((target,))
+        for of_state in level:
+            of_state += [(draw.choice(targets),) for _ in range(draw.choice((0, 1, 1, 2, 20)))]
+            draw.shuffle(of_state)
+        for of_state in level:
+            arcs.append([(draw.randrange(1, NUM_LABELS + 1), cost(draw), t) for (t,) in of_state])
+    finals = [NOT_FINAL] * len(arcs)
+    for _ in range(widths[num_frames]):
+        arcs.append([])
+        finals.append(0.0 if draw.random() < 0.6 else NOT_FINAL)
+    finals[-1] = cost(draw)
+    lists = [[(label, label, w, target) for label, w, target in some] for some in arcs]
+    return Fst.from_lists(0, finals, lists)
+
+
+def normalization_fst(draw: random.Random, cost) -> Fst:
+    """Few states, some labels missing, some twice."""
+    size = 4
+    lists = [
+        [
+            (label, label, cost(draw), draw.randrange(size))
+            for label in draw.choices(range(1, NUM_LABELS + 1), k=5)
+        ]
+        for _ in range(size)
+    ]
+    finals = [draw.choice((0.0, cost(draw), NOT_FINAL)) for _ in range(size)]
+    return Fst.from_lists(draw.randrange(size), finals, lists)
+
+
+def random_fst(draw: random.Random, size: int, cost, labels, is_acceptor: bool) -> Fst:
+    """Arcs to anywhere and epsilons, now and then in chains; no loop makes paths cheaper."""
+    lists = []
+    for state in range(size):
+        arcs = []
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            ilabel = draw.choice(labels)
+            olabel = ilabel if is_acceptor else draw.choice((0, 0, 0, 1, 2))
+            target = draw.choice((state, state + 1, state + 1, draw.randrange(size))) % size
+            arcs.append((ilabel, olabel, abs(cost(draw)), target))
+        lists.append(arcs)
+    finals = [cost(draw) if draw.random() < 0.3 else NOT_FINAL for _ in range(size)]
+    return Fst.from_lists(0, finals, lists)
+
+
+def supervisor(normalization: Fst | None = None) -> NativeSupervisor:
+    assert LIBRARY is not None
+    return NativeSupervisor(LIBRARY, normalization, PDFS)
+
+
+@costs
+def test_pieces_and_their_weights_are_those_of_python(cost):
+    num_made = num_cut = 0
+    for seed in range(8):
+        draw = random.Random(seed)
+        fst = supervision_fst(draw, 9, cost)
+        supervision = Supervision(1.0, 1, 9, NUM_LABELS, fst)
+        normalization = normalization_fst(draw, cost)
+        normalizer = Normalizer(normalization)
+        cuts = [(first, draw.randrange(1, 10 - first)) for first in range(9)]
+        jobs = [Job(0, first, num, 9) for first, num in cuts]
+        pieces = [SupervisionCutter(supervision).cut(*job) for job in cuts]
+        for piece, made in zip(
+            pieces, supervisor().make(Kind.PIECES, compact(fst), jobs), strict=True
+        ):
+            assert made == compact(piece.fst)
+            num_cut += 1
+        found = supervisor(normalization).make(Kind.PIECES, compact(fst), jobs)
+        for piece, made in zip(pieces, found, strict=True):
+            expected = normalizer.normalized(piece)
+            assert made == (compact(expected.fst) if expected is not None else None)
+            num_made += made is not None
+    assert num_cut == 72
+    assert num_made > 30
+
+
+@costs
+def test_whole_supervisions_are_those_of_python(cost):
+    num_made = 0
+    for seed in range(15):
+        draw = random.Random(seed)
+        normalization = normalization_fst(draw, cost)
+        supervision = Supervision(1.0, 1, 6, NUM_LABELS, supervision_fst(draw, 6, cost))
+        expected = Normalizer(normalization).normalized(supervision)
+        (made,) = supervisor(normalization).make(Kind.WHOLE, compact(supervision.fst), [Job(0)])
+        assert made == (compact(expected.fst) if expected is not None else None)
+        num_made += made is not None
+    assert num_made > 5
+
+
+@costs
+def test_end_to_end_supervisions_with_loops_and_epsilons_are_those_of_python(cost):
+    num_made = num_left = 0
+    for seed in range(150):
+        draw = random.Random(seed)
+        normalization = normalization_fst(draw, cost)
+        labels = draw.choice(((1, 2, 3, 4), (0, 1, 2, 3, 4, 4, 4)))
+        fst = random_fst(draw, draw.randrange(1, 9), cost, labels, True)
+        supervision = Supervision(1.0, 1, 9, NUM_LABELS, Fst.empty(), (fst,))
+        expected = Normalizer(normalization).normalized(supervision)
+        (made,) = supervisor(normalization).make(Kind.END_TO_END, compact(fst), [Job(0)])
+        if made is None:
+            num_left += 1
+            continue
+        assert expected is not None
+        assert made == compact(expected.e2e_fsts[0])
+        num_made += 1
+    assert num_made > 40
+
+
+@costs
+def test_graphs_become_the_acceptors_that_python_makes_of_them(cost):
+    num_made = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        labels = draw.choice(((1, 2, 3, 4), (0, 1, 2, 3, 4), (0, 0, 1, 2)))
+        graph = random_fst(draw, draw.randrange(1, 12), cost, labels, draw.random() < 0.3)
+        (made,) = supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=1000)])
+        if made is None:
+            continue
+        expected = pdf_acceptor(graph, MODEL)
+        assert expected is not None
+        assert made == compact(expected)
+        num_made += 1
+    assert num_made > 60
+
+
+def test_several_fsts_in_one_piece_of_data_are_found_where_they_begin():
+    draw = random.Random(0)
+    fsts = [supervision_fst(draw, 4, COSTS["equal costs"]) for _ in range(5)]
+    files = [compact(fst) for fst in fsts]
+    jobs = [Job(len(b"".join(files[:i])), 1, 3, 4) for i in range(5)]
+    made = supervisor().make(Kind.PIECES, b"".join(files), jobs)
+    pieces = [SupervisionCutter(Supervision(1.0, 1, 4, 9, fst)).cut(1, 3) for fst in fsts]
+    assert made == [compact(piece.fst) for piece in pieces]
+
+
+def test_what_python_refuses_or_warns_about_is_left_to_it():
+    fst = supervision_fst(random.Random(1), 4, COSTS["no costs"])
+    make = supervisor().make
+    assert make(Kind.PIECES, compact(fst), [Job(0, 0, 2, 5)]) == [None]  # of another length
+    assert make(Kind.PIECES, compact(fst), [Job(0, 5, 1, 4)]) == [None]  # beyond its end
+    cyclic = Fst.from_lists(0, [0.0], [[(1, 1, 0.0, 0)]])
+    assert make(Kind.PIECES, compact(cyclic), [Job(0, 0, 1, 1)]) == [None]
+    infinite = replace(fst, weights=np.full_like(fst.weights, np.inf))
+    assert make(Kind.PIECES, compact(infinite), [Job(0, 0, 2, 4)]) == [None]
+    unknown = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1000, 1000, 0.0, 1)], []])
+    assert make(Kind.GRAPHS, vector(unknown), [Job(0, size=10)]) == [None]
+    chain = Fst.linear([1, 2, 1])
+    assert make(Kind.GRAPHS, vector(chain), [Job(0, size=2)]) == [None]  # too long
+    assert make(Kind.GRAPHS, vector(chain), [Job(0, size=3)]) != [None]
+    assert make(Kind.GRAPHS, vector(Fst.empty()), [Job(0, size=3)]) == [None]
+    assert make(Kind.WHOLE, compact(Fst.empty()), [Job(0)]) == [None]
+    assert make(Kind.WHOLE, b"", []) == []
