@@ -37,6 +37,7 @@ _LOOP = Fst.from_lists(0, [NOT_FINAL, 0.25], [[(1, 1, 0.5, 1)], [(2, 2, 0.7, 1)]
 _SPLIT = Fst.from_lists(
     0, [NOT_FINAL] * 3 + [0.0], [[(1, 1, 0, 1), (2, 2, 0, 2)], [(1, 1, 0, 3)], [(2, 2, 0, 3)], []]
 )
+_ALL = Fst.from_lists(0, [0.0], [[(i, i, 0.5, 0) for i in range(1, 5)]])
 _DEN = Fst.from_lists(
     0, [0.0, 0.0], [[(1, 1, 0.9, 1), (2, 2, 1.2, 0)], [(3, 3, 0.7, 0), (4, 4, 0.8, 1)]]
 )
@@ -57,6 +58,7 @@ def make_chain_samples() -> None:
         "text": (write_fst_text, _SPLIT),
         "compact": (write_compact_acceptor, _SPLIT),
         "den": (write_vector_fst, _DEN),
+        "all": (write_vector_fst, _ALL),
     }
     for name, (write, fst) in kinds.items():
         with open_output(f"fst.{name}", header=False) as writer:
@@ -94,11 +96,12 @@ def _chain_examples() -> None:
         ("bin", "ark", (plain, e2e, aligned)),
         ("txt", "ark,t", (plain, e2e, aligned)),
         ("plain", "ark", (plain, aligned)),
+        ("like", "ark", (plain, plain)),
     ):
         with TableWriter(f"{mode}:cegs.{form}", CHAIN_EXAMPLE) as writer:
             for number, supervision in enumerate(kinds):
                 indexes = output_indexes(supervision.num_sequences, _FRAMES, 0, 3)
-                weights = np.array([1, 0.5, 0], np.float32)[: 3 * (number == 0)]
+                weights = np.array([1, 0.5, 0], np.float32)[: 3 * (number == 0 or form == "like")]
                 output = NnetChainSupervision("output", indexes, supervision, weights)
                 features = frames_io("input", -1, np.ones((11, 2), np.float32))
                 writer.write(f"e{number}", NnetChainExample([features], [output]))

@@ -20,6 +20,7 @@ from support.component_zoo import ZOO, model_of
 from support.fuzz_chain_samples import make_chain_samples
 from support.fuzz_lang_samples import make_lang_samples
 from support.fuzz_samples import make_samples
+from support.fuzz_speech_samples import make_speech_samples
 
 __all__ = ["CONFIG", "Outcome", "in_corpus", "run"]
 
@@ -56,7 +57,7 @@ TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State>
 </TopologyEntry> </Topology>
 """
-TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 4 ) ) EndContextDependency "
+TREE = "ContextDependency 1 0 ToPdf TE 0 2 ( NULL TE -1 1 ( CE 3 ) ) EndContextDependency "
 
 
 @dataclass
@@ -145,16 +146,26 @@ def _request() -> None:
     _table("ark:derivs.ark", MATRIX, derivs)
 
 
-def _zoo_request() -> None:
-    """Input and output for frames 0 to 3: what most networks of one component can compute."""
+def _zoo_requests() -> None:
+    """Input and output for frames 0 to 3: what most networks of one component can compute.
+
+    One wants frames around those of the output, one gives an output for each second frame.
+    """
     from nnet3tools.graph.request import ComputationRequest, IoSpecification
     from nnet3tools.io.files import open_output
     from nnet3tools.nnet.indexes import make_indexes
 
-    rows = make_indexes(0, np.arange(4))
-    specs = [IoSpecification(name, rows, True) for name in ("input", "output")]
-    with open_output("zoo-request") as writer:
-        ComputationRequest(specs[:1], specs[1:], need_model_derivative=True).write(writer)
+    for name, inputs, outputs in (
+        ("zoo-request", range(4), range(4)),
+        ("wide-request", range(-4, 8), range(4)),
+        ("halved-request", range(4), range(0, 4, 2)),
+    ):
+        specs = [
+            IoSpecification(node, make_indexes(0, np.array(times)), True)
+            for node, times in (("input", inputs), ("output", outputs))
+        ]
+        with open_output(name) as writer:
+            ComputationRequest(specs[:1], specs[1:], need_model_derivative=True).write(writer)
 
 
 @contextlib.contextmanager
@@ -190,13 +201,14 @@ def _make_corpus() -> None:
     _must("nnet3-init", "mono.config", "mono.raw")
     _must("nnet3-am-init", "tree", "topo", "mono.raw", "final.mdl")
     _must("nnet3-am-copy", "--binary=false", "final.mdl", "mdl.txt")
-    _zoo_request()
+    _zoo_requests()
     for kind in ZOO:
         for binary in (False, True):
             write_nnet(model_of(kind), f"{kind}.{'raw' if binary else 'txt'}", binary)
     make_samples()
     make_chain_samples()
     make_lang_samples()
+    make_speech_samples()
 
 
 def _without_ivector(config: str) -> str:

@@ -388,6 +388,9 @@ READERS: dict[str, FuzzReader] = {
 }
 
 
+_MAY_GROW = ("nnet3-init", "nnet3-xconfig-to-configs", "nnet3-make-graph")
+
+
 def _programs() -> Iterator[tuple[str, FuzzReader]]:
     """The programs that read each kind of file."""
     zoo = tuple(name for name in TARGETS if name.rpartition(".")[0] in ZOO)
@@ -396,7 +399,7 @@ def _programs() -> Iterator[tuple[str, FuzzReader]]:
         shown = "a component" if name in zoo else name
         for number, command in enumerate(TARGETS[name], start=1):
             run = partial(must_end_well, command)
-            grows = command[0] in ("nnet3-init", "nnet3-xconfig-to-configs")
+            grows = command[0] in _MAY_GROW
             reader = FuzzReader(files, run, 0.2, named=False, may_grow=grows, may_run=True)
             yield f"{command[0]} of {shown} ({number})", reader
 

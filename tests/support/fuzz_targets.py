@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from support.component_zoo import ZOO
+from support.fuzz_speech_targets import speech_targets
 
 __all__ = ["TARGETS"]
 
 _NO_GPU = "--use-gpu=no"
 _ONLINE = ("--online-ivectors=ark:ivectors.ark", "--online-ivector-period=10")
 _CONTEXT = ("--num-pdfs=5", "--left-context=4", "--right-context=1", "--num-frames=4")
+
+_REQUESTS = {
+    "TdnnComponent": "wide-request",
+    "StatisticsExtractionComponent": "halved-request",
+}
 
 
 def _program_run(program: str) -> tuple[str, ...]:
@@ -64,7 +70,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "cegs.plain": [
         ("nnet3-chain-train", _NO_GPU, "chain.raw", "fst.den", "ark:BAD", "out"),
         ("nnet3-chain-copy-egs", "ark:BAD", "ark:out"),
-        ("nnet3-chain-merge-egs", "--minibatch-size=2", "ark:BAD", "ark:out"),
+        ("nnet3-chain-subset-egs", "--n=2", "ark:BAD", "ark:out"),
         ("nnet3-chain-shuffle-egs", "ark:BAD", "ark:out"),
         ("nnet3-chain-compute-prob", "chain.raw", "fst.den", "ark:BAD"),
         ("nnet3-chain-combine", _NO_GPU, "fst.den", "chain.raw", "chain.raw", "ark:BAD", "out"),
@@ -72,7 +78,6 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     ],
     "fst.den": [
         ("nnet3-chain-train", _NO_GPU, "chain.raw", "BAD", "ark:cegs.plain", "out"),
-        ("nnet3-chain-normalize-egs", "BAD", "ark:cegs.plain", "ark:out"),
     ],
     "fsts.bin": [("fstcopy", "ark:BAD", "ark:out")],
     "lda.bin": [
@@ -121,7 +126,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
         f"{kind}.{form}": [
             ("nnet3-copy", "BAD", "out"),
             ("nnet3-info", "BAD"),
-            ("nnet3-compile", "BAD", "zoo-request", "out"),
+            ("nnet3-compile", "BAD", _REQUESTS.get(kind, "zoo-request"), "out"),
             ("nnet3-copy", "--prepare-for-test=true", "BAD", "out"),
         ]
         for kind in ZOO
@@ -129,3 +134,6 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     },
 }
 """File -> the command lines that read it, `BAD` standing for its damaged copy."""
+
+for _file, _command in speech_targets():
+    TARGETS.setdefault(_file, []).append(_command)

@@ -13,7 +13,8 @@ def take_standard_streams() -> None:
     """Make standard input, output and error usable, whatever the caller left open.
 
     A closed descriptor is taken, so that no file that is opened later becomes it. As with a closed
-    one, reading standard input or writing standard output fails; log lines are dropped.
+    one, reading standard input or writing standard output fails; log lines are dropped. What is
+    printed is UTF-8 in every locale, as files are, and bytes that are no UTF-8 stay what they were.
     """
     for number, useless in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -24,6 +25,8 @@ def take_standard_streams() -> None:
         sys.stdin = open(0, closefd=False)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names and keys go out with the bytes they have
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stderr is None or sys.stderr is sys.__stderr__:
         # Without a buffer: a line that could not be written would be tried again at the end, and
         # Python would exit with status 120.
