@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import quoted
+from nnet3tools.io.char_vector import read_vector_as_char
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
@@ -16,11 +19,26 @@ from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetIo
 
-__all__ = ["CHAIN_EXAMPLE", "NnetChainExample", "NnetChainSupervision", "output_indexes"]
+__all__ = [
+    "CHAIN_EXAMPLE",
+    "NnetChainExample",
+    "NnetChainSupervision",
+    "output_indexes",
+    "read_ios",
+    "write_ios",
+]
+
+S = TypeVar("S")
+
+
+class Written(Protocol):
+    """An input or output of an example."""
+
+    def write(self, writer: Writer) -> None:
+        """Write in Kaldi's form."""
+
 
 _MAX_NUM_IO = 1_000_000
-_CHARS = 255.0
-"""Old examples have derivative weights as bytes, of 255ths."""
 
 
 def output_indexes(
@@ -76,8 +94,8 @@ class NnetChainSupervision:
         supervision = Supervision.read(reader)
         weights = np.zeros(0, np.float32)
         if (token := reader.read_token()) != "</NnetChainSup>":
-            if token == "<DW>":
-                weights = _read_vector_as_char(reader)
+            if token == "<DW>":  # of older examples
+                weights = read_vector_as_char(reader)
             elif token == "<DW2>":
                 weights = reader.read_vector()
             else:
@@ -111,15 +129,34 @@ class NnetChainSupervision:
         return ""
 
 
-def _read_vector_as_char(reader: Reader) -> NDArray[np.float32]:
-    """A vector with a byte, or in text a number from 0 to 255, an element (ReadVectorAsChar)."""
-    if not reader.binary:
-        return reader.read_int32_vector().astype(np.float32) / np.float32(_CHARS)
-    size = reader.read_array(1, "u1", "a vector of bytes")[0]
-    count = int(reader.read_array(1, "<i4", "a vector of bytes")[0])
-    if size != 1 or count < 0:
-        raise reader.error("expected a vector of bytes")
-    return reader.read_array(count, "u1", "a vector of bytes").astype(np.float32) / _CHARS
+def write_ios(writer: Writer, inputs: Sequence[NnetIo], outputs: Sequence[Written]) -> None:
+    """Write the inputs and outputs of an example of sequences, with their numbers."""
+    parts: tuple[tuple[str, Sequence[Written]], ...] = (
+        ("<NumInputs>", inputs),
+        ("<NumOutputs>", outputs),
+    )
+    for token, entries in parts:
+        writer.write_token(token)
+        writer.write_int32(len(entries))
+        writer.write_newline()
+        for entry in entries:
+            entry.write(writer)
+            writer.write_newline()
+
+
+def read_ios(reader: Reader, read_output: Callable[[Reader], S]) -> tuple[list[NnetIo], list[S]]:
+    """Read what `write_ios` writes."""
+    reader.expect_token("<NumInputs>")
+    inputs = [NnetIo.read(reader) for _ in range(_read_count(reader, "inputs"))]
+    reader.expect_token("<NumOutputs>")
+    outputs = [read_output(reader) for _ in range(_read_count(reader, "outputs"))]
+    return inputs, outputs
+
+
+def _read_count(reader: Reader, what: str) -> int:
+    if not 0 < (count := reader.read_int32()) <= _MAX_NUM_IO:
+        raise reader.error(f"an example cannot have {count} {what}")
+    return count
 
 
 @dataclass
@@ -132,26 +169,14 @@ class NnetChainExample:
     def write(self, writer: Writer) -> None:
         """Write as Kaldi's `<Nnet3ChainEg>`."""
         writer.write_token("<Nnet3ChainEg>")
-        parts: tuple[tuple[str, list], ...] = (
-            ("<NumInputs>", self.inputs),
-            ("<NumOutputs>", self.outputs),
-        )
-        for token, entries in parts:
-            writer.write_token(token)
-            writer.write_int32(len(entries))
-            writer.write_newline()
-            for entry in entries:
-                entry.write(writer)
-                writer.write_newline()
+        write_ios(writer, self.inputs, self.outputs)
         writer.write_token("</Nnet3ChainEg>")
 
     @classmethod
     def read(cls, reader: Reader) -> NnetChainExample:
         """Read Kaldi's NnetChainExample."""
-        reader.expect_token("<Nnet3ChainEg>", "<NumInputs>")
-        inputs = [NnetIo.read(reader) for _ in range(_read_count(reader, "inputs"))]
-        reader.expect_token("<NumOutputs>")
-        outputs = [NnetChainSupervision.read(reader) for _ in range(_read_count(reader, "outputs"))]
+        reader.expect_token("<Nnet3ChainEg>")
+        inputs, outputs = read_ios(reader, NnetChainSupervision.read)
         reader.expect_token("</Nnet3ChainEg>")
         return cls(inputs, outputs)
 
@@ -165,12 +190,6 @@ class NnetChainExample:
         """The largest number of rows of any input or output, which --minibatch-size rules go by."""
         sizes = [len(io.indexes) for io in self.inputs]
         return max(sizes + [len(output.indexes) for output in self.outputs])
-
-
-def _read_count(reader: Reader, what: str) -> int:
-    if not 0 < (count := reader.read_int32()) <= _MAX_NUM_IO:
-        raise reader.error(f"an example cannot have {count} {what}")
-    return count
 
 
 CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder(

@@ -6,8 +6,10 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_bytes import ChainExampleBytes
@@ -16,13 +18,20 @@ from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import breadth_first_sorted
 from nnet3tools.fst.epsilon import concatenate, remove_epsilons
-from nnet3tools.nnet.indexes import pack
+from nnet3tools.nnet.indexes import IndexArray, pack
 from nnet3tools.training.example import NnetIo, hash_of_io, index_hash, string_hash
 from nnet3tools.training.example_layout import Layout
 from nnet3tools.training.like_examples import LikeBlock
 from nnet3tools.training.merging import Mergeable, merge_runs
 
-__all__ = ["MERGEABLE_CHAIN", "merge_chain_examples", "merge_supervisions"]
+__all__ = [
+    "MERGEABLE_CHAIN",
+    "hash_of_sequences",
+    "merge_chain_examples",
+    "merge_rows",
+    "merge_supervisions",
+    "structure_of_sequences",
+]
 
 
 def merge_chain_examples(
@@ -74,6 +83,32 @@ def _outputs(
 
 
 def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
+    name, indexes, weights = merge_rows(parts)
+    supervision = merge_supervisions([part.supervision for part in parts])
+    return NnetChainSupervision(name, indexes, supervision, weights)
+
+
+class OutputRows(Protocol):
+    """The rows of an output of an example of sequences."""
+
+    @property
+    def name(self) -> str:
+        """The output node."""
+
+    @property
+    def indexes(self) -> IndexArray:
+        """(N, 3), frame by frame."""
+
+    @property
+    def deriv_weights(self) -> NDArray[np.float32]:
+        """(N,), or none."""
+
+
+def merge_rows(parts: Sequence[OutputRows]) -> tuple[str, IndexArray, NDArray[np.float32]]:
+    """Name, indexes and derivative weights of one output, of those of single sequences.
+
+    DataError unless they are of one name, and all or none have weights.
+    """
     names = {part.name for part in parts}
     if len(names) > 1:
         raise DataError(f"merging examples whose outputs have different names, {sorted(names)}")
@@ -81,14 +116,12 @@ def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervisio
     different = {id(part.indexes): part.indexes for part in parts}  # few: like ones share theirs
     if any((indexes[:, 0] != 0).any() for indexes in different.values()):
         raise DataError(f"merging examples of which one is merged already (output '{name}')")
-    supervision = merge_supervisions([part.supervision for part in parts])
     indexes = np.concatenate([part.indexes for part in parts])
     indexes[:, 0] = np.repeat(np.arange(len(parts)), [len(part.indexes) for part in parts])
     if any(len(part.deriv_weights) != len(parts[0].deriv_weights) for part in parts):
         raise DataError(f"merging examples of which some lack derivative weights (output '{name}')")
     weights = np.stack([part.deriv_weights for part in parts], axis=1).ravel()
-    in_order = indexes[np.argsort(pack(indexes), kind="stable")]
-    return NnetChainSupervision(name, in_order, supervision, weights)
+    return name, indexes[np.argsort(pack(indexes), kind="stable")], weights
 
 
 def merge_supervisions(parts: Sequence[Supervision]) -> Supervision:
@@ -138,17 +171,26 @@ def _structure_of_head(head: Layout) -> Hashable:
 
 
 def _structure_of(example: NnetChainExample) -> Hashable:
-    inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in example.inputs)
-    return inputs, tuple((output.name, output.indexes.tobytes()) for output in example.outputs)
+    return structure_of_sequences(example.inputs, example.outputs)
 
 
 def _structure_hash(example: NnetChainExample | ChainExampleBytes) -> int:
-    """Kaldi's NnetChainExampleStructureHasher."""
     like = _prototype(example)
-    value = len(like.inputs) * 35099
-    for io in like.inputs:
+    return hash_of_sequences(like.inputs, like.outputs)
+
+
+def structure_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[OutputRows]) -> Hashable:
+    """Equal for examples that can be merged."""
+    of_inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in inputs)
+    return of_inputs, tuple((output.name, output.indexes.tobytes()) for output in outputs)
+
+
+def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[OutputRows]) -> int:
+    """Kaldi's NnetChainExampleStructureHasher, and NnetDiscriminativeExampleStructureHasher."""
+    value = len(inputs) * 35099
+    for io in inputs:
         value = value * 19157 + hash_of_io(io)
-    for output in like.outputs:
+    for output in outputs:
         value = value * 17957 + string_hash(output.name) + index_hash(output.indexes)
     return value & 0xFFFFFFFFFFFFFFFF
 

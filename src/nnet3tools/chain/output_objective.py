@@ -27,7 +27,13 @@ from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import NnetExample
-from nnet3tools.training.objective import Ahead, Evaluation, Measured, Objective
+from nnet3tools.training.objective import (
+    Ahead,
+    Evaluation,
+    Measured,
+    Objective,
+    outputs_with_xent,
+)
 
 __all__ = ["ChainOutputObjective", "den_graph_of"]
 
@@ -70,20 +76,10 @@ class ChainOutputObjective(Objective):
 
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
         """Each output, followed by its -xent."""
-        found = []
-        for supervision in example.supervisions:
-            chain = supervision.chain
-            found.append(IoSpecification(chain.name, chain.indexes, need_deriv))
-            if self._options.xent_regularize != 0.0:
-                deriv = need_deriv and self._xent_deriv
-                found.append(IoSpecification(f"{chain.name}-xent", chain.indexes, deriv))
-        for spec in found:
-            node = nnet.node_index(spec.name)
-            if node < 0 or not nnet.is_output(node):
-                raise DataError(
-                    f"example has output named '{spec.name}', but no such output node is in the "
-                    "network"
-                )
+        chains = (supervision.chain for supervision in example.supervisions)
+        specs = [IoSpecification(chain.name, chain.indexes, need_deriv) for chain in chains]
+        has_xent = self._options.xent_regularize != 0.0
+        found = outputs_with_xent(nnet, specs, has_xent, self._xent_deriv)
         self._check_dimensions(nnet, example)
         return found
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.errors import DataError
+from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.selection import ContextCutter, shift_times
 
-__all__ = ["ChainSelection", "rename_output", "scale_supervision"]
+__all__ = ["ChainSelection", "rename_output", "scale_supervision", "shifted_indexes"]
 
 
 def _change_output(
@@ -51,12 +52,17 @@ def shift_chain_times(example: NnetChainExample, offset: int) -> NnetChainExampl
     """
     if offset == 0:
         return example
-    outputs = []
-    for output in example.outputs:
-        step = output.frame_skip * math.floor(0.5 + offset / output.frame_skip)
-        moved = output.indexes + np.array([0, step, 0], np.int32)
-        outputs.append(replace(output, indexes=moved))
+    outputs = [
+        replace(output, indexes=shifted_indexes(output.indexes, output.frame_skip, offset))
+        for output in example.outputs
+    ]
     return NnetChainExample(shift_times(NnetExample(example.inputs), offset).io, outputs)
+
+
+def shifted_indexes(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
+    """An output's indexes (N, 3), their t greater by the multiple of the skip nearest `offset`."""
+    step = frame_skip * math.floor(0.5 + offset / frame_skip)
+    return indexes + np.array([0, step, 0], np.int32)
 
 
 @dataclass

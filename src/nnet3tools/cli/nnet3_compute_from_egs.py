@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, program
@@ -11,6 +11,7 @@ from nnet3tools.errors import EmptyError
 from nnet3tools.io import log
 
 if TYPE_CHECKING:
+    from nnet3tools.io.holder import Holder
     from nnet3tools.training.example import NnetExample
 
 USAGE = """Read input nnet training examples, and compute the output for each one.
@@ -40,13 +41,46 @@ class Options:
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Compute and write."""
+    write_outputs(args, options, options.output_name)
+
+
+class OutputOptions(Protocol):
+    """What programs that write outputs for examples have in common."""
+
+    @property
+    def apply_exp(self) -> bool:
+        """Whether exponentials are written."""
+
+    @property
+    def use_gpu(self) -> str:
+        """--use-gpu."""
+
+    @property
+    def gpu_math(self) -> str:
+        """--gpu-math."""
+
+    @property
+    def cpu_kernels(self) -> str:
+        """--cpu-kernels."""
+
+
+def write_outputs(
+    args: list[str],
+    options: OutputOptions,
+    output_name: str,
+    holder: Holder[NnetExample] | None = None,
+) -> None:
+    """Write the output of a raw model for each example, of frames unless `holder` reads others.
+
+    `args` are the model, the examples' rspecifier and the matrices' wspecifier.
+    """
     import numpy as np
 
     from nnet3tools import tensor
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.nnet.model_file import read_nnet
-    from nnet3tools.training.example import for_each_example
+    from nnet3tools.training.example import EXAMPLE, for_each_of_kind
     from nnet3tools.training.running import ExampleRunner
 
     device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
@@ -55,9 +89,9 @@ def main(options: Options, args: list[str]) -> None:
 
         def compute(key: str, example: NnetExample) -> None:
             with runner.ready(example) as ready:
-                output = tensor.to_host(runner.forward(ready).get_output(options.output_name))
+                output = tensor.to_host(runner.forward(ready).get_output(output_name))
             writer.write(key, np.exp(output) if options.apply_exp else output)
 
-        if (count := for_each_example(args[1], compute, runner.ahead)) == 0:
+        if (count := for_each_of_kind(holder or EXAMPLE, args[1], compute, runner.ahead)) == 0:
             raise EmptyError(f"{args[1]}: no examples")
     log.log(f"Processed {count} examples.")

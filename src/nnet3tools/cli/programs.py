@@ -1,8 +1,8 @@
 """The programs there are: each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here, all of chain/, data/, decoding/ and lang/, and those of the
-training driver, which stands above this room (recipe/programs/). setup.py runs this file on its
-own.
+The modules are `nnet3_*.py` here, all of chain/, data/, decoding/, discriminative/ and lang/, and
+those of the training driver, which stands above this room (recipe/programs/). setup.py runs this
+file on its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _modules(folder: str, prefix: str = "") -> dict[str, str]:
     return {name.replace("_", "-"): f"{package}.{name}" for name in names}
 
 
-_FOLDERS = ("chain", "data", "decoding", "lang")
+_FOLDERS = ("chain", "data", "decoding", "discriminative", "lang")
 
 _MODULES = _modules("", "nnet3_")
 for _folder in _FOLDERS:

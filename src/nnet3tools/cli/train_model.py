@@ -49,13 +49,15 @@ def train_model(
     make_trainer: Callable[[Nnet, Array | None], NnetTrainer],
     holder: Holder[NnetExample] | None = None,
     adapt: Callable[[str, NnetExample], NnetExample] | None = None,
+    load: Callable[[str], Nnet] | None = None,
 ) -> int:
     """Train a raw model on all examples and write it; the exit status.
 
     `write_cache` is where the trainer will write its computation cache, "" for nowhere.
 
     `make_trainer` is given the model and any array of the device to train on; `holder` reads
-    examples of another kind than frames', of which and their keys `adapt` makes what is trained on.
+    examples of another kind than frames', of which and their keys `adapt` makes what is trained on;
+    `load`, if given, reads the model.
     """
     from nnet3tools import tensor
     from nnet3tools.io.files import prove_output
@@ -70,7 +72,7 @@ def train_model(
     tensor.random.seed(options.srand)
     device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
     options.memory.apply(device)
-    nnet = read_nnet(model_in)
+    nnet = (load or read_nnet)(model_in)
     check_nnet_finite(nnet, model_in)
     trainer = make_trainer(nnet, device)
     with Progress("minibatches") as progress:

@@ -15,6 +15,9 @@ __all__ = ["better_weight", "connected_lattice", "lattice_without_epsilons"]
 
 _ONE: FinalWeight = (0.0, 0.0, ())
 
+_SHORTEST_DELTA = single(1e-6)
+"""Distances that a detour would shorten by no more stay as they are (OpenFst's kShortestDelta)."""
+
 
 def better_weight(one: FinalWeight | None, other: FinalWeight) -> FinalWeight:
     """The weight that Kaldi's Plus keeps: of the least total cost, then of the least graph cost.
@@ -27,6 +30,12 @@ def better_weight(one: FinalWeight | None, other: FinalWeight) -> FinalWeight:
 def _rank(weight: FinalWeight) -> tuple[float, float, int, tuple[int, ...]]:
     graph, acoustic, ids = weight
     return single(graph + acoustic), graph, len(ids), tuple(-i for i in ids)
+
+
+def _are_close(one: FinalWeight, other: FinalWeight) -> bool:
+    """Whether OpenFst takes a way for no shorter than another."""
+    totals = single(one[0] + one[1]), single(other[0] + other[1])
+    return one[2] == other[2] and single(abs(totals[0] - totals[1])) <= _SHORTEST_DELTA
 
 
 def _times(one: FinalWeight, other: FinalWeight) -> FinalWeight:
@@ -76,7 +85,10 @@ class _EpsilonRemoval:
                     heapq.heappush(waiting, self._places[target])
                 graph, acoustic, ids = weight
                 reached = _times(distances[state], (graph, acoustic, ids))
-                distances[target] = better_weight(distances.get(target), reached)
+                old = distances.get(target)
+                best = better_weight(old, reached)
+                if old is None or not _are_close(old, best):
+                    distances[target] = best
         return distances
 
     def _expand(self, source: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 from nnet3tools.errors import naming
 from nnet3tools.fst.binary_reader import check_fst, read_header
@@ -14,7 +15,7 @@ from nnet3tools.fst.lattice_text import read_lattice_text, write_lattice_text
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
 
-__all__ = ["COMPACT_LATTICE", "LATTICE"]
+__all__ = ["COMPACT_LATTICE", "LATTICE", "read_lattice", "write_lattice"]
 
 _PLAIN, _COMPACT = "lattice4", "compactlattice44"
 _ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice84": "<f8"}
@@ -54,10 +55,12 @@ def _read_binary(reader: Reader) -> Lattice | CompactLattice:
         arcs.append([weights.read_arc() for _ in range(count)])
     if weights.compact:
         words = [[(i, *weight, n) for i, _, weight, n in of_state] for of_state in arcs]
-        return CompactLattice.from_lists(header.start, finals, words)
+        compact = CompactLattice.from_lists(header.start, finals, words)
+        return replace(compact, fst=compact.fst.with_properties(header.properties))
     plain = [[(i, o, weight[0], weight[1], n) for i, o, weight, n in of_state] for of_state in arcs]
     costs = [None if final is None else final[:2] for final in finals]
-    return Lattice.from_lists(header.start, costs, plain)
+    lattice = Lattice.from_lists(header.start, costs, plain)
+    return replace(lattice, fst=lattice.fst.with_properties(header.properties))
 
 
 class _Weights:
@@ -82,7 +85,8 @@ class _Weights:
         return ilabel, olabel, weight, int(self._reader.read_array(1, "<i4", "an arc")[0])
 
 
-def _read_plain(reader: Reader) -> Lattice:
+def read_lattice(reader: Reader) -> Lattice:
+    """Read a lattice of either kind, in text or binary, as one with a transition id an arc."""
     lattice = _read_either(reader)
     if isinstance(lattice, Lattice):
         return lattice
@@ -101,9 +105,10 @@ def _read_compact(reader: Reader) -> CompactLattice:
 # -- writing
 
 
-def _write_plain(writer: Writer, lattice: Lattice) -> None:
+def write_lattice(writer: Writer, lattice: Lattice, digits: int = 6) -> None:
+    """Write as Kaldi's WriteLattice; `digits` of costs in text are 7 inside of other objects."""
     if not writer.binary:
-        write_lattice_text(writer, lattice)
+        write_lattice_text(writer, lattice, digits)
         return
     pieces = []
     for final, arcs in zip(lattice.final_list(), lattice.arc_lists(), strict=True):
@@ -136,7 +141,7 @@ def _compact_arc(arc: CompactArc) -> bytes:
     return _LABELS.pack(word, word) + _compact_weight((graph, acoustic, ids)) + _INT.pack(target)
 
 
-LATTICE: Holder[Lattice] = Holder("a lattice", _read_plain, _write_plain, has_header=False)
+LATTICE: Holder[Lattice] = Holder("a lattice", read_lattice, write_lattice, has_header=False)
 """The holder of tables of lattices with a transition id an arc; reads compact ones, too."""
 
 COMPACT_LATTICE: Holder[CompactLattice] = Holder(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
@@ -104,35 +105,36 @@ def _parse_weight(text: str) -> FinalWeight:
 # -- writing
 
 
-def write_lattice_text(writer: Writer, lattice: Lattice | CompactLattice) -> None:
-    """Kaldi's text form, the start state first."""
+def write_lattice_text(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -> None:
+    """Kaldi's text form, the start state first; costs have so many `digits`."""
     writer.write_bytes(b"\n")
     if lattice.fst.start != NO_STATE:
         if isinstance(lattice, CompactLattice):
-            texts = _compact_states(lattice)
+            texts = _compact_states(lattice, digits)
         else:
-            texts = _plain_states(lattice)
+            texts = _plain_states(lattice, digits)
         first = texts.pop(lattice.fst.start)
         writer.write_text(first + "".join(texts))
     writer.write_bytes(b"\n")
 
 
-def _compact_states(lattice: CompactLattice) -> list[str]:
+def _compact_states(lattice: CompactLattice, digits: int) -> list[str]:
+    shown = partial(_shown_compact, digits)
     lines = [
-        [f"{arc[4]}\t{arc[0]}{_shown_compact(arc[1:4])}" for arc in arcs]
-        for arcs in lattice.arc_lists()
+        [f"{arc[4]}\t{arc[0]}{shown(arc[1:4])}" for arc in arcs] for arcs in lattice.arc_lists()
     ]
-    return _with_finals(lines, lattice.final_list(), _shown_compact)
+    return _with_finals(lines, lattice.final_list(), shown)
 
 
-def _plain_states(lattice: Lattice) -> list[str]:
+def _plain_states(lattice: Lattice, digits: int) -> list[str]:
+    shown = partial(_shown_plain, digits)
     lines = [
-        [f"{arc[4]}\t{arc[0]}\t{arc[1]}{_shown_plain((*arc[2:4], ()))}" for arc in arcs]
+        [f"{arc[4]}\t{arc[0]}\t{arc[1]}{shown((*arc[2:4], ()))}" for arc in arcs]
         for arcs in lattice.arc_lists()
     ]
     finals: list[FinalWeight | None]
     finals = [None if final is None else (*final, ()) for final in lattice.final_list()]
-    return _with_finals(lines, finals, _shown_plain)
+    return _with_finals(lines, finals, shown)
 
 
 def _with_finals(
@@ -150,13 +152,13 @@ def _with_finals(
     return texts
 
 
-def _costs(weight: FinalWeight) -> str:
-    return f"\t{weight[0]:.6g},{weight[1]:.6g}".replace("inf", "Infinity")
+def _costs(digits: int, weight: FinalWeight) -> str:
+    return f"\t{weight[0]:.{digits}g},{weight[1]:.{digits}g}".replace("inf", "Infinity")
 
 
-def _shown_plain(weight: FinalWeight) -> str:
-    return "" if weight == _ONE else _costs(weight)
+def _shown_plain(digits: int, weight: FinalWeight) -> str:
+    return "" if weight == _ONE else _costs(digits, weight)
 
 
-def _shown_compact(weight: FinalWeight) -> str:
-    return "" if weight == _ONE else f"{_costs(weight)},{'_'.join(map(str, weight[2]))}"
+def _shown_compact(digits: int, weight: FinalWeight) -> str:
+    return "" if weight == _ONE else f"{_costs(digits, weight)},{'_'.join(map(str, weight[2]))}"

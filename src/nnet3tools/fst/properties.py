@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from nnet3tools.fst.connect import accessible, coaccessible, component_numbers
 from nnet3tools.fst.fst import EPSILON, NO_STATE, Fst
 
-__all__ = ["Property", "all_properties", "is_deterministic"]
+__all__ = [
+    "Property",
+    "all_properties",
+    "concatenated_properties",
+    "is_deterministic",
+    "linear_properties",
+]
 
 
 class Property(IntFlag):
@@ -56,6 +62,38 @@ class Property(IntFlag):
     UNWEIGHTED_CYCLES = 1 << 47
 
 
+_ON_PATHS = Property.ACCESSIBLE | Property.COACCESSIBLE
+
+_BOTH_HAVE = Property.ACCEPTOR | Property.UNWEIGHTED | Property.UNWEIGHTED_CYCLES | Property.ACYCLIC
+
+_EITHER_HAS = (
+    Property.NOT_ACCEPTOR
+    | Property.NON_I_DETERMINISTIC
+    | Property.NON_O_DETERMINISTIC
+    | Property.EPSILONS
+    | Property.I_EPSILONS
+    | Property.O_EPSILONS
+    | Property.NOT_I_LABEL_SORTED
+    | Property.NOT_O_LABEL_SORTED
+    | Property.WEIGHTED
+    | Property.WEIGHTED_CYCLES
+    | Property.CYCLIC
+    | Property.NOT_ACCESSIBLE
+    | Property.NOT_COACCESSIBLE
+)
+
+_LINEAR = 0x3 * (
+    Property.ACCEPTOR
+    | Property.EPSILONS
+    | Property.I_EPSILONS
+    | Property.O_EPSILONS
+    | Property.I_LABEL_SORTED
+    | Property.O_LABEL_SORTED
+    | Property.WEIGHTED
+    | Property.TOP_SORTED
+    | Property.STRING
+)
+
 _Bools = NDArray[np.bool_]
 
 
@@ -67,6 +105,21 @@ def _pair(yes: Property, true: bool) -> int:
 def all_properties(fst: Fst) -> int:
     """Every pair of bits, settled."""
     return _label_bits(fst) | _weight_and_path_bits(fst)
+
+
+def linear_properties(fst: Fst) -> int:
+    """Those pairs of bits, settled, that OpenFst looks at together when it is asked for one."""
+    return all_properties(fst) & _LINEAR
+
+
+def concatenated_properties(first: int, second: int) -> int:
+    """What is known of two FSTs one after the other (OpenFst's ConcatProperties)."""
+    found = first & second & (_BOTH_HAVE | Property.EXPANDED | Property.MUTABLE)
+    found |= (first | second) & (Property.NOT_TOP_SORTED | Property.NOT_STRING)
+    found |= first & (_EITHER_HAS | Property.INITIAL_ACYCLIC | Property.INITIAL_CYCLIC)
+    if first & _ON_PATHS == _ON_PATHS:
+        found |= second & (_ON_PATHS | _EITHER_HAS)
+    return found
 
 
 def is_deterministic(fst: Fst) -> bool:

@@ -136,7 +136,7 @@ class NnetTrainer:
         options.check()
         self.options = options
         self.nnet = nnet
-        self._seed = tensor.random.rand_int(0, 100000)
+        self._seed = self._draw_seed()
         if options.zero_component_stats:
             zero_stats(nnet)
         self._delta = nnet.copy()
@@ -170,6 +170,10 @@ class NnetTrainer:
             capture = device_capture() if on_gpu else None
             self._run = Replayer(self._runner.workspace, capture).run
 
+    def _draw_seed(self) -> int:
+        """What backstitch training starts its random numbers from."""
+        return tensor.random.rand_int(0, 100000)
+
     def train(self, example: NnetExample) -> None:
         """Train on one minibatch, perhaps prepared by `ahead`."""
         interval = self.options.backstitch_training_interval
@@ -196,13 +200,17 @@ class NnetTrainer:
 
     def print_total_stats(self) -> bool:
         """Log the overall objectives and max-change statistics; whether there was any data."""
-        results = [self._totals[name].print_total(name) for name in sorted(self._totals)]
+        results = [self._print_total(name, self._totals[name]) for name in sorted(self._totals)]
         if self._loss_scale is not None:
             self._loss_scale.print()
         self._max_change.print(self.nnet, warn=self._loss_scale is None)
         self._check_natural_gradient()
         self._runner.report()
         return any(results)
+
+    def _print_total(self, name: str, totals: ObjectiveTotals) -> bool:
+        """Log the overall objective of one output; whether it had any data."""
+        return totals.print_total(name)
 
     def _check_natural_gradient(self) -> None:
         if self._loss_scale is not None:  # overflows are part of its working

@@ -57,8 +57,14 @@ class MaxChange:
     Limits are Euclidean norms, 0 for none.
     """
 
-    def __init__(self, num_components: int, like: Array | None = None) -> None:
-        """`num_components` are updatable; `like` is any array of the device they are on."""
+    def __init__(
+        self, num_components: int, like: Array | None = None, limit_components: bool = True
+    ) -> None:
+        """`num_components` are updatable; `like` is any array of the device they are on.
+
+        Without `limit_components` those of components are left aside.
+        """
+        self._limit_components = limit_components
         self.num_minibatches = 0
         shape = (num_components,)
         self._squares, self._factors, self._limited, self._sums = (
@@ -100,7 +106,10 @@ class MaxChange:
         factor = np.float32(limit_scale)
         for i, (_, component) in enumerate(components):
             store(self._squares[i : i + 1], component.dot_product(component))
-        limits = [float(np.float32(c.max_change) * factor) for _, c in components]
+        limits = [
+            float(np.float32(c.max_change) * factor) if self._limit_components else 0.0
+            for _, c in components
+        ]
         limit = float(np.float32(max_param_change) * factor)
         if components:
             self._limit(limits, limit, float(np.float32(scale)), is_last)
@@ -192,6 +201,12 @@ class MaxChange:
         is_over = limit != 0.0 and not norm <= limit
         if is_over and not math.isfinite(norm):
             log.warning("Infinite parameter change, will not apply.")
+            return
+        if is_over and not self._limit_components:
+            log.log(
+                f"Parameter change too big: {norm:g} > --max-param-change={limit:g}, scaling by "
+                f"{np.float32(limit) / norm:g}"
+            )
             return
         parts = []
         smallest = int(np.argmin(self._factors)) if names else 0

@@ -1,0 +1,41 @@
+"""nnet3-discriminative-compute-from-egs: a model's output for each discriminative example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.gpu import cpu_kernels_option, gpu_math_option, use_gpu_option
+from nnet3tools.cli.nnet3_compute_from_egs import write_outputs
+from nnet3tools.cli.options import option, program
+
+USAGE = """Read input nnet discriminative training examples, and compute the output for each one.
+This program is similar to nnet3-compute-from-egs, but works with discriminative egs.
+If --apply-exp=true, apply the Exp() function to the output before writing it out.
+Note: This program uses only the input; it does not do forward-backward
+over the lattice. See nnet3-discriminative-compute-objf for that.
+
+Usage:  nnet3-discriminative-compute-from-egs [options] <raw-nnet-in> <training-examples-in> <matrices-out>
+
+e.g.:
+nnet3-discriminative-compute-from-egs --apply-exp=true 0.raw ark:1.degs ark:- | matrix-sum-rows ark:- ...
+See also: nnet3-compute nnet3-compute-from-egs
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-discriminative-compute-from-egs."""
+
+    binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
+    apply_exp: bool = option(False, "If true, apply exp function to output")
+    use_gpu: str = use_gpu_option("yes")
+    gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
+
+
+@program("nnet3-discriminative-compute-from-egs", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> None:
+    """Compute and write."""
+    from nnet3tools.discriminative.example import DISCRIMINATIVE_FRAMES
+
+    write_outputs(args, options, "output", DISCRIMINATIVE_FRAMES)

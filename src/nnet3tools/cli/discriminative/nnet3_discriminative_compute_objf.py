@@ -1,0 +1,58 @@
+"""nnet3-discriminative-compute-objf: a discriminative objective of a model on examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.discriminative.options import DiscriminativeOptions
+from nnet3tools.errors import EmptyError
+from nnet3tools.training.diagnostics_options import ComputeProbOptions
+
+USAGE = """Computes and prints to in logging messages the objective function per frame of
+the given data with an nnet3 neural net.  The input of this is the output of
+e.g. nnet3-discriminative-get-egs | nnet3-discriminative-merge-egs.
+
+Usage:  nnet3-discriminative-compute-objf [options] <nnet3-model-in> <training-examples-in>
+e.g.: nnet3-discriminative-compute-objf 0.mdl ark:valid.degs
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-discriminative-compute-objf."""
+
+    batchnorm_test_mode: bool = option(
+        True, "If true, set test-mode to true on any BatchNormComponents."
+    )
+    dropout_test_mode: bool = option(
+        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
+    )
+    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
+    gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
+    prob: ComputeProbOptions = option_group("", ComputeProbOptions)
+    discriminative: DiscriminativeOptions = option_group("", DiscriminativeOptions)
+
+
+@program("nnet3-discriminative-compute-objf", USAGE, Options, num_args=2)
+def main(options: Options, args: list[str]) -> int:
+    """Compute and log."""
+    from nnet3tools.cli.model_changes import set_test_modes
+    from nnet3tools.discriminative.diagnostics import DiscriminativeComputeObjf
+    from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
+    from nnet3tools.nnet.am_nnet import AmNnet
+    from nnet3tools.training.example import for_each_of_kind
+
+    model_in, examples = args
+    options.discriminative.check()
+    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    model = AmNnet.load(model_in)
+    set_test_modes(model.nnet, options.batchnorm_test_mode, options.dropout_test_mode)
+    objf = DiscriminativeComputeObjf(options.prob, options.discriminative, model, like=device)
+    if not for_each_of_kind(
+        DISCRIMINATIVE_MINIBATCH, examples, lambda key, example: objf.compute(example), objf.ahead
+    ):
+        raise EmptyError(f"{examples}: no examples")
+    return 0 if objf.print_total_stats() else 1

@@ -1,0 +1,60 @@
+"""nnet3-discriminative-copy-egs: copy discriminative examples, perhaps moved in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
+from nnet3tools.cli.options import option, program
+
+USAGE = """Copy examples for nnet3 discriminative training, possibly changing the binary mode.
+Supports multiple wspecifiers, in which case it will write the examples
+round-robin to the outputs.
+
+Usage:  nnet3-discriminative-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
+
+e.g.:
+nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
+or:
+nnet3-discriminative-copy-egs ark:train.degs ark:1.degs ark:2.degs
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-discriminative-copy-egs."""
+
+    random: bool = option(
+        False, "If true, will write frames to output archives randomly, not round-robin."
+    )
+    keep_proportion: float = option(
+        1.0,
+        "If <1.0, randomly keep this proportion of the input samples.  If >1.0, in expectation "
+        "copy a sample this many times.",
+    )
+    srand: int = option(
+        0,
+        "Seed for random number generator (only relevant if --random=true or --keep-proportion != "
+        "1.0)",
+    )
+    frame_shift: int = option(
+        0,
+        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
+        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
+        "frame subsampling factor",
+    )
+
+
+@program("nnet3-discriminative-copy-egs", USAGE, Options, num_args=(2, None))
+def main(options: Options, args: list[str]) -> None:
+    """Copy to one or more tables."""
+    from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
+    from nnet3tools.discriminative.merging import shift_discriminative_times
+
+    common = CopyOptions(options.random, options.keep_proportion, options.srand)
+    changes = Changes(
+        scale=lambda example, key, weight: example,
+        select=lambda example, key: shift_discriminative_times(example, options.frame_shift),
+        rename=lambda example, key, name: example,
+    )
+    copy_examples(args, common, DISCRIMINATIVE_EXAMPLE, changes)

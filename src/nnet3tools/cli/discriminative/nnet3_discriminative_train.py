@@ -1,0 +1,85 @@
+"""nnet3-discriminative-train: training by a discriminative criterion, on lattices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.cuda_options import CudaDeviceOptions
+from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.train_model import TrainingRunOptions, train_model
+from nnet3tools.discriminative.options import DiscriminativeOptions
+from nnet3tools.training.trainer import NnetTrainerOptions
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.tensor.arrays import Array
+    from nnet3tools.training.trainer import NnetTrainer
+
+USAGE = """Train nnet3 neural network parameters with discriminative sequence objective
+gradient descent.  Minibatches are to be created by nnet3-discriminative-merge-egs in
+the input pipeline.
+
+Usage:  nnet3-discriminative-train [options] <model-in> <discriminative-training-examples-in> <raw-nnet-out>
+
+e.g.:
+nnet3-discriminative-train 1.mdl 'ark:nnet3-discriminative-merge-egs ark:1.degs ark:-|' 2.raw
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of nnet3-discriminative-train."""
+
+    run: TrainingRunOptions = option_group("", TrainingRunOptions)
+    cuda: CudaDeviceOptions = option_group("", CudaDeviceOptions)
+    dropout_test_mode: bool = option(
+        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
+    )
+    trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
+    discriminative: DiscriminativeOptions = option_group("", DiscriminativeOptions)
+    apply_deriv_weights: bool = option(
+        True, "If true, apply the per-frame derivative weights stored with the example."
+    )
+
+
+@program("nnet3-discriminative-train", USAGE, Options, num_args=3)
+def main(options: Options, args: list[str]) -> int:
+    """Train the network of an acoustic model on all examples and write it."""
+    from nnet3tools.cli.model_changes import set_test_modes
+    from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
+    from nnet3tools.nnet.am_nnet import AmNnet
+
+    model_in, examples, model_out = args
+    options.discriminative.check()
+    run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
+    models = []
+
+    def load(rxfilename: str) -> Nnet:
+        models.append(AmNnet.load(rxfilename))
+        set_test_modes(models[0].nnet, batchnorm=False, dropout=options.dropout_test_mode)
+        return models[0].nnet
+
+    def make_trainer(nnet: Nnet, device: Array | None) -> NnetTrainer:
+        from nnet3tools.discriminative.trainer import NnetDiscriminativeTrainer
+
+        return NnetDiscriminativeTrainer(
+            options.trainer,
+            options.discriminative,
+            models[0],
+            nnet,
+            device,
+            run.loss_scaling,
+            options.apply_deriv_weights,
+        )
+
+    return train_model(
+        run,
+        model_in,
+        examples,
+        model_out,
+        options.trainer.write_cache,
+        make_trainer,
+        DISCRIMINATIVE_MINIBATCH,
+        load=load,
+    )

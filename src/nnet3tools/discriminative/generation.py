@@ -1,0 +1,132 @@
+"""Making discriminative examples of features, lattices and alignments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools import draws
+from nnet3tools.chain.example import output_indexes
+from nnet3tools.discriminative.example import (
+    NnetDiscriminativeExample,
+    NnetDiscriminativeSupervision,
+)
+from nnet3tools.discriminative.splitting import SplitOptions, SupervisionSplitter
+from nnet3tools.discriminative.supervision import DiscriminativeSupervision
+from nnet3tools.errors import DataError, NotFiniteError
+from nnet3tools.io import log
+from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, row_range
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.training.example import NnetIo, frames_io
+from nnet3tools.training.generation import IvectorSource
+from nnet3tools.training.splitting import Chunk, UtteranceSplitter
+
+__all__ = ["DiscriminativeExampleMaker", "make_discriminative_examples"]
+
+
+@dataclass(frozen=True)
+class DiscriminativeExampleMaker:
+    """How the examples of an utterance are made."""
+
+    splitter: UtteranceSplitter
+    options: SplitOptions
+    model: TransitionModel
+    compress: bool = True
+    ivectors: IvectorSource | None = None
+
+    def examples(
+        self,
+        utterance: str,
+        features: GeneralMatrix,
+        supervision: DiscriminativeSupervision,
+        ivectors: NDArray[np.float32] | None,
+    ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
+        """Keys and examples of the chunks of an utterance; none, with a warning, if too short."""
+        num_frames = features.shape[0]
+        chunks = self.splitter.split(num_frames)
+        if not chunks:
+            log.warning(
+                f"Not producing egs for utterance {utterance} because it is too short: "
+                f"{num_frames} frames."
+            )
+            return
+        cutter = SupervisionSplitter(self.options, self.model, supervision)
+        for number, chunk in enumerate(chunks):
+            output = self._output(chunk, cutter, normalize=number > 0)
+            draws.rand_int(0, 5)  # whether Kaldi checks the supervision: sizes drawn later differ
+            example = NnetDiscriminativeExample(
+                list(self._inputs(features, chunk, num_frames, ivectors)), [output]
+            )
+            key = f"{utterance}-{chunk.first_frame}"
+            yield key, example.compressed() if self.compress else example
+
+    def _inputs(
+        self,
+        features: GeneralMatrix,
+        chunk: Chunk,
+        num_frames: int,
+        ivectors: NDArray[np.float32] | None,
+    ) -> Iterator[NnetIo]:
+        start = chunk.first_frame - chunk.left_context
+        num_rows = chunk.left_context + chunk.num_frames + chunk.right_context
+        yield frames_io("input", -chunk.left_context, row_range(features, start, num_rows))
+        if self.ivectors is not None and ivectors is not None:
+            yield self.ivectors.draw(ivectors, start, num_frames)
+
+    def _output(
+        self, chunk: Chunk, cutter: SupervisionSplitter, normalize: bool
+    ) -> NnetDiscriminativeSupervision:
+        factor = self.splitter.options.frame_subsampling_factor
+        size = chunk.num_frames // factor
+        piece = cutter.piece(chunk.first_frame // factor, size, normalize)
+        indexes = output_indexes(1, size, 0, factor)
+        return NnetDiscriminativeSupervision("output", indexes, piece, chunk.output_weights)
+
+
+def make_discriminative_examples(
+    features: Iterable[tuple[str, GeneralMatrix]],
+    find: Callable[[str], DiscriminativeSupervision | None],
+    maker: DiscriminativeExampleMaker,
+    write: Callable[[str, NnetDiscriminativeExample], None],
+) -> None:
+    """Write the examples of all utterances.
+
+    `find(utterance)` gives what belongs to the features, or None after a warning. Utterances whose
+    features are not finite, or whose supervision does not fit them, are left out with a warning.
+    """
+    num_errors = 0
+    for utterance, matrix in features:
+        try:
+            supervision = find(utterance)
+            check_finite(f"features of utterance '{utterance}'", matrix)
+            made = supervision is not None and _make(utterance, matrix, supervision, maker, write)
+        except NotFiniteError as error:
+            log.skipped(error)
+            made = False
+        except DataError as error:
+            log.warning(f"Not producing egs for utterance {utterance}: {error}")
+            made = False
+        num_errors += not made
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.")
+
+
+def _make(
+    utterance: str,
+    matrix: GeneralMatrix,
+    supervision: DiscriminativeSupervision,
+    maker: DiscriminativeExampleMaker,
+    write: Callable[[str, NnetDiscriminativeExample], None],
+) -> bool:
+    num_frames, ivectors = matrix.shape[0], None
+    if maker.ivectors is not None:
+        if (ivectors := maker.ivectors.find(utterance, num_frames)) is None:
+            return False
+    if not maker.splitter.lengths_match(utterance, num_frames, supervision.frames_per_sequence, 0):
+        return False
+    for key, example in list(maker.examples(utterance, matrix, supervision, ivectors)):
+        write(key, example)
+    return True

@@ -1,0 +1,200 @@
+"""Forward and backward probabilities of lattices, level by level, sequences side by side.
+
+The formulas are those of Kaldi's LatticeForwardBackward and LatticeForwardBackwardMpeVariants
+(lattice-functions.cc), in logarithms and double precision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.fst.lattice import Lattice
+from nnet3tools.fst.lattice_order import lattice_state_times
+
+__all__ = ["LevelledLattice", "Probabilities"]
+
+_Ints = NDArray[np.integer]
+_Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Arcs in the order of the levels of one of their ends, and in each level of that end."""
+
+    order: _Ints
+    """The arcs."""
+    ends: list[int]
+    """Level i has `order[ends[i]:ends[i + 1]]`."""
+    firsts: list[_Ints]
+    """Where, in each level, the arcs of a state begin."""
+    states: list[_Ints]
+    """Which states these are."""
+
+    @classmethod
+    def of(cls, states: _Ints, levels: _Ints, num_levels: int) -> _Groups:
+        """Of the states at one end of each arc, and the levels of all states."""
+        order = np.lexsort((states, levels[states]))
+        in_order = states[order]
+        bounds = np.searchsorted(levels[in_order], np.arange(num_levels + 1)).tolist()
+        firsts: list[_Ints] = []
+        found: list[_Ints] = []
+        for begin, end in pairwise(bounds):
+            part = in_order[begin:end]
+            first = np.flatnonzero(np.concatenate([[True], part[1:] != part[:-1]])[: len(part)])
+            firsts.append(first)
+            found.append(part[first])
+        return cls(order, bounds, firsts, found)
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Logarithms: `alpha` and `beta` (N,) of states, within their pieces; `totals` of pieces."""
+
+    alpha: _Doubles
+    beta: _Doubles
+    totals: _Doubles
+
+
+class LevelledLattice:
+    """A lattice, in topological order, made of `num_sequences` pieces of one length.
+
+    Pieces are independent where all paths go through one state between them, as in merged
+    supervisions: then they are gone through at the same time. Otherwise all is one piece.
+    `arcs` are the places of those arcs that are not just joints between pieces; `frames`, `sources`
+    and `labels` describe them, a label being a transition id or 0.
+    """
+
+    def __init__(self, lattice: Lattice, num_sequences: int = 1) -> None:
+        """DataError if paths to a state differ in length."""
+        fst = lattice.fst
+        self._times = lattice_state_times(lattice)
+        self.num_frames = int(self._times.max(initial=0))
+        joints = _joints(lattice, self._times, num_sequences, self.num_frames)
+        self.arcs = np.flatnonzero(~joints.arcs)
+        self.sources, self._targets = fst.sources[self.arcs], fst.nextstates[self.arcs]
+        self.labels = fst.ilabels[self.arcs]
+        self.frames = self._times[self.sources]
+        self._starts, self._pieces = joints.starts, joints.pieces
+        self._finals = np.concatenate([np.flatnonzero(fst.is_final), fst.sources[joints.arcs]])
+        self._joints = np.flatnonzero(joints.arcs)
+        levels = self._levels()
+        count = int(levels.max(initial=0)) + 1
+        self._by_target = _Groups.of(self._targets, levels, count)
+        self._by_source = _Groups.of(self.sources, levels, count)
+
+    def _levels(self) -> _Ints:
+        """A number for each state, which rises along arcs."""
+        if (self.labels != 0).all():
+            return self._times - self._times[self._starts][self._pieces]
+        levels = [0] * len(self._times)  # the states are in topological order
+        for source, target in zip(self.sources.tolist(), self._targets.tolist(), strict=True):
+            levels[target] = max(levels[target], levels[source] + 1)
+        return np.array(levels)
+
+    def costs(self, lattice: Lattice) -> tuple[_Doubles, _Doubles]:
+        """Of a lattice of the same shape: the costs of `arcs`, and of the ends of pieces."""
+        fst = lattice.fst
+        graph, final_graph = fst.weights.astype(np.float64), fst.finals[fst.is_final]
+        of_arcs = graph + lattice.acoustic
+        of_finals = final_graph.astype(np.float64) + lattice.final_acoustic[fst.is_final]
+        return of_arcs[self.arcs], np.concatenate([of_finals, of_arcs[self._joints]])
+
+    def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
+        """Forwards and backwards, given the costs of `arcs` and of ends of pieces."""
+        size, pieces = len(self._times), self._pieces[self._finals]
+        alpha, beta = np.full(size, -np.inf), np.full(size, -np.inf)
+        alpha[self._starts] = 0.0
+        groups = self._by_target
+        sources, likes = self.sources[groups.order], -costs[groups.order]
+        for level, (begin, end) in enumerate(pairwise(groups.ends)):
+            if begin < end:
+                values = alpha[sources[begin:end]] + likes[begin:end]
+                sums = np.logaddexp.reduceat(values, groups.firsts[level])
+                alpha[groups.states[level]] = sums
+        np.logaddexp.at(beta, self._finals, -final_costs)
+        groups = self._by_source
+        targets, likes = self._targets[groups.order], -costs[groups.order]
+        for level in reversed(range(len(groups.states))):
+            begin, end = groups.ends[level : level + 2]
+            if begin < end:
+                values = beta[targets[begin:end]] + likes[begin:end]
+                states = groups.states[level]
+                sums = np.logaddexp.reduceat(values, groups.firsts[level])
+                beta[states] = np.logaddexp(beta[states], sums)
+        totals = np.full(len(self._starts), -np.inf)
+        np.logaddexp.at(totals, pieces, alpha[self._finals] - final_costs)
+        return Probabilities(alpha, beta, totals)
+
+    def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
+        """How probable each of `arcs` is."""
+        totals = found.totals[self._pieces[self.sources]]
+        return np.exp(found.alpha[self.sources] - costs + found.beta[self._targets] - totals)
+
+    def expected(
+        self, values: _Doubles, costs: _Doubles, final_costs: _Doubles, found: Probabilities
+    ) -> tuple[float, _Doubles]:
+        """The expected sum of `values` of the arcs of a path, and its derivatives by minus `costs`.
+
+        The derivative by an arc is its posterior times what paths through it have more than the
+        average (Povey's thesis, chapter 6).
+        """
+        forward, backward = np.zeros(len(self._times)), np.zeros(len(self._times))
+        with np.errstate(invalid="ignore"):
+            into = np.exp(found.alpha[self.sources] - costs - found.alpha[self._targets])
+            out = np.exp(found.beta[self._targets] - costs - found.beta[self.sources])
+        groups = self._by_target
+        for level, states in enumerate(groups.states):
+            if len(states):
+                arcs = groups.order[groups.ends[level] : groups.ends[level + 1]]
+                sums = into[arcs] * (forward[self.sources[arcs]] + values[arcs])
+                forward[states] = np.add.reduceat(sums, groups.firsts[level])
+        groups = self._by_source
+        for level in reversed(range(len(groups.states))):
+            if len(states := groups.states[level]):
+                arcs = groups.order[groups.ends[level] : groups.ends[level + 1]]
+                sums = out[arcs] * (backward[self._targets[arcs]] + values[arcs])
+                backward[states] = np.add.reduceat(sums, groups.firsts[level])
+        pieces = self._pieces[self._finals]
+        shares = np.exp(found.alpha[self._finals] - final_costs - found.totals[pieces])
+        totals = np.bincount(pieces, shares * forward[self._finals], len(self._starts))
+        more = forward[self.sources] + values + backward[self._targets]
+        more -= totals[self._pieces[self.sources]]
+        return float(totals.sum()), self.posteriors(costs, found) * more
+
+
+@dataclass(frozen=True)
+class _Joints:
+    """Where pieces begin, which piece each state is of, and which arcs join pieces."""
+
+    starts: _Ints
+    pieces: _Ints
+    arcs: NDArray[np.bool_]
+
+
+def _joints(lattice: Lattice, times: _Ints, num_sequences: int, num_frames: int) -> _Joints:
+    fst = lattice.fst
+    whole = _Joints(
+        np.array([fst.start]), np.zeros(fst.num_states, np.int64), np.zeros(fst.num_arcs, bool)
+    )
+    if num_sequences <= 1 or num_frames % num_sequences:
+        return whole
+    length = num_frames // num_sequences
+    between = (times % length == 0) & (times > 0) & (times < num_frames)
+    arcs = between[fst.sources] & (fst.ilabels == 0)
+    starts = np.append(fst.start, np.unique(fst.nextstates[arcs]))
+    expected = np.arange(num_sequences) * length
+    starts = starts[np.argsort(times[starts], kind="stable")]
+    if not np.array_equal(times[starts], expected):
+        return whole
+    is_start = np.zeros(fst.num_states, bool)
+    is_start[starts] = True
+    # Every way from one piece into the next goes by a joint to its start.
+    leaves, enters = between[fst.sources] & ~is_start[fst.sources], is_start[fst.nextstates]
+    if (leaves != arcs).any() or (enters & ~arcs).any():
+        return whole
+    pieces = np.minimum(times // length, num_sequences - 1)
+    return _Joints(starts, pieces - (between & ~is_start), arcs)

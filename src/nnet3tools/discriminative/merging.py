@@ -1,0 +1,72 @@
+"""Discriminative examples merged into minibatches, and moved in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nnet3tools.chain.merging import hash_of_sequences, merge_rows, structure_of_sequences
+from nnet3tools.chain.selection import shifted_indexes
+from nnet3tools.discriminative.example import (
+    NnetDiscriminativeExample,
+    NnetDiscriminativeSupervision,
+)
+from nnet3tools.discriminative.supervision import merge_supervisions
+from nnet3tools.errors import DataError
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.merging import Mergeable, merge_examples
+from nnet3tools.training.selection import shift_times
+
+__all__ = [
+    "MERGEABLE_DISCRIMINATIVE",
+    "merge_discriminative_examples",
+    "shift_discriminative_times",
+]
+
+
+def merge_discriminative_examples(
+    examples: Sequence[NnetDiscriminativeExample], compress_features: bool
+) -> NnetDiscriminativeExample:
+    """One example of many: inputs example by example, outputs frame by frame.
+
+    DataError if the examples do not fit together, or one is a merged one already.
+    """
+    counts = {len(example.outputs) for example in examples}
+    if len(counts) > 1:
+        raise DataError(f"merging examples with different numbers of outputs, {sorted(counts)}")
+    inputs = merge_examples(
+        [NnetExample(example.inputs) for example in examples], compress_features
+    )
+    outputs = zip(*(example.outputs for example in examples), strict=True)
+    return NnetDiscriminativeExample(inputs.io, [_merge_outputs(parts) for parts in outputs])
+
+
+def _merge_outputs(parts: Sequence[NnetDiscriminativeSupervision]) -> NnetDiscriminativeSupervision:
+    name, indexes, weights = merge_rows(parts)
+    supervision = merge_supervisions([part.supervision for part in parts])
+    return NnetDiscriminativeSupervision(name, indexes, supervision, weights)
+
+
+MERGEABLE_DISCRIMINATIVE: Mergeable[NnetDiscriminativeExample] = Mergeable(
+    lambda example: structure_of_sequences(example.inputs, example.outputs),
+    lambda example: hash_of_sequences(example.inputs, example.outputs),
+    lambda example: example.size,
+    merge_discriminative_examples,
+)
+"""Discriminative examples."""
+
+
+def shift_discriminative_times(
+    example: NnetDiscriminativeExample, offset: int
+) -> NnetDiscriminativeExample:
+    """Add `offset` to every t of the inputs except the i-vectors'.
+
+    Outputs move by the nearest multiple of the frame subsampling factor.
+    """
+    if offset == 0:
+        return example
+    outputs = [
+        replace(output, indexes=shifted_indexes(output.indexes, output.frame_skip, offset))
+        for output in example.outputs
+    ]
+    return NnetDiscriminativeExample(shift_times(NnetExample(example.inputs), offset).io, outputs)

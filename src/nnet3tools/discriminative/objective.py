@@ -1,0 +1,247 @@
+"""The objectives of discriminative training, and their derivatives (discriminative-training.cc).
+
+mmi: the log-probability of the alignment less that of the lattice. mpfe and smbr: the expected
+number of frames whose phone, or pdf, is the alignment's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.discriminative.lattice_levels import LevelledLattice
+from nnet3tools.discriminative.options import DiscriminativeOptions
+from nnet3tools.discriminative.supervision import DiscriminativeSupervision
+from nnet3tools.errors import DataError
+from nnet3tools.fst.lattice import Lattice
+from nnet3tools.io import log
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+
+__all__ = ["DiscriminativeObjective", "Elements", "Judged"]
+
+_FLOOR = np.float32(-20 * math.log(10.0))
+"""Outputs below this are taken for this."""
+
+_NOT_FINITE = -10.0
+"""What an objective that is not a number counts, a frame."""
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Elements of a matrix: each place is there once."""
+
+    rows: NDArray[np.int32]
+    cols: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Of one minibatch: the objective, what it was made of, and its derivative by the output.
+
+    `objective` is weighted; with mmi it is `numerator` - `denominator`, which are 0 otherwise.
+    `positive` and `negative` are the sizes of the unweighted derivative's elements of either sign.
+    `reference`, the alignment's pdfs by row, has the weight as values.
+    """
+
+    weight: float
+    objective: float
+    numerator: float
+    denominator: float
+    positive: float
+    negative: float
+    deriv: Elements
+    reference: Elements
+
+
+class DiscriminativeObjective:
+    """One criterion, for the pdfs of one transition model.
+
+    `priors` (pdfs,) are divided out of the output's probabilities; there may be none.
+    """
+
+    def __init__(
+        self, options: DiscriminativeOptions, model: TransitionModel, priors: NDArray[np.float32]
+    ) -> None:
+        options.check()
+        self._options, self._model = options, model
+        self._silence = np.array(options.silence(), np.int32)
+        with np.errstate(divide="ignore"):
+            self._log_priors = np.log(priors)
+
+    def judge(self, supervision: DiscriminativeSupervision, output: NDArray[np.float32]) -> Judged:
+        """The objective of a network's `output` (num_frames, pdfs), which is log-probabilities.
+
+        Rows run frame by frame, in each frame sequence by sequence. DataError if the supervision
+        does not fit the model or the output.
+        """
+        self._check(supervision, output)
+        pdfs = self._model.pdfs_of_ids()
+        levels = LevelledLattice(supervision.den_lat, supervision.num_sequences)
+        rows = _rows(supervision, levels.frames)
+        is_frame = levels.labels != 0
+        cols = pdfs[levels.labels]
+        lattice = self._boosted(supervision, levels)
+        likes = np.zeros(len(rows), np.float32)
+        likes[is_frame] = self._log_likes(output, rows[is_frame], cols[is_frame])
+        costs, final_costs = levels.costs(_rescored(lattice, levels, likes))
+        found = levels.probabilities(costs, final_costs)
+        reference = _alignment(supervision, pdfs)
+        if self._options.criterion == "mmi":
+            numerator = float(
+                self._log_likes(output, reference.rows, reference.cols).sum(dtype=np.float64)
+            )
+            total = denominator = float(np.float32(found.totals.sum()))
+            total = numerator - denominator
+            values = -levels.posteriors(costs, found)
+        else:
+            numerator = denominator = 0.0
+            right = self._is_right(supervision, levels)
+            total, values = levels.expected(right, costs, final_costs, found)
+        deriv = self._summed(rows[is_frame], cols[is_frame], values[is_frame], reference, output)
+        return _judged(supervision, total, numerator, denominator, deriv, reference)
+
+    # -- from the output to the lattice
+
+    def _check(self, supervision: DiscriminativeSupervision, output: NDArray[np.float32]) -> None:
+        labels = supervision.den_lat.fst.ilabels
+        self._model.check_transition_ids(supervision.num_ali)
+        self._model.check_transition_ids(labels[labels != 0])
+        expected = supervision.num_frames, self._model.num_pdfs
+        if len(output) != expected[0] or output.shape[1] < expected[1]:
+            raise DataError(
+                f"the output is {output.shape[0]} x {output.shape[1]}, expected one row for each "
+                f"of {expected[0]} frames and a column for each of {expected[1]} pdfs"
+            )
+        if len(self._log_priors) not in (0, output.shape[1]):
+            raise DataError(
+                f"the model has {len(self._log_priors)} priors, the output {output.shape[1]} "
+                "columns"
+            )
+
+    def _log_likes(
+        self, output: NDArray[np.float32], rows: NDArray[np.int32], cols: NDArray[np.int32]
+    ) -> NDArray[np.float32]:
+        """Scaled log-likelihoods of pdfs."""
+        found = output[rows, cols]
+        if num_floored := int((found < _FLOOR).sum()):
+            found = np.where(found < _FLOOR, _FLOOR, found)
+            log.warning(f"Floored {num_floored} probabilities from nnet.")
+        if len(self._log_priors):
+            if (found > 0.0).any():
+                raise DataError(
+                    "the output is greater than 0, which no logarithm of a probability is: the "
+                    "model has priors"
+                )
+            found = found - self._log_priors[cols]
+        return found * np.float32(self._options.acoustic_scale)
+
+    def _boosted(self, supervision: DiscriminativeSupervision, levels: LevelledLattice) -> Lattice:
+        """With --boost, arcs whose phone is wrong cost less, unless it is silence."""
+        lattice, boost = supervision.den_lat, np.float32(self._options.boost)
+        if self._options.criterion != "mmi" or boost == 0.0:
+            return lattice
+        phones = self._model.transitions().phones
+        phone, reference = phones[levels.labels], phones[supervision.num_ali][levels.frames]
+        wrong = (levels.labels != 0) & (phone != reference) & ~np.isin(phone, self._silence)
+        weights = lattice.fst.weights.copy()
+        weights[levels.arcs] -= boost * wrong
+        return replace(lattice, fst=replace(lattice.fst, weights=weights))
+
+    def _is_right(
+        self, supervision: DiscriminativeSupervision, levels: LevelledLattice
+    ) -> NDArray[np.float64]:
+        """1 for arcs that have the alignment's phone or pdf, else 0.
+
+        With --one-silence-class all silence phones are one, otherwise silence is never right.
+        """
+        model = self._model.transitions()
+        kind = model.phones if self._options.criterion == "mpfe" else model.pdfs
+        reference = supervision.num_ali[np.minimum(levels.frames, len(supervision.num_ali) - 1)]
+        same = kind[levels.labels] == kind[reference]
+        silence = np.isin(model.phones[levels.labels], self._silence)
+        if self._options.one_silence_class:
+            same |= silence & np.isin(model.phones[reference], self._silence)
+        else:
+            same &= ~silence
+        return (same & (levels.labels != 0)).astype(np.float64)
+
+    # -- and back
+
+    def _summed(
+        self,
+        rows: NDArray[np.int32],
+        cols: NDArray[np.int32],
+        values: NDArray[np.float64],
+        reference: Elements,
+        output: NDArray[np.float32],
+    ) -> Elements:
+        """Arcs' derivatives summed by place; with mmi the alignment has a 1 in each row."""
+        places = rows.astype(np.int64) * output.shape[1] + cols
+        if self._options.criterion == "mmi":
+            of_reference = reference.rows.astype(np.int64) * output.shape[1] + reference.cols
+            if self._options.drop_frames:
+                met = np.isin(of_reference, places[values != 0.0])
+                kept = np.zeros(len(output), bool)
+                kept[reference.rows[met]] = True
+                places, values = places[kept[rows]], values[kept[rows]]
+                of_reference = of_reference[met]
+            places = np.concatenate([places, of_reference])
+            values = np.concatenate([values, np.ones(len(of_reference))])
+        unique, inverse = np.unique(places, return_inverse=True)
+        sums = np.bincount(inverse, values, len(unique)).astype(np.float32)
+        kept_rows, kept_cols = np.divmod(unique, output.shape[1])
+        return Elements(kept_rows.astype(np.int32), kept_cols.astype(np.int32), sums)
+
+
+def _rows(supervision: DiscriminativeSupervision, frames: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The output's rows of frames, which are counted sequence after sequence."""
+    sequence, frame = np.divmod(frames, supervision.frames_per_sequence)
+    return frame * supervision.num_sequences + sequence
+
+
+def _alignment(supervision: DiscriminativeSupervision, pdfs: NDArray[np.int32]) -> Elements:
+    rows = _rows(supervision, np.arange(supervision.num_frames, dtype=np.int32))
+    values = np.full(len(rows), supervision.weight, np.float32)
+    return Elements(rows, pdfs[supervision.num_ali], values)
+
+
+def _rescored(lattice: Lattice, levels: LevelledLattice, likes: NDArray[np.float32]) -> Lattice:
+    """The lattice with these scaled log-likelihoods of `levels.arcs`, and no others."""
+    acoustic = lattice.acoustic.copy()
+    frames = levels.labels != 0
+    acoustic[levels.arcs[frames]] = -likes[frames]
+    return replace(lattice, acoustic=acoustic, final_acoustic=np.zeros_like(lattice.final_acoustic))
+
+
+def _judged(
+    supervision: DiscriminativeSupervision,
+    total: float,
+    numerator: float,
+    denominator: float,
+    deriv: Elements,
+    reference: Elements,
+) -> Judged:
+    """With the weight; nothing is learnt from what is not a number."""
+    scale = supervision.weight
+    weight = supervision.num_frames * scale
+    objective = scale * total
+    positive = float(deriv.values[deriv.values > 0].sum(dtype=np.float64))
+    negative = -float(deriv.values[deriv.values < 0].sum(dtype=np.float64))
+    values = deriv.values * np.float32(scale)
+    if math.isnan(objective):
+        log.warning(f"Objective function is {objective:g}, setting to {_NOT_FINITE:g} per frame.")
+        objective, values = _NOT_FINITE * weight, np.zeros_like(values)
+    return Judged(
+        weight,
+        objective,
+        scale * numerator,
+        scale * denominator,
+        positive,
+        negative,
+        replace(deriv, values=values),
+        reference,
+    )

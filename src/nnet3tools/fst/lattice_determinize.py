@@ -1,0 +1,120 @@
+"""Lattices as acceptors of transition ids: reversed, and made deterministic.
+
+The states and arcs come out in OpenFst's order. Acceptors are compact lattices whose strings are
+empty: the label of an arc is its transition id.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nnet3tools.fst.fst import EPSILON
+from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice, Strings
+from nnet3tools.fst.lattice_epsilon import better_weight
+from nnet3tools.fst.weights import single
+
+__all__ = ["as_acceptor", "determinized_lattice", "from_acceptor", "reversed_lattice"]
+
+_DELTA = 1.0 / 1024.0
+"""Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
+
+_Subset = tuple[tuple[int, float, float], ...]
+"""States with the graph and acoustic costs still owed to them, by state."""
+
+_Element = tuple[int, float, float]
+
+
+def as_acceptor(lattice: Lattice) -> CompactLattice:
+    """The acceptor of transition ids; words are lost."""
+    fst = lattice.fst.projected()
+    strings = Strings.none(fst.num_arcs + fst.num_states)
+    return CompactLattice(fst, lattice.acoustic, lattice.final_acoustic, strings)
+
+
+def from_acceptor(acceptor: CompactLattice) -> Lattice:
+    """The lattice that reads and writes what the acceptor accepts."""
+    return Lattice(acceptor.fst, acceptor.acoustic, acceptor.final_acoustic)
+
+
+def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
+    """The acceptor of the same sequences from their ends to their beginnings.
+
+    A new state 0 has epsilons, with the final weights, to what were final states; the state that
+    was the start is final. Other states are called one more than before.
+    """
+    size = acceptor.fst.num_states
+    finals: list[FinalWeight | None] = [None] * (size + 1)
+    finals[acceptor.fst.start + 1] = (0.0, 0.0, ())
+    arcs: list[list[CompactArc]] = [[] for _ in range(size + 1)]
+    for state, final in enumerate(acceptor.final_list()):
+        if final is not None:
+            arcs[0].append((EPSILON, final[0], final[1], (), state + 1))
+    for state, of_state in enumerate(acceptor.arc_lists()):
+        for label, graph, acoustic, _, target in of_state:
+            arcs[target + 1].append((label, graph, acoustic, (), state + 1))
+    return CompactLattice.from_lists(0, finals, arcs)
+
+
+def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
+    """An equivalent acceptor in which no state has two arcs of one label, sorted by label.
+
+    Of several paths with the same labels the best one stays. An epsilon counts as a label. States
+    are numbered as they are met, from the start on. The acceptor has no cycles.
+    """
+    if not acceptor.fst.num_states:
+        return acceptor
+    lists, finals = acceptor.arc_lists(), acceptor.final_list()
+    subsets: list[_Subset] = [((acceptor.fst.start, 0.0, 0.0),)]
+    numbers = {subsets[0]: 0}
+    arcs: list[list[CompactArc]] = []
+    new_finals: list[FinalWeight | None] = []
+    for subset in subsets:  # which grows
+        found: list[CompactArc] = []
+        for label, elements in _by_label(subset, lists):
+            graph, acoustic, target = _normalized(elements)
+            if (number := numbers.get(target)) is None:
+                number = numbers[target] = len(subsets)
+                subsets.append(target)
+            found.append((label, graph, acoustic, (), number))
+        arcs.append(found)
+        new_finals.append(_final_weight(subset, finals))
+    return CompactLattice.from_lists(0, new_finals, arcs)
+
+
+def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int, list[_Element]]]:
+    """By label, the states that its arcs lead to, with the costs of getting there."""
+    found: dict[int, list[_Element]] = {}
+    for state, owed_graph, owed_acoustic in subset:
+        for label, graph, acoustic, _, target in lists[state]:
+            element = target, single(owed_graph + graph), single(owed_acoustic + acoustic)
+            found.setdefault(label, []).append(element)
+    return sorted(found.items())
+
+
+def _normalized(elements: list[_Element]) -> tuple[float, float, _Subset]:
+    """The costs of the best, and what is owed to each state beyond that."""
+    best: dict[int, FinalWeight] = {}
+    for state, graph, acoustic in elements:
+        best[state] = better_weight(best.get(state), (graph, acoustic, ()))
+    least: FinalWeight | None = None
+    for weight in best.values():
+        least = better_weight(least, weight)
+    assert least is not None
+    subset = [
+        (state, _quantized(single(graph - least[0])), _quantized(single(acoustic - least[1])))
+        for state, (graph, acoustic, _) in sorted(best.items())
+    ]
+    return least[0], least[1], tuple(subset)
+
+
+def _final_weight(subset: _Subset, finals: list[FinalWeight | None]) -> FinalWeight | None:
+    found: FinalWeight | None = None
+    for state, owed_graph, owed_acoustic in subset:
+        if (final := finals[state]) is not None:
+            weight = single(owed_graph + final[0]), single(owed_acoustic + final[1]), ()
+            found = better_weight(found, weight)
+    return found
+
+
+def _quantized(cost: float) -> float:
+    return math.floor(cost / _DELTA + 0.5) * _DELTA

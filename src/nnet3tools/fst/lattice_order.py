@@ -1,0 +1,117 @@
+"""The order of a lattice's states, and the frames that they stand between."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.fst.depth_first import top_order
+from nnet3tools.fst.fst import NO_STATE, Fst
+from nnet3tools.fst.lattice import Lattice
+from nnet3tools.fst.properties import Property, concatenated_properties
+
+__all__ = ["concatenated", "in_top_order", "lattice_state_times", "with_states_in"]
+
+_NOWHERE = -1
+
+_IS_SORTED = Property.ACYCLIC | Property.INITIAL_ACYCLIC | Property.TOP_SORTED
+_ANY_ORDER = ~(
+    Property.TOP_SORTED | Property.NOT_TOP_SORTED | Property.STRING | Property.NOT_STRING
+)
+"""What is so whichever way states are numbered (OpenFst's kStateSortProperties)."""
+
+
+def in_top_order(lattice: Lattice) -> Lattice:
+    """States in the topological order of OpenFst's TopSort, also where they had one already.
+
+    DataError if the lattice has a cycle.
+    """
+    fst = lattice.fst
+    if fst.start == NO_STATE:
+        return lattice
+    ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
+    of_states = [targets[begin:end] for begin, end in pairwise(ends)]
+    found = with_states_in(lattice, np.array(top_order(fst.start, of_states)))
+    settled = _IS_SORTED | Property.CYCLIC | Property.INITIAL_CYCLIC
+    properties = (found.fst.properties & ~settled) | _IS_SORTED
+    return replace(found, fst=found.fst.with_properties(properties))
+
+
+def with_states_in(lattice: Lattice, order: NDArray[np.integer]) -> Lattice:
+    """The same with `order[i]` as state i, (N,); arcs of a state keep their order (StateSort)."""
+    fst = lattice.fst
+    numbers = np.empty(len(order), np.int32)
+    numbers[order] = np.arange(len(order), dtype=np.int32)
+    sources = numbers[fst.sources]
+    arcs = np.argsort(sources, kind="stable")
+    inputs = fst.ilabels[arcs]
+    counts = fst.counts[order]
+    sorted_fst = Fst(
+        start=int(numbers[fst.start]),
+        finals=fst.finals[order],
+        offsets=np.concatenate([[0], np.cumsum(counts)]),
+        ilabels=inputs,
+        olabels=inputs if fst.olabels is fst.ilabels else fst.olabels[arcs],
+        weights=fst.weights[arcs],
+        nextstates=numbers[fst.nextstates[arcs]],
+        properties=fst.properties & _ANY_ORDER,
+    )
+    return Lattice(sorted_fst, lattice.acoustic[arcs], lattice.final_acoustic[order])
+
+
+def lattice_state_times(lattice: Lattice) -> NDArray[np.int32]:
+    """How many transition ids the ways to each state have, (N,): the frame that begins there.
+
+    The lattice is in topological order. DataError if two ways to a state differ in that, or a state
+    cannot be reached.
+    """
+    fst = lattice.fst
+    times = [_NOWHERE] * fst.num_states
+    if times:
+        times[fst.start] = 0
+    steps = (fst.ilabels != 0).tolist()
+    pairs = zip(fst.sources.tolist(), fst.nextstates.tolist(), steps, strict=True)
+    for source, target, step in pairs:
+        time = times[source] + step
+        if times[target] == _NOWHERE:
+            times[target] = time
+        elif times[target] != time:
+            raise DataError(
+                f"the lattice has paths of {times[target]} and of {time} frames to state {target}"
+            )
+    if _NOWHERE in times:
+        raise DataError(f"state {times.index(_NOWHERE)} of the lattice cannot be reached")
+    return np.array(times, np.int32)
+
+
+def concatenated(lattices: Sequence[Lattice]) -> Lattice:
+    """The lattice of their paths one after another, joined by epsilons, in topological order.
+
+    States of the last lattice come first before they are sorted, as in Kaldi's merged supervisions.
+    """
+    pieces = lattices[::-1]
+    arcs: list[list[tuple[int, int, float, float, int]]] = []
+    finals: list[tuple[float, float] | None] = []
+    start = NO_STATE
+    for number, lattice in enumerate(pieces):
+        base = len(arcs)
+        for of_state, final in zip(lattice.arc_lists(), lattice.final_list(), strict=True):
+            moved = [(*arc[:4], arc[4] + base) for arc in of_state]
+            if number and final is not None:
+                moved.insert(0, (0, 0, *final, start))
+                final = None
+            arcs.append(moved)
+            finals.append(final)
+        start = lattice.fst.start + base
+    joined = Lattice.from_lists(start, finals, arcs)
+    said = functools.reduce(
+        lambda later, earlier: concatenated_properties(earlier, later),
+        [lattice.fst.properties for lattice in pieces],
+    )
+    return in_top_order(replace(joined, fst=joined.fst.with_properties(said)))
