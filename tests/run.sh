@@ -32,7 +32,8 @@ check_cases() {
   PATH="$PWD/bin:$PATH" ../shared/tools/check_cases.py "$goldens/$1" "${@:2}"
 }
 if [ -x ../shared/tools/check_cases.py ]; then
-  for folder in cases networks networks-extra random train-recipes general xconfigs chain decode; do
+  for folder in cases networks networks-extra random train-recipes general xconfigs chain decode \
+    discriminative; do
     check_cases "$folder"
   done
 else

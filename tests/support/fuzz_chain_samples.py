@@ -16,6 +16,12 @@ from nnet3tools.chain.example import (
     output_indexes,
 )
 from nnet3tools.chain.supervision import Supervision
+from nnet3tools.discriminative.example import (
+    DISCRIMINATIVE_EXAMPLE,
+    NnetDiscriminativeExample,
+    NnetDiscriminativeSupervision,
+)
+from nnet3tools.discriminative.merging import merge_discriminative_examples
 from nnet3tools.fst.binary_writer import (
     write_compact_acceptor,
     write_const_fst,
@@ -28,7 +34,10 @@ from nnet3tools.io.files import open_output
 from nnet3tools.io.foreign_features import HTK, SPHINX, HtkFeatures
 from nnet3tools.io.table import TableWriter
 from nnet3tools.io.wave import WAVE, Wave
+from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.training.example import frames_io
+from support.lattice_paths import MODEL, random_supervision
 
 __all__ = ["make_chain_samples"]
 
@@ -52,6 +61,7 @@ _SEGMENTS = "seg-1 rec 0.0 0.5\nseg-2 rec 0.25 -1\nseg-3 rec2 1.5 2.75 A\n"
 def make_chain_samples() -> None:
     """Write them into the working directory."""
     _chain_examples()
+    _discriminative_examples()
     kinds = {
         "vector": (write_vector_fst, _SPLIT),
         "const": (write_const_fst, _LOOP),
@@ -105,3 +115,24 @@ def _chain_examples() -> None:
                 output = NnetChainSupervision("output", indexes, supervision, weights)
                 features = frames_io("input", -1, np.ones((11, 2), np.float32))
                 writer.write(f"e{number}", NnetChainExample([features], [output]))
+
+
+def _discriminative_examples() -> None:
+    from nnet3tools.cli.nnet3_init import main as init
+
+    Path("disc.config").write_text(_CONFIG.replace("output-dim=4", f"output-dim={MODEL.num_pdfs}"))
+    with contextlib.redirect_stderr(io.StringIO()):
+        init(["disc.config", "disc.raw"])
+    AmNnet(MODEL, read_nnet("disc.raw")).save("disc.mdl")
+    rng = np.random.default_rng(12)
+    part = random_supervision(rng, _FRAMES)
+    weights = np.array([1, 0.5, 0], np.float32)
+    output = NnetDiscriminativeSupervision(
+        "output", output_indexes(1, _FRAMES, 0, 3), part, weights
+    )
+    features = frames_io("input", -1, np.ones((11, 2), np.float32))
+    single = NnetDiscriminativeExample([features], [output])
+    for form, mode in (("bin", "ark"), ("txt", "ark,t")):
+        with TableWriter(f"{mode}:degs.{form}", DISCRIMINATIVE_EXAMPLE) as writer:
+            writer.write("e0", single)
+            writer.write("e1", merge_discriminative_examples([single, single], False))

@@ -17,6 +17,7 @@ from nnet3tools.chain.den_graph import load_denominator_graph
 from nnet3tools.chain.example import CHAIN_EXAMPLE
 from nnet3tools.chain.example_bytes import CHAIN_BYTES
 from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
+from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
 from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
 from nnet3tools.fst.binary_reader import read_compact_acceptor
@@ -332,6 +333,12 @@ READERS: dict[str, FuzzReader] = {
     ),
     "chain examples in binary": FuzzReader(("cegs.bin",), partial(_archive, CHAIN_EXAMPLE), 6),
     "chain examples in text": FuzzReader(("cegs.txt",), partial(_archive, CHAIN_EXAMPLE), 4),
+    "discriminative examples in binary": FuzzReader(
+        ("degs.bin",), partial(_archive, DISCRIMINATIVE_EXAMPLE), 4
+    ),
+    "discriminative examples in text": FuzzReader(
+        ("degs.txt",), partial(_archive, DISCRIMINATIVE_EXAMPLE), 3
+    ),
     "fst": FuzzReader(("fst.vector", "fst.const", "fst.text"), _fst, 4),
     "compact fst": FuzzReader(("fst.compact",), partial(_read_only, read_compact_acceptor), 2),
     "denominator fst": FuzzReader(("fst.den",), partial(load_denominator_graph, num_pdfs=4), 3),

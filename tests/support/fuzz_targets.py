@@ -76,6 +76,13 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
         ("nnet3-chain-combine", _NO_GPU, "fst.den", "chain.raw", "chain.raw", "ark:BAD", "out"),
         ("nnet3-chain-acc-lda-stats", "chain.raw", "ark:BAD", "out"),
     ],
+    "degs.bin": [
+        ("nnet3-discriminative-train", _NO_GPU, "disc.mdl", "ark:BAD", "out"),
+        ("nnet3-discriminative-compute-objf", "disc.mdl", "ark:BAD"),
+        ("nnet3-discriminative-copy-egs", "--frame-shift=2", "ark:BAD", "ark:out"),
+        ("nnet3-discriminative-merge-egs", "--minibatch-size=1", "ark:BAD", "ark:out"),
+        ("nnet3-discriminative-compute-from-egs", _NO_GPU, "disc.raw", "ark:BAD", "ark:out"),
+    ],
     "fst.den": [
         ("nnet3-chain-train", _NO_GPU, "chain.raw", "BAD", "ark:cegs.plain", "out"),
     ],

@@ -105,6 +105,12 @@ class LevelledLattice:
 
     def probabilities(self, costs: _Doubles, final_costs: _Doubles) -> Probabilities:
         """Forwards and backwards, given the costs of `arcs` and of ends of pieces."""
+        with np.errstate(invalid="ignore"):  # of costs that are no numbers
+            return Probabilities(*self._both_ways(costs, final_costs))
+
+    def _both_ways(
+        self, costs: _Doubles, final_costs: _Doubles
+    ) -> tuple[_Doubles, _Doubles, _Doubles]:
         size, pieces = len(self._times), self._pieces[self._finals]
         alpha, beta = np.full(size, -np.inf), np.full(size, -np.inf)
         alpha[self._starts] = 0.0
@@ -127,7 +133,7 @@ class LevelledLattice:
                 beta[states] = np.logaddexp(beta[states], sums)
         totals = np.full(len(self._starts), -np.inf)
         np.logaddexp.at(totals, pieces, alpha[self._finals] - final_costs)
-        return Probabilities(alpha, beta, totals)
+        return alpha, beta, totals
 
     def posteriors(self, costs: _Doubles, found: Probabilities) -> _Doubles:
         """How probable each of `arcs` is."""

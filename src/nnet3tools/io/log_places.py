@@ -147,6 +147,22 @@ _PLACES = {
     ("training/feature_transform.py", "_limited"): "EstimateInternal():get-feature-transform.cc",
     ("training/features.py", "paste"): "AppendFeats():paste-feats.cc",
     ("training/features.py", "floor_variance"): "ApplyCmvn():cmvn.cc",
+    ("discriminative/diagnostics.py", "_print_details"): "Print():discriminative-training.cc",
+    (
+        "discriminative/diagnostics.py",
+        "print_objective",
+    ): "PrintTotalStats():nnet-discriminative-diagnostics.cc",
+    ("discriminative/generation.py", "examples"): "ProcessFile():{program}.cc",
+    ("discriminative/generation.py", "make_discriminative_examples"): "main():{program}.cc",
+    ("discriminative/objective.py", "_judged"): "Compute():discriminative-training.cc",
+    (
+        "discriminative/objective.py",
+        "_log_likes",
+    ): "ConvertAnswersToLogLike():discriminative-training.cc",
+    (
+        "discriminative/trainer.py",
+        "_print_total",
+    ): "PrintTotalStats():nnet-discriminative-training.cc",
     ("training/generation.py", "find"): "main():{program}.cc",
     ("training/generation.py", "examples_of_utterance"): "ProcessFile():{program}.cc",
     ("training/generation.py", "make_examples"): "main():{program}.cc",
