@@ -25,6 +25,7 @@ from nnet3tools.tensor.recorder import ACTION, Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
     Event,
+    Kernels,
     NotCapturable,
     without_actions,
 )
@@ -47,6 +48,8 @@ class Capture(Protocol):
 
 _MAX_NOTED = 2
 """Live runs at most before those that record, where the first was no example."""
+_MANY = 6
+"""First runs in one workspace from which on kernels do what they can of first runs."""
 _MAX_RANDOM = 3
 """Random decisions in one section: it has up to 2 ** 3 variants for them alone."""
 
@@ -92,12 +95,25 @@ class Replayer:
         piece = self._pieces.get(key)
         if piece is None:
             piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture)
-        if self._capture is None and piece.can_be_flat:
+            self._workspace.first_runs += 1
+        can_be_flat = self._capture is None and piece.can_be_flat
+        if can_be_flat or self._workspace.first_runs >= _MANY:
+            self._use_kernels()
+        if self._workspace.kernels is not None:
+            self._workspace.kernels.begin_run()
+        if can_be_flat:
             # all at once, as their compiled kernels are then made by one run of the compiler
             for other in self._pieces.values():
                 if other.can_be_flat:
                     other.make_flat()
         return piece.next_run()
+
+    def _use_kernels(self) -> None:
+        """Have kernels do what is new from now on: enough is done again and again, or new."""
+        if self._capture is None and are_native() and self._workspace.kernels is None:
+            from nnet3tools.tensor.native.at_once import KernelsAtOnce
+
+            self._workspace.kernels = KernelsAtOnce()
 
     def run(self, key: Hashable, work: Step) -> None:
         """Do some work. That of an equal key must be the same, declared decisions excepted."""
@@ -150,10 +166,16 @@ class _Piece:
     def make_flat(self) -> None:
         """From now on run calls instead of sections where there is only one variant."""
         assert self._sections is not None
+        if self._workspace.kernels is not None:
+            for _, section in self._sections:
+                section.ask_for(self._workspace.kernels)
         self._flat = _flat(self._sections)
 
     def _note(self, c: int, step: Step, left: int) -> None:
-        recorder = Recorder(scratch=self._workspace if self._capture is None else None)
+        scratch, kernels = None, None
+        if self._capture is None:
+            scratch, kernels = self._workspace, self._workspace.kernels
+        recorder = Recorder(scratch=scratch, kernels=kernels)
         with recorder:
             step()
         self._scratch_bytes = max(self._scratch_bytes, recorder.scratch_bytes)
@@ -258,6 +280,11 @@ class _Section:
             node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
         self._recorded.clear()
 
+    def ask_for(self, kernels: Kernels) -> None:
+        """Have the kernels of what was recorded, for variants that will be."""
+        for node in self._recorded:
+            kernels.ask_for(node.calls or ())
+
     @property
     def has_run(self) -> bool:
         """Whether there was a run."""
@@ -271,7 +298,9 @@ class _Section:
 
     def _run_live(self, node: _Node, done: list[Hashable]) -> None:
         """Record a variant that begins with these outcomes, unless that is known not to work."""
-        recorder = Recorder(done, self._memory, None if node.is_live else self._workspace)
+        workspace = None if node.is_live else self._workspace
+        kernels = None if workspace is None else workspace.kernels
+        recorder = Recorder(done, self._memory, workspace, kernels=kernels)
         with recorder:
             for c, step in self._steps:
                 recorder.begin(c)

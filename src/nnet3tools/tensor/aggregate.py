@@ -70,6 +70,11 @@ class Aggregate:
         self._lowered: dict[str, Callable[..., Any]] = {}
 
     @property
+    def gives_number(self) -> bool:
+        """Whether calls return a float, or a Number where somebody records."""
+        return self.axis is None
+
+    @property
     def expr(self) -> Expr:
         """The expression; formula text is read when first asked for."""
         if self._expr is None:
@@ -102,6 +107,9 @@ class Aggregate:
         if recording.taking is not None:
             options = {"alpha": alpha, "beta": beta}
             return cast(float | None, recording.taking.call(self, operands, options))
+        if recording.kernels is not None and self.axis is not None:
+            if recording.kernels.run(self, operands, {"alpha": alpha, "beta": beta}):
+                return None
         return self.bind(*operands, alpha=alpha, beta=beta)()
 
     @property

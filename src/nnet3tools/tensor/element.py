@@ -38,6 +38,8 @@ class Element:
     takes_numbers = True
     """Whether what it is bound to may be a Number on the host."""
 
+    gives_number = False
+
     def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
         self.formula, self.operands = formula, operands.split()
         self._assignments: Assignments | None = None
@@ -81,7 +83,7 @@ class Element:
     def __call__(self, *operands: Any) -> None:
         if recording.taking is not None:
             recording.taking.call(self, operands, {})
-        else:
+        elif recording.kernels is None or not recording.kernels.run(self, operands, {}):
             self.bind(*operands)()
 
     @property

@@ -6,8 +6,7 @@ numbers and operators, which report to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -18,7 +17,7 @@ from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.offsets import rounded_up
 from nnet3tools.tensor.random import get_state
-from nnet3tools.tensor.recording import Call, Event, Origin, unrecorded
+from nnet3tools.tensor.recording import Call, Event, Kernels, Origin, unrecorded
 from nnet3tools.tensor.workspace import Workspace
 
 __all__ = ["ACTION", "Memory", "Recorder"]
@@ -42,8 +41,12 @@ class Recorder:
         memory: Memory | None = None,
         workspace: Workspace | None = None,
         scratch: Workspace | None = None,
+        kernels: Kernels | None = None,
     ) -> None:
-        """`scratch` is where a live run's scratch memory comes from, if not from the pool."""
+        """`scratch` is where a live run's scratch memory comes from, if not from the pool.
+
+        `kernels` do what they can of the calls.
+        """
         self.events: list[Event] = []
         self.values: list[Hashable] = []
         self.calls: list[Call] = []
@@ -55,17 +58,21 @@ class Recorder:
         """Scratch memory in use, at most."""
         self._bytes_now = 0
         self.workspace, self.scratch = workspace, scratch
+        self._kernels = kernels
         self._done = done
         self._memory: Memory = {} if memory is None else memory
         self.step, self._number = 0, 0
-        self._before: list[tuple[Recorder | None, Recorder | None]] = []
+        self._before: list[tuple[Recorder | None, Recorder | None, Kernels | None]] = []
 
     def __enter__(self) -> Recorder:
-        self._before.append(recording.swap(self, self if self.workspace is not None else None))
+        takes = self if self.workspace is not None else None
+        self._before.append((*recording.swap(self, takes), recording.kernels))
+        recording.kernels = self._kernels
         return self
 
     def __exit__(self, *_: object) -> None:
-        recording.swap(*self._before.pop())
+        *before, recording.kernels = self._before.pop()
+        recording.swap(*before)
 
     def begin(self, step: int) -> None:
         """From here on it is this step's work, as `persistent_array` needs to know."""
@@ -108,37 +115,59 @@ class Recorder:
 
     def call(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Any:
         """Bind an operator, run it and note it; a number that it returns stays in memory."""
-        values = (*operands, *options.values())
-        again: Callable[[], Callable[[], Any]] | None
-        with self._running():
-            do = _bound(operator, operands, options)
-            result = do()
-        again = partial(_bound, operator, operands, options)
-        if isinstance(do, Measured):
-            again = None
-        elif isinstance(result, (float, Number)):
-            result = _number_like(result)
-            do, again = _storing(result, do), partial(_bound_to_store, again, result)
-        number = result if isinstance(result, Number) else None
+        before = recording.swap(self, None)  # operators that it calls are part of it
+        try:
+            if self._kernels is None:
+                call = _done(operator, operands, options)
+            else:
+                call = self._by_kernels(operator, operands, options, self._kernels)
+        finally:
+            recording.swap(*before)
+        self.calls.append(call)
+        assert call.origin is not None
+        return call.origin.result
+
+    def _by_kernels(
+        self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any],
+        kernels: Kernels,
+    ) -> Call:  # fmt: skip
+        """A call that was done, by kernels if they are known."""
+        if not kernels.pay_for(operator):
+            return _done(operator, operands, options)
+        number = Number(np.empty(1)) if operator.gives_number else None
         origin = Origin(operator, operands, options, number)
-        self.calls.append(Call(operator.name, values, do, origin, again))
-        return result
+        jobs = kernels.jobs_of(origin)
+        if jobs is None or not kernels.do(jobs):
+            call = _done(operator, operands, options, number)
+        else:
+            call = Call.unbound(origin, partial(_bound_again, origin))
+        call.keep_jobs(jobs)
+        return call
 
     def add(self, call: Call) -> Any:
         """Run and note what was bound before."""
-        with self._running():
-            result = call.run()
-        self.calls.append(call)
-        return result
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        """In the `with` block a noted call runs: operators that it calls are part of it."""
         before = recording.swap(self, None)
         try:
-            yield
+            call.run()
         finally:
             recording.swap(*before)
+        self.calls.append(call)
+
+
+def _done(
+    operator: Any, operands: Sequence[Any], options: Mapping[str, Any],
+    number: Number | None = None,
+) -> Call:  # fmt: skip
+    """A call, bound and run; its result is stored in a Number, if it is one, perhaps in this."""
+    do = _bound(operator, operands, options)
+    result = do()
+    is_stored = isinstance(result, (float, Number)) and not isinstance(do, Measured)
+    if is_stored:
+        result = _number_like(result, number)
+        do = _storing(result, do)
+    origin = Origin(operator, operands, options, result if isinstance(result, Number) else None)
+    again = None if isinstance(do, Measured) else partial(_bound_again, origin)
+    return Call(operator.name, (*operands, *options.values()), do, origin, again)
 
 
 def _bound(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
@@ -149,8 +178,11 @@ def _bound(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -
     return cast(Callable[[], Any], operator.bind(*operands, **options))
 
 
-def _number_like(result: float | Number) -> Number:
-    """A Number in memory of its own."""
+def _number_like(result: float | Number, number: Number | None) -> Number:
+    """What was returned as the Number given, or as one in memory of its own."""
+    if number is not None:
+        number.array[0] = float(result) if isinstance(result, float) else result.value()
+        return number
     return Number(np.array([result]) if isinstance(result, float) else result.array.copy())
 
 
@@ -159,8 +191,9 @@ def _storing(number: Number, do: Callable[[], Any]) -> Callable[[], Any]:
     return partial(_store, do, number.array)
 
 
-def _bound_to_store(again: Callable[[], Callable[[], Any]], number: Number) -> Callable[[], Any]:
-    return _storing(number, again())
+def _bound_again(origin: Origin) -> Callable[[], Any]:
+    do = _bound(origin.operator, origin.operands, origin.options)
+    return do if origin.result is None else _storing(origin.result, do)
 
 
 def _call_with_numbers(

@@ -20,9 +20,9 @@ settings, which are part of a recording (tensor/settings.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from nnet3tools.tensor.recorder import Recorder
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Call",
     "Event",
+    "Kernels",
     "NotCapturable",
     "Origin",
     "act",
@@ -75,15 +76,30 @@ class Call:
         """`bind`, if given, makes `run` anew."""
         self.name, self.operands, self.run, self.origin = name, operands, run, origin
         self._bind = bind
-        self.made: Any = None
-        """What a device has made of it, for the next recording that it stands in."""
+        self.made: tuple[Sequence[Any] | None, Callable[[], Any]] | None = None
+        """Jobs of compiled kernels (None: there are none for it), and what does the same without.
+
+        They are kept for the next recording that the call stands in.
+        """
 
     def __call__(self) -> Any:
         return self.run()
 
+    @classmethod
+    def unbound(cls, origin: Origin, bind: Callable[[], Callable[[], Any]]) -> Call:
+        """One that is bound by `bind` when it is to run."""
+        values = (*origin.operands, *origin.options.values())
+        made = cls(origin.operator.name, values, bind, origin, bind)
+        made.run = made._run_anew
+        return made
+
+    def keep_jobs(self, jobs: Sequence[Any] | None) -> None:
+        """Note the jobs of compiled kernels that do the same, or that there are none."""
+        self.made = jobs, self.bound() if jobs is None else self.run
+
     def forget(self) -> None:
         """Let go of what was bound, which takes memory, until somebody asks for it."""
-        if self._bind is not None:
+        if self._bind is not None and (self.made is None or self.made[0] is not None):
             self.run = self._run_anew
 
     def bound(self) -> Callable[[], Any]:
@@ -114,9 +130,33 @@ def _shown(operand: Any) -> str:
     return repr(operand)
 
 
+class Kernels(Protocol):
+    """Compiled kernels for calls as they come (native/at_once.py)."""
+
+    def pay_for(self, operator: Any) -> bool:
+        """Whether a kernel that is used once is less work than what does without."""
+
+    def jobs_of(self, origin: Origin) -> Sequence[Any] | None:
+        """What does the work of a call; None if there are no kernels for it."""
+
+    def do(self, jobs: Sequence[Any]) -> bool:
+        """Do jobs, all or none; False if some kernel is not known yet, or cannot be had."""
+
+    def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        """Do a call that gives no number; False if it has to be done without kernels."""
+
+    def begin_run(self) -> None:
+        """What is asked for from here on is known from the next run on."""
+
+    def ask_for(self, calls: Iterable[Call]) -> None:
+        """Have the kernels of recorded calls among those that are known."""
+
+
 _current: Recorder | None = None
 taking: Recorder | None = None
 """The recorder that operators give their calls to."""
+kernels: Kernels | None = None
+"""What does calls of operators that nobody takes, if it has kernels for them."""
 
 
 def swap(

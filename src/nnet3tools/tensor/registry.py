@@ -124,6 +124,9 @@ class Operator(Generic[P, R]):
     takes_numbers = False
     """Whether what it is bound to may be a Number on the host."""
 
+    gives_number: bool
+    """Whether calls return a float, or a Number where somebody records."""
+
     is_formulas = False
     """Whether its function binds formulas, which are all that it does, in the order of binding."""
 
@@ -134,7 +137,9 @@ class Operator(Generic[P, R]):
         self.name = function.__name__
         self.reference = function
         self.writes, self.types = writes, types
-        self.operands = tuple(inspect.signature(function).parameters)
+        signature = inspect.signature(function)
+        self.operands = tuple(signature.parameters)
+        self.gives_number = signature.return_annotation in ("float", float)
         for name in writes:
             if name not in self.operands:
                 raise ProgramError(f"operator {self.name} has no operand '{name}'")
@@ -145,6 +150,8 @@ class Operator(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if recording.taking is not None:
             return cast(R, recording.taking.call(self, args, kwargs))
+        if recording.kernels is not None and recording.kernels.run(self, args, kwargs):
+            return cast(R, None)
         first: Any = args[0]
         found = self._cache.get((first.__class__, getattr(first, "dtype", None)))
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -111,6 +112,7 @@ _BACKWARD = (
 )
 
 
+@functools.cache
 def _kernel(text: str, dtype: np.dtype) -> Kernel:
     text = text.replace("GROUP", str(GROUP)).replace("TILE", str(_TILE))
     return Kernel(text.replace("CANCELLED", repr(_CANCELLED)).format(t=_TYPES[dtype]))

@@ -29,10 +29,9 @@ def series(calls: Iterable[Call]) -> Series:
 def part_of(call: Call) -> Part:
     """A call with its jobs, if there are kernels for it."""
     if call.made is None:
-        jobs = None if call.origin is None else jobs_of(call.origin)
-        call.made = jobs, call.bound() if jobs is None else call.run
-    made: Part = call.made
-    return made
+        call.keep_jobs(None if call.origin is None else jobs_of(call.origin))
+    assert call.made is not None
+    return call.made
 
 
 def jobs_of(origin: Origin) -> list[Job] | None:

@@ -8,6 +8,7 @@ number of columns or threads, so neither do results.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +106,7 @@ def column_job(
     for some in outs:
         values += some
     steps = -(-sizes[-1] // GROUP)
-    return Job(kernel, values, steps, int(np.prod(sizes)) * (len(operands) + len(outs)))
+    return Job(kernel, values, steps, math.prod(sizes) * (len(operands) + len(outs)))
 
 
 @functools.lru_cache(maxsize=512)

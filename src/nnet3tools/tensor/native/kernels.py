@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ import numpy as np
 
 from nnet3tools.tensor.functional import Assignments
 from nnet3tools.tensor.numpy_backend.addresses import address
+
+_FLOAT, _WORD = struct.Struct("=d"), struct.Struct("=q")
 
 __all__ = ["Formula", "Job", "Kernel", "Number", "Words", "indented"]
 
@@ -64,8 +67,7 @@ class Job:
         """Whether steps may write to the same places."""
         self.formula: Formula | None = None
         """What it does, if that is an elementwise formula."""
-        self.words = Words(arguments).filled(arguments)
-        self.alive = [a for a in arguments if isinstance(a, np.ndarray)]
+        self.words, self.alive = _words(arguments)
 
     @classmethod
     def of_words(cls, kernel: Kernel, words: np.ndarray, alive: list[np.ndarray], steps: int,
@@ -75,6 +77,20 @@ class Job:
         made.kernel, made.words, made.alive = kernel, words, alive
         made.steps, made.work, made.in_order, made.formula = steps, work, False, None
         return made
+
+
+def _words(arguments: Sequence[Any]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Arguments as words, and the arrays among them."""
+    words, alive = [], []
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            words.append(address(argument))
+            alive.append(argument)
+        elif isinstance(argument, Number):
+            words.append(_WORD.unpack(_FLOAT.pack(argument.value))[0])
+        else:
+            words.append(int(argument))
+    return np.array(words or [0], np.int64), alive
 
 
 class Words:

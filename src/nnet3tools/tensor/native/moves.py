@@ -5,6 +5,7 @@ Addresses are looked up when a call is bound, so one kernel copies from one matr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -84,6 +85,12 @@ _RANGES = """\
 """
 
 
+@functools.cache
+def _kernel(text: str, dtype: np.dtype | None) -> Kernel:
+    """The kernel of a text, for elements of a type where that matters."""
+    return Kernel(text if dtype is None else text.format(t=_TYPES[dtype]))
+
+
 def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
     """Whether rows are contiguous, of one type and width, and the matrices apart."""
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype not in _TYPES:
@@ -122,7 +129,7 @@ def _job(
         return None
     places = _places(others, which, rows)
     item = matrix.itemsize if alpha is None else 1
-    kernel = Kernel(text if alpha is None else text.format(t=_TYPES[matrix.dtype]))
+    kernel = _kernel(text, None if alpha is None else matrix.dtype)
     down = matrix.strides[0] // (matrix.itemsize // item)
     values = [matrix, places, matrix.shape[1] * item, down]
     if alpha is not None:
@@ -178,7 +185,7 @@ def _add_row_ranges(out: Any, src: Any, ranges: Any, alpha: Any = 1.0) -> list[J
         return None
     if given[used].min() < 0 or given[used].max() > len(src):
         raise ProgramError(f"a range of rows exceeds a matrix of {len(src)} rows")
-    kernel = Kernel(_RANGES.format(t=_TYPES[out.dtype]))
+    kernel = _kernel(_RANGES, out.dtype)
     downs = [m.strides[0] // m.itemsize for m in (out, src)]
     values = [out, src, given, out.shape[1], *downs, Number(float(alpha))]
     work = int((given[used, 1] - given[used, 0]).sum()) * out.shape[1]
