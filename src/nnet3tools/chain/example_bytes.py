@@ -24,7 +24,7 @@ from nnet3tools.training.example_layout import AT_HAND, KEY, KnownLayouts, Layou
 if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample
 
-__all__ = ["CHAIN_BYTES", "ChainExampleBytes", "facts_of"]
+__all__ = ["CHAIN_BYTES", "ChainExampleBytes", "facts_of", "head_of"]
 
 _MOST_NUM_IO = 1000
 _FACTS = re.compile(
@@ -109,6 +109,12 @@ def facts_of(head: Layout) -> tuple[int, int, bool]:
         frames, label_dim = struct.unpack("<ii", match.group(1) + match.group(2))
         found = _facts[head] = frames, label_dim, match.group(3) == b"T"
     return found
+
+
+def head_of(data: bytes) -> Layout | None:
+    """The layout of what is before the acceptor; None if it is none of the forms walked over."""
+    found = _heads.find(data, 0)
+    return None if found is None else found[1]
 
 
 def _walked(data: bytes | bytearray, start: int) -> tuple[Layout, int, int, int] | None:

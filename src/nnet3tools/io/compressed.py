@@ -31,6 +31,7 @@ __all__ = [
     "CompressedMatrix",
     "CompressionMethod",
     "compress_all",
+    "compressed_bytes",
     "decompress_all",
     "read_compressed",
     "write_compressed",
@@ -140,6 +141,40 @@ def compress_all(
     num, rows, cols = matrices.shape
     if rows == 0 or cols == 0:
         return [_empty()] * num
+    form, *parts = _compressed_parts(matrices, method)
+    low, extent, percentiles, data = parts
+    ranges = zip(low.tolist(), extent.tolist(), percentiles, data, strict=True)
+    return [CompressedMatrix(form, a, b, rows, cols, p, d) for a, b, p, d in ranges]
+
+
+def compressed_bytes(matrices: NDArray) -> list[bytes]:
+    """What `write_compressed` writes in binary of the matrices, compressed as `compress_all` does.
+
+    There is at least one row and one column.
+    """
+    num, rows, cols = matrices.shape
+    form, low, extent, percentiles, data = _compressed_parts(matrices, CompressionMethod.AUTOMATIC)
+    shape = np.broadcast_to(np.array([rows, cols], "<i4"), (num, 2))
+    head = np.frombuffer(_TOKENS[form].encode() + b" ", np.uint8)
+    columns = [np.broadcast_to(head, (num, len(head)))]
+    for part in (
+        low.astype("<f4")[:, None],
+        extent.astype("<f4")[:, None],
+        shape,
+        percentiles,
+        data,
+    ):
+        columns.append(np.ascontiguousarray(part).reshape(num, -1).view(np.uint8))
+    whole = np.concatenate(columns, axis=1)
+    size, together = whole.shape[1], whole.tobytes()
+    return [together[size * i : size * (i + 1)] for i in range(num)]
+
+
+def _compressed_parts(
+    matrices: NDArray, method: CompressionMethod
+) -> tuple[int, NDArray, NDArray, NDArray, NDArray]:
+    """Format, and minimum, range, percentiles and elements of each matrix."""
+    num, rows, _ = matrices.shape
     if method == CompressionMethod.AUTOMATIC:
         method = CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
     low, extent = _ranges_of(matrices, method)
@@ -151,8 +186,7 @@ def compress_all(
     else:
         steps, dtype = (65535, np.uint16) if form == 2 else (255, np.uint8)
         data = quantize(matrices, low, extent, steps).astype(dtype)
-    ranges = zip(low.tolist(), extent.tolist(), percentiles, data, strict=True)
-    return [CompressedMatrix(form, a, b, rows, cols, p, d) for a, b, p, d in ranges]
+    return form, low, extent, percentiles, data
 
 
 def decompress_all(

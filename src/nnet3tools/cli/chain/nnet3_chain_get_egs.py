@@ -15,6 +15,7 @@ from nnet3tools.training.splitting import ExampleGenerationOptions
 
 if TYPE_CHECKING:
     from nnet3tools.chain.generation import ChainExampleMaker, UtteranceData
+    from nnet3tools.io.general_matrix import GeneralMatrix
 
 USAGE = """Get frame-by-frame examples of data for nnet3+chain neural network
 training.  This involves breaking up utterances into pieces of a
@@ -73,8 +74,8 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Cut features and supervisions into examples."""
     from nnet3tools import draws
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
-    from nnet3tools.chain.generation import make_chain_examples
+    from nnet3tools.chain.block_generation import make_chain_examples
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 
@@ -83,7 +84,7 @@ def main(options: Options, args: list[str]) -> None:
     with ExitStack() as stack:
         maker = _maker(options, normalization, stack)
         source = _Source(options, supervision_rspecifier, maker, stack)
-        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_EXAMPLE))
+        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_BYTES))
         features = stack.enter_context(SequentialTableReader(feature_rspecifier, GENERAL_MATRIX))
         make_chain_examples(features, source.find, maker, writer.write)
         maker.splitter.print_stats()
@@ -127,17 +128,19 @@ class _Source:
     def __init__(
         self, options: Options, rspecifier: str, maker: ChainExampleMaker, stack: ExitStack
     ) -> None:
-        from nnet3tools.chain.supervision import SUPERVISION
+        from nnet3tools.chain.supervision_bytes import SUPERVISION_BYTES
         from nnet3tools.io.holders import VECTOR
         from nnet3tools.io.table import RandomAccessTableReader
 
         self._ivectors = maker.ivectors
-        self._supervisions = stack.enter_context(RandomAccessTableReader(rspecifier, SUPERVISION))
+        self._supervisions = stack.enter_context(
+            RandomAccessTableReader(rspecifier, SUPERVISION_BYTES)
+        )
         self._weights = None
         if name := options.deriv_weights_rspecifier:
             self._weights = stack.enter_context(RandomAccessTableReader(name, VECTOR))
 
-    def find(self, utterance: str, num_frames: int) -> UtteranceData | None:
+    def find(self, utterance: str, features: GeneralMatrix) -> UtteranceData | None:
         """What belongs to an utterance's features; None, after a warning, if some is missing."""
         from nnet3tools.chain.generation import UtteranceData
 
@@ -146,10 +149,10 @@ class _Source:
             return None
         ivectors = weights = None
         if self._ivectors is not None:
-            if (ivectors := self._ivectors.find(utterance, num_frames)) is None:
+            if (ivectors := self._ivectors.find(utterance, features.shape[0])) is None:
                 return None
         if self._weights is not None:
             if (weights := self._weights.get(utterance)) is None:
                 log.warning(f"No deriv weights for utterance {utterance}")
                 return None
-        return UtteranceData(supervision, weights, ivectors)
+        return UtteranceData(utterance, features, supervision, weights, ivectors)

@@ -1,0 +1,164 @@
+"""Chain examples of many utterances made at a time: nnet3-chain-get-egs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3tools.chain.assembly import Assembler, Planned
+from nnet3tools.chain.cutting import SupervisionCutter
+from nnet3tools.chain.example import NnetChainExample
+from nnet3tools.chain.example_bytes import ChainExampleBytes
+from nnet3tools.chain.example_plan import ExamplePlan
+from nnet3tools.chain.generation import ChainExampleMaker, UtteranceData
+from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
+from nnet3tools.chain.supervision_bytes import SupervisionBytes
+from nnet3tools.errors import NotFiniteError, naming
+from nnet3tools.io import log
+from nnet3tools.io.general_matrix import GeneralMatrix, check_finite
+from nnet3tools.training.splitting import Chunk
+
+__all__ = ["make_chain_examples"]
+
+_BLOCK = 512
+_MOST_BYTES = 1 << 23
+"""So many chunks, or bytes of features, wait to be done together."""
+
+Write = Callable[[str, NnetChainExample | ChainExampleBytes], None]
+
+
+class _Waiting(NamedTuple):
+    """A chunk whose example is still to be made."""
+
+    utterance: UtteranceData
+    supervision: SupervisionBytes
+    chunk: Chunk
+    plan: ExamplePlan
+
+
+class _Blocks:
+    """Makes the examples of utterances that come one after another, those of many at a time."""
+
+    def __init__(self, maker: ChainExampleMaker, write: Write) -> None:
+        self._maker, self._write = maker, write
+        normalization = None if maker.normalizer is None else maker.normalizer.fst
+        self._native = None if maker.convert is not None else native_supervisor(normalization)
+        self._assembler = Assembler(maker.compress, is_e2e=False)
+        self._waiting: list[_Waiting] = []
+        self._num_bytes = 0
+
+    def add(self, utterance: UtteranceData) -> int:
+        """Make the examples of an utterance, now or later; how many there are."""
+        maker, given = self._maker, utterance.supervision
+        can_wait = self._native is not None and isinstance(given, SupervisionBytes)
+        if not (can_wait and _is_plain(utterance)):
+            return self._make_at_once(utterance)
+        assert isinstance(given, SupervisionBytes)
+        num_frames = maker.frames_with_output(utterance.features, given.frames_per_sequence)
+        chunks = maker.chunks(utterance.name, num_frames)
+        for chunk in chunks:
+            plan = maker.plan(chunk, utterance, num_frames)
+            self._waiting.append(_Waiting(utterance, given, chunk, plan))
+        self._num_bytes += np.asarray(utterance.features).nbytes
+        if len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES:
+            self.finish()
+        return len(chunks)
+
+    def _make_at_once(self, utterance: UtteranceData) -> int:
+        self.finish()
+        count = 0
+        with naming(f"utterance '{utterance.name}'"):
+            for key, example in self._maker.examples(utterance):
+                self._write(key, example)
+                count += 1
+        return count
+
+    def finish(self) -> None:
+        """Write what waits."""
+        waiting, self._waiting, self._num_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        acceptors = self._acceptors(waiting)
+        known = [i for i, acceptor in enumerate(acceptors) if acceptor is not None]
+        made: list[ChainExampleBytes | None] = [None] * len(waiting)
+        planned = [_planned(waiting[i], acceptors[i]) for i in known]
+        for i, example in zip(known, self._assembler.assembled(planned), strict=True):
+            made[i] = example
+        cutter_of = functools.lru_cache(maxsize=1)(_cutter)
+        for item, example in zip(waiting, made, strict=True):
+            key = self._maker.key(item.utterance.name, item.chunk)
+            self._write(key, example or self._left(item, cutter_of))
+
+    def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
+        """The supervision of each chunk; None for what is left to Python."""
+        assert self._native is not None
+        data = bytearray()
+        jobs: list[Job] = []
+        last = None
+        at = 0
+        for item in waiting:
+            if item.supervision is not last:
+                last, at = item.supervision, len(data)
+                data += last.acceptor
+            frames = self._maker.frames_of(item.chunk)
+            jobs.append(Job(at, *frames, last.frames_per_sequence))
+        return self._native.make(Kind.PIECES, bytes(data), jobs)
+
+    def _left(
+        self, item: _Waiting, cutter_of: Callable[[SupervisionBytes], SupervisionCutter]
+    ) -> NnetChainExample:
+        name = item.utterance.name
+        with naming(f"utterance '{name}'"):
+            piece = self._maker.piece(name, item.chunk, cutter_of(item.supervision))
+        assert piece is not None, "only conversion, which is done at once, leaves none"
+        return item.plan.example(piece, self._maker.compress)
+
+
+def _is_plain(utterance: UtteranceData) -> bool:
+    """Whether there are dense features, and weights and i-vectors that examples may have."""
+    features, weights = utterance.features, utterance.deriv_weights
+    if not isinstance(features, np.ndarray) or not features.size:
+        return False
+    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+        return False
+    ivectors = utterance.ivectors
+    return ivectors is None or bool(ivectors.size and np.isfinite(ivectors).all())
+
+
+def _planned(item: _Waiting, acceptor: bytes | None) -> Planned:
+    assert acceptor is not None
+    return Planned(item.plan, item.supervision.weight, item.supervision.label_dim, acceptor)
+
+
+def _cutter(supervision: SupervisionBytes) -> SupervisionCutter:
+    return SupervisionCutter(supervision.supervision())
+
+
+def make_chain_examples(
+    features: Iterable[tuple[str, GeneralMatrix]],
+    find: Callable[[str, GeneralMatrix], UtteranceData | None],
+    maker: ChainExampleMaker,
+    write: Write,
+) -> None:
+    """Write the examples of all utterances.
+
+    `find(utterance, features)` gives what belongs to the features, or None after a warning.
+    Utterances whose features are not finite, or whose lengths do not match, are left out.
+    """
+    num_errors = 0
+    blocks = _Blocks(maker, write)
+    for name, matrix in features:
+        utterance = find(name, matrix)
+        try:
+            check_finite(f"features of utterance '{name}'", matrix)
+        except NotFiniteError as error:
+            log.skipped(error)
+            utterance = None
+        if utterance is None or not maker.lengths_match(utterance) or not blocks.add(utterance):
+            num_errors += 1
+    blocks.finish()
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.")
