@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,11 @@ def test_a_reader_takes_or_refuses_what_it_gets(
         for index in range(round(INPUTS * reader.share / total) or 1):
             failure = attempt(reader, mutation(name, index, SEED))
             assert failure is None, f"run.py --seed {SEED} --readers '{name}' --only {index}"
+
+
+def test_any_number_of_inputs_may_be_tried(tmp_path: Path) -> None:
+    words = ("--readers", "tree,topology", "--inputs", "20", "--jobs", "1")
+    command = [sys.executable, Path(__file__).with_name("run.py"), *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "| all | 20 | 0 |" in done.stdout

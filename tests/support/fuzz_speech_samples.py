@@ -134,4 +134,4 @@ def _one_bad(folder: str, name: str) -> None:
     copy = Path(f"{folder}.{Path(name).name}")
     shutil.copytree(folder, copy)
     (copy / name).unlink()
-    (copy / name).symlink_to(Path("BAD").absolute())
+    (copy / name).symlink_to(Path(*[".."] * len(Path(name).parents), "BAD"))

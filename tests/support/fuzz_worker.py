@@ -54,7 +54,7 @@ class Worker:
 
     def __init__(self, scratch: Path, number: int) -> None:
         self._folder = scratch / f"worker{number}"
-        shutil.copytree(scratch / "corpus", self._folder)
+        shutil.copytree(scratch / "corpus", self._folder, symlinks=True)
         self._at = mmap.mmap(-1, 8)  # the number of the input at work, which the child writes
         self._process = self._pipe = 0
         self._slice: Slice | None = None

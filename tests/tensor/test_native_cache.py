@@ -175,7 +175,7 @@ def test_a_compiler_that_fails_leaves_it_to_numpy(fresh, tmp_path, monkeypatch, 
 
 
 def test_a_compiler_that_hangs_is_ended(fresh, tmp_path, monkeypatch):
-    fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > {tmp_path}/child; wait")
+    fake_compiler(tmp_path, monkeypatch, f"sleep 60 & echo $! > '{tmp_path}/child'; wait")
     monkeypatch.setattr(compiler, "TIMEOUT", 2.0)
     began = time.monotonic()
     doubled(by_numpy=True)
