@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,7 @@ def as_nobody(action: Callable[[], None]) -> str:
                 os.setgroups([])
                 os.setgid(65534)
                 os.setuid(65534)
+                tempfile.tempdir = None  # to be found anew: root's may be root's alone
             action()
         except DataError as error:
             os.write(writing, str(error).encode())
