@@ -145,7 +145,9 @@ def test_a_program_of_the_checkout_is_one_interpreter(tmp_path, environment_is_t
     (tmp_path / "bin/nnet3-copy").symlink_to("_run")
     python = tmp_path / (".venv/bin/python" if environment_is_there else "path/python3")
     python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\necho started >> {tmp_path}/count\nexec {sys.executable} "$@"\n')
+    python.write_text(
+        f'#!/bin/sh\necho started >> "{tmp_path}/count"\nexec {sys.executable} "$@"\n'
+    )
     python.chmod(0o755)
     if environment_is_there:
         (tmp_path / ".venv/.nnet3tools-installed").touch()

@@ -29,15 +29,17 @@ from nnet3tools.fst.binary_writer import (
 )
 from nnet3tools.fst.files import FST
 from nnet3tools.fst.fst import NOT_FINAL, Fst
+from nnet3tools.fst.lattice_files import LATTICE
 from nnet3tools.fst.text_form import write_fst_text
 from nnet3tools.io.files import open_output
 from nnet3tools.io.foreign_features import HTK, SPHINX, HtkFeatures
+from nnet3tools.io.holders import INT32_VECTOR
 from nnet3tools.io.table import TableWriter
 from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.training.example import frames_io
-from support.lattice_paths import MODEL, random_supervision
+from support.lattice_paths import MODEL, random_lattice, random_supervision
 
 __all__ = ["make_chain_samples"]
 
@@ -136,3 +138,10 @@ def _discriminative_examples() -> None:
         with TableWriter(f"{mode}:degs.{form}", DISCRIMINATIVE_EXAMPLE) as writer:
             writer.write("e0", single)
             writer.write("e1", merge_discriminative_examples([single, single], False))
+    with TableWriter("ark:degs.single", DISCRIMINATIVE_EXAMPLE) as writer:
+        for name in ("e0", "e1"):
+            writer.write(name, single)
+    with TableWriter("ark:disc.lat", LATTICE) as lattices:
+        lattices.write("u0", random_lattice(rng, _FRAMES))
+    with TableWriter("ark:disc.ali", INT32_VECTOR) as alignments:
+        alignments.write("u0", np.array([1, 2, 3], np.int32))

@@ -71,6 +71,10 @@ _COMMANDS = (
     "nnet3-chain-get-egs --num-frames=6 *normalization ark:*feats.ark ark:*supervisions ark:out",
     "nnet3-chain-merge-egs --minibatch-size=2 ark:*cegs.like ark:out",
     "nnet3-chain-normalize-egs *fst.all ark:*cegs.like ark:out",
+    "nnet3-discriminative-get-egs --num-frames=3 *disc.mdl ark:*mats.ark ark:*disc.lat "
+    "ark:*disc.ali ark:out",
+    "nnet3-discriminative-merge-egs --minibatch-size=2 ark:*degs.single ark:out",
+    "nnet3-discriminative-subset-egs --n=1 ark:*degs.bin ark:out",
     # dictionaries, language models, graphs
     "arpa2fst --write-symbol-table=out2 *grammar.arpa out",
     "arpa2fst --disambig-symbol=#0 --read-symbol-table=*words.txt grammar.arpa out",

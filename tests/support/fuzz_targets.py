@@ -80,7 +80,7 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
         ("nnet3-discriminative-train", _NO_GPU, "disc.mdl", "ark:BAD", "out"),
         ("nnet3-discriminative-compute-objf", "disc.mdl", "ark:BAD"),
         ("nnet3-discriminative-copy-egs", "--frame-shift=2", "ark:BAD", "ark:out"),
-        ("nnet3-discriminative-merge-egs", "--minibatch-size=1", "ark:BAD", "ark:out"),
+        ("nnet3-discriminative-shuffle-egs", "ark:BAD", "ark:out"),
         ("nnet3-discriminative-compute-from-egs", _NO_GPU, "disc.raw", "ark:BAD", "ark:out"),
     ],
     "fst.den": [
