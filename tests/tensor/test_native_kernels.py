@@ -333,6 +333,36 @@ def test_a_row_that_is_not_there_is_an_error_when_bound():
         jobs_of(Origin(tensor.copy_rows, (normal(3, 4), normal(2, 4), np.array([0, 1, 2])), {}))
 
 
+def test_sums_of_exp_are_accurate_everywhere():
+    """Vectors have an exp of their own: a row for each number, which is alone in it."""
+    some = np.arange(-(1 << 31), 1 << 31, 3_104_729).astype(np.int32).view(np.float32)
+    values = np.concatenate(
+        [some, np.linspace(-104, 89, 3001, dtype=np.float32), np.float32(SPECIAL[:5])]
+    )
+    x = np.full((len(values), 37), -np.inf, np.float32)  # two vectors, and some that are left
+    x[np.arange(len(values)), np.arange(len(values)) % 37] = values
+    one = Bound(tensor.element("_1 = row_sum(exp(_2))"), np.empty((len(values), 1), np.float32), x)
+    one.run_native()
+    with np.errstate(all="ignore"):
+        exact = np.exp(values.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(one.native[0][0][:, 0], exact, rtol=4e-7, atol=1.5e-45)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_is_stored_past_the_caches_is_whole(in_place):
+    """At every distance of a row from the lines of memory."""
+    x = with_special(np.resize(normal(50_000), (2_100, 4_001)))[:, :-1]
+    out = x if in_place else np.full((x.shape[0] + 1, 4_001), 7, np.float32)[:-1, 1:]
+    expected = np.empty_like(x)
+    tensor.log_softmax(expected, x)
+    jobs = jobs_of(Origin(tensor.log_softmax, (out, x), {}))
+    Series([(jobs, unexpected)])()
+    np.testing.assert_allclose(out, expected, rtol=2e-6, atol=2e-6)
+    if not in_place:
+        assert (out.base[:, 0] == 7).all()
+        assert (out.base[-1] == 7).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_products_with_a_factor_that_is_a_number_of_the_time(dtype):
     shapes = [(5, 4, 3), (200, 7, 90), (1, 30, 20), (97, 12, 130)]

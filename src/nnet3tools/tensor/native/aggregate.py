@@ -20,8 +20,8 @@ from nnet3tools.tensor.native.columns import (
     finish,
     finish_arguments,
 )
-from nnet3tools.tensor.native.element import extreme, varying
 from nnet3tools.tensor.native.kernels import Job, Kernel, indented
+from nnet3tools.tensor.native.row_formula import extreme, varying
 from nnet3tools.tensor.native.spelling import C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments, can_walk, walk_of
 from nnet3tools.tensor.numpy_backend.aggregate import prepare, target_of

@@ -17,8 +17,8 @@ import numpy as np
 
 from nnet3tools.tensor.functional import Assignments, Expr, Type, type_of_dtype
 from nnet3tools.tensor.functional.lowered import Kind, used
-from nnet3tools.tensor.native.element import varying
 from nnet3tools.tensor.native.kernels import Job, Kernel, Number, indented
+from nnet3tools.tensor.native.row_formula import varying
 from nnet3tools.tensor.native.spelling import C_TYPES, STORED_TYPES, C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments
 from nnet3tools.tensor.source_body import Body
