@@ -14,6 +14,7 @@ from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.text_form import read_fst_text, write_fst_text
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.nnet.indexes import sorted_unique
 
 __all__ = ["SUPERVISION", "Supervision", "state_times"]
 
@@ -160,7 +161,7 @@ def state_times(fst: Fst) -> tuple[NDArray[np.int32], int]:
             "the supervision's FST has paths of different lengths to a state, expected states in "
             "order of time"
         )
-    lengths = np.unique(times[fst.is_final])
+    lengths = sorted_unique(times[fst.is_final])
     if len(lengths) != 1:
         raise DataError(
             f"the supervision's FST has final states at {len(lengths)} times, expected one"

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,6 +73,9 @@ def _only_ours(found: os.stat_result, is_parent: bool) -> bool:
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """A folder that nobody else can look into, removed after the `with` block."""
+    import shutil  # with tempfile 10 ms of a start that compiles nothing
+    import tempfile
+
     folder = Path(tempfile.mkdtemp(prefix="nnet3-kernels-"))
     try:
         yield folder

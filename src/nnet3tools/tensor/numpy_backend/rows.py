@@ -91,7 +91,7 @@ def _transfer(
             return [functools.partial(np.add, to, of, to, casting="unsafe")]
         return [_add_scaled.bind(to, of, float(alpha))]
     block: Callable[..., None] = _copy_block if alpha is None else _add_block
-    if alpha is not None and len(np.unique(out_rows)) < len(out_rows):
+    if alpha is not None and _has_repeated(out_rows):
         block = _add_repeated
     size = max(1, _BLOCK // out[0].size)
     parts = [slice(at, at + size) for at in range(0, len(out_rows), size)]
@@ -99,6 +99,12 @@ def _transfer(
         functools.partial(block, out, _as_slice(out_rows[p]), src, src_rows[p], alpha)
         for p in parts
     ]
+
+
+def _has_repeated(rows: np.ndarray) -> bool:
+    """Whether some number is there twice; np.unique would load numpy.ma, 16 ms of a start."""
+    ordered = np.sort(rows)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _as_slice(rows: np.ndarray) -> np.ndarray | slice:
