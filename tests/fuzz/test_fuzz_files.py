@@ -34,7 +34,6 @@ NO_ROW = {
     "it has bad input in tests of its own": {
         *("compute-wer", "lattice-add-penalty", "lattice-align-phones", "lattice-best-path"),
         *("lattice-copy", "lattice-scale", "lattice-to-nbest", "nnet3-align-compiled"),
-        *("nnet3-chain-add-post-to-egs", "nnet3-chain-combine2", "nnet3-chain-train2"),
         *("nnet3-decode", "nnet3-latgen-faster", "nnet3-latgen-faster-batch"),
     },
 }

@@ -17,6 +17,7 @@ from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import write_nnet
 from support.component_zoo import ZOO, model_of
+from support.fuzz_chain2 import make_chain2_samples
 from support.fuzz_chain_samples import make_chain_samples
 from support.fuzz_lang_samples import make_lang_samples
 from support.fuzz_samples import make_samples
@@ -207,6 +208,7 @@ def _make_corpus() -> None:
             write_nnet(model_of(kind), f"{kind}.{'raw' if binary else 'txt'}", binary)
     make_samples()
     make_chain_samples()
+    make_chain2_samples()
     make_lang_samples()
     make_speech_samples()
 
