@@ -67,7 +67,7 @@ class Compiler:
         Raises RequestError if the network cannot do it, naming an output row and what it lacks.
         """
         _check_segments(requests)
-        builder = GraphBuilder(self.plan)
+        builder = GraphBuilder(self.plan, expect_all=True)
         for request in requests:
             builder.compute(request)
             if after_exploring is not None:

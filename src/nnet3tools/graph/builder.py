@@ -18,6 +18,7 @@ from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.pruning import prune_segment
 from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.strict_building import StrictGraph, strict_graph
 from nnet3tools.graph.tables import (
     COMPUTABLE,
     NOT_COMPUTABLE,
@@ -50,9 +51,17 @@ _SPARE_ROUNDS = 500
 class GraphBuilder:
     """Builds one graph; for several segments call compute() and prune() for each in turn."""
 
-    def __init__(self, plan: NetworkPlan, *, foresee: bool = True) -> None:
-        """Without `foresee` nothing is explored but what is wanted, which takes longer."""
+    def __init__(
+        self, plan: NetworkPlan, *, foresee: bool = True, expect_all: bool = False
+    ) -> None:
+        """Without `foresee` nothing is explored but what is wanted, which takes longer.
+
+        With `expect_all` it is first tried whether all that outputs may want can be computed: that
+        takes a fifth of the time, or is lost.
+        """
         self.plan = plan
+        self._expects_all = expect_all and not plan.back_edges
+        self._strict: StrictGraph | None = None
         self.foresees = foresee and bool(plan.back_edges)
         self.graph = ComputationGraph([KeyTable() for _ in plan.rules])
         self.store = CindexStore()
@@ -76,6 +85,11 @@ class GraphBuilder:
         self.segment_start = self.store.size
         self.dependency_rows = [DependencyRows() for _ in self.plan.rules]
         self._queue, self._waiting, self._dirty, self._some_unusable = {}, {}, set(), False
+        if self._expects_all and not self.segment_start:
+            if (strict := strict_graph(self.plan, request)) is not None:
+                strict.fill(self.graph, self.store, self.dependency_rows)
+                self._strict = strict
+                return
         self._foreseen, self._frames = [], self._frames_to_foresee(request)
         for spec in request.inputs:
             ids = self._add_requested(nnet.node_index(spec.name), pack(spec.indexes), COMPUTABLE)
@@ -308,6 +322,10 @@ class GraphBuilder:
 
     def prune(self) -> None:
         """Append inputs and the cindexes that outputs use to the graph; all must be computable."""
+        if self._strict is not None:
+            self._strict.finish(self.graph, self.store)
+            self._strict = None
+            return
         prune_segment(self.plan, self.graph, self.store, self.dependency_rows, self.segment_start)
 
 
