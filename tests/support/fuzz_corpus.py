@@ -19,6 +19,7 @@ from nnet3tools.nnet.model_file import write_nnet
 from support.component_zoo import ZOO, model_of
 from support.fuzz_chain2 import make_chain2_samples
 from support.fuzz_chain_samples import make_chain_samples
+from support.fuzz_decoding_samples import make_decoding_samples
 from support.fuzz_lang_samples import make_lang_samples
 from support.fuzz_samples import make_samples
 from support.fuzz_speech_samples import make_speech_samples
@@ -211,6 +212,7 @@ def _make_corpus() -> None:
     make_chain2_samples()
     make_lang_samples()
     make_speech_samples()
+    make_decoding_samples()
 
 
 def _without_ivector(config: str) -> str:

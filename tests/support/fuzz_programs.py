@@ -12,7 +12,8 @@ from support.fuzz_corpus import Outcome, run
 __all__ = ["BadEnd", "must_end_well"]
 
 _NONE = re.compile(
-    r"\b(Done|for|over|Copied|[wW]rote|Converted|Computed|mean of|Applied \D+|; processed) 0 "
+    r"\b(Done|for|to|over|Copied|copying|aligned|[wW]rote|Converted|Computed|mean of|Applied \D+|"
+    r"; processed) 0\b"
 )
 _MOST_FAILED = re.compile(
     r"processed (\d+) feature files, wrote \d+ examples; (\d+) files had"

@@ -23,6 +23,21 @@ def _program_run(program: str) -> tuple[str, ...]:
     return ("nnet3-compute", _NO_GPU, f"--computation={program}", *derivs, "final.raw")
 
 
+_LATTICE_PROGRAMS: tuple[tuple[str, ...], ...] = (
+    ("lattice-scale", "--acoustic-scale=0.1", "ark:BAD", "ark:out"),
+    ("lattice-add-penalty", "--word-ins-penalty=1.0", "ark:BAD", "ark:out"),
+    ("lattice-best-path", "ark:BAD", "ark:out", "ark:out2"),
+    ("lattice-to-nbest", "--n=3", "ark:BAD", "ark:out"),
+    ("lattice-copy", "--write-compact=false", "ark:BAD", "ark,t:out"),
+    ("lattice-align-phones", "--output-error-lats=false", "decode.mdl", "ark:BAD", "ark:out"),
+)
+_ALIGN = ("nnet3-align-compiled", _NO_GPU)
+
+
+def _decoding(model: str, graph: str, features: str) -> tuple[str, ...]:
+    return ("nnet3-latgen-faster", model, graph, features, "ark:out", "ark:out2")
+
+
 TARGETS: dict[str, list[tuple[str, ...]]] = {
     "net.config": [("nnet3-init", "BAD", "out")],
     "layers.xconfig": [("nnet3-xconfig-to-configs", "--xconfig-file=BAD", "--config-dir=configs")],
@@ -87,6 +102,33 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
     "fst.den": [
         ("nnet3-chain-train", _NO_GPU, "chain.raw", "BAD", "ark:cegs.plain", "out"),
     ],
+    "decode.mdl": [
+        _decoding("BAD", "decode.fst", "ark:decode.feats"),
+        (*_ALIGN, "BAD", "ark:decode.fsts", "ark:decode.feats", "ark:out"),
+        ("lattice-align-phones", "--output-error-lats=false", "BAD", "ark:decode.lat", "ark:out"),
+        ("ali-to-phones", "BAD", "ark:decode.ali", "ark,t:out"),
+    ],
+    "decode.fst": [
+        _decoding("decode.mdl", "BAD", "ark:decode.feats"),
+        (
+            *("nnet3-latgen-faster-batch", _NO_GPU, "decode.mdl", "BAD", "ark:decode.feats"),
+            "ark:out",
+        ),
+    ],
+    "decode.const": [_decoding("decode.mdl", "BAD", "ark:decode.feats")],
+    "decode.fsts": [
+        _decoding("decode.mdl", "ark:BAD", "ark:decode.feats"),
+        (*_ALIGN, "decode.mdl", "ark:BAD", "ark:decode.feats", "ark:out", "ark:out2"),
+    ],
+    "decode.feats": [
+        _decoding("decode.mdl", "decode.fst", "ark:BAD"),
+        (*_ALIGN, "decode.mdl", "ark:decode.fsts", "ark:BAD", "ark:out", "ark:out2"),
+    ],
+    "decode.ali": [("ali-to-phones", "decode.mdl", "ark:BAD", "ark,t:out")],
+    "decode.ref": [("compute-wer", "--text", "ark:BAD", "ark:decode.hyp")],
+    "decode.lat": list(_LATTICE_PROGRAMS),
+    "compact.lat.txt": list(_LATTICE_PROGRAMS[:5]),
+    "plain.lat.txt": list(_LATTICE_PROGRAMS[:5]),
     "fsts.bin": [("fstcopy", "ark:BAD", "ark:out")],
     "lda.bin": [
         ("nnet-get-feature-transform", "--dim=1", "out", "BAD"),
