@@ -19,6 +19,7 @@ from nnet3tools.tensor.cupy_backend.operands import broadcast_shape, is_array, o
 from nnet3tools.tensor.cupy_backend.strided import block_step
 from nnet3tools.tensor.functional import Assignments, Type
 from nnet3tools.tensor.functional.lowered import Instruction, Kind, used
+from nnet3tools.tensor.row_stages import RowStages
 
 __all__ = ["bind_row_formula"]
 
@@ -82,22 +83,18 @@ class _Rows:
     def __init__(self, types: Sequence[Type], repeated: Sequence[tuple[bool, ...]]) -> None:
         self._repeated, self._types = repeated, types
         self._body = Body(types)
-        self._varies: set[Instruction] = set()
-        self._stage: dict[Instruction, int] = {}
-        """The number of loops of reductions before an instruction."""
+        self._varying: set[Instruction] = set()
         self.lines: list[str] = []
 
     def source(self, assignments: Assignments, whole_targets: Sequence[bool]) -> str:
         """The whole body."""
         roots = [self._body.lower(value) for _, value in assignments.items]
-        instructions = used(self._body.instructions, roots)
-        for v in instructions:
-            self._classify(v)
-        last = max(self._stage.values())
-        for stage in range(last):
-            self._add_once(instructions, stage)
-            self._reduce([v for v in instructions if self._closes(v, stage)])
-        self._add_once(instructions, last)
+        stages = RowStages(used(self._body.instructions, roots), self._differs)
+        self._varying = stages.varying
+        for stage in range(stages.last):
+            self._add_once(stages, stage)
+            self._reduce(stages.reductions(stage))
+        self._add_once(stages, stages.last)
         # no barrier: what is the same for a row was read before the reductions, which have theirs
         pairs = list(zip(assignments.targets, roots, whole_targets, strict=True))
         self._loop(
@@ -109,27 +106,14 @@ class _Rows:
             self.lines += ["if (threadIdx.x == 0) {", *columns, "}"]
         return "\n".join(self.lines)
 
-    def _classify(self, v: Instruction) -> None:
-        """Whether a value differs within a row, and after how many loops it is known."""
-        self._stage[v] = max((self._stage[i] for i in v.inputs), default=0)
-        if v.kind is Kind.REDUCE:
-            self._stage[v] += 1
-            if v.inputs[0] not in self._varies:
-                raise ProgramError("a formula reduces rows of an operand that has none")
-        elif v.kind is Kind.OPERAND:
-            if not v.type.is_weak and not self._repeated[v.number][-1]:
-                self._varies.add(v)
-        elif any(i in self._varies for i in v.inputs):
-            self._varies.add(v)
+    def _differs(self, number: int) -> bool:
+        """Whether an operand does within a row."""
+        return not self._repeated[number][-1]
 
-    def _closes(self, v: Instruction, stage: int) -> bool:
-        return v.kind is Kind.REDUCE and self._stage[v] == stage + 1
-
-    def _add_once(self, instructions: Sequence[Instruction], stage: int) -> None:
+    def _add_once(self, stages: RowStages, stage: int) -> None:
         """The values of a stage that are the same for the whole row."""
-        for v in instructions:
-            if v not in self._varies and v.kind is not Kind.REDUCE and self._stage[v] == stage:
-                self.lines += self._lines_of(v)
+        for v in stages.once(stage):
+            self.lines += self._lines_of(v)
 
     def _reduce(self, reductions: Sequence[Instruction]) -> None:
         """One loop that makes some reductions."""
@@ -153,11 +137,11 @@ class _Rows:
         if not last:
             return
         needed: dict[Instruction, None] = {}
-        stack = [v for v in roots if v in self._varies]
+        stack = [v for v in roots if v in self._varying]
         while stack:
             v = stack.pop()
             needed[v] = None
-            stack += [i for i in v.inputs if i in self._varies and i not in needed]
+            stack += [i for i in v.inputs if i in self._varying and i not in needed]
         self.lines.append(_LOOP)
         for v in used(self._body.instructions, list(needed)):
             if v in needed:
@@ -174,7 +158,7 @@ class _Rows:
             return self._body.emit(v)
         if v.type.is_weak:
             return []
-        place = self._place(v.number, "c" if v in self._varies else "0")
+        place = self._place(v.number, "c" if v in self._varying else "0")
         return [load(v.number, self._types[v.number], place)]
 
     def _store(self, number: int, root: Instruction, column: str) -> str:

@@ -21,11 +21,12 @@ from nnet3tools.tensor.native.columns import (
     finish_arguments,
 )
 from nnet3tools.tensor.native.kernels import Job, Kernel, indented
-from nnet3tools.tensor.native.row_formula import extreme, varying
+from nnet3tools.tensor.native.row_formula import extreme
 from nnet3tools.tensor.native.spelling import C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments, can_walk, walk_of
 from nnet3tools.tensor.numpy_backend.aggregate import prepare, target_of
 from nnet3tools.tensor.numpy_backend.operands import overlap
+from nnet3tools.tensor.row_stages import varying
 from nnet3tools.tensor.source_body import Body
 from nnet3tools.tensor.strides import broadcast_strides, element_strides, merge_axes
 
@@ -161,7 +162,7 @@ def _reduced(
     body = Body(found.types, C)
     root = body.lower(expr)
     instructions = used(body.instructions, [root])
-    varies = varying(instructions, found)
+    varies = varying(instructions, found.varies)
     once, each = list[str](), list[str]()
     arrays: list[int] = []
     for v in instructions:

@@ -18,9 +18,9 @@ import numpy as np
 from nnet3tools.tensor.functional import Assignments, Expr, Type, type_of_dtype
 from nnet3tools.tensor.functional.lowered import Kind, used
 from nnet3tools.tensor.native.kernels import Job, Kernel, Number, indented
-from nnet3tools.tensor.native.row_formula import varying
 from nnet3tools.tensor.native.spelling import C_TYPES, STORED_TYPES, C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments
+from nnet3tools.tensor.row_stages import varying
 from nnet3tools.tensor.source_body import Body
 
 __all__ = ["GROUP", "Columns", "Finish", "column_job", "finish", "finish_arguments"]
@@ -172,7 +172,7 @@ def _row(
     items = columns.stores.items if columns.stores is not None else ()
     stored = [body.lower(value) for _, value in items]
     instructions = used(body.instructions, [*roots, *stored])
-    varies = varying(instructions, found)
+    varies = varying(instructions, found.varies)
     once: list[str] = []
     each = ["const i64 i = g + c;"]
     arrays = [target.number - 1 for target, _ in items]

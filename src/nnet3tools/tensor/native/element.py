@@ -15,10 +15,11 @@ import numpy as np
 from nnet3tools.tensor.functional import Assignments
 from nnet3tools.tensor.functional.lowered import Kind, used
 from nnet3tools.tensor.native.kernels import Formula, Job, Kernel, Words, indented
-from nnet3tools.tensor.native.row_formula import Rows, varying
+from nnet3tools.tensor.native.row_formula import Rows
 from nnet3tools.tensor.native.spelling import C_TYPES, C
 from nnet3tools.tensor.native.walks import SIMD, Parameters, Walk, arguments, can_walk, walk
 from nnet3tools.tensor.numpy_backend.operands import overlap
+from nnet3tools.tensor.row_stages import varying
 from nnet3tools.tensor.source_body import Body
 from nnet3tools.tensor.strides import broadcast_shape
 
@@ -149,7 +150,7 @@ def _kernel(assignments: Assignments, found: Walk) -> Kernel:
     targets = [n - 1 for n in assignments.targets]
     instructions = used(body.instructions, roots)
     read = [v.number for v in instructions if v.kind is Kind.OPERAND and not v.type.is_weak]
-    varies = varying(instructions, found)
+    varies = varying(instructions, found.varies)
     lines: dict[bool, list[str]] = {False: [], True: []}
     for v in instructions:
         if v.kind is Kind.OPERAND:

@@ -12,30 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.functional import Assignments, Type
 from nnet3tools.tensor.functional.lowered import Instruction, Kind, used
 from nnet3tools.tensor.native.kernels import indented
 from nnet3tools.tensor.native.spelling import C_TYPES, COSTLY, C
 from nnet3tools.tensor.native.walks import SIMD, Walk
+from nnet3tools.tensor.row_stages import RowStages
 from nnet3tools.tensor.source_body import Body
 
-__all__ = ["Rows", "extreme", "varying"]
+__all__ = ["Rows", "extreme"]
 
 _ADDED = 512
 """float32 numbers of a row that are added up before their sum goes to float64."""
-
-
-def varying(instructions: Sequence[Instruction], found: Walk) -> set[Instruction]:
-    """The values that differ along the innermost axis."""
-    found_so: set[Instruction] = set()
-    for v in instructions:
-        if v.kind is Kind.OPERAND:
-            if not v.type.is_weak and found.varies(v.number):
-                found_so.add(v)
-        elif v.kind is not Kind.REDUCE and any(i in found_so for i in v.inputs):
-            found_so.add(v)
-    return found_so
 
 
 _EXTREMES = {"row_max": (">", "-"), "row_min": ("<", "")}
@@ -51,24 +39,21 @@ class Rows:
         self._roots = [self._body.lower(value) for _, value in assignments.items]
         self._targets = [n - 1 for n in assignments.targets]
         self._instructions = used(self._body.instructions, self._roots)
-        self._varying = varying(self._instructions, found)
-        self._stage = _stages(self._instructions)
+        self._stages = RowStages(self._instructions, found.varies)
+        self._varying = self._stages.varying
         read = [v.number for v in self._instructions if self._is_array(v)]
         self.arrays = list(dict.fromkeys([*self._targets, *read]))
         self.streams = False
         """Whether what is stored may go past the caches."""
         self._kept: dict[Instruction, int] = {}
         """Values that later stages find in an array on the stack, and the stage that makes them."""
-        for v in self._instructions:
-            if v.kind is Kind.REDUCE and v.inputs[0] not in self._varying:
-                raise ProgramError("a formula reduces rows of an operand that has none")
 
     def _is_array(self, v: Instruction) -> bool:
         return v.kind is Kind.OPERAND and not v.type.is_weak
 
     def lines(self) -> list[str]:
         """All lines, the row's pointers being there."""
-        last = max(self._stage.values())
+        last = self._stages.last
         if self._may_keep:
             self._keep_costly(last)
         targets = list(zip(self._targets, self._roots, strict=True))
@@ -103,10 +88,10 @@ class Rows:
 
     def _roots_of(self, stage: int) -> list[Instruction]:
         """What the loop at the end of a stage needs."""
-        if stage == max(self._stage.values()):
+        if stage == self._stages.last:
             whole = zip(self._targets, self._roots, strict=True)
             return [root for t, root in whole if self._walk.varies(t)]
-        return [v.inputs[0] for v in self._instructions if self._closes(v, stage)]
+        return [v.inputs[0] for v in self._stages.reductions(stage)]
 
     def _needed(self, roots: Sequence[Instruction], stage: int | None = None) -> list[Instruction]:
         """What varies and has to be computed for these values; not below those kept before."""
@@ -119,23 +104,19 @@ class Rows:
                 stack += [i for i in v.inputs if i in self._varying and i not in needed]
         return [v for v in self._instructions if v in needed]
 
-    def _closes(self, v: Instruction, stage: int) -> bool:
-        return v.kind is Kind.REDUCE and self._stage[v] == stage + 1
-
     def _once(self, stage: int) -> list[str]:
         """The values of a stage that are the same for the whole row."""
         lines = []
-        for v in self._instructions:
-            if v not in self._varying and v.kind is not Kind.REDUCE and self._stage[v] == stage:
-                if self._is_array(v):
-                    lines.append(self._walk.load(v.number))
-                else:
-                    lines += self._body.emit(v)
+        for v in self._stages.once(stage):
+            if self._is_array(v):
+                lines.append(self._walk.load(v.number))
+            else:
+                lines += self._body.emit(v)
         return lines
 
     def _reduce(self, stage: int) -> list[str]:
         """One loop that makes the reductions which close a stage."""
-        found = [v for v in self._instructions if self._closes(v, stage)]
+        found = self._stages.reductions(stage)
         lines, adds, after = list[str](), list[str](), list[str]()
         clauses: list[str] = []
         for v in found:
@@ -184,7 +165,7 @@ class Rows:
         fetch = [f"__builtin_prefetch(q{i} + s{i}_{size} + i);" for i in near]
         written = [t for t in self._targets if self._walk.letters[t] == "1"]
         to_write = [f"__builtin_prefetch(q{t} + i, 1, 2);" for t in written]
-        if stage + 1 < max(self._stage.values()):
+        if stage + 1 < self._stages.last:
             to_write = []
         if self.streams and to_write:
             return [head, *indented(fetch), "}", f"if (!is_past) {head}", *indented(to_write), "}"]
@@ -288,14 +269,6 @@ VECTOR_CALLS = {
     "sqr": "{0} * {0}", "exp": "nn_expv({0})",
 }  # fmt: skip
 """Functions as vectors have them, of the same rounding as C's of one number (but for exp)."""
-
-
-def _stages(instructions: Sequence[Instruction]) -> dict[Instruction, int]:
-    """After how many loops of reductions a value is known."""
-    stages: dict[Instruction, int] = {}
-    for v in instructions:
-        stages[v] = max((stages[i] for i in v.inputs), default=0) + (v.kind is Kind.REDUCE)
-    return stages
 
 
 def extreme(function: str, name: str, value: str, held: str) -> tuple[list[str], ...]:
