@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools.cli.recognizer import Normalization
 from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.fst.files import FST, save_fst
@@ -22,6 +23,7 @@ from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
 from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
@@ -219,7 +221,19 @@ def test_outputs_of_a_stream_do_not_depend_on_its_pieces(system: Path, sizes: li
     features = read_table("ark:feats.ark")["a"]
     expected = computer.compute(features)
     pieces = np.split(features, np.cumsum(sizes)[:-1])
+    computer.warm_up()  # with frames of its own, which leave nothing behind
     np.testing.assert_allclose(np.concatenate(list(computer.stream(pieces))), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm_vars", [False, True])
+def test_features_of_pieces_are_normalized_as_those_of_the_whole(norm_vars: bool) -> None:
+    options = OnlineCmvnOptions(cmn_window=9, global_frames=4, norm_vars=norm_vars)
+    overall = np.array([[3.0, -2.0, 8.0], [40.0, 60.0, 0.0]])
+    normalization = Normalization("online", overall, options)
+    features = np.random.default_rng(2).normal(size=(40, 2)).astype(np.float32)
+    pieces = np.split(features, [1, 6, 7, 30])
+    found = np.concatenate(list(normalization.stream(iter(pieces))))
+    np.testing.assert_allclose(found, normalization.whole(features), rtol=1e-5, atol=1e-6)
 
 
 def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd) -> None:

@@ -50,20 +50,20 @@ class Normalization:
     overall: np.ndarray | None = None
     options: OnlineCmvnOptions = field(default_factory=OnlineCmvnOptions)
 
-    def whole(self, features: np.ndarray) -> np.ndarray:
-        """Of an utterance."""
+    def whole(self, features: np.ndarray, first: int = 0) -> np.ndarray:
+        """Of an utterance, or of a window, from its frame `first` on."""
         if self.kind == "utterance":
             return features - features.mean(axis=0)
         if self.overall is not None:
-            return online_cmvn(features, self.overall, None, self.options, [])
-        return features
+            return online_cmvn(features, self.overall, None, self.options, [], first)
+        return features[first:]
 
     def stream(self, pieces: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         """Of pieces of an utterance: each frame depends on a window before it at most."""
         history: np.ndarray | None = None
         for piece in pieces:
             known = piece if history is None else np.concatenate([history, piece])
-            yield self.whole(known)[-len(piece) :]
+            yield self.whole(known, len(known) - len(piece))
             history = known[-self.options.cmn_window :]
 
 

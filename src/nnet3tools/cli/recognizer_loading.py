@@ -49,6 +49,7 @@ def load_recognizer(options: RecognizerOptions, model_dir: str, graph_in: str) -
         computer: BatchComputer | LocalComputer | LoopedUtteranceComputer
         if options.stream:
             computer = LoopedUtteranceComputer(nnet, simple, priors)
+            computer.warm_up()
         else:
             computer = shared_computer(nnet, simple, priors)
         if computer.network.input_dim != features.dim:

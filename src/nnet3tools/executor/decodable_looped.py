@@ -7,13 +7,14 @@ that later chunks look back to from each to the next, so nothing is computed twi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from nnet3tools import tensor
-from nnet3tools.errors import DataError, check_num_frames
+from nnet3tools.errors import DataError, NotFiniteError, check_num_frames
 from nnet3tools.executor.chunk_computers import fill_rows
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
@@ -30,6 +31,9 @@ from nnet3tools.optimizer.compile_looped import (
 )
 
 __all__ = ["LoopedUtteranceComputer"]
+
+_STREAMS_TO_WARM_UP, _CHUNKS_TO_WARM_UP = 3, 4
+"""A program runs live, is recorded, and replays; each of its loops' parts does so by itself."""
 
 
 class LoopedUtteranceComputer:
@@ -129,13 +133,20 @@ class LoopedUtteranceComputer:
             yield rows[: num_outputs - num_given]
             num_given += len(rows)
 
+    def warm_up(self) -> None:
+        """Have all that is compiled or recorded in the first runs done before a stream begins."""
+        frames = self._context.left + self._context.right + _CHUNKS_TO_WARM_UP * self._frames
+        silence = np.zeros((frames, self.network.input_dim), np.float32)
+        with suppress(NotFiniteError):
+            for _ in range(_STREAMS_TO_WARM_UP):
+                for _ in self.stream([silence]):
+                    pass
+
     def _next_chunk(self, buffer: np.ndarray, is_first: bool) -> tuple[np.ndarray, np.ndarray]:
         """The frames that are left when a chunk has been computed, and its output rows."""
         size = self._frames + (self._context.left + self._context.right if is_first else 0)
         device_rows = tensor.asarray(np.ascontiguousarray(buffer[:size]), like=self._like)
-        fill_rows(
-            self._computer.input_buffer("input"), device_rows, np.arange(size, dtype=np.int32)
-        )
+        fill_rows(self._computer.input_buffer("input"), device_rows, slice(0, size))
         self._computer.run()
         tensor.copy(self._output, self._computer.get_output("output"))
         self._scaling.apply(self._output)

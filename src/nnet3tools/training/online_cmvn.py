@@ -20,8 +20,9 @@ def online_cmvn(
     speaker: Stats | None,
     options: OnlineCmvnOptions,
     skipped: list[int],
+    first: int = 0,
 ) -> Features:
-    """Each frame with the mean of the window that it ends taken out, shape (frames, D).
+    """Each frame from `first` on with the mean of the window that it ends taken out, (frames, D).
 
     While the window is not full, statistics of the speaker's utterances before (None at the first)
     and of all data, (2, D + 1) each, stand for the frames it lacks. DataError if they do not fit.
@@ -34,8 +35,9 @@ def online_cmvn(
     if not overall[0, -1] > 0.0:
         raise DataError(f"global statistics over {overall[0, -1]:g} frames")
     if not options.norm_means:
-        return features
-    stats = _window_sums(features, options.cmn_window)
+        return features[first:]
+    stats = _window_sums(features, options.cmn_window, options.norm_vars, first)
+    features = features[first:]
     if speaker is not None:
         _fill(stats, speaker, options.cmn_window, min(options.speaker_frames, speaker[0, -1]))
     _fill(stats, overall, options.cmn_window, options.global_frames)
@@ -51,15 +53,20 @@ def online_cmvn(
     return features * scale.astype(np.float32) - (mean * scale).astype(np.float32)
 
 
-def _window_sums(features: Features, window: int) -> Stats:
-    """Sums and counts, sums of squares, over each frame's window, shape (frames, 2, D + 1)."""
+def _window_sums(features: Features, window: int, with_squares: bool, first: int) -> Stats:
+    """Sums and counts, sums of squares, over the windows of frames from `first` on.
+
+    The shape is (frames, 2, D + 1); sums of squares that nobody wants are 0.
+    """
     size, dim = features.shape
     wide = features.astype(np.float64)
     sums = np.zeros((size + 1, 2, dim + 1))
     np.cumsum(wide, axis=0, out=sums[1:, 0, :-1])
-    np.cumsum(wide * wide, axis=0, out=sums[1:, 1, :-1])
+    if with_squares:
+        np.cumsum(wide * wide, axis=0, out=sums[1:, 1, :-1])
     sums[:, 0, -1] = np.arange(size + 1)
-    return sums[1:] - sums[np.maximum(np.arange(1, size + 1) - window, 0)]
+    ends = np.arange(first + 1, size + 1)
+    return sums[first + 1 :] - sums[np.maximum(ends - window, 0)]
 
 
 def _fill(stats: Stats, other: Stats, window: int, most: float) -> None:
