@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.chain import block_generation, example_normalization
+from nnet3tools.chain import block_generation, e2e_blocks, example_normalization
 from nnet3tools.chain.native.supervisor import compiled_library
 from nnet3tools.chain.supervision import SUPERVISION
+from nnet3tools.fst.files import FST
+from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, MATRIX, VECTOR
 from nnet3tools.tensor.native import choice
@@ -64,6 +66,7 @@ def folder(tmp_path_factory) -> Path:
 def both_ways(monkeypatch, capfd):
     """Runs a program in small blocks, and without compiled code: what is written and logged."""
     monkeypatch.setattr(block_generation, "_BLOCK", 4)
+    monkeypatch.setattr(e2e_blocks, "_BLOCK", 4)
     monkeypatch.setattr(example_normalization, "_BLOCK", 4)
 
     def work(output: Path, *words: str) -> None:
@@ -121,3 +124,38 @@ def test_normalized_examples_are_those_made_one_by_one(folder, both_ways, scale)
     flag = f"--normalization-fst-scale={scale}"
     words = (f"{folder}/normalization.fst", f"ark:{folder}/raw", f"ark:{folder}/later")
     both_ways(folder / "later", "nnet3-chain-normalize-egs", flag, *words)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [(), ("--compress=false", "--online-ivectors=ark:{}/ivectors", "--online-ivector-period=20")],
+)
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_end_to_end_examples_are_those_made_one_by_one(folder, both_ways, flags, is_normalized):
+    features, model = read_table(f"ark:{folder}/feats"), model_of(BIPHONE_TREE, CHAIN_TOPOLOGY)[1]
+    ids = model.transitions()
+    entering = np.flatnonzero((ids.phones == 1) & ~ids.is_self_loop).tolist()
+    graphs = {}
+    for i, (key, matrix) in enumerate(features.items()):
+        first, other = entering[i % len(entering)], entering[0]
+        arcs = [
+            [(first, 3, 0.5, 1)],
+            [(first + 1, 0, 0.0, 1), (0, 0, 0.1, 2)],
+            [(other, 1, 0.0, 2)],
+        ]
+        graphs[key] = Fst.from_lists(0, [NOT_FINAL, NOT_FINAL, 1.0], arcs)
+        if i == 5:  # too long
+            graphs[key] = Fst.linear([other] * len(matrix))
+        if i == 7:  # reads nothing, but writes
+            graphs[key] = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(0, 1, 0.0, 1)], []])
+    write_table(f"ark:{folder}/graphs", graphs, FST)
+    lengths = ",".join(str(len(matrix)) for matrix in features.values())
+    normalization = [f"{folder}/normalization.fst"] * is_normalized
+    words = (f"ark:{folder}/feats", f"ark:{folder}/graphs", f"{folder}/trans.mdl")
+    options = [flag.format(folder) for flag in flags]
+    command = ("nnet3-chain-e2e-get-egs", *CONTEXT, f"--num-frames={lengths}", *options)
+    both_ways(folder / "e2e", *command, *normalization, *words, f"ark:{folder}/e2e")
+    if is_normalized:
+        return
+    words = (f"{folder}/normalization.fst", f"ark:{folder}/e2e", f"ark:{folder}/e2e.later")
+    both_ways(folder / "e2e.later", "nnet3-chain-normalize-egs", *words)

@@ -20,6 +20,7 @@ from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.compressed import compressed_bytes
+from nnet3tools.io.general_matrix import GeneralMatrix
 from nnet3tools.io.stream import Writer
 from nnet3tools.training.example_layout import Layout
 
@@ -49,13 +50,22 @@ class _Shape(NamedTuple):
     label_dim: int
 
     @classmethod
-    def of(cls, planned: Planned) -> _Shape:
+    def of(cls, planned: Planned) -> _Shape | None:
+        """The shape of an example; None if its matrices are of another kind, or empty."""
         plan = planned.plan
+        if not _is_dense(plan.features) or plan.num_rows <= 0:
+            return None
+        if plan.ivector is not None and not _is_dense(plan.ivector.features):
+            return None
         size = 0 if plan.ivector is None else plan.ivector.dim
         return cls(
             *(plan.num_rows, plan.left_context, plan.features.shape[1], size),
             *(len(plan.deriv_weights), planned.label_dim),
         )
+
+
+def _is_dense(matrix: GeneralMatrix) -> bool:
+    return isinstance(matrix, np.ndarray) and matrix.size > 0
 
 
 class Assembler:
@@ -67,19 +77,25 @@ class Assembler:
         self._is_e2e = is_e2e
         self._heads: dict[_Shape, Layout | None] = {}
 
-    def assembled(self, examples: Sequence[Planned]) -> list[ChainExampleBytes | None]:
-        """The examples in order; None for those whose form is not walked over."""
-        groups: dict[_Shape, list[int]] = {}
+    def assembled(self, examples: Sequence[Planned | None]) -> list[ChainExampleBytes | None]:
+        """The examples in order; None for those that are rare, which have to be written one by one.
+
+        Matrices are not dense, weights negative, or something is not finite.
+        """
+        groups: dict[_Shape, list[tuple[int, Planned]]] = {}
         for i, planned in enumerate(examples):
-            groups.setdefault(_Shape.of(planned), []).append(i)
+            if planned is not None and (shape := _Shape.of(planned)) is not None:
+                groups.setdefault(shape, []).append((i, planned))
         found: list[ChainExampleBytes | None] = [None] * len(examples)
-        for shape, places in groups.items():
-            some = [examples[i] for i in places]
+        for shape, some in groups.items():
             if shape not in self._heads:
-                self._heads[shape] = self._head(some[0])
-            if (head := self._heads[shape]) is not None:
-                for i, example in zip(places, self._alike(head, some), strict=True):
-                    found[i] = example
+                self._heads[shape] = self._head(some[0][1])
+            if (head := self._heads[shape]) is None:
+                continue
+            kept = list(itertools.compress(some, _are_sound([item.plan for _, item in some])))
+            made = self._alike(head, [item for _, item in kept]) if kept else []
+            for (i, _), example in zip(kept, made, strict=True):
+                found[i] = example
         return found
 
     def _head(self, planned: Planned) -> Layout | None:
@@ -97,7 +113,7 @@ class Assembler:
         plans = [planned.plan for planned in some]
         columns = [self._matrices(_rows(plans))]
         if plans[0].ivector is not None:
-            columns.append(self._matrices(np.stack([_features(plan) for plan in plans])))
+            columns.append(self._matrices(_ivectors(plans)))
         last = head.fixed[-1]
         for planned, *matrices in zip(some, *columns, strict=True):
             pieces = itertools.chain.from_iterable(zip(head.fixed, matrices, strict=False))
@@ -119,9 +135,18 @@ class Assembler:
         return [head + matrix.tobytes() for matrix in matrices]
 
 
-def _features(plan: ExamplePlan) -> NDArray[np.float32]:
-    assert plan.ivector is not None
-    return np.asarray(plan.ivector.features, np.float32)
+def _are_sound(plans: Sequence[ExamplePlan]) -> NDArray[np.bool_]:
+    """Which of like plans have weights and i-vectors that examples may have, (N,)."""
+    weights = np.stack([plan.deriv_weights for plan in plans])
+    sound = np.asarray((np.isfinite(weights) & (weights >= 0.0)).all(axis=1))
+    if plans[0].ivector is not None:
+        np.logical_and(sound, np.isfinite(_ivectors(plans)).all(axis=(1, 2)), out=sound)
+    return sound
+
+
+def _ivectors(plans: Sequence[ExamplePlan]) -> NDArray[np.float32]:
+    ivectors = [plan.ivector.features for plan in plans if plan.ivector is not None]
+    return np.stack([np.asarray(ivector, np.float32) for ivector in ivectors])
 
 
 def _rows(plans: Sequence[ExamplePlan]) -> NDArray[np.float32]:

@@ -53,10 +53,8 @@ class _Blocks:
     def add(self, utterance: UtteranceData) -> int:
         """Make the examples of an utterance, now or later; how many there are."""
         maker, given = self._maker, utterance.supervision
-        can_wait = self._native is not None and isinstance(given, SupervisionBytes)
-        if not (can_wait and _is_plain(utterance)):
+        if self._native is None or not isinstance(given, SupervisionBytes):
             return self._make_at_once(utterance)
-        assert isinstance(given, SupervisionBytes)
         num_frames = maker.frames_with_output(utterance.features, given.frames_per_sequence)
         chunks = maker.chunks(utterance.name, num_frames)
         for chunk in chunks:
@@ -81,12 +79,8 @@ class _Blocks:
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
         if not waiting:
             return
-        acceptors = self._acceptors(waiting)
-        known = [i for i, acceptor in enumerate(acceptors) if acceptor is not None]
-        made: list[ChainExampleBytes | None] = [None] * len(waiting)
-        planned = [_planned(waiting[i], acceptors[i]) for i in known]
-        for i, example in zip(known, self._assembler.assembled(planned), strict=True):
-            made[i] = example
+        planned = map(_planned, waiting, self._acceptors(waiting))
+        made = self._assembler.assembled(list(planned))
         cutter_of = functools.lru_cache(maxsize=1)(_cutter)
         for item, example in zip(waiting, made, strict=True):
             key = self._maker.key(item.utterance.name, item.chunk)
@@ -117,19 +111,9 @@ class _Blocks:
         return item.plan.example(piece, self._maker.compress)
 
 
-def _is_plain(utterance: UtteranceData) -> bool:
-    """Whether there are dense features, and weights and i-vectors that examples may have."""
-    features, weights = utterance.features, utterance.deriv_weights
-    if not isinstance(features, np.ndarray) or not features.size:
-        return False
-    if weights is not None and not (np.isfinite(weights).all() and (weights >= 0.0).all()):
-        return False
-    ivectors = utterance.ivectors
-    return ivectors is None or bool(ivectors.size and np.isfinite(ivectors).all())
-
-
-def _planned(item: _Waiting, acceptor: bytes | None) -> Planned:
-    assert acceptor is not None
+def _planned(item: _Waiting, acceptor: bytes | None) -> Planned | None:
+    if acceptor is None:
+        return None
     return Planned(item.plan, item.supervision.weight, item.supervision.label_dim, acceptor)
 
 

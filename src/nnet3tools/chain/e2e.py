@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
+from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.normalization import Normalizer
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
@@ -18,12 +19,13 @@ from nnet3tools.fst.epsilon import remove_epsilons
 from nnet3tools.fst.fst import EPSILON, Fst
 from nnet3tools.fst.local_epsilon import remove_epsilons_locally
 from nnet3tools.io import log
-from nnet3tools.io.general_matrix import row_range
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.training.example import NnetIo, frames_io
+from nnet3tools.training.example import NnetIo
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
-__all__ = ["E2eExampleMaker", "pdf_acceptor"]
+__all__ = ["DrawIvector", "E2eExampleMaker", "pdf_acceptor"]
+
+DrawIvector = Callable[[int], NnetIo]
 
 _MOST_FRAMES_OFF = 4
 """So many frames may be cut off or repeated at the end to reach an allowed length."""
@@ -52,48 +54,46 @@ def _least_duration(fst: Fst) -> int:
 
 @dataclass(frozen=True)
 class E2eExampleMaker:
-    """Makes one example of each utterance; `normalizer`, if given, adds weights."""
+    """How one example of each utterance is made; `normalizer`, if given, adds weights.
+
+    `allowed_lengths` are the numbers of frames that an example may have.
+    """
 
     options: ExampleGenerationOptions
     transition_model: TransitionModel
     normalizer: Normalizer | None
     compress: bool
+    allowed_lengths: Sequence[int]
 
-    def example(
-        self,
-        utterance: str,
-        graph: Fst,
-        features: NDArray[np.float32],
-        draw_ivector: Callable[[int], NnetIo] | None,
-        allowed_lengths: Sequence[int],
-    ) -> NnetChainExample | None:
-        """The example; None, after a warning, if its graph or length cannot be used.
+    @cached_property
+    def labels(self) -> NDArray[np.int32]:
+        """The label of each transition id: its pdf plus one."""
+        return self.transition_model.pdfs_of_ids() + np.int32(1)
+
+    def num_output(self, num_frames: int) -> int:
+        """Output frames of so many frames."""
+        return -(-num_frames // self.options.frame_subsampling_factor)
+
+    def plan(
+        self, features: NDArray[np.float32], extension: int, draw_ivector: DrawIvector | None
+    ) -> ExamplePlan:
+        """What the example of an utterance will be; draws its random numbers.
 
         `draw_ivector(frame)` gives the i-vector of a chunk whose input starts at that frame.
-        DataError if no allowed length is near the utterance's.
         """
         options, num_frames = self.options, len(features)
-        extension = _extension(utterance, num_frames, allowed_lengths)
-        factor = options.frame_subsampling_factor
-        num_output = -(-(num_frames + extension) // factor)
-        supervision = self._supervision(utterance, graph, num_output)
-        if supervision is None:
-            return None
         left, right = options.left_context_initial, options.right_context_final
         left = left if left >= 0 else options.left_context
         right = right if right >= 0 else options.right_context
-        rows = row_range(features, -left, left + num_frames + right + extension)
-        inputs = [frames_io("input", -left, rows)]
         draws.rand_int(0, 5)  # as for other chain examples: what is drawn later differs
-        if draw_ivector is not None:
-            inputs.append(draw_ivector(-left))
-        indexes = output_indexes(1, num_output, 0, factor)
-        weights = np.ones(num_output, np.float32)
-        output = NnetChainSupervision("output", indexes, supervision, weights)
-        example = NnetChainExample(inputs, [output])
-        return example.compressed() if self.compress else example
+        ivector = None if draw_ivector is None else draw_ivector(-left)
+        num_rows = left + num_frames + right + extension
+        weights = np.ones(self.num_output(num_frames + extension), np.float32)
+        factor = options.frame_subsampling_factor
+        return ExamplePlan(features, -left, num_rows, left, ivector, factor, weights)
 
-    def _supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
+    def supervision(self, utterance: str, graph: Fst, num_output: int) -> Supervision | None:
+        """The supervision that a graph makes; None, after a warning, if it cannot be used."""
         fst = pdf_acceptor(graph, self.transition_model)
         if fst is None:
             return None
@@ -116,9 +116,15 @@ class E2eExampleMaker:
             )
         return normalized or supervision
 
+    def extension(self, utterance: str, num_frames: int) -> int:
+        """Frames to add at the end (less than 0: to cut off) to reach the nearest allowed length.
+
+        DataError if none is near.
+        """
+        return _extension(utterance, num_frames, self.allowed_lengths)
+
 
 def _extension(utterance: str, num_frames: int, allowed_lengths: Sequence[int]) -> int:
-    """Frames to add at the end (less than 0: to cut off) to reach the nearest allowed length."""
     nearest = min(allowed_lengths, key=lambda length: abs(num_frames - length), default=0)
     off = num_frames - nearest
     if off == 0:

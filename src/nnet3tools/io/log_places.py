@@ -54,7 +54,7 @@ _PLACES = {
     ("chain/diagnostics.py", "print_objective"): "PrintTotalStats():nnet-chain-diagnostics.cc",
     ("chain/example_normalization.py", "_normalize"): "main():{program}.cc",
     ("chain/e2e.py", "_extension"): "ProcessFile():{program}.cc",
-    ("chain/e2e.py", "_supervision"): "ProcessFile():{program}.cc",
+    ("chain/e2e.py", "supervision"): "ProcessFile():{program}.cc",
     ("chain/e2e.py", "pdf_acceptor"): "TrainingGraphToSupervisionE2e():chain-supervision.cc",
     ("chain/generation.py", "piece"): "ProcessFile():{program}.cc",
     ("chain/generation.py", "chunks"): "ProcessFile():{program}.cc",

@@ -47,10 +47,11 @@ def main(options: Options, args: list[str]) -> None:
     """Make an example of each graph and its features."""
     from nnet3tools import draws
     from nnet3tools.chain.e2e import E2eExampleMaker
-    from nnet3tools.chain.example import CHAIN_EXAMPLE
+    from nnet3tools.chain.e2e_blocks import E2eBlocks
+    from nnet3tools.chain.example_bytes import CHAIN_BYTES
+    from nnet3tools.chain.graph_bytes import GRAPH_BYTES
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.errors import naming
-    from nnet3tools.fst.files import FST
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
@@ -62,24 +63,24 @@ def main(options: Options, args: list[str]) -> None:
         TransitionModel.load(model),
         load_normalizer(normalization[0]) if normalization else None,
         options.inputs.compress,
+        lengths,
     )
-    num_written = num_errors = 0
+    num_missing = 0
     with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_EXAMPLE))
+        writer = stack.enter_context(TableWriter(wspecifier, CHAIN_BYTES))
         inputs = _Inputs(feature_rspecifier, options.inputs, stack)
-        for key, fst in stack.enter_context(SequentialTableReader(fst_rspecifier, FST)):
-            example = None
+        examples = E2eBlocks(maker, writer.write, fst_rspecifier)
+        for key, graph in stack.enter_context(SequentialTableReader(fst_rspecifier, GRAPH_BYTES)):
             with naming(f"{fst_rspecifier}: key '{key}'"):
-                if (found := inputs.find(key)) is not None:
-                    example = maker.example(key, fst, *found, lengths)
-            if example is None:
-                num_errors += 1
-                continue
-            writer.write(key, example)
-            num_written += 1
-        if num_errors:
+                found = inputs.find(key)
+            if found is None:
+                num_missing += 1
+            else:
+                examples.accept(key, graph, *found)
+        examples.finish()
+        if num_errors := num_missing + examples.num_errors:
             log.warning(f"{num_errors} utterances had errors and could not be processed.")
-        if not num_written:
+        if not examples.num_written:
             raise EmptyError(f"{fst_rspecifier}: no examples could be made of it")
 
 
