@@ -153,6 +153,8 @@ class Operator(Generic[P, R]):
         if recording.kernels is not None and recording.kernels.run(self, args, kwargs):
             return cast(R, None)
         first: Any = args[0]
+        while first.__class__ is list and first:
+            first = first[0]
         found = self._cache.get((first.__class__, getattr(first, "dtype", None)))
         if found is None:
             found = self._find(first, _table)
@@ -181,6 +183,8 @@ class Operator(Generic[P, R]):
         Operands are captured: arrays by reference, numbers and index arrays by value.
         """
         first: Any = args[0]
+        while first.__class__ is list and first:
+            first = first[0]
         key = first.__class__, getattr(first, "dtype", None)
         binder = self._bound.get(key)
         if binder is None:
