@@ -65,9 +65,8 @@ class EmulatedDevice:
         self.machine = Machine(schedule, processors, **options)
         set_machine(self.machine)
         _made.append(self)
-        cuda = model_cupy.load_cuda()
-        cuda._math_mode = "fp32"
-        self._device: Any = cuda.CudaDevice()
+        model_cupy.load_cublas()._math_mode = "fp32"
+        self._device: Any = model_cupy.load_cuda().CudaDevice()
         self.machine.flush()
         self.launched = self.machine.launched
         self.launched.clear()
@@ -115,11 +114,11 @@ class EmulatedDevice:
     @property
     def half_products(self) -> bool:
         """Whether factors of products are rounded to half precision, as with --gpu-math=fp16."""
-        return bool(model_cupy.load_cuda()._math_mode == "fp16")
+        return bool(model_cupy.load_cublas()._math_mode == "fp16")
 
     @half_products.setter
     def half_products(self, value: bool) -> None:
-        model_cupy.load_cuda()._math_mode = "fp16" if value else "fp32"
+        model_cupy.load_cublas()._math_mode = "fp16" if value else "fp32"
 
     def record(self) -> Any:
         return self._device.record()
@@ -148,9 +147,9 @@ class RealDevice:
     """The device of this machine, with a list of what is launched."""
 
     def __init__(self) -> None:
-        from nnet3tools.tensor.cupy_backend import cuda
+        from nnet3tools.tensor.cupy_backend import cublas, cuda
 
-        self._cuda: Any = cuda
+        self._cublas: Any = cublas
         self._device: Any = cuda.CudaDevice()
         self.begin()
 
@@ -168,11 +167,11 @@ class RealDevice:
     @property
     def half_products(self) -> bool:
         """Whether factors of products are rounded to half precision, as with --gpu-math=fp16."""
-        return bool(self._cuda._math_mode == "fp16")
+        return bool(self._cublas._math_mode == "fp16")
 
     @half_products.setter
     def half_products(self, value: bool) -> None:
-        self._cuda._math_mode = "fp16" if value else "fp32"
+        self._cublas._math_mode = "fp16" if value else "fp32"
 
     def _noted(self, name: str, run: Callable[..., None]) -> Callable[..., None]:
         def noted(*args: Any) -> None:

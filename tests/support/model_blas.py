@@ -1,4 +1,4 @@
-"""cuBLAS's functions that cuda.py calls, with their arguments as C has them, done by NumPy.
+"""cuBLAS's functions that cublas.py calls, with their arguments as C has them, done by NumPy.
 
 Matrices are column-major; factors are in host or device memory, as the pointer mode says. Products
 are given to the handle's stream, whatever stream is current.

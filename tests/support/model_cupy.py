@@ -42,7 +42,7 @@ from support.model_memory import (
 )
 from support.model_streams import Event, Launch, Stream, get_machine
 
-__all__ = ["GXX", "compile_shared", "install", "load_cuda", "ndarray"]
+__all__ = ["GXX", "compile_shared", "install", "load_cublas", "load_cuda", "ndarray"]
 
 HERE = Path(__file__).parent
 GXX = shutil.which("g++")
@@ -421,14 +421,27 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @functools.cache
 def load_cuda() -> Any:
-    """The backend's cuda.py, by a name of its own, on the model."""
-    path = Path(cupy_backend.__file__).parent / "cuda.py"
-    spec = importlib.util.spec_from_file_location("cuda_on_the_model", path)
+    """The backend's cuda.py, by a name of its own, on the model and on `load_cublas()`."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(sys.modules, f"{cupy_backend.__name__}.cublas", load_cublas())
+        return _load("cuda")
+
+
+@functools.cache
+def load_cublas() -> Any:
+    """The backend's cublas.py, the same way."""
+    loaded = _load("cublas")
+    loaded.load_cublas = ModelCublas
+    return loaded
+
+
+def _load(name: str) -> Any:
+    path = Path(cupy_backend.__file__).parent / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_on_the_model", path)
     assert spec is not None
     assert spec.loader is not None
     loaded: Any = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as monkeypatch:
         install(monkeypatch)
         spec.loader.exec_module(loaded)
-    loaded.load_cublas = ModelCublas
     return loaded

@@ -115,9 +115,9 @@ def choose_device(
 
 
 def _set_math_mode(gpu_math: str) -> None:
-    cuda = importlib.import_module("nnet3tools.tensor.cupy_backend.cuda")
+    cublas = importlib.import_module("nnet3tools.tensor.cupy_backend.cublas")
     try:
-        cuda.set_math_mode(gpu_math)
+        cublas.set_math_mode(gpu_math)
     except OptionError as error:
         if not isinstance(gpu_math, _IfPossible):
             raise
