@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -137,7 +138,7 @@ class LabelledLattice:
         """Which states are final, (N,)."""
         return self.final_graph != NOT_FINAL
 
-    @property
+    @cached_property
     def sources(self) -> NDArray[np.intp]:
         """The state that each arc leaves, (A,)."""
         return np.repeat(np.arange(self.num_states), np.diff(self.offsets))

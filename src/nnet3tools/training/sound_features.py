@@ -84,7 +84,7 @@ class SoundFeatures:
             self._check_rates(rate, wanted)
             wave = resample(wave, rate, int(wanted))
         extractor = self._extractor(self._settings)
-        extractor.accept_waveform(wanted, wave.tolist())
+        self._accept(extractor, wave)
         extractor.input_finished()
         num_frames = extractor.num_frames_ready
         return (
@@ -102,12 +102,18 @@ class SoundFeatures:
             if piece is None:
                 extractor.input_finished()
             else:
-                samples = piece.astype(np.float32).tolist()
-                extractor.accept_waveform(self._frame.sample_frequency, samples)
+                self._accept(extractor, piece.astype(np.float32))
             ready = extractor.num_frames_ready
             if ready > done:
                 yield self._frames(extractor, done, ready)
                 done = ready
+
+    def _accept(self, extractor: Any, wave: NDArray[np.float32]) -> None:
+        """Give the package samples, which it takes as a sequence of Python's numbers.
+
+        A memoryview makes them as they are asked for: a third of the time of a list.
+        """
+        extractor.accept_waveform(self._frame.sample_frequency, wave.data)
 
     def _frames(self, extractor: Any, begin: int, end: int) -> NDArray[np.float32]:
         """Frames [begin, end), which the package gives one by one and overwrites."""

@@ -66,7 +66,7 @@ def main(options: Options, args: list[str]) -> int:
     """Compute each utterance's outputs, then their posteriors."""
     from nnet3tools.chain.output_objective import den_graph_of
     from nnet3tools.chain.posteriors import denominator_posteriors
-    from nnet3tools.executor.decodable_simple import UtteranceComputer
+    from nnet3tools.cli.utterance_outputs import computer_for, outputs_in_order
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
 
@@ -79,13 +79,12 @@ def main(options: Options, args: list[str]) -> int:
     nnet, _ = read_model(nnet_in, use_priors=False)
     graph = den_graph_of(den_fst, nnet, nnet_in)
     with naming(nnet_in):
-        computer = UtteranceComputer(nnet, options.simple, None, like=device)
+        computer = computer_for([posteriors_out], nnet, options.simple, like=device)
     transform = _transform(options.transform_mat, graph.num_pdfs)
     try:
         with TableWriter(posteriors_out, MATRIX) as writer:
-            for key, features, ivectors in utterances(features_in, options.inputs, counts):
-                with naming(f"utterance {key}"):
-                    output = computer.compute(features, ivectors)
+            given = ((*each, None) for each in utterances(features_in, options.inputs, counts))
+            for key, output, _ in outputs_in_order(computer, given):
                 leak = options.leaky_hmm_coefficient
                 log_prob, posteriors = denominator_posteriors(graph, output, leak)
                 log.vlog(
