@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import select
 import subprocess
 import sys
@@ -99,6 +100,55 @@ def test_lattices_words_and_alignments_agree(system: Path, capfd) -> None:
     assert "%WER 0.00 [ 0 / " in capfd.readouterr().out
 
 
+CO_PROCESSES = {
+    "nnet3-latgen-faster": ([*DECODE[1:], "final.mdl", "HCLG.fst"], ["ark:/dev/null", "{}"]),
+    "nnet3-latgen-faster-batch": (
+        ["--use-gpu=no", *DECODE[1:], "final.mdl", "HCLG.fst"],
+        ["{}"],
+    ),
+    "nnet3-align-compiled": (["--use-gpu=no", *SCALES, "final.mdl"], ["ark:feats.ark", "{}"]),
+    "nnet3-compute": ([*SCALES, "raw"], ["{}"]),
+    "nnet3-compute-batch": (["--use-gpu=no", *SCALES, "raw"], ["{}"]),
+    "nnet3-xvector-compute": (["--chunk-size=6", "--pad-input=true", "ahead.raw"], ["{}"]),
+    "nnet3-xvector-compute-batched": (
+        ["--chunk-size=6", "--batch-size=8", "--pad-input=true", "ahead.raw"],
+        ["{}"],
+    ),
+}
+
+LOOKS_AHEAD = """
+input-node name=input dim=13
+component name=affine type=AffineComponent input-dim=26 output-dim=4
+component-node name=affine component=affine input=Append(input, Offset(input, 2))
+output-node name=output input=affine
+"""
+MATRIX_ENDS = r".*\]\n"
+LAST_LINES = {
+    "nnet3-latgen-faster-batch": r"\n",
+    "nnet3-compute": MATRIX_ENDS,
+    "nnet3-compute-batch": MATRIX_ENDS,
+}
+
+
+@pytest.mark.parametrize("program", CO_PROCESSES)
+def test_who_waits_for_each_answer_before_giving_the_next_utterance_gets_it(
+    system: Path, program: str
+) -> None:
+    features = {k: v[:9] for k, v in read_table("ark:feats.ark").items()}
+    graph = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 1, 0.0, 1)], [(2, 0, 0.0, 1)]])
+    for key in "ab":
+        if "align" in program:
+            write_table(f"ark:{key}", {key: graph}, FST)
+        else:
+            write_table(f"ark:{key}", {key: features[key]})
+    Path("config").write_text(LOOKS_AHEAD)
+    assert run("nnet3-init", "config", "ahead.raw") == 0
+    words, outputs = CO_PROCESSES[program]
+    tables = [text.format("ark,t:-") for text in outputs]
+    command = [sys.executable, "-m", "nnet3tools.cli", program, *words, "ark:-", *tables]
+    answers_with(command, "ab", LAST_LINES.get(program, r".*\n"))
+
+
 @pytest.mark.parametrize("program", ["nnet3-latgen-faster", "nnet3-compute"])
 def test_a_reader_of_flushed_tables_gets_each_utterance_before_giving_the_next(
     system: Path, program: str
@@ -106,21 +156,27 @@ def test_a_reader_of_flushed_tables_gets_each_utterance_before_giving_the_next(
     features = {k: v[:9] for k, v in read_table("ark:feats.ark").items()}
     write_table("ark:a", {"a": features["a"]})
     write_table("ark:b", {"b": features["b"]})
-    inputs = ["final.mdl", "HCLG.fst"] if "latgen" in program else ["raw"]
-    outputs = ["ark:/dev/null", "ark,t,f:-"] if "latgen" in program else ["ark,t,f:-"]
-    words = [*DECODE[1:], *inputs] if "latgen" in program else [*SCALES, *inputs]
-    command = [sys.executable, "-m", "nnet3tools.cli", program, *words, "ark:-", *outputs]
+    words, outputs = CO_PROCESSES[program]
+    tables = [text.format("ark,t,f:-") for text in outputs]
+    command = [sys.executable, "-m", "nnet3tools.cli", program, *words, "ark:-", *tables]
+    answers_with(command, "ab", LAST_LINES.get(program, r".*\n"))
+
+
+def answers_with(command: list[str], keys: str, last_line: str) -> None:
+    """Give the files of these names one by one; wait for an answer to each, to its last line."""
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
-        for key in "ab":
+        for key in keys:
             process.stdin.write(Path(key).read_bytes())
             process.stdin.flush()
             ready, _, _ = select.select([process.stdout], [], [], 60)
+            if not ready:
+                process.kill()
             assert ready, f"nothing of utterance {key} though it was given"
             line = process.stdout.readline().decode()
             assert line.startswith(f"{key} ")
-            while "latgen" not in program and "]" not in line:
+            while not re.fullmatch(last_line, line):
                 line = process.stdout.readline().decode()
         process.stdin.close()
         assert process.wait(60) == 0

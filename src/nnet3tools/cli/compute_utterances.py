@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.options import option, option_group
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
+    InputPauses,
     NothingDoneError,
     UtteranceCounts,
     read_model,
@@ -73,8 +74,10 @@ def compute_all(
     """Write the outputs of all utterances whose inputs are complete, and count them."""
     import numpy as np
 
-    given = ((*each, None) for each in utterances(features_rspecifier, options, counts))
-    for key, output, _ in outputs_in_order(computer, given):
+    pauses = InputPauses()
+    given = ((*each, None) for each in utterances(features_rspecifier, options, counts, pauses))
+    found = outputs_in_order(computer, given, pauses=pauses, flush=writer.flush)
+    for key, output, _ in found:
         writer.write(key, np.exp(output, out=output) if options.apply_exp else output)
         counts.done += 1
 

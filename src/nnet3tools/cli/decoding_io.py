@@ -65,6 +65,11 @@ class OptionalTable:
         if self._writer is not None:
             self._writer.write(key, value)
 
+    def flush(self) -> None:
+        """Hand on what was written so far."""
+        if self._writer is not None:
+            self._writer.flush()
+
 
 class Transcripts:
     """Shows transcripts on standard error, given a symbol table for words."""
@@ -101,6 +106,11 @@ class DecodingOutputs:
         self._lattices = OptionalTable(names[0], COMPACT_LATTICE if compact else LATTICE, stack)
         self._words = OptionalTable(names[1], INT32_VECTOR, stack)
         self._alignments = OptionalTable(names[2], INT32_VECTOR, stack)
+
+    def flush(self) -> None:
+        """Hand on what was written so far."""
+        for table in (self._lattices, self._words, self._alignments):
+            table.flush()
 
     def write(self, key: str, decoded: Decoded) -> None:
         """Write and tell of one utterance."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnet3tools.cli.decoding_io import DecodingOutputs
 from nnet3tools.cli.latgen_options import LatgenOptions
-from nnet3tools.cli.utterance_inputs import UtteranceCounts
+from nnet3tools.cli.utterance_inputs import InputPauses, UtteranceCounts
 from nnet3tools.cli.utterance_outputs import SharedComputer, outputs_in_order
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.search import Search
@@ -50,6 +50,7 @@ class Latgen:
         tables: list[str],
         computer: SharedComputer,
         utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
+        pauses: InputPauses,
     ) -> None:
         """Decode (key, features, i-vectors, graph); write lattices, words and alignments.
 
@@ -59,7 +60,9 @@ class Latgen:
             outputs = DecodingOutputs(
                 options.decoder.determinize_lattice, tables, options.word_symbol_table, stack
             )
-            found = outputs_in_order(computer, utterances, lambda graph: graph.num_bytes)
+            found = outputs_in_order(
+                *(computer, utterances, lambda graph: graph.num_bytes, pauses, outputs.flush)
+            )
             for key, loglikes, graph in found:
                 with naming(f"utterance {key}"):
                     decoded = self.decoding.decode(self._search_over(graph), key, loglikes)

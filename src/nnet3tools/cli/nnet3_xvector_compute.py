@@ -9,6 +9,7 @@ from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_optio
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.cli.utterance_inputs import (
     InputOptions,
+    InputPauses,
     NothingDoneError,
     UtteranceCounts,
     read_model,
@@ -90,7 +91,8 @@ def main(options: Options, args: list[str]) -> int:
         load_cache(options.cached_compiler_in, computer.compiler)
     try:
         with TableWriter(vectors_wspecifier, VECTOR) as writer:
-            for key, features, _ in utterances(features_rspecifier, InputOptions(), counts):
+            pauses = InputPauses()
+            for key, features, _ in utterances(features_rspecifier, InputOptions(), counts, pauses):
                 if len(features) < xvector.min_chunk_size and not xvector.pad_input:
                     log.warning(
                         f"Minimum chunk size of {xvector.min_chunk_size} is greater than the "
@@ -101,6 +103,8 @@ def main(options: Options, args: list[str]) -> int:
                 with naming(f"utterance {key}"):
                     writer.write(key, computer.compute(features))
                 counts.done += 1
+                if pauses():
+                    writer.flush()
             counts.check()
     except NothingDoneError:
         pass

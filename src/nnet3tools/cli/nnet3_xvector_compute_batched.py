@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import read_model
+from nnet3tools.cli.utterance_inputs import InputPauses, read_model
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import NotFiniteError, OptionError, naming
 from nnet3tools.executor.options import ComputeOptions
@@ -84,6 +84,8 @@ def main(options: Options, args: list[str]) -> int:
         TableWriter(vectors_wspecifier, VECTOR) as writer,
         SequentialTableReader(features_rspecifier, MATRIX) as reader,
     ):
+        pauses = InputPauses()
+        pauses.watch(reader)
         for key, features in reader:
             if len(features) == 0:
                 log.warning(f"Zero-length utterance: {key}")
@@ -95,9 +97,13 @@ def main(options: Options, args: list[str]) -> int:
                     computer.accept(key, features)
             except NotFiniteError as error:
                 log.skipped(error)
+            if paused := pauses():
+                computer.flush()
             for ready in computer.ready():
                 writer.write(*ready)
                 num_written += 1
+            if paused:
+                writer.flush()
         computer.flush()
         for ready in computer.ready():
             writer.write(*ready)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
     from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
     "InputOptions",
+    "InputPauses",
     "IvectorOptions",
     "NothingDoneError",
     "UtteranceCounts",
@@ -137,17 +139,42 @@ def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | No
     return nnet, None
 
 
+_PATIENCE_SECONDS = 0.5
+"""If nothing comes for so long, who writes the input may be waiting for answers. Programs of a
+pipeline seldom take longer from utterance to utterance."""
+
+
+class InputPauses:
+    """Tells whether an input has paused: then what waits for company is wanted now."""
+
+    def __init__(self) -> None:
+        self._tables: list[SequentialTableReader] = []
+
+    def watch(self, table: SequentialTableReader) -> None:
+        """Look at this table, too."""
+        self._tables.append(table)
+
+    def __call__(self) -> bool:
+        return any(table.pauses(_PATIENCE_SECONDS) for table in self._tables)
+
+
 def utterances(
-    rspecifier: str, options: IvectorOptions, counts: UtteranceCounts
+    rspecifier: str,
+    options: IvectorOptions,
+    counts: UtteranceCounts,
+    pauses: InputPauses | None = None,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None]]:
     """(key, features, i-vectors) of each utterance whose inputs are complete.
 
-    Others are warned about and counted. EmptyError if there are no utterances.
+    Others are warned about and counted. `pauses`, if given, watches the features. EmptyError if
+    there are no utterances.
     """
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader
 
     with SequentialTableReader(rspecifier, MATRIX) as reader:
+        if pauses is not None:
+            pauses.watch(reader)
         yield from complete_utterances(reader, rspecifier, options, counts)
 
 

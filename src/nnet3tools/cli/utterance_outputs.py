@@ -49,20 +49,27 @@ def outputs_in_order(
     computer: SharedComputer,
     utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, T]],
     bytes_of: Callable[[T], int] = lambda _: 0,
+    pauses: Callable[[], bool] = lambda: False,
+    flush: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, np.ndarray, T]]:
     """(key, output, companion) of utterances given as (key, features, i-vectors, companion).
 
     A companion is what belongs to an utterance and is wanted again with its output, as its graph;
-    `bytes_of` says how much memory it takes, so that few wait if they are large. DataError, with
-    the utterance's name, for inputs that do not fit the network.
+    `bytes_of` says how much memory it takes, so that few wait if they are large. Where `pauses()`,
+    all that were given are computed at once, and `flush()` is called when the caller has had them.
+    DataError, with the utterance's name, for inputs that do not fit the network.
     """
     companions: deque[T] = deque()
     for key, features, ivectors, companion in utterances:
         with naming(f"utterance {key}"):
             computer.accept(key, features, ivectors, bytes_of(companion))
         companions.append(companion)
+        if paused := pauses():
+            computer.finish()
         for ready, output in computer.ready():
             yield ready, output, companions.popleft()
+        if paused:
+            flush()
     computer.finish()
     for ready, output in computer.ready():
         yield ready, output, companions.popleft()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -72,6 +73,17 @@ class InputBuffer:
     def ended(self) -> bool:
         """Whether the stream's end has been met (bytes may still be in the buffer)."""
         return self._ended
+
+    def pauses(self, seconds: float) -> bool:
+        """Whether nothing is at hand, and nothing comes in so many seconds: not even the end."""
+        if self._at < len(self._buffer) or self._ended:
+            return False
+        try:
+            poll = select.poll()
+            poll.register(self._file.fileno(), select.POLLIN)
+        except (OSError, AttributeError):  # not a file of the system: a BytesIO, say
+            return False
+        return not poll.poll(1000 * seconds)
 
     def read_header(self) -> None:
         r"""Consume the binary header "\0B", if there is one, and set `binary` by it."""

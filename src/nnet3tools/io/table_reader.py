@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
 from nnet3tools.errors import DataError, UserError, quoted
@@ -116,8 +116,13 @@ def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]
         yield key, holder.read_object(reader)
 
 
-def archive_items(rxfilename: str, holder: Holder[T]) -> Iterator[tuple[str, T]]:
-    """(key, object) after (key, object) of an archive, which this process may have."""
+def archive_items(
+    rxfilename: str, holder: Holder[T], opened: Callable[[Reader], None] | None = None
+) -> Iterator[tuple[str, T]]:
+    """(key, object) after (key, object) of an archive, which this process may have.
+
+    `opened`, if given, is called with the reader of one that it has not.
+    """
     if (handed := handover.find(rxfilename)) is not None:
         if (items := handed.table(holder)) is not None:
             yield from items
@@ -126,6 +131,8 @@ def archive_items(rxfilename: str, holder: Holder[T]) -> Iterator[tuple[str, T]]
         yield from kept
         return
     with open_input(rxfilename, header=False) as reader:
+        if opened is not None:
+            opened(reader)
         yield from iterate_archive(reader, holder)
 
 
@@ -155,6 +162,7 @@ class SequentialTableReader(Generic[T]):
         self._specifier = parse_rspecifier(rspecifier)
         self._holder = holder
         self._items: Iterator[tuple[str, T]] | None = None
+        self._reader: Reader | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -170,23 +178,34 @@ class SequentialTableReader(Generic[T]):
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         if self._items is None:
-            items = _items(self._specifier, self._holder)
+            items = self._all_items()
             is_here = handover.find(self._specifier.rxfilename) is not None
             ahead = self._specifier.background and not is_here
             self._items = read_ahead(items, depth=1) if ahead else items
         return self._items
 
+    def pauses(self, seconds: float) -> bool:
+        """Whether the archive has nothing at hand, and nothing comes of it in so many seconds.
 
-def _items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[str, T]]:
-    if specifier.kind is TableKind.SCRIPT:
-        yield from _script_items(specifier, holder)
-        return
-    try:
-        yield from archive_items(specifier.rxfilename, holder)
-    except DataError as error:
-        if not specifier.permissive:
-            raise
-        log.warning(f"{error} (ignored: {specifier.text} is permissive)")
+        So it is where who writes it waits for answers. False before the first object was read.
+        """
+        ahead = self._specifier.background
+        return self._reader is not None and not ahead and self._reader.pauses(seconds)
+
+    def _all_items(self) -> Iterator[tuple[str, T]]:
+        specifier = self._specifier
+        if specifier.kind is TableKind.SCRIPT:
+            yield from _script_items(specifier, self._holder)
+            return
+        try:
+            yield from archive_items(specifier.rxfilename, self._holder, self._opened)
+        except DataError as error:
+            if not specifier.permissive:
+                raise
+            log.warning(f"{error} (ignored: {specifier.text} is permissive)")
+
+    def _opened(self, reader: Reader) -> None:
+        self._reader = reader
 
 
 def _script_items(specifier: Rspecifier, holder: Holder[T]) -> Iterator[tuple[str, T]]:

@@ -70,6 +70,11 @@ class TableWriter(Generic[T]):
         """Finish: the files appear. Only needed without `with`."""
         self._stack.close()
 
+    def flush(self) -> None:
+        """Hand on what was written so far to who reads a pipe or standard output."""
+        if self._archive is not None:
+            self._archive.file.flush()
+
     def write(self, key: str, value: T) -> None:
         """Add one object."""
         if not is_word(key):

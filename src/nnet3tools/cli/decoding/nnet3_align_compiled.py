@@ -99,7 +99,7 @@ def _align_all(
     import numpy as np
 
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable
-    from nnet3tools.cli.utterance_inputs import complete_utterances
+    from nnet3tools.cli.utterance_inputs import InputPauses, complete_utterances
     from nnet3tools.cli.utterance_outputs import outputs_in_order
     from nnet3tools.fst.files import FST
     from nnet3tools.io.holders import FLOAT, INT32_VECTOR, VECTOR
@@ -115,7 +115,15 @@ def _align_all(
         table = GraphTable(graphs, features_in, counts, "No features for utterance {key}")
         utterances = complete_utterances(table, graphs_in, options.inputs, counts)
         given = ((*each, table.graph) for each in utterances)
-        for key, outputs, graph in outputs_in_order(computer, given, lambda graph: graph.num_bytes):
+        pauses = InputPauses()
+        pauses.watch(graphs)
+
+        def flush() -> None:
+            for results in (alignments, scores, loglikes):
+                results.flush()
+
+        found = outputs_in_order(computer, given, lambda graph: graph.num_bytes, pauses, flush)
+        for key, outputs, graph in found:
             with naming(f"utterance {key}"):
                 path = aligner.align(key, graph, outputs)
             if path is None:

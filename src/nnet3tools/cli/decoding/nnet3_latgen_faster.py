@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.gpu import choose_cpu_kernels
 from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option_group, program
-from nnet3tools.cli.utterance_inputs import NothingDoneError, UtteranceCounts
+from nnet3tools.cli.utterance_inputs import InputPauses, NothingDoneError, UtteranceCounts
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
@@ -55,14 +55,19 @@ def main(options: Options, args: list[str]) -> int:
         computer = computer_for(args[3:], nnet, options.simple, priors)
     latgen = Latgen.of(model, options, options.simple.acoustic_scale, UtteranceCounts())
     with contextlib.suppress(NothingDoneError):
-        utterances = _utterances(options, args, model, latgen.counts)
-        latgen.decode_all(options, args[3:], computer, utterances)
+        pauses = InputPauses()
+        utterances = _utterances(options, args, model, latgen.counts, pauses)
+        latgen.decode_all(options, args[3:], computer, utterances, pauses)
     computer.close()
     return _report(latgen.counts, latgen.totals, options.simple.frame_subsampling_factor)
 
 
 def _utterances(
-    options: Options, args: list[str], model: TransitionModel, counts: UtteranceCounts
+    options: Options,
+    args: list[str],
+    model: TransitionModel,
+    counts: UtteranceCounts,
+    pauses: InputPauses,
 ) -> Iterator[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]]:
     """Utterances, each with its graph, or the one of all."""
     from nnet3tools.cli.decoding_io import GraphTable
@@ -76,10 +81,11 @@ def _utterances(
     if not is_table(name):
         graph = DecodingGraph.of(load_fst(name), model, name)
         counts.restart()
-        for utterance in utterances(features, options.inputs, counts):
+        for utterance in utterances(features, options.inputs, counts, pauses):
             yield *utterance, graph
         return
     with SequentialTableReader(name, FST) as graphs:
+        pauses.watch(graphs)
         missing = "Not decoding utterance {key} because no features available."
         table = GraphTable(graphs, features, counts, missing)
         for utterance in complete_utterances(table, name, options.inputs, counts):

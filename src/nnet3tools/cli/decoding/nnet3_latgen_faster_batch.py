@@ -45,7 +45,7 @@ class Options(LatgenOptions):
 def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.latgen import Latgen
-    from nnet3tools.cli.utterance_inputs import read_acoustic_model, utterances
+    from nnet3tools.cli.utterance_inputs import InputPauses, read_acoustic_model, utterances
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.executor.shared_compute import close_batches, shared_computer
     from nnet3tools.fst.files import load_fst
@@ -64,8 +64,9 @@ def main(options: Options, args: list[str]) -> int:
     graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
     counts.restart()
     with contextlib.suppress(NothingDoneError):
-        given = ((*each, graph) for each in utterances(args[2], options.inputs, counts))
-        latgen.decode_all(options, args[3:], computer, given)
+        pauses = InputPauses()
+        given = ((*each, graph) for each in utterances(args[2], options.inputs, counts, pauses))
+        latgen.decode_all(options, args[3:], computer, given, pauses)
     close_batches(computer)
     return _report(counts, latgen.totals, options.batch.frame_subsampling_factor)
 
