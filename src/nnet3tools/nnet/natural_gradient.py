@@ -22,10 +22,13 @@ nothing waits for a GPU. There infinity and NaN are counted, and reported by `ch
 from __future__ import annotations
 
 import copy
+import functools
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -45,14 +48,24 @@ from nnet3tools.nnet.natural_gradient_updates import (
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
 from nnet3tools.tensor.aside import join
-from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio
+from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio, residual_norm
 from nnet3tools.tensor.number import store
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.settings import HasSettings
 
-__all__ = ["OnlineNaturalGradient"]
+__all__ = ["Factored", "OnlineNaturalGradient", "in_columns"]
 
 Array = Any
+
+
+class Factored(NamedTuple):
+    """Preconditioned rows as x - h w, with x elsewhere."""
+
+    h: Array
+    w: Array
+    scale: Any
+    """As `precondition` returns."""
+
 
 _INITIAL_UPDATES = 10
 """F is updated on every one of the first calls; only later does `update_period` count."""
@@ -150,14 +163,33 @@ class OnlineNaturalGradient(HasSettings):
         if x.shape[1] == 1:  # a scalar space has nothing to precondition
             return 1.0
         with tensor.precise_products():  # the estimate's are beyond half precision
-            # one event, as there are dozens of these in a minibatch
-            is_first, updating, pending_rows = recording.decide(self._plan)
-            if is_first:
-                self._initialize(x)
-            apply_pending(self, pending_rows)
-            product = tensor.dot(x, x)
-            self._step(x, product, updating)
+            product, updating = self._begin([x])
+            with self._projected([x], product, updating) as h:
+                tensor.prod(x, h, self.w, alpha=-1.0, beta=1.0)
         return norm_ratio(product, tensor.dot(x, x))
+
+    @contextmanager
+    def factored(self, parts: Sequence[Array]) -> Iterator[Factored]:
+        """The same for x whose columns are those of `parts`, in turn, but what is taken off x as
+        two factors: x stays as it is.
+
+        A product with the result is one with x, and two that are as narrow as the rank. The
+        estimate is as it was in the `with` block, and updated after it.
+        """
+        with tensor.precise_products():
+            product, updating = self._begin(parts)
+            with self._projected(parts, product, updating) as h:
+                after = residual_norm(h, self.w, parts, product)
+                yield Factored(h, self.w, norm_ratio(product, after))
+
+    def _begin(self, parts: Sequence[Array]) -> tuple[Any, bool]:
+        """Count a call, make an estimate if it is the first: tr(X X^T), and whether to update."""
+        # one event, as there are dozens of these in a minibatch
+        is_first, updating, pending_rows = recording.decide(self._plan)
+        if is_first:
+            self._initialize(parts)
+        apply_pending(self, pending_rows)
+        return _trace(parts), updating
 
     def check_finite(self) -> None:
         """DivergedError if infinity or NaN was preconditioned; waits for the device.
@@ -190,9 +222,10 @@ class OnlineNaturalGradient(HasSettings):
 
     # -- the start
 
-    def _initialize(self, x: Array) -> None:
+    def _initialize(self, parts: Sequence[Array]) -> None:
         """Estimate from the first minibatch: a few power-method steps from a fixed start."""
-        num_rows, dim = x.shape
+        like, num_rows = parts[0], parts[0].shape[0]
+        dim = sum(part.shape[1] for part in parts)
         if self.rank >= dim:
             log.warning(
                 f"rank {self.rank} of online natural gradient is >= dim {dim}, setting it to "
@@ -202,45 +235,62 @@ class OnlineNaturalGradient(HasSettings):
         recording.not_capturable()
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
-        self._keep(tensor.asarray(w.astype(np.float32), like=x))
-        self.d = tensor.asarray(np.full(self.rank, EPSILON), like=x)
-        self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=x)
+        self._keep(tensor.asarray(w.astype(np.float32), like=like))
+        self.d = tensor.asarray(np.full(self.rank, EPSILON), like=like)
+        self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=like)
         # With no more rows than the rank one step already finds their row space.
-        trace = tensor.dot(x, x)
+        trace = _trace(parts)
         for _ in range(1 if num_rows <= self.rank else 3):
-            self._step(x, trace, updating=True, learning_only=True)
+            with self._projected(parts, trace, updating=True, at_once=True):
+                pass
 
     # -- one step
 
-    def _step(self, x: Array, trace: float, updating: bool, learning_only: bool = False) -> None:
-        """Replace x by x - x W^T W; if `updating`, also the estimate. `trace` is tr(x x^T).
+    @contextmanager
+    def _projected(
+        self, parts: Sequence[Array], trace: Any, updating: bool, at_once: bool = False
+    ) -> Iterator[Array]:
+        """H = X W^T, in the `with` block; if `updating`, the estimate changes after it.
 
-        With `learning_only`, x stays as it is, and the estimate is new at once.
+        `trace` is tr(X X^T). With `at_once` the change is not put off.
         """
-        w = self.w
+        w, first = self.w, parts[0]
         assert w is not None
-        with tensor.scratch((x.shape[0], self.rank), like=x) as h:
-            tensor.prod(h, x, w, trans_b=True)  # H = X W^T
+        num_rows = first.shape[0]
+        with tensor.scratch((num_rows, self.rank), like=first) as h:
+            for i, (part, columns) in enumerate(in_columns(parts, w)):
+                tensor.prod(h, part, columns, trans_b=True, beta=float(i > 0))  # H = X W^T
             if not updating:
-                tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
+                yield h
                 return
             with buffers_of(self) as buffers:
-                tensor.prod(buffers.j, h, x, trans_a=True)  # J = H^T X
-                later = (
-                    self.buffers is not None
-                    and not learning_only
-                    and recording.noting() is not None
-                )
+                for part, columns in in_columns(parts, buffers.j):
+                    tensor.prod(columns, h, part, trans_a=True)  # J = H^T X
+                has_own = self.buffers is not None
+                later = has_own and not at_once and recording.noting() is not None
                 if not later:
                     small_products(w, buffers, h)
-                if not learning_only:
-                    tensor.prod(x, h, w, alpha=-1.0, beta=1.0)
+                yield h
                 if later:
                     store(buffers.trace, trace)
-                    recording.act(partial(defer, self, x.shape[0]))
+                    recording.act(partial(defer, self, num_rows))
                 else:
                     number = getattr(trace, "array", trace)
-                    update_estimates([Update(self, buffers, number, x.shape[0])])
+                    update_estimates([Update(self, buffers, number, num_rows)])
+
+
+def _trace(parts: Sequence[Array]) -> Any:
+    """tr(X X^T), of x in parts."""
+    return functools.reduce(operator.add, [tensor.dot(part, part) for part in parts])
+
+
+def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Array]]:
+    """Each part, and its columns of a matrix (or of the first columns of one) that has all."""
+    begin = 0
+    for part in parts:
+        end = begin + part.shape[1]
+        yield part, wide if end - begin == wide.shape[1] else wide[:, begin:end]
+        begin = end
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:

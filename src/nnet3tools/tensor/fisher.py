@@ -40,6 +40,7 @@ __all__ = [
     "fisher_step",
     "norm_ratio",
     "orthonormalize",
+    "residual_norm",
 ]
 
 RHO, DOUBTFUL, DIVERGED = 0, 1, 2
@@ -67,6 +68,33 @@ def norm_ratio(before: float, after: float) -> float:
     if isinstance(before, float):
         return math.sqrt(before / after) if before > 0.0 and after != 0.0 else 1.0
     return before.mapped(_ratio, after)
+
+
+_MUCH_LEFT = 0.02
+"""Where less is left of a squared norm, a difference of squared norms has not four digits."""
+
+
+@operator(writes=())
+def residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
+    """The squared norm of X - H W with H = X W^T; X has the columns of `parts`, and norm `before`.
+
+    By |X|^2 - 2 |H|^2 + tr(H^T H W W^T), products as small as the rank, unless little is left.
+    """
+    gram = (h.T @ h).astype(np.float64)
+    after = before + float((gram * (w @ w.T)).sum()) - 2.0 * float(np.trace(gram))
+    return after if after > _MUCH_LEFT * before else _by_rows(h, w, parts)
+
+
+def _by_rows(h: Array, w: Array, parts: Sequence[Array], rows: int = 256) -> float:
+    """The same by subtraction, some rows at a time."""
+    total, begin = 0.0, 0
+    for part in parts:
+        end = begin + part.shape[1]
+        for i in range(0, len(h), rows):
+            left = part[i : i + rows] - h[i : i + rows] @ w[:, begin:end]
+            total += float(np.sum(np.square(left), dtype=np.float64))
+        begin = end
+    return total
 
 
 def diagonal_e(d: np.ndarray, rho: float, alpha: float, dim: int) -> np.ndarray:
@@ -223,3 +251,4 @@ implements("fisher_products", "numpy")(fisher_products.reference)
 implements("fisher_replace", "numpy")(fisher_replace.reference)
 implements("fisher_step", "numpy")(fisher_step.reference)
 implements("orthonormalize", "numpy")(orthonormalize.reference)
+implements("residual_norm", "numpy")(residual_norm.reference)

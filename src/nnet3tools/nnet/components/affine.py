@@ -161,6 +161,8 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
         """The bias is preconditioned as one more input that is always 1."""
+        if self.update_factored(self.linear_params, self.bias_params, [in_value], out_deriv):
+            return
         rows, dim = in_value.shape
         with (
             tensor.padded_scratch((rows, dim + 1), like=in_value) as extended,

@@ -104,6 +104,8 @@ class LinearComponent(TwoSidedNaturalGradient):
             rate = self.learning_rate
             tensor.prod(self.params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
             return
+        if self.update_factored(self.params, None, [in_value], out_deriv):
+            return
         with (
             tensor.scratch(in_value.shape, like=in_value) as inputs,
             tensor.scratch(out_deriv.shape, like=out_deriv) as deriv,

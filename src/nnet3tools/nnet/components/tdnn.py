@@ -237,6 +237,10 @@ class TdnnComponent(TwoSidedNaturalGradient):
     ) -> None:
         """Precondition spliced input (with a column of ones for the bias) and output derivative."""
         num_rows, dim = out_deriv.shape[0], self.input_dim
+        parts = [indexes.part(in_value, i, num_rows) for i in range(len(self.time_offsets))]
+        bias_params = self.bias_params if self.has_bias else None
+        if self.update_factored(self.linear_params, bias_params, parts, out_deriv):
+            return
         spliced = dim * len(self.time_offsets)
         shape = (num_rows, spliced + (1 if self.has_bias else 0))
         with (
@@ -245,8 +249,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
         ):
             if self.has_bias:
                 tensor.fill(in_temp[:, spliced:], 1.0)
-            for i in range(len(self.time_offsets)):
-                part = indexes.part(in_value, i, num_rows)
+            for i, part in enumerate(parts):
                 tensor.copy(in_temp[:, i * dim : (i + 1) * dim], part)
             tensor.copy(out_temp, out_deriv)
             rate = self.precondition(in_temp, out_temp)

@@ -5,12 +5,15 @@ The update is W += lr * (scaled) P_out(dF/dy)^T P_in(x); see Povey et al. 2014, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nnet3tools import tensor
 from nnet3tools.nnet.components.array_fields import Preconditioner, Side
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient, in_columns
+from nnet3tools.tensor.registry import device_of
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine
@@ -57,6 +60,82 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         """Precondition both in place; returns the learning rate times the two scales."""
         rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
+
+    # -- with one side left as it is, and what preconditioning takes off it as factors
+
+    def update_factored(
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
+    ) -> bool:
+        """Add the preconditioned derivatives of an affine map; False if that is not the way here.
+
+        The columns of `linear` are of the inputs in `parts`, and `bias` (D,) of one that is 1. The
+        side that is left is not copied, which takes as long as its products with narrow factors.
+        """
+        if device_of(derivs) != "numpy":  # there, time is not in multiplications
+            return False
+        num_in = linear.shape[1] + (bias is not None)
+        side = self._factored_side(derivs.shape[0], num_in, derivs.shape[1])
+        if side is Side.COLUMNS:
+            self._update_by_factors_of_inputs(linear, bias, parts, derivs)
+        elif side is Side.ROWS:
+            self._update_by_factors_of_derivs(linear, bias, parts, derivs)
+        return side is not None
+
+    def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
+        """The side whose factors save most multiplications, if any do."""
+        ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
+        dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
+        saved = {
+            side: ranks[side] * (num_rows * (own - other) - own * other)
+            for side, (own, other) in dims.items()
+        }
+        best = max(saved, key=saved.__getitem__)
+        return best if saved[best] > 0 and ranks[best] < dims[best][0] else None
+
+    def _update_by_factors_of_inputs(
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
+    ) -> None:
+        num_rows, rank = derivs.shape[0], self.preconditioner_in.rank
+        with (
+            tensor.scratch(derivs.shape, like=derivs) as deriv,
+            tensor.scratch((num_rows, 1), like=derivs) as ones,
+            tensor.scratch((derivs.shape[1], rank), like=derivs) as narrow,
+        ):
+            tensor.copy(deriv, derivs)
+            targets = [columns for _, columns in in_columns(parts, linear)]
+            if bias is not None:
+                tensor.fill(ones, 1.0)
+                parts, targets = [*parts, ones], [*targets, bias.reshape(-1, 1)]
+            with self.preconditioner_in.factored(parts) as found:
+                rate = self.learning_rate * found.scale
+                rate = rate * self.preconditioner_out.precondition(deriv)
+                tensor.prod(narrow, deriv, found.h, trans_a=True, alpha=-1.0)
+                for target, (part, w) in zip(targets, in_columns(parts, found.w), strict=True):
+                    tensor.prod(target, deriv, part, trans_a=True, alpha=rate, beta=1.0)
+                    tensor.prod(target, narrow, w, alpha=rate, beta=1.0)
+
+    def _update_by_factors_of_derivs(
+        self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
+    ) -> None:
+        num_rows, dim = derivs.shape[0], linear.shape[1]
+        num_in, rank = dim + (bias is not None), self.preconditioner_out.rank
+        with (
+            tensor.scratch((num_rows, num_in), like=derivs) as inputs,
+            tensor.scratch((rank, num_in), like=derivs) as narrow,
+        ):
+            for part, columns in in_columns(parts, inputs):
+                tensor.copy(columns, part)
+            tensor.fill(inputs[:, dim:], 1.0)
+            rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
+            with self.preconditioner_out.factored([derivs]) as found:
+                rate = rate * found.scale
+                tensor.prod(narrow, found.h, inputs, trans_a=True, alpha=-1.0)
+                targets = [linear] if bias is None else [linear, bias.reshape(-1, 1)]
+                for target, columns in zip(targets, (slice(dim), slice(dim, None)), strict=False):
+                    given = inputs[:, columns]
+                    tensor.prod(target, derivs, given, trans_a=True, alpha=rate, beta=1.0)
+                    right = narrow[:, columns]
+                    tensor.prod(target, found.w, right, trans_a=True, alpha=rate, beta=1.0)
 
     def natural_gradient_flops(self, rows: int) -> int:
         """Operations to precondition both sides of the matrix of parameters.
