@@ -162,3 +162,20 @@ def test_a_program_of_the_checkout_is_one_interpreter(tmp_path, environment_is_t
         (tmp_path / "count").unlink(missing_ok=True)
         subprocess.run(command, env=environment, check=True, capture_output=True)
     assert (tmp_path / "count").read_text() == "started\n"
+
+
+@pytest.mark.parametrize("called", ["by link", "in a linked folder", "relative", "on PATH"])
+def test_the_checkout_is_found_however_a_program_is_called(tmp_path, called) -> None:
+    (tmp_path / "nnet3-copy").symlink_to(ROOT / "bin/nnet3-copy")
+    (tmp_path / "bin").symlink_to(ROOT / "bin")
+    (tmp_path / "sub").mkdir()
+    word, folder = {
+        "by link": (tmp_path / "nnet3-copy", tmp_path),
+        "in a linked folder": (tmp_path / "bin/nnet3-copy", tmp_path),
+        "relative": ("../bin/nnet3-copy", tmp_path / "sub"),
+        "on PATH": ("nnet3-copy", tmp_path),
+    }[called]
+    environment = {**os.environ, "PATH": f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    words = ["bash", "-c", f"'{word}' --version"]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.stdout.startswith("nnet3-copy (nnet3tools"), done.stderr
