@@ -149,13 +149,25 @@ class _Piece:
             left, self._left = self._left - 1, 0
             self._excused.clear()
             return [
-                (c, step if isinstance(step, Call) else partial(self._note, c, step, left))
+                (
+                    c,
+                    self._call_of(step)
+                    if isinstance(step, Call)
+                    else partial(self._note, c, step, left),
+                )
                 for c, step in self._steps
             ]
         if self._sections is None:
             self._workspace.reserve(self._scratch_bytes)
             self._sections = list(self._make_sections())
         return [(c, section.run) for c, section in self._sections]
+
+    def _call_of(self, call: Call) -> Step:
+        """A call, by a kernel if there is one."""
+        kernels, origin = self._workspace.kernels, call.origin
+        if self._capture is not None or kernels is None or origin is None:
+            return call
+        return call if not kernels.pay_for(origin.operator) else partial(_run_by, kernels, call)
 
     @property
     def can_be_flat(self) -> bool:
@@ -345,6 +357,13 @@ class _Section:
             do()
         else:
             node.work()
+
+
+def _run_by(kernels: Kernels, call: Call) -> None:
+    assert call.origin is not None
+    operator, operands, options, _ = call.origin
+    if not kernels.run(operator, operands, options):
+        call.run()
 
 
 def _flat(sections: Sequence[tuple[int, _Section]]) -> Steps:

@@ -44,12 +44,19 @@ def assign_offsets(
 
 def _place(order: list[int], size: Ints, begin: Ints, end: Ints) -> Ints:
     offsets = np.zeros(len(size), np.int64)
-    placed = np.empty(0, np.int64)  # kept in the order of their offsets
-    for i in order:
-        meets = placed[(begin[placed] <= end[i]) & (end[placed] >= begin[i])]
-        offsets[i] = _best_gap(offsets[meets], offsets[meets] + size[meets], int(size[i]))
-        placed = np.insert(placed, np.searchsorted(offsets[placed], offsets[i]), i)
+    # first byte, byte after the last, begin and end of the blocks placed, by first byte
+    placed = np.empty((4, len(order)), np.int64)
+    for count, i in enumerate(order):
+        done = placed[:, :count]
+        meets = done[:2, (done[2] <= end[i]) & (done[3] >= begin[i])]
+        offset = offsets[i] = _best_gap(meets[0], meets[1], int(size[i]))
+        at = int(done[0].searchsorted(offset))
+        placed[:, at + 1 : count + 1] = placed[:, at:count]
+        placed[:, at] = offset, offset + size[i], begin[i], end[i]
     return offsets
+
+
+_NO_GAP = np.iinfo(np.int64).max
 
 
 def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
@@ -57,12 +64,13 @@ def _best_gap(begins: Ints, ends: Ints, size: int) -> int:
     if not len(begins):
         return 0
     reached = np.maximum.accumulate(ends)
-    gap_begin = np.concatenate([[0], reached[:-1]])
-    gap = begins - gap_begin
-    fits = np.flatnonzero(gap >= size)
-    if not len(fits):
+    gap = begins.copy()
+    gap[1:] -= reached[:-1]
+    gap[gap < size] = _NO_GAP
+    best = int(gap.argmin())
+    if gap[best] == _NO_GAP:
         return int(reached[-1])
-    return int(gap_begin[fits[np.argmin(gap[fits])]])
+    return int(reached[best - 1]) if best else 0
 
 
 def live_bytes(size: Ints, begin: Ints, end: Ints) -> int:

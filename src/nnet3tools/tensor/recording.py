@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -116,10 +117,17 @@ class Call:
 
 
 def bound(operator: Any, *operands: Any, **options: Any) -> Call:
-    """An operator bound to operands, as it is to stand in recordings."""
+    """An operator bound to operands, as it is to stand in recordings.
+
+    What kernels may do at once is bound on the host when it is to run without them.
+    """
+    origin, bind = Origin(operator, operands, options), partial(operator.bind, *operands, **options)
+    if type(operands[0]).__module__ == "numpy":
+        if hasattr(operator, "binder"):
+            operator.binder(operands[0])  # an error now if there is none
+        return Call.unbound(origin, bind)
     values = (*operands, *options.values())
-    run = operator.bind(*operands, **options)
-    return Call(operator.name, values, run, Origin(operator, operands, options))
+    return Call(operator.name, values, bind(), origin)
 
 
 def _shown(operand: Any) -> str:

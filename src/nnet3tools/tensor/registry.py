@@ -143,7 +143,8 @@ class Operator(Generic[P, R]):
         for name in writes:
             if name not in self.operands:
                 raise ProgramError(f"operator {self.name} has no operand '{name}'")
-        # (class of array, dtype) -> implementation, binder: the fast path of every call
+        # (class of array, dtype), of the first array in a list -> implementation, binder:
+        # the fast path of every call
         self._cache: dict[tuple[type, Any], Callable[..., Any]] = {}
         self._bound: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
 
@@ -152,20 +153,14 @@ class Operator(Generic[P, R]):
             return cast(R, recording.taking.call(self, args, kwargs))
         if recording.kernels is not None and recording.kernels.run(self, args, kwargs):
             return cast(R, None)
-        first: Any = args[0]
-        while first.__class__ is list and first:
-            first = first[0]
-        found = self._cache.get((first.__class__, getattr(first, "dtype", None)))
+        array = _first_array(args[0])
+        key = array.__class__, getattr(array, "dtype", None)
+        found = self._cache.get(key)
         if found is None:
-            found = self._find(first, _table)
-            if hasattr(first, "dtype"):
-                self._cache[(first.__class__, first.dtype)] = found
+            found = self._cache[key] = self._find(array, _table)
         return cast(R, found(*args, **kwargs))
 
-    def _find(self, first: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
-        array = first
-        while isinstance(array, (list, tuple)) and array:
-            array = array[0]
+    def _find(self, array: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
         device, element_type = device_of(array), str(array.dtype)
         load_device(device)
         whole = element_type in self.types or element_type == "float16"
@@ -173,7 +168,7 @@ class Operator(Generic[P, R]):
             if (found := table.get((self.name, device, key))) is not None:
                 return cast(Callable[..., Any], found)
         if table is _table:
-            binder = self._find(first, cast(Any, _binders))
+            binder = self._find(array, cast(Any, _binders))
             return lambda *args, **kwargs: binder(*args, **kwargs)()
         raise UnsupportedOperator(self.name, element_type, device)
 
@@ -182,22 +177,30 @@ class Operator(Generic[P, R]):
 
         Operands are captured: arrays by reference, numbers and index arrays by value.
         """
-        first: Any = args[0]
-        while first.__class__ is list and first:
-            first = first[0]
-        key = first.__class__, getattr(first, "dtype", None)
-        binder = self._bound.get(key)
-        if binder is None:
+        return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
+
+    def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
+        """What binds operands of which this is the first; UnsupportedOperator if nothing does."""
+        array = _first_array(first)
+        key = array.__class__, getattr(array, "dtype", None)
+        found = self._bound.get(key)
+        if found is None:
             try:
-                binder = self._find(first, _binders)
+                found = self._find(array, _binders)
             except UnsupportedOperator:
-                binder = functools.partial(functools.partial, self._find(first, _table))
-            if key[1] is not None:
-                self._bound[key] = binder
-        return cast(Callable[[], R], binder(*args, **kwargs))
+                found = functools.partial(functools.partial, self._find(array, _table))
+            self._bound[key] = found
+        return found
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"
+
+
+def _first_array(first: Any) -> Any:
+    """An operand, or if it is a list the first array in it."""
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return first
 
 
 def operator_of_formulas(
