@@ -30,8 +30,11 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for module in ("library", "jobs"):
         monkeypatch.setattr(f"nnet3tools.tensor.native.{module}.library", new)
     compiler.find_compiler.cache_clear()
+    compiler._failed.cache_clear()
     lines: list[str] = []
     monkeypatch.setattr(log, "vlog", lambda level, text: lines.append(text))
+    for kind in ("log", "warning"):
+        monkeypatch.setattr(log, kind, lambda text, kind=kind: lines.append(f"{kind}: {text}"))
     yield lines
     compiler.find_compiler.cache_clear()
 
@@ -170,6 +173,7 @@ def test_a_compiler_that_fails_leaves_it_to_numpy(fresh, tmp_path, monkeypatch, 
     doubled(by_numpy=True)
     doubled(by_numpy=True)
     (line,) = [line for line in fresh if "no compiled kernels" in line]
+    assert line.startswith("warning")
     assert said in line
     assert not files(tmp_path)
 
@@ -194,12 +198,15 @@ def _is_zombie(process: int) -> bool:
     return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
-def test_without_a_compiler_numpy_does_the_work(fresh, tmp_path, monkeypatch):
-    (tmp_path / "empty").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+@pytest.mark.parametrize(
+    ("path", "said"), [("nothing", "none of cc, gcc, clang on PATH"), ("", "PATH is empty")]
+)
+def test_without_a_compiler_numpy_does_the_work_and_the_user_knows(fresh, monkeypatch, path, said):
+    monkeypatch.setenv("PATH", path)
     doubled(by_numpy=True)
     doubled(by_numpy=True)
-    assert sum("none of cc, gcc, clang on PATH" in line for line in fresh) == 1
+    (line,) = fresh
+    assert line.startswith(f"log: no compiled kernels: {said}")
 
 
 @needs_compiler

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,28 @@ def test_a_recording_is_a_list_of_calls_that_does_the_work_again():
         call()
     assert (out == 13.5).all()
     assert not recorder.excused
+
+
+def test_what_another_thread_does_meanwhile_is_its_own():
+    x, mine, other = (np.full((2, 3), n, np.float32) for n in (1.0, 0.0, 0.0))
+    seen = []
+
+    def elsewhere():
+        with tensor.scratch((2, 3), like=x) as place:
+            tensor.fill(place, 5.0)
+            tensor.add(other, place)
+            seen.extend([recording.noting(), tensor.dot(other, x), np.shares_memory(place, taken)])
+
+    with Recorder(workspace=Workspace()) as recorder:
+        with tensor.scratch((2, 3), like=x) as taken:
+            tensor.copy(taken, x)
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+            tensor.add(mine, taken)
+    assert seen == [None, 30.0, False]
+    assert [call.name for call in recorder.calls if call.name != "poison"] == ["copy", "add"]
+    assert (mine == 1.0).all()
 
 
 def test_numbers_of_data_are_what_they_are_at_each_replay():

@@ -56,6 +56,7 @@ def run_program(
     log.set_program(name)
     # Programs mostly keep what they make: Python would look for garbage among it all the time.
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
     try:
         with _termination_raises(), warnings.catch_warnings():
             # Overflows and the like are NumPy's to notice, and not for users, who know no NumPy.

@@ -104,11 +104,12 @@ class Aggregate:
         return found(out, ins, alpha, beta)
 
     def __call__(self, *operands: Any, alpha: float = 1.0, beta: float = 0.0) -> float | None:
-        if recording.taking is not None:
+        state = recording.state
+        if state.taking is not None:
             options = {"alpha": alpha, "beta": beta}
-            return cast(float | None, recording.taking.call(self, operands, options))
-        if recording.kernels is not None and self.axis is not None:
-            if recording.kernels.run(self, operands, {"alpha": alpha, "beta": beta}):
+            return cast(float | None, state.taking.call(self, operands, options))
+        if state.kernels is not None and self.axis is not None:
+            if state.kernels.run(self, operands, {"alpha": alpha, "beta": beta}):
                 return None
         return self.bind(*operands, alpha=alpha, beta=beta)()
 

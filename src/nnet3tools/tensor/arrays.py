@@ -106,7 +106,7 @@ def padded(shape: tuple[int, int], like: Array) -> Array:
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array of zeros; see `empty`."""
     made = _make(_module(like).zeros, shape, _dtype(like, dtype))
-    if recording.taking is not None:
+    if recording.state.taking is not None:
         OPERATORS["fill"](made, 0.0)  # by name: basics.py is built on this module
     return made
 
@@ -223,8 +223,9 @@ class _Scratch:
         self._num_bytes, self._recorder = num_bytes, recording.noting()
         if self._recorder is not None:
             self._recorder.count_scratch(num_bytes)
-        if recording.taking is not None:
-            pool: Any = recording.taking.workspace
+        taking = recording.state.taking
+        if taking is not None:
+            pool: Any = taking.workspace
             self._pool = pool
             self._buffer = self._pool.take(num_bytes)
             made = self._buffer.view(self._dtype).reshape(self._shape)

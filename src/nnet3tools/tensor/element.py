@@ -81,9 +81,10 @@ class Element:
         return found
 
     def __call__(self, *operands: Any) -> None:
-        if recording.taking is not None:
-            recording.taking.call(self, operands, {})
-        elif recording.kernels is None or not recording.kernels.run(self, operands, {}):
+        state = recording.state
+        if state.taking is not None:
+            state.taking.call(self, operands, {})
+        elif state.kernels is None or not state.kernels.run(self, operands, {}):
             self.bind(*operands)()
 
     @property

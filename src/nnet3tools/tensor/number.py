@@ -88,7 +88,7 @@ class Number:
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
         """Their sum or the like: in memory, unless it is on the host and nobody records."""
-        in_memory = recording.taking is not None or not self.is_host_number
+        in_memory = recording.state.taking is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
         return function(float(self), float(other) if isinstance(other, Number) else other)
@@ -150,7 +150,7 @@ def store(out: Any, number: Any) -> None:
     """Every element of out = a Number or a float."""
     if isinstance(number, Number):
         copy(out, number.array)
-    elif recording.taking is None and isinstance(out, np.ndarray):
+    elif recording.state.taking is None and isinstance(out, np.ndarray):
         # without a backend, which programs that only read models do not need
         out.fill(float(number))
     else:

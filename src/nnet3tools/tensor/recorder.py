@@ -66,12 +66,12 @@ class Recorder:
 
     def __enter__(self) -> Recorder:
         takes = self if self.workspace is not None else None
-        self._before.append((*recording.swap(self, takes), recording.kernels))
-        recording.kernels = self._kernels
+        self._before.append((*recording.swap(self, takes), recording.state.kernels))
+        recording.state.kernels = self._kernels
         return self
 
     def __exit__(self, *_: object) -> None:
-        *before, recording.kernels = self._before.pop()
+        *before, recording.state.kernels = self._before.pop()
         recording.swap(*before)
 
     def begin(self, step: int) -> None:

@@ -20,6 +20,7 @@ settings, which are part of a recording (tensor/settings.py).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -41,6 +42,7 @@ __all__ = [
     "noting",
     "persistent_object",
     "run",
+    "state",
     "swap",
     "unrecorded",
     "without_actions",
@@ -160,20 +162,26 @@ class Kernels(Protocol):
         """Have the kernels of recorded calls among those that are known."""
 
 
-_current: Recorder | None = None
-taking: Recorder | None = None
-"""The recorder that operators give their calls to."""
-kernels: Kernels | None = None
-"""What does calls of operators that nobody takes, if it has kernels for them."""
+class _State(threading.local):
+    """Who takes notes on a thread: what other threads do meanwhile is not part of its work."""
+
+    current: Recorder | None = None
+    """The recorder of events."""
+    taking: Recorder | None = None
+    """The recorder that operators give their calls to."""
+    kernels: Kernels | None = None
+    """What does calls of operators that nobody takes, if it has kernels for them."""
+
+
+state = _State()
 
 
 def swap(
     current_now: Recorder | None, taking_now: Recorder | None
 ) -> tuple[Recorder | None, Recorder | None]:
     """Let these two take notes and calls from here on; returns those that did before."""
-    global _current, taking
-    before = _current, taking
-    _current, taking = current_now, taking_now
+    before = state.current, state.taking
+    state.current, state.taking = current_now, taking_now
     return before
 
 
@@ -202,38 +210,38 @@ _is_repeating = [False]
 
 def decide(decision: Callable[[], V]) -> V:
     """The outcome of a decision; the work that follows may depend on it."""
-    return decision() if _current is None else cast(V, _current.perform(decision))
+    return decision() if state.current is None else cast(V, state.current.perform(decision))
 
 
 def act(action: Callable[[], object]) -> None:
     """Do something on the host."""
     if _is_repeating[0]:
         return
-    if _current is None:
+    if state.current is None:
         action()
     else:
-        _current.act(action)
+        state.current.act(action)
 
 
 def run(name: str, do: Callable[[], Any]) -> None:
     """Do work that was bound before, and note it where calls are."""
-    if taking is None:
+    if state.taking is None:
         do()
     else:
-        taking.add(Call(name, (), do))
+        state.taking.add(Call(name, (), do))
 
 
 def noting() -> Recorder | None:
     """Whoever takes notes for replaying this work at present, if anybody."""
-    return _current
+    return state.current
 
 
 def persistent_object(make: Callable[[], V]) -> V:
     """A memo that a later step finds where it was: the same at each run, new if nobody records."""
-    return make() if taking is None else cast(V, taking.persistent(make))
+    return make() if state.taking is None else cast(V, state.taking.persistent(make))
 
 
 def not_capturable() -> None:
     """Declare that what the present step does cannot be repeated from a recording."""
-    if _current is not None:
-        _current.excused = True
+    if state.current is not None:
+        state.current.excused = True

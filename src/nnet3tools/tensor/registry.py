@@ -149,9 +149,10 @@ class Operator(Generic[P, R]):
         self._bound: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if recording.taking is not None:
-            return cast(R, recording.taking.call(self, args, kwargs))
-        if recording.kernels is not None and recording.kernels.run(self, args, kwargs):
+        state = recording.state
+        if state.taking is not None:
+            return cast(R, state.taking.call(self, args, kwargs))
+        if state.kernels is not None and state.kernels.run(self, args, kwargs):
             return cast(R, None)
         array = _first_array(args[0])
         key = array.__class__, getattr(array, "dtype", None)

@@ -90,14 +90,15 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+@functools.cache
 def _failed(path: str, reason: str) -> bool:
-    log.vlog(1, f"no compiled kernels: {path}: {reason}; NumPy does the work")
+    log.warning(f"no compiled kernels: {path}: {reason}; NumPy does the work, which takes longer")
     return False
 
 
 @functools.cache
 def find_compiler() -> Compiler | None:
-    """The first C compiler on PATH; None if there is none."""
+    """The first C compiler on PATH; None, and one line that says so, if there is none."""
     if os.name != "posix":
         return None
     for name in _NAMES:
@@ -108,7 +109,8 @@ def find_compiler() -> Compiler | None:
             except OSError:
                 continue
             return Compiler(path, f"{path} {real} {found.st_size} {found.st_mtime_ns}")
-    log.vlog(1, f"no compiled kernels: none of {', '.join(_NAMES)} on PATH; NumPy does the work")
+    looked = f"none of {', '.join(_NAMES)} on PATH" if os.environ.get("PATH") else "PATH is empty"
+    log.log(f"no compiled kernels: {looked}; NumPy does the work, which takes longer")
     return None
 
 

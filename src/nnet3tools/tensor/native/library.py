@@ -130,5 +130,5 @@ def _open(path: Path) -> ctypes.CDLL | None:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        log.vlog(1, f"no compiled kernels: {path}: {error}")
+        log.warning(f"no compiled kernels: {path}: {error}")
         return None
