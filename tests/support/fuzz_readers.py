@@ -20,8 +20,8 @@ from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
 from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
 from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
-from nnet3tools.fst.binary_reader import read_compact_acceptor
 from nnet3tools.fst.binary_writer import write_const_fst, write_vector_fst
+from nnet3tools.fst.compact_reader import read_compact_acceptor
 from nnet3tools.fst.files import FST, read_fst
 from nnet3tools.fst.lattice_conversion import top_sorted
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE, LATTICE

@@ -12,7 +12,7 @@ import numpy as np
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_bytes import ChainExampleBytes, facts_of
 from nnet3tools.chain.supervision import Supervision
-from nnet3tools.fst.binary_reader import acceptors_of_bytes
+from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.fst.fst import Fst
 from nnet3tools.io.index_vector import read_index_vector
 from nnet3tools.io.matrix_forms import MatrixForm

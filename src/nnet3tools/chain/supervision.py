@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
-from nnet3tools.fst.binary_reader import read_compact_acceptor
 from nnet3tools.fst.binary_writer import write_compact_acceptor
+from nnet3tools.fst.compact_reader import read_compact_acceptor
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.text_form import read_fst_text, write_fst_text
 from nnet3tools.io.holders import Holder

@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
-from nnet3tools.fst.file_numbers import (
-    ALIGNED_VERSION,
-    ALIGNMENT,
-    HAS_INPUT_SYMBOLS,
-    HAS_OUTPUT_SYMBOLS,
-    HEADER,
-    IS_ALIGNED,
-    MAGIC,
-    NOT_AN_ARC,
-    SYMBOL_TABLE_MAGIC,
-    VECTOR_STATE,
-)
-from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
-from nnet3tools.fst.layout import ARC, COMPACT_ARC, CONST_STATE
+from nnet3tools.fst.check import check_fst
+from nnet3tools.fst.compact_reader import read_compact
+from nnet3tools.fst.file_header import Header, align, num_states, read_header
+from nnet3tools.fst.file_numbers import VECTOR_STATE
+from nnet3tools.fst.fst import Fst
+from nnet3tools.fst.layout import ARC, CONST_STATE
 from nnet3tools.io.stream import Reader
 
-__all__ = [
-    "Header",
-    "acceptors_of_bytes",
-    "check_fst",
-    "read_binary_fst",
-    "read_compact_acceptor",
-    "read_header",
-]
+__all__ = ["read_binary_fst"]
 
-_LONGEST_NAME = 64
 _LOOK_AHEAD = 1 << 20
-
-
-@dataclass(frozen=True)
-class Header:
-    """What an OpenFst file begins with."""
-
-    kind: str
-    arc_type: str
-    version: int
-    flags: int
-    properties: int
-    start: int
-    num_states: int
-    num_arcs: int
-
-    @property
-    def is_aligned(self) -> bool:
-        """Whether arrays begin at multiples of 16 bytes."""
-        return bool(self.flags & IS_ALIGNED) or self.version == ALIGNED_VERSION
 
 
 def read_binary_fst(reader: Reader) -> Fst:
@@ -66,66 +29,12 @@ def read_binary_fst(reader: Reader) -> Fst:
     return check_fst(reader, read(reader, header))
 
 
-def read_compact_acceptor(reader: Reader) -> Fst:
-    """The compact form in which binary examples hold their acceptors."""
-    header = read_header(reader)
-    if header.kind != "compact_acceptor":
-        raise reader.error(f"expected a compact_acceptor FST, found '{header.kind}'")
-    return check_fst(reader, _read_compact(reader, header))
-
-
-def read_header(reader: Reader, arc_types: tuple[str, ...] = ("standard",)) -> Header:
-    """What a file of one of these arc types begins with; its symbol tables are passed over."""
-    if reader.read_array(1, "<i4", "an FST's header")[0] != MAGIC:
-        raise reader.error("expected an OpenFst file, found something else (wrong magic number)")
-    kind, arcs = _read_name(reader), _read_name(reader)
-    if arcs not in arc_types:
-        expected = " or ".join(arc_types)
-        raise reader.error(f"expected an FST with {expected} arcs, found '{arcs}'")
-    raw = reader.read_array(HEADER.size, np.uint8, "an FST's header").tobytes()
-    header = Header(kind, arcs, *HEADER.unpack(raw))
-    if header.flags & HAS_INPUT_SYMBOLS:
-        _skip_symbols(reader)
-    if header.flags & HAS_OUTPUT_SYMBOLS:
-        _skip_symbols(reader)
-    return header
-
-
-def _read_name(reader: Reader, longest: int = _LONGEST_NAME) -> str:
-    size = int(reader.read_array(1, "<i4", "an FST's header")[0])
-    if not 0 <= size <= longest:
-        raise reader.error(f"expected a name in an FST's header, found one of {size} bytes")
-    return reader.read_array(size, np.uint8, "a name").tobytes().decode("utf-8", "replace")
-
-
-def _skip_symbols(reader: Reader) -> None:
-    """Pass over a symbol table: name, next key, and its entries."""
-    if reader.read_array(1, "<i4", "a symbol table")[0] != SYMBOL_TABLE_MAGIC:
-        raise reader.error("expected the FST's symbol table")
-    _read_name(reader, _LOOK_AHEAD)
-    _, size = reader.read_array(2, "<i8", "a symbol table").tolist()
-    for _ in range(size):
-        _read_name(reader, _LOOK_AHEAD)
-        reader.read_array(1, "<i8", "a symbol's key")
-
-
-def _align(reader: Reader, header: Header) -> None:
-    if header.is_aligned and (past := reader.offset % ALIGNMENT):
-        reader.read_array(ALIGNMENT - past, np.uint8, "an FST's padding")
-
-
-def _num_states(reader: Reader, header: Header) -> int:
-    if header.num_states < 0:
-        raise reader.error(f"expected an FST, found one of {header.num_states} states")
-    return header.num_states
-
-
 def _read_vector(reader: Reader, header: Header) -> Fst:
     """State after state: final weight, number of arcs, arcs."""
     finals, counts = array("f"), array("i")
     arcs = bytearray()
     buffer, at = b"", 0
-    for state in range(_num_states(reader, header)):
+    for state in range(num_states(reader, header)):
         if len(buffer) - at < VECTOR_STATE.size:
             buffer, at = _refill(reader, at, VECTOR_STATE.size), 0
             if len(buffer) < VECTOR_STATE.size:
@@ -165,13 +74,13 @@ def _refill(reader: Reader, used: int, size: int) -> bytes:
 
 def _read_const(reader: Reader, header: Header) -> Fst:
     """All states, then all arcs."""
-    num_states = _num_states(reader, header)
-    _align(reader, header)
-    states = reader.read_array(num_states, CONST_STATE, f"an FST of {num_states} states")
+    count = num_states(reader, header)
+    align(reader, header)
+    states = reader.read_array(count, CONST_STATE, f"an FST of {count} states")
     finals, places = states["final"].astype(np.float32), states["pos"].copy()
     offsets = _offsets(states["narcs"])
     del states
-    _align(reader, header)
+    align(reader, header)
     num_arcs = max(header.num_arcs, 0)
     if offsets[-1] != num_arcs or (offsets[:-1] != places).any():
         raise reader.error("the FST's states do not say where its arcs are")
@@ -219,117 +128,8 @@ def _offsets(counts: np.ndarray) -> np.ndarray:
     return offsets
 
 
-def _read_compact(reader: Reader, header: Header) -> Fst:
-    """Offsets of the states, then elements; one with label and next state -1 is a final weight."""
-    num_states = _num_states(reader, header)
-    _align(reader, header)
-    ends = reader.read_array(num_states + 1, "<u4", f"an FST of {num_states} states")
-    _align(reader, header)
-    elements = reader.read_array(int(ends[-1]), COMPACT_ARC, f"{ends[-1]} elements of an FST")
-    sizes = ends[1:].astype(np.int64) - ends[:-1]
-    if ends[0] != 0 or (sizes < 0).any():
-        raise reader.error("the FST's states do not say where its arcs are")
-    is_final = elements["label"] == NOT_AN_ARC
-    if (np.flatnonzero(is_final) != ends[_sources(sizes)[is_final]]).any():
-        raise reader.error("the FST has a final weight after an arc")
-    return _of_elements(header, sizes, elements)
-
-
-def _sources(sizes: np.ndarray) -> np.ndarray:
-    return np.repeat(np.arange(len(sizes)), sizes)
-
-
-def _of_elements(header: Header, sizes: np.ndarray, elements: np.ndarray) -> Fst:
-    is_final = elements["label"] == NOT_AN_ARC
-    final_states = _sources(sizes)[is_final]
-    finals = np.full(len(sizes), NOT_FINAL, np.float32)
-    finals[final_states] = elements["weight"][is_final]
-    arcs = elements[~is_final]
-    counts = sizes.copy()
-    counts[final_states] -= 1
-    labels = np.ascontiguousarray(arcs["label"])
-    return Fst(
-        header.start,
-        finals,
-        np.concatenate([[0], np.cumsum(counts)]),
-        labels,
-        labels,
-        np.ascontiguousarray(arcs["weight"]),
-        np.ascontiguousarray(arcs["nextstate"]),
-        header.properties,
-    )
-
-
-_COMPACT = "compact_acceptor", "standard"
-
-
-def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
-    """The compact acceptors that begin there, which `acceptor_walk.walk_acceptor` has gone over."""
-    before = 4 + sum(4 + len(name) for name in _COMPACT)
-    headers, offsets, elements = [], [], []
-    for data, at in places:
-        header = Header(*_COMPACT, *HEADER.unpack_from(data, at + before))
-        begin = at + before + HEADER.size
-        end = begin + 4 * (header.num_states + 1)
-        (size,) = struct.unpack_from("<I", data, end - 4)
-        headers.append(header)
-        offsets.append(data[begin:end])
-        elements.append(data[end : end + COMPACT_ARC.itemsize * size])
-    ends = np.frombuffer(b"".join(offsets), "<u4").astype(np.int64)
-    num_states = np.array([header.num_states for header in headers])
-    # Each has one more offset than it has states.
-    is_state = np.ones(len(ends) - 1, bool)
-    is_state[np.cumsum(num_states + 1)[:-1] - 1] = False
-    sizes = np.diff(ends)[is_state]
-    whole = _of_elements(headers[0], sizes, np.frombuffer(b"".join(elements), COMPACT_ARC))
-    last = num_states.cumsum()
-    return [
-        _part(whole, header, begin, end)
-        for header, begin, end in zip(
-            headers, (last - num_states).tolist(), last.tolist(), strict=True
-        )
-    ]
-
-
-def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
-    """The FST of these states."""
-    offsets = whole.offsets[begin : end + 1]
-    arcs = slice(int(offsets[0]), int(offsets[-1]))
-    labels = whole.ilabels[arcs]
-    return Fst(
-        header.start,
-        whole.finals[begin:end],
-        offsets - offsets[0],
-        labels,
-        labels,
-        whole.weights[arcs],
-        whole.nextstates[arcs],
-        header.properties,
-    )
-
-
 _READERS: dict[str, Callable[[Reader, Header], Fst]] = {
     "vector": _read_vector,
     "const": _read_const,
-    "compact_acceptor": _read_compact,
+    "compact_acceptor": read_compact,
 }
-
-
-def check_fst(reader: Reader, fst: Fst) -> Fst:
-    """The FST; DataError if a state, label or weight is none."""
-    size = fst.num_states
-    if not (0 <= fst.start < size or (fst.start == NO_STATE and not size)):
-        raise reader.error(f"the FST starts in state {fst.start}: it has {size} states")
-    wrong = np.flatnonzero((fst.nextstates < 0) | (fst.nextstates >= size))
-    if len(wrong):
-        raise reader.error(
-            f"an arc of the FST leads to state {fst.nextstates[wrong[0]]}: it has {size} states"
-        )
-    if ((fst.ilabels < 0) | (fst.olabels < 0)).any():
-        raise reader.error("an arc of the FST has a negative label")
-    # The semiring has no NaN and no negative infinity.
-    if np.isnan(fst.weights).any() or np.isnan(fst.finals).any():
-        raise reader.error("the FST has a weight that is not a number")
-    if (fst.weights == -np.inf).any() or (fst.finals == -np.inf).any():
-        raise reader.error("the FST has a weight of minus infinity")
-    return fst

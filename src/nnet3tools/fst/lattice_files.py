@@ -6,8 +6,9 @@ import struct
 from dataclasses import replace
 
 from nnet3tools.errors import naming
-from nnet3tools.fst.binary_reader import check_fst, read_header
 from nnet3tools.fst.binary_writer import write_vector_header
+from nnet3tools.fst.check import check_fst
+from nnet3tools.fst.file_header import read_header
 from nnet3tools.fst.fst import NOT_FINAL
 from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight, Lattice
 from nnet3tools.fst.lattice_conversion import compacted, expanded

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nnet3tools.fst.binary_reader import check_fst
+from nnet3tools.fst.check import check_fst
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, Fst
 from nnet3tools.io.stream import Reader, Writer
 
