@@ -319,7 +319,7 @@ def test_lack_of_a_gpus_memory_names_all_that_takes_it(device, monkeypatch, wher
     if where == "arena":
         monkeypatch.setattr(program.Arena, "take", lambda a, n: full() if n else take(a, n))
     else:
-        monkeypatch.setattr(trainer, "apply_l2_regularization", full)
+        monkeypatch.setattr(trainer.L2Regularization, "apply", full)
     made = trainer.NnetTrainer(
         trainer.NnetTrainerOptions(), network(), to_device(np.zeros(0, np.float32))
     )

@@ -38,8 +38,8 @@ from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.update import (
+    L2Regularization,
     MaxChange,
-    apply_l2_regularization,
     num_sequences,
     scale_change,
 )
@@ -161,7 +161,9 @@ class NnetTrainer:
         self._num_minibatches = 0
         self._totals: dict[str, ObjectiveTotals] = {}
         self._constrained = constrained_components(nnet)
-        self._max_change = MaxChange(len(nnet.updatable_components()), like)
+        num_updatable = len(nnet.updatable_components())
+        self._l2 = L2Regularization(num_updatable, like)
+        self._max_change = MaxChange(num_updatable, like)
         on_gpu = like is not None and device_of(like) != "numpy"
         self._gpu = like if on_gpu else None
         self._loss_scale = LossScale(like) if on_gpu and loss_scaling else None
@@ -236,16 +238,16 @@ class NnetTrainer:
 
         The learning rate is in the delta already: components add their gradient times it.
         """
-        o = self.options
         self._accumulate_change(example, "")
-        l2_scale = num_sequences(example.io) * o.l2_regularize_factor
-        self._run(("parameter update", l2_scale), partial(self._apply_change, l2_scale))
+        l2_scale = num_sequences(example.io) * self.options.l2_regularize_factor
+        has_l2 = self._l2.prepare(l2_scale, self._delta)
+        self._run(("parameter update", has_l2), self._apply_change)
         self._constrain_orthonormal()
 
-    def _apply_change(self, l2_scale: float) -> None:
+    def _apply_change(self) -> None:
         """The change with l2, limited, to the model; momentum is left of it."""
         o = self.options
-        apply_l2_regularization(self.nnet, l2_scale, self._delta)
+        self._l2.apply(self.nnet, self._delta)
         self._update(1.0, 1.0 - o.momentum)
         scale_batchnorm_stats(self.nnet, o.batchnorm_stats_scale)
         if o.momentum != 0.0:
@@ -290,7 +292,8 @@ class NnetTrainer:
         else:
             max_change_scale = scale = 1.0 + o.backstitch_training_scale
             l2_scale = 1.0 / scale * num_sequences(example.io) * o.l2_regularize_factor
-            apply_l2_regularization(self.nnet, l2_scale, self._delta)
+            self._l2.prepare(l2_scale, self._delta)
+            self._l2.apply(self.nnet, self._delta)
         self._update(max_change_scale, scale, is_last=not is_first)
         if is_first:
             self._constrain_orthonormal()

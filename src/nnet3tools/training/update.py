@@ -26,7 +26,7 @@ from nnet3tools.tensor.order import cumulative_sum
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetIo
 
-__all__ = ["MaxChange", "apply_l2_regularization", "num_sequences", "scale_change"]
+__all__ = ["L2Regularization", "MaxChange", "num_sequences", "scale_change"]
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -235,15 +235,34 @@ def scale_change(delta: Nnet, scale: float) -> None:
             component.scale(scale)
 
 
-def apply_l2_regularization(nnet: Nnet, scale: float, delta: Nnet) -> None:
-    """Add the gradient of -scale * l2_regularize * |parameters|^2 (times the learning rate)."""
-    if scale == 0.0:
-        return
-    pairs = zip(nnet.updatable_components(), delta.updatable_components(), strict=True)
-    for (_, source), (_, dest) in pairs:
-        alpha = -2.0 * scale * dest.learning_rate * dest.l2_regularize
-        if alpha != 0.0:
-            dest.add(alpha, source)
+class L2Regularization:
+    """Adds the gradient of -scale * l2_regularize * |parameters|^2 (times the learning rate).
+
+    Its scale is the number of sequences, which minibatches differ in: factors are numbers in memory,
+    so that one recording does for all.
+    """
+
+    def __init__(self, num_components: int, like: Array | None = None) -> None:
+        """`num_components` are updatable; `like` is any array of the device they are on."""
+        self._on_device = tensor.zeros((num_components,), like, np.float64)
+        self._alphas: list[float] = []
+
+    def prepare(self, scale: float, delta: Nnet) -> bool:
+        """Have the factors of a minibatch where `apply` finds them; whether there are any."""
+        components = [component for _, component in delta.updatable_components()]
+        alphas = [-2.0 * scale * c.learning_rate * c.l2_regularize for c in components]
+        if alphas != self._alphas:
+            self._alphas = alphas
+            tensor.copy(self._on_device, tensor.asarray(np.array(alphas), like=self._on_device))
+        return any(alphas)
+
+    def apply(self, nnet: Nnet, delta: Nnet) -> None:
+        """Add the gradient at the parameters of `nnet` to a change."""
+        pairs = zip(nnet.updatable_components(), delta.updatable_components(), strict=True)
+        for place, ((_, source), (_, dest)) in enumerate(pairs):
+            if self._alphas[place] != 0.0:
+                alpha = Number(self._on_device[place : place + 1])
+                dest.add(alpha, source)  # type: ignore[arg-type]
 
 
 def num_sequences(ios: Sequence[NnetIo]) -> int:
