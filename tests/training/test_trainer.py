@@ -81,13 +81,17 @@ def test_momentum():
 
 
 def test_l2_pulls_parameters_to_zero_per_sequence():
-    nnet, eg = network(affine="l2-regularize=0.01"), minibatch(size=4)
+    nnet = network(affine="l2-regularize=0.5")
     first = component_slices(nnet)[0]
-    change = rates(nnet) * gradient(nnet, eg)
-    change[first] -= 2.0 * 0.01 * 0.5 * 4 * 0.02 * vectorize(nnet)[first]
-    expected = vectorize(nnet) + change
-    NnetTrainer(NnetTrainerOptions(l2_regularize_factor=0.5, **FREE), nnet).train(eg)
-    np.testing.assert_allclose(vectorize(nnet), expected, rtol=1e-4, atol=1e-5)
+    trainer = NnetTrainer(NnetTrainerOptions(l2_regularize_factor=0.5, **FREE), nnet)
+    # one recording of the update is for all numbers of sequences
+    for seed, size in enumerate([4, 6, 4, 6, 2, 6]):
+        eg = minibatch(size, seed)
+        change = rates(nnet) * gradient(nnet, eg)
+        change[first] -= 2.0 * 0.5 * 0.5 * size * 0.02 * vectorize(nnet)[first]
+        expected = vectorize(nnet) + change
+        trainer.train(eg)
+        np.testing.assert_allclose(vectorize(nnet), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_component_and_global_max_change(capsys):

@@ -238,8 +238,8 @@ def scale_change(delta: Nnet, scale: float) -> None:
 class L2Regularization:
     """Adds the gradient of -scale * l2_regularize * |parameters|^2 (times the learning rate).
 
-    Its scale is the number of sequences, which minibatches differ in: factors are numbers in memory,
-    so that one recording does for all.
+    The scale is the number of sequences, which minibatches differ in: factors are numbers in
+    memory, so that one recording does for all.
     """
 
     def __init__(self, num_components: int, like: Array | None = None) -> None:
