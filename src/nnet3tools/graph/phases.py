@@ -33,22 +33,30 @@ def sub_phases(
     """
     of_epoch: dict[int, _Ranges] = {}
     given: list[tuple[int, IntArray]] = []
-    for node, first, end in graph.node_ranges[segment]:
-        is_input = graph.is_input[first:end]
-        if is_input.any():
+    ranges = graph.node_ranges[segment]
+    for (node, first, end), num_given in zip(ranges, _num_given(graph, ranges), strict=True):
+        if num_given:
+            is_input = graph.is_input[first:end]
             given.append((node, np.flatnonzero(is_input).astype(np.int32) + np.int32(first)))
-        if not is_input.all():
+        if num_given < end - first:
             of_epoch.setdefault(plan.epochs[node], []).append((node, first, end))
     yield from given
-    size_of_epoch = np.bincount(plan.epochs)
+    nodes_given = {node for node, _ in given}
+    size_of_epoch = np.bincount(plan.epochs).tolist()
     for epoch in sorted(of_epoch):
         ranges = of_epoch[epoch]
         if size_of_epoch[epoch] == 1:
             node, first, end = ranges[0]
             ids = np.arange(first, end, dtype=np.int32)
-            yield node, ids[~graph.is_input[first:end]]
+            yield node, ids[~graph.is_input[first:end]] if node in nodes_given else ids
         else:
             yield from _recurrent_phases(plan, graph, ranges)
+
+
+def _num_given(graph: ComputationGraph, ranges: _Ranges) -> list[int]:
+    """Of each of these consecutive ranges how many cindexes the request gives."""
+    given = graph.is_input.astype(np.int64)
+    return np.add.reduceat(given, [first for _, first, _ in ranges]).tolist()
 
 
 def _recurrent_phases(

@@ -14,11 +14,12 @@ import numpy as np
 
 from nnet3tools.graph.computation_graph import ComputationGraph
 from nnet3tools.graph.network_plan import NetworkPlan
+from nnet3tools.graph.node_rules import SameIndexRule
 from nnet3tools.graph.phases import sub_phases
 from nnet3tools.graph.request import ComputationRequest
-from nnet3tools.graph.tables import all_true, sorted_unique
+from nnet3tools.graph.tables import all_true, is_increasing, present_ids, sorted_unique
 from nnet3tools.nnet.components.base import Component, Properties
-from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack
+from nnet3tools.nnet.indexes import IndexArray, IntArray, KeyArray, pack, unpack
 from nnet3tools.nnet.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 __all__ = ["Step", "Steps", "compute_steps"]
@@ -112,16 +113,13 @@ class _Builder:
         """The rows of this segment's dim-ranges and nodes with simple components, by node."""
         graph, rows_of_node = self.graph, {}
         for node, first, end in graph.node_ranges[self._segment]:
-            match self.nnet.nodes[node]:
-                case ComponentNode(component_index) if not graph.is_input[first]:
-                    component = self.nnet.components[component_index]
-                    if component.properties & Properties.SIMPLE:
-                        ids = self._positions[first:end]
-                        inputs = graph.dependencies(ids)[:, 0]
-                        rows_of_node[node] = _SimpleRows(first, graph.indexes(ids), inputs)
-                case DimRangeNode():
-                    inputs = graph.dependencies(self._positions[first:end])[:, 0]
-                    rows_of_node[node] = _SimpleRows(first, _NO_INDEXES, inputs)
+            if not isinstance(self.plan.rules[node], SameIndexRule) or graph.is_input[first]:
+                continue
+            begin = int(graph.offsets[first])
+            inputs = graph.terms[begin : begin + end - first]
+            is_component = isinstance(self.nnet.nodes[node], ComponentNode)
+            indexes = unpack(graph.keys[first:end]) if is_component else _NO_INDEXES
+            rows_of_node[node] = _SimpleRows(first, indexes, inputs)
         return rows_of_node
 
     def _add_simple_component(self, node: int, ids: IntArray, rows: _SimpleRows) -> None:
@@ -144,15 +142,27 @@ class _Builder:
         graph = self.graph
         indexes = graph.indexes(ids)
         input_ids = graph.dependencies(ids).ravel()
-        input_ids = sorted_unique(input_ids[input_ids >= 0])
-        input_ids = input_ids[np.argsort(graph.keys[input_ids], kind="stable")]
-        input_indexes = graph.indexes(input_ids)
+        input_ids = sorted_unique(present_ids(input_ids))
+        keys = graph.keys[input_ids]
+        if not is_increasing(keys):  # some are of an earlier segment
+            order = np.argsort(keys, kind="stable")
+            input_ids, keys = input_ids[order], keys[order]
+        input_indexes = unpack(keys)
         if component.properties & Properties.REORDERS_INDEXES:
-            input_indexes, indexes = component.reorder_indexes(input_indexes, indexes)
-            input_ids = graph.find(node - 1, input_indexes)
-            ids = graph.find(node, indexes)
-        self._add(node - 1, input_ids, input_indexes)
-        self._add(node, ids, indexes)
+            ordered = component.reorder_indexes(input_indexes, indexes)
+            self._add_ordered(node - 1, input_ids, input_indexes, ordered[0])
+            self._add_ordered(node, ids, indexes, ordered[1])
+        else:
+            self._add(node - 1, input_ids, input_indexes)
+            self._add(node, ids, indexes)
+
+    def _add_ordered(
+        self, node: int, ids: IntArray, indexes: IndexArray, ordered: IndexArray
+    ) -> None:
+        """A step with these rows in the order in which a component wants them."""
+        if not np.array_equal(ordered, indexes):
+            ids = self.graph.find(node, ordered)
+        self._add(node, ids, ordered)
 
     def _add_dim_ranges(self, node: int, ids: IntArray) -> None:
         """Steps for all steps of the source that these rows are part of."""

@@ -48,6 +48,9 @@ class TimeGrid(Declared):
 
 def _images(indexes: IndexArray) -> IntArray:
     """The distinct (n, x) pairs, sorted, shape (P, 2)."""
+    if not indexes[:, 2].any():  # as nearly always: no sorting
+        n = np.flatnonzero(np.bincount(indexes[:, 0]))
+        return np.stack([n, np.zeros_like(n)], axis=1).astype(np.int32)
     pairs = sorted_unique(_pairs(indexes[:, [0, 2]]))
     n = (pairs + (1 << 31)) >> 32  # x, in the low half, may be negative
     return np.stack([n, pairs - (n << 32)], axis=1).astype(np.int32)
@@ -55,7 +58,10 @@ def _images(indexes: IndexArray) -> IntArray:
 
 def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
     """Start, step (greatest common divisor of the gaps; 0 for one time) and number of times."""
-    times = sorted_unique(indexes[:, 1])
+    times = indexes[:, 1]
+    is_new = np.ones(len(times), np.bool_)
+    np.not_equal(times[1:], times[:-1], out=is_new[1:])
+    times = sorted_unique(times[is_new])
     times = times[times != NO_TIME].astype(np.int64)
     if len(times) == 0:
         raise RequestError(f"{name} cannot order its rows: no {side}put index has a time")
@@ -86,7 +92,9 @@ def _on_times(
     grid[..., 1] = times
     grid[..., 2] = images[None, :, None, 1]
     indexes = grid.reshape(-1, 3)
-    indexes[~IndexSet(wanted).contains(indexes), 1] = NO_TIME
+    # The wanted ones are on the grid, each once.
+    if len(wanted) != len(indexes) or int(wanted[:, 1].min(initial=0)) == NO_TIME:
+        indexes[~IndexSet(wanted).contains(indexes), 1] = NO_TIME
     return indexes
 
 
@@ -97,8 +105,9 @@ def indexes_on_grid(
 
     Raises RequestError, naming the component, if an output's (n, x) has no input.
     """
-    images = _images(input_indexes)
-    if not np.isin(_pairs(_images(output_indexes)), _pairs(images)).all():
+    images, of_outputs = _images(input_indexes), _images(output_indexes)
+    are_same = np.array_equal(images, of_outputs)
+    if not are_same and not np.isin(_pairs(of_outputs), _pairs(images)).all():
         raise RequestError(
             f"{name} cannot order its rows: an output has an (n, x) that no input has"
         )
