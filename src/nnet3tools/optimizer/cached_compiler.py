@@ -19,6 +19,7 @@ from nnet3tools.optimizer.expand import expand_computation
 from nnet3tools.optimizer.options import OptimizeOptions
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
+from nnet3tools.optimizer.rewrites import Rewrites
 from nnet3tools.optimizer.shortcut import mini_request
 from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.checker import check_computation
@@ -76,6 +77,7 @@ class CachingOptimizingCompiler:
         """Whether every program in the cache was compiled for this very network structure; cache
         files of Kaldi's do not say what they were made for."""
         self._compiler: Compiler | None = None
+        self._rewrites = Rewrites()
 
     def compile(self, request: ComputationRequest) -> Computation:
         """The program for a request, from the cache if it is there.
@@ -188,7 +190,9 @@ class CachingOptimizingCompiler:
         self._check(computation, request, context.analyst, check_rewrite=True)
         self._log_program("Generated", computation)
         began = time.perf_counter()
-        optimized = optimize(computation, context)
+        # Those of recurrent networks differ in their commands, too.
+        rewrites = None if self._compiler.plan.back_edges else self._rewrites
+        optimized = optimize(computation, context, rewrites=rewrites)
         self.seconds["optimization"] += time.perf_counter() - began
         _log_size("optimization", optimized, began)
         self._check(optimized, request, context.analyst)

@@ -48,7 +48,7 @@ def merge_variables(computation: Computation, context: PassContext) -> Computati
         merger = _Round(computation, context)
         if not merger.run():
             return computation
-        computation = remove_no_operations(renumber(merger.computation))
+        computation = remove_no_operations(renumber(merger.computation, context.origins))
 
 
 class Merges(NamedTuple):
@@ -234,6 +234,8 @@ class _Round:
         matrices = self.computation.matrices
         keep_of = np.zeros(len(matrices), np.int64)
         keep_of[table[discard, 0]] = keep
+        if self.context.origins is not None:
+            self.context.origins.merge(keep, table[discard, 0])
         moved = np.flatnonzero(keep_of[table[:, 0]])
         of_kept = table[keep_of[table[moved, 0]]]
         for m_keep, m_discard in zip(

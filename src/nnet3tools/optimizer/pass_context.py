@@ -8,6 +8,7 @@ from functools import cached_property
 
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.optimizer.origins import Origins
 from nnet3tools.program.analysis import Analyst
 from nnet3tools.program.computation import Computation
 
@@ -24,6 +25,9 @@ class PassContext:
     """Largest t of the request's outputs, for max-deriv-time-relative; None without outputs."""
     looped: bool = False
     """Whether the program is to become a loop."""
+
+    origins: Origins | None = None
+    """Who is told what merging and renumbering do, if anybody."""
 
     @cached_property
     def analyst(self) -> Analyst:

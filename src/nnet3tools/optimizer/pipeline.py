@@ -7,7 +7,8 @@ and logging are the runner's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from nnet3tools.compiler.io_order import consolidate_io
@@ -25,6 +26,7 @@ from nnet3tools.optimizer.move_sizing_commands import move_sizing_commands
 from nnet3tools.optimizer.optimize_row_ops import optimize_row_ops
 from nnet3tools.optimizer.pass_context import PassContext, Transform
 from nnet3tools.optimizer.renumber import renumber
+from nnet3tools.optimizer.rewrites import Rewrites
 from nnet3tools.optimizer.snip_row_ops import snip_row_ops
 from nnet3tools.optimizer.split_row_ops import split_row_ops
 from nnet3tools.program.checker import check_computation
@@ -120,15 +122,39 @@ PASSES: tuple[Pass, ...] = (
 """The passes in their order (Kaldi's Optimize, nnet-optimize.cc)."""
 
 
-def optimize(computation: Computation, context: PassContext, *, check: bool = False) -> Computation:
+_ROWS_MATTER = next(i for i, step in enumerate(PASSES) if step.name == "merge-variables")
+_ROWS_MATTER_AGAIN = next(i for i, step in enumerate(PASSES) if step.name == "memory-compression")
+
+
+def optimize(
+    computation: Computation,
+    context: PassContext,
+    *,
+    check: bool = False,
+    rewrites: Rewrites | None = None,
+) -> Computation:
     """The optimized program. With `check` (and at verbose 3) it is checked between all passes.
 
-    At verbose 2 time, commands and peak bytes before and after each pass are logged.
+    At verbose 2 time, commands and peak bytes before and after each pass are logged. `rewrites`
+    know what the passes that do not care about numbers of rows did to programs before.
     """
     check = check or log.get_verbose() >= 3
     if check:
         check_computation(computation, context.nnet, check_rewrite=True, analyst=context.analyst)
-    for step in PASSES:
+    apply = partial(_apply, check=check)
+    if rewrites is None or check or context.looped or log.get_verbose() >= 2:
+        return apply(computation, context, PASSES)
+    computation = apply(computation, context, PASSES[:_ROWS_MATTER])
+    alike = partial(apply, passes=PASSES[_ROWS_MATTER:_ROWS_MATTER_AGAIN])
+    computation = rewrites.rewritten(computation, context, alike)
+    return apply(computation, context, PASSES[_ROWS_MATTER_AGAIN:])
+
+
+def _apply(
+    computation: Computation, context: PassContext, passes: Sequence[Pass], *, check: bool
+) -> Computation:
+    """What some of the passes make of a program."""
+    for step in passes:
         if step.wanted(context):
             before, began = computation, time.perf_counter()
             computation = step.transform(computation, context)

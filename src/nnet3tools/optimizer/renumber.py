@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
+from nnet3tools.optimizer.origins import Origins
 from nnet3tools.program.command import listed_submatrices, operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation, SubMatrixInfo
 from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
 
-__all__ = ["remove_no_operations", "renumber"]
+__all__ = ["first_equal_rows", "remove_no_operations", "renumber"]
 
 Ints = NDArray[np.int64]
 _Groups = dict[type[Command], CommandGroup]
@@ -35,11 +36,12 @@ def remove_no_operations(computation: Computation) -> Computation:
     return out
 
 
-def renumber(computation: Computation) -> Computation:
+def renumber(computation: Computation, origins: Origins | None = None) -> Computation:
     """The same program with matrices, submatrices, index lists and memos renumbered.
 
     What is unused goes; equal submatrices and equal index lists become one (of Kaldi's
     RenumberComputation, precomputed indexes excepted: those stay where they are there, too).
+    `origins` are told.
     """
     out = computation.copy()
     groups = group_commands(out.commands)
@@ -47,7 +49,7 @@ def renumber(computation: Computation) -> Computation:
     multi_used = _distinct(_operands(groups, "IndexesMulti")).tolist()
     listed = [out.indexes_multi[i] for i in multi_used]
     used = np.concatenate([_operands(groups, "Submatrix"), listed_submatrices(listed)[1]])
-    to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0])
+    to_new = tables["Submatrix"] = _renumber_matrices(out, used[used >= 0], origins)
     for i, old_pairs in zip(multi_used, listed, strict=True):
         pairs = old_pairs.copy()
         named = pairs[:, 0] >= 0
@@ -58,6 +60,8 @@ def renumber(computation: Computation) -> Computation:
         in_use = _distinct(_operands(groups, kind))
         tables[kind], kept = _compacted(len(old), in_use, _content_of(old))
         setattr(out, field, [old[i] for i in kept])
+        if origins is not None:
+            origins.renumber_lists(field, kept)
     tables["Memo"] = _memo_table(out.commands, groups)
     _renumber_commands(out.commands, groups, tables)
     return out
@@ -80,15 +84,16 @@ def _content_of(arrays: list[IntArray]) -> Callable[[int], Hashable]:
     return lambda i: arrays[i].tobytes()
 
 
-def _renumber_matrices(computation: Computation, used: Ints) -> Ints:
+def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | None) -> Ints:
     """Compact submatrices and matrices in place; returns old submatrix -> new (-1: gone)."""
     table = computation.submatrix_table()
     in_use = _distinct(np.append(used, 0))
-    first_equal = _first_equal_rows(table[in_use])
+    first_equal = first_equal_rows(table[in_use])
     is_first = first_equal == np.arange(len(in_use))
     to_new = np.full(len(table), -1)
     to_new[in_use] = (np.cumsum(is_first) - 1)[first_equal]
-    table = table[in_use[is_first]]
+    kept = in_use[is_first]
+    table = table[kept]
     matrices_kept = _distinct(table[:, 0])
     table[:, 0] = np.searchsorted(matrices_kept, table[:, 0])
     computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
@@ -96,10 +101,12 @@ def _renumber_matrices(computation: Computation, used: Ints) -> Ints:
     if computation.matrix_debug_info:
         debug = computation.matrix_debug_info
         computation.matrix_debug_info = [debug[m] for m in matrices_kept.tolist()]
+    if origins is not None:
+        origins.renumber_submatrices(to_new, kept, matrices_kept)
     return to_new
 
 
-def _first_equal_rows(table: Ints) -> Ints:
+def first_equal_rows(table: Ints) -> Ints:
     """(rows,) the first row that equals each one of a table of five int32 numbers."""
     keys = (table[:, 0] << 32 | table[:, 1], table[:, 2] << 32 | table[:, 3], table[:, 4])
     order = np.lexsort(keys)

@@ -1,0 +1,168 @@
+"""What the later passes did to a program, done again to one that differs in its numbers of rows.
+
+From merge-variables to consolidate-io the passes look at commands, at columns, and at how the rows
+of submatrices lie to each other: which begin or end before, at or after which. They never look at
+how many rows there are. So a program with the same commands, for longer examples, say, is
+rewritten in the same way if all its rows lie to each other in the same way, in the matrices in
+which they end up; that is looked at, and it takes a fifth of the time of the passes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.nnet.indexes import IntArray, sorted_unique
+from nnet3tools.optimizer.origins import Origins
+from nnet3tools.optimizer.pass_context import PassContext, Transform
+from nnet3tools.optimizer.renumber import first_equal_rows
+from nnet3tools.program.command import listed_submatrices
+from nnet3tools.program.computation import Computation, SubMatrixInfo
+
+__all__ = ["Rewrites"]
+
+Ints = NDArray[np.int64]
+
+_MOST = 4
+"""Kinds of programs whose rewrites are kept: those that differ in more than numbers of rows."""
+_MOST_LAYOUTS = 4
+"""Rewrites that are kept of one kind."""
+
+
+class _Rewrite:
+    """From a program to what the passes made of it."""
+
+    def __init__(self, before: Computation, origins: Origins, after: Computation) -> None:
+        self.origins = origins
+        self.commands, self.matrices = after.commands, after.matrices
+        self._before: Computation | None = before
+
+    @cached_property
+    def layout(self) -> tuple[bytes, ...] | None:
+        """That of the program before, looked at when there is another one like it."""
+        assert self._before is not None
+        layout, self._before = _layout(self._before, self.origins), None
+        return layout
+
+
+class Rewrites:
+    """The rewrites of one network's programs."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()
+        """By what the passes look at that is the same for all layouts (`_key`)."""
+
+    def rewritten(
+        self, computation: Computation, context: PassContext, passes: Transform
+    ) -> Computation:
+        """What the passes make of a program."""
+        key = _key(computation, context)
+        rewrites = self._kept.setdefault(key, [])
+        self._kept.move_to_end(key)
+        for rewrite in rewrites:
+            layout = _layout(computation, rewrite.origins)
+            if layout is not None and layout == rewrite.layout:
+                return _rewritten(computation, rewrite)
+        origins = Origins(computation)
+        after = passes(computation, dataclasses.replace(context, origins=origins))
+        rewrites.append(_Rewrite(computation, origins, after))
+        del rewrites[:-_MOST_LAYOUTS]
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+        return after
+
+
+def _key(computation: Computation, context: PassContext) -> bytes:
+    """A digest of commands, columns and options."""
+    digest = hashlib.sha256(repr(context.options).encode())
+    analysis = context.analyst.of(computation)
+    for cls, group in analysis.groups.items():
+        digest.update(f"{cls.NAME} {len(group)} ".encode())
+        digest.update(group.positions.tobytes())
+        for name in cls.OPERANDS:
+            column = group.alphas() if name == cls.ALPHA else group.column(name)
+            digest.update(column.tobytes())
+    digest.update(analysis.variables.submatrix_table[:, [0, 3, 4]].tobytes())
+    columns = [(m.num_cols, int(m.stride_type)) for m in computation.matrices]
+    digest.update(np.array(columns, np.int64).tobytes())
+    return digest.digest()
+
+
+def _layout(computation: Computation, origins: Origins) -> tuple[bytes, ...] | None:
+    """How all rows lie to each other, in the matrices in which they end up; programs of one key
+    and equal layouts are rewritten in the same way. None if that cannot be said.
+    """
+    places = _final_table(computation, origins)
+    width = int((places[:, 1] + places[:, 2]).max()) + 1
+    begin = places[:, 0] * width + places[:, 1]
+    cuts = np.concatenate([begin, begin + places[:, 2]])
+    ranks = np.searchsorted(sorted_unique(cuts), cuts)
+    which, listed = listed_submatrices(computation.indexes_multi)
+    # Two submatrices that the passes make one have the same number here.
+    numbers = first_equal_rows(places)
+    multi = _equal(pairs.tobytes() for pairs in computation.indexes_multi)
+    if multi != _equal(_renamed(p, numbers).tobytes() for p in computation.indexes_multi):
+        return None  # which of them become one, and when, was not told
+    layout = (
+        ranks,
+        _equal(computation.matrices[m].num_rows for m in origins.matrices.tolist()),
+        [bool(len(rows) and rows.min() < 0) for rows in computation.indexes],
+        _equal(rows.tobytes() for rows in computation.indexes),
+        _equal(ranges.tobytes() for ranges in computation.indexes_ranges),
+        multi,
+        which,
+        listed,
+    )
+    return tuple(np.asarray(part, np.int64).tobytes() for part in layout)
+
+
+def _final_table(computation: Computation, origins: Origins) -> Ints:
+    """(submatrices, 5): the table of submatrices, in the matrices in which they end up."""
+    table = computation.submatrix_table()
+    matrix, rows, columns = origins.final_places(table)
+    of_matrix = table[:, 0].copy()
+    table[:, 0] = matrix[of_matrix]
+    table[:, 1] += rows[of_matrix]
+    table[:, 3] += columns[of_matrix]
+    return table
+
+
+def _equal(contents: Iterable[object]) -> list[int]:
+    """For each thing the number of the first that equals it."""
+    first: dict[object, int] = {}
+    return [first.setdefault(content, number) for number, content in enumerate(contents)]
+
+
+def _renamed(pairs: IntArray, numbers: Ints) -> IntArray:
+    """Pairs (submatrix, row) with other numbers of submatrices; those that name none stay."""
+    out = pairs.copy()
+    named = pairs[:, 0] >= 0
+    out[named, 0] = numbers[pairs[named, 0]]
+    return out
+
+
+def _rewritten(computation: Computation, rewrite: _Rewrite) -> Computation:
+    origins = rewrite.origins
+    matrices = origins.matrices.tolist()
+    table = _final_table(computation, origins)[origins.submatrices]
+    table[:, 0] = np.searchsorted(origins.matrices, table[:, 0])
+    new = computation.copy()
+    new.commands = list(rewrite.commands)
+    new.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+    new.matrices = [
+        info._replace(num_rows=computation.matrices[m].num_rows)
+        for m, info in zip(matrices, rewrite.matrices, strict=True)
+    ]
+    if debug := computation.matrix_debug_info:
+        new.matrix_debug_info = [debug[m] for m in matrices]
+    for name, kept in origins.lists.items():
+        lists = getattr(computation, name)
+        setattr(new, name, [lists[i] for i in kept])
+    new.indexes_multi = [_renamed(pairs, origins.new_of_old) for pairs in new.indexes_multi]
+    return new
