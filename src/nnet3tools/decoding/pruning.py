@@ -47,7 +47,7 @@ def _follow_epsilon(
         return extra, np.zeros(0, bool)
     detour = _detours(links, frame.costs, frame.costs, weights)
     while True:
-        ways = _ways_on(extra[links.targets] + detour)
+        ways = _ways_on(extra[links.targets], detour, beam)
         better = extra.copy()
         np.minimum.at(better, links.sources, ways)
         if np.array_equal(better, extra, equal_nan=True):
@@ -61,15 +61,19 @@ def _follow_emitting(
     """Extra costs of the frame before; which of the links between are in the beam."""
     links = frame.emitting
     detour = _detours(links, costs_before, frame.costs, weights)
-    ways = _ways_on(extra[links.targets] + detour)
+    ways = _ways_on(extra[links.targets], detour, beam)
     before = np.full(len(costs_before), _INFINITY)
     np.minimum.at(before, links.sources, ways)
     return before, ways <= beam
 
 
-def _ways_on(extra: _Floats) -> _Floats:
-    """Extra costs of ways: not below 0 by rounding; what is no number is no way, as in C."""
-    ways: _Floats = np.fmin(np.maximum(extra, np.float32(0)), _INFINITY)
+def _ways_on(after: _Floats, detour: _Floats, beam: np.float32) -> _Floats:
+    """Extra costs of ways whose ends have those of `after`: not below 0 by rounding.
+
+    They are infinite for what is out of the beam, as its end or by itself: nobody goes there.
+    """
+    extra = np.maximum(after + detour, np.float32(0))
+    ways: _Floats = np.where((after <= beam) & (extra <= beam), extra, _INFINITY)
     return ways
 
 
@@ -91,10 +95,8 @@ def _keep(
     numbers = np.cumsum(kept) - 1
     changed = not (kept.all() and emitting.all() and epsilon.all())
     if changed:
-        # Rounding may leave a link in the beam whose end is out of it.
-        frame.emitting = frame.emitting.only(emitting & kept[frame.emitting.targets])
-        links = frame.epsilon
-        frame.epsilon = links.only(epsilon & kept[links.sources] & kept[links.targets])
+        frame.emitting = frame.emitting.only(emitting)
+        frame.epsilon = frame.epsilon.only(epsilon)
         frame.emitting.targets = numbers[frame.emitting.targets]
         frame.epsilon.sources = numbers[frame.epsilon.sources]
         frame.epsilon.targets = numbers[frame.epsilon.targets]

@@ -288,22 +288,24 @@ static float detour(const way *w, const token *sources, const token *targets, co
   return sources[w->source].cost + w->acoustic + weights[w->arc] - targets[w->target].cost;
 }
 
-/* How much more a way costs than the best path, given what its end does. */
-static float way_extra(const way *w, float after, const token *sources, const token *targets, const float *weights) {
+/* How much more a way costs than the best path, given what its end does; infinite out of the beam, as
+   most ends are, where nobody goes. */
+static float way_extra(const way *w, float after, float beam, const token *sources, const token *targets, const float *weights) {
+  if (!(after <= beam)) return INFINITY;
   float extra = after + detour(w, sources, targets, weights);
-  return extra < 0.0f ? 0.0f : extra;
+  return extra < 0.0f ? 0.0f : extra <= beam ? extra : INFINITY;
 }
 
 /* Extra costs of a frame's tokens when epsilon links are ways on, too. No link makes a path cheaper than
    the tokens' costs say, so every order ends at the same numbers. Sources are in order: from the last
    link to the first once is enough unless links lead back to earlier tokens; then to and fro. */
-static void lower_by_epsilon(const frame *f, float *extra, const float *weights) {
+static void lower_by_epsilon(const search *s, const frame *f, float *extra) {
   int changed = YES, leads_back = NO;
   for (int64_t pass = 0; changed && (!pass || leads_back); pass++) {
     changed = NO;
     for (int64_t i = 0; i < f->num_epsilon; i++) {
       const way *w = f->epsilon + (pass % 2 ? i : f->num_epsilon - 1 - i);
-      float found = way_extra(w, extra[w->target], f->tokens, f->tokens, weights);
+      float found = way_extra(w, extra[w->target], s->options.lattice_beam, f->tokens, f->tokens, s->graph->weights);
       leads_back |= w->target <= w->source;
       if (found < extra[w->source]) {
         extra[w->source] = found;
@@ -315,22 +317,21 @@ static void lower_by_epsilon(const frame *f, float *extra, const float *weights)
 
 /* Keep what is within the beam, and lower the extra costs of the frame before by its links. */
 static int keep_ways(const search *s, frame *f, const frame *before, const float *extra, float *extra_before) {
-  float beam = s->options.lattice_beam;
+  const float *weights = s->graph->weights, beam = s->options.lattice_beam;
   int64_t kept = 0;
   for (int64_t i = 0; i < f->num_emitting; i++) {
     way *w = f->emitting + i;
-    float found = way_extra(w, extra[w->target], before->tokens, f->tokens, s->graph->weights);
+    float found = way_extra(w, extra[w->target], beam, before->tokens, f->tokens, weights);
+    if (found == INFINITY) continue;
     if (found < extra_before[w->source]) extra_before[w->source] = found;
-    /* rounding may leave a link in the beam whose end is out of it */
-    if (found <= beam && extra[w->target] <= beam) f->emitting[kept++] = *w;
+    f->emitting[kept++] = *w;
   }
   int changed = kept < f->num_emitting;
   f->num_emitting = kept;
   kept = 0;
   for (int64_t i = 0; i < f->num_epsilon; i++) {
     way *w = f->epsilon + i;
-    float found = way_extra(w, extra[w->target], f->tokens, f->tokens, s->graph->weights);
-    if (found <= beam && extra[w->source] <= beam && extra[w->target] <= beam) f->epsilon[kept++] = *w;
+    if (way_extra(w, extra[w->target], beam, f->tokens, f->tokens, weights) < INFINITY) f->epsilon[kept++] = *w;
   }
   changed |= kept < f->num_epsilon;
   f->num_epsilon = kept;
@@ -373,7 +374,7 @@ static int prune_frames(search *s, int64_t first_new) {
     int32_t *numbers = room(&s->numbers, f->num_tokens + 1);
     if (!extra_before || !numbers) return FAILED;
     for (int64_t i = 0; i < num_before; i++) extra_before[i] = INFINITY;
-    lower_by_epsilon(f, extra, s->graph->weights);
+    lower_by_epsilon(s, f, extra);
     int changed = keep_ways(s, f, before, extra, extra_before);
     changed |= keep_tokens(s, f, number + 1 < s->frames.size ? f + 1 : NULL, extra, numbers);
     if (!changed && number < first_new) return YES;
