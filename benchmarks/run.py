@@ -30,6 +30,7 @@ from examples import COMMANDS, NUM_EXAMPLES, make_many, seconds_to_deliver
 from kernels import compiling_kernels, operators
 from processes import ROOT, ours, timed
 from rows import HEAD, Row, Setting
+from speech_examples import SPEECH_COMMANDS, make_speech
 from train import NETWORKS, SHARED, make
 from training_turns import training, training_on_two
 
@@ -113,9 +114,12 @@ def starting(setting: Setting) -> Iterator[Row]:
 
 
 def examples(setting: Setting) -> Iterator[Row]:
-    """Programs for examples, over 105,000 of them, and what a trainer can be given of them."""
+    """Programs for examples of all kinds, and how many of 105,000 a trainer can be given."""
     make_many(setting.folder)
     for work, words in COMMANDS.items():
+        yield setting.beside_kaldi(f"{words[0]}: {work}", words, 2.0, 0.3)
+    make_speech(setting.folder)
+    for work, words in SPEECH_COMMANDS.items():
         yield setting.beside_kaldi(f"{words[0]}: {work}", words, 2.0, 0.3)
     seconds = min(seconds_to_deliver(setting.folder) for _ in range(setting.rounds))
     work = "50,000 examples merged and read by a trainer that does nothing, elapsed"
