@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import subprocess
@@ -85,6 +86,53 @@ def test_a_library_is_kept_and_found_again(fresh, tmp_path, monkeypatch):
     monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
     monkeypatch.setattr(compiler.Compiler, "build", lambda *_: pytest.fail("compiled again"))
     doubled()
+
+
+def multiples() -> int:
+    """x times 2 to 6 by a kernel each; how often NumPy was asked, as there was none.
+
+    Of different lengths, or one kernel would do all.
+    """
+    x, outs = np.arange(6, dtype=np.float32), [np.zeros(k, np.float32) for k in range(2, 7)]
+    formulas = [tensor.element(f"_1 = _2 * {k}") for k in range(2, 7)]
+    asked: list[bool] = []
+
+    def by_numpy(formula, out):
+        asked.append(True)
+        formula(out, x[: out.size])
+
+    parts = [
+        (jobs_of(Origin(f, (out, x[: out.size]), {})), functools.partial(by_numpy, f, out))
+        for f, out in zip(formulas, outs, strict=True)
+    ]
+    Series(parts)()
+    for k, out in enumerate(outs, 2):
+        np.testing.assert_array_equal(out, k * x[:k])
+    return len(asked)
+
+
+@needs_compiler
+@pytest.mark.parametrize("processors", [1, 2])
+def test_many_kernels_are_made_by_two_compilers_at_once(fresh, tmp_path, monkeypatch, processors):
+    monkeypatch.setattr(library, "_LARGE", 0)
+    monkeypatch.setattr(library, "num_processors", lambda: processors)
+    assert multiples() == 0
+    assert len(files(tmp_path)) == processors
+
+
+@needs_compiler
+def test_all_is_left_to_numpy_if_one_of_two_compilers_fails(fresh, tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "_LARGE", 0)
+    monkeypatch.setattr(library, "num_processors", lambda: 2)
+    build, built = compiler.Compiler.build, []
+
+    def build_one(self, source, made):
+        built.append(source)
+        return len(built) > 1 and build(self, source, made)
+
+    monkeypatch.setattr(compiler.Compiler, "build", build_one)
+    assert multiples() == 5
+    assert len(built) == 2
 
 
 @needs_compiler

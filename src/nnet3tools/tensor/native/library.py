@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,12 @@ from nnet3tools.tensor.native.cache import (
     private_folder,
     publish,
 )
-from nnet3tools.tensor.native.compiler import Compiler, cpu_features, find_compiler
+from nnet3tools.tensor.native.compiler import (
+    Compiler,
+    cpu_features,
+    find_compiler,
+    num_processors,
+)
 from nnet3tools.tensor.native.kernels import Kernel
 
 __all__ = ["Library", "library", "load_files", "load_library"]
@@ -63,10 +67,17 @@ class Library:
     def _make(self, kernels: Sequence[Kernel]) -> None:
         if self._failed:
             return
-        loaded = load_library(_source(kernels), f"{len(kernels)} kernels")
-        if loaded is None:
+        parts = _parts(kernels)
+        made = _load_at_once(parts)
+        if any(loaded is None for loaded in made):
             self._failed = True
             return
+        for part, loaded in zip(parts, made, strict=True):
+            assert loaded is not None
+            self._take(part, loaded)
+
+    def _take(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
+        """Have kernels of a new file."""
         self._loaded.append(loaded)
         for kernel in kernels:
             function = getattr(loaded, kernel.name)
@@ -89,6 +100,41 @@ def _text(name: str) -> str:
 def _source(kernels: Sequence[Kernel]) -> str:
     parts = [_text("prelude.h"), _text("runtime.h"), *(kernel.text for kernel in kernels)]
     return "\n".join(parts)
+
+
+_LARGE = 16_000
+"""Characters of kernels that take long enough (0.2 s) to be made by two compilers at once."""
+
+
+def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
+    """Kernels by file: two that take about as long where there are many, and two processors."""
+    if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
+        return [list(kernels)]
+    parts: list[list[Kernel]] = [[], []]
+    costs = [0.0, 0.0]
+    for kernel in sorted(kernels, key=lambda k: (-len(k.body), k.name)):
+        lighter = costs.index(min(costs))
+        parts[lighter].append(kernel)
+        costs[lighter] += len(kernel.body) ** 1.2  # long ones take longer for each line
+    return [part for part in parts if part]
+
+
+def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
+    """The library of each part, a thread waiting for each compiler but the first."""
+    made: list[ctypes.CDLL | None] = [None] * len(parts)
+
+    def load(i: int) -> None:
+        made[i] = load_library(_source(parts[i]), f"{len(parts[i])} kernels")
+
+    others = [threading.Thread(target=load, args=(i,)) for i in range(1, len(parts))]
+    for other in others:
+        other.start()
+    try:
+        load(0)
+    finally:
+        for other in others:
+            other.join()
+    return made
 
 
 def load_library(source: str, what: str) -> ctypes.CDLL | None:
@@ -116,10 +162,10 @@ def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
             return loaded
     with private_folder() as work:
         (work / "kernels.c").write_text(source, encoding="utf-8")
-        spent = os.times().children_user
+        began = time.perf_counter()
         if not compiler.build(work / "kernels.c", work / name):
             return None
-        log.vlog(2, f"compiled {what} in {os.times().children_user - spent:.3f} s")
+        log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
         if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
             if (loaded := _open(kept_now)) is not None:
                 return loaded
