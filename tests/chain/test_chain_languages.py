@@ -11,9 +11,9 @@ from nnet3tools.chain.example import (
     CHAIN_EXAMPLE,
     NnetChainExample,
     NnetChainSupervision,
-    output_indexes,
 )
 from nnet3tools.chain.languages import language_of
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.files import save_fst
 from nnet3tools.fst.fst import Fst

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.general_matrix import compress

@@ -6,8 +6,9 @@ import numpy as np
 
 from nnet3tools import tensor
 from nnet3tools.chain.den_graph import DenominatorGraph
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.minibatch import minibatch
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.nnet.config import parse_config_lines

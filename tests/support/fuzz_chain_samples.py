@@ -13,8 +13,8 @@ from nnet3tools.chain.example import (
     CHAIN_EXAMPLE,
     NnetChainExample,
     NnetChainSupervision,
-    output_indexes,
 )
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.discriminative.example import (
     DISCRIMINATIVE_EXAMPLE,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision, output_indexes
+from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.io.general_matrix import GeneralMatrix, row_range
 from nnet3tools.training.example import NnetIo, frames_io

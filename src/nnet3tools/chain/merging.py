@@ -6,7 +6,7 @@ import functools
 import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
 from nnet3tools.chain.example_bytes import ChainExampleBytes
 from nnet3tools.chain.like_heads import outputs_of, prototype_of
+from nnet3tools.chain.sequences import SequenceOutput
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import breadth_first_sorted
@@ -88,23 +89,9 @@ def _merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervisio
     return NnetChainSupervision(name, indexes, supervision, weights)
 
 
-class OutputRows(Protocol):
-    """The rows of an output of an example of sequences."""
-
-    @property
-    def name(self) -> str:
-        """The output node."""
-
-    @property
-    def indexes(self) -> IndexArray:
-        """(N, 3), frame by frame."""
-
-    @property
-    def deriv_weights(self) -> NDArray[np.float32]:
-        """(N,), or none."""
-
-
-def merge_rows(parts: Sequence[OutputRows]) -> tuple[str, IndexArray, NDArray[np.float32]]:
+def merge_rows(
+    parts: Sequence[SequenceOutput[Any]],
+) -> tuple[str, IndexArray, NDArray[np.float32]]:
     """Name, indexes and derivative weights of one output, of those of single sequences.
 
     DataError unless they are of one name, and all or none have weights.
@@ -179,13 +166,15 @@ def _structure_hash(example: NnetChainExample | ChainExampleBytes) -> int:
     return hash_of_sequences(like.inputs, like.outputs)
 
 
-def structure_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[OutputRows]) -> Hashable:
+def structure_of_sequences(
+    inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]
+) -> Hashable:
     """Equal for examples that can be merged."""
     of_inputs = tuple((io.name, io.dim, io.indexes.tobytes()) for io in inputs)
     return of_inputs, tuple((output.name, output.indexes.tobytes()) for output in outputs)
 
 
-def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[OutputRows]) -> int:
+def hash_of_sequences(inputs: Sequence[NnetIo], outputs: Sequence[SequenceOutput[Any]]) -> int:
     """Kaldi's NnetChainExampleStructureHasher, and NnetDiscriminativeExampleStructureHasher."""
     value = len(inputs) * 35099
     for io in inputs:

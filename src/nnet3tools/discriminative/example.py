@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nnet3tools.chain.example import output_indexes, read_ios, write_ios
+from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
 from nnet3tools.errors import ProgramError
 from nnet3tools.io.char_vector import read_vector_as_char, write_vector_as_char
-from nnet3tools.io.general_matrix import check_finite, compress
+from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.holders import Holder
 from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.stream import Reader, Writer
-from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetExample, NnetIo
 
 __all__ = [
@@ -28,28 +27,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class NnetDiscriminativeSupervision:
-    """The supervision of one output.
-
-    `indexes` (N, 3) run frame by frame and within a frame sequence by sequence, as the rows of the
-    network's output do, while the supervision has sequence after sequence. `deriv_weights` (N,),
-    from 0 to 1, scale each row's derivative, or are empty, which stands for ones.
-    """
-
-    name: str
-    indexes: IndexArray
-    supervision: DiscriminativeSupervision
-    deriv_weights: NDArray[np.float32]
-
-    @property
-    def first_frame(self) -> int:
-        """The t of the first row."""
-        return int(self.indexes[0, 1])
-
-    @property
-    def frame_skip(self) -> int:
-        """By how much t grows from row to row of a sequence: the frame subsampling factor."""
-        return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
+class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
+    """The supervision of one output, which has sequence after sequence; weights are from 0 to 1."""
 
     def write(self, writer: Writer) -> None:
         """Write as Kaldi's `<NnetDiscriminativeSup>`."""
@@ -77,16 +56,9 @@ class NnetDiscriminativeSupervision:
         return found
 
     def _problem(self) -> str:
-        """What is wrong with its sizes and indexes, "" if nothing is."""
-        supervision, size = self.supervision, len(self.indexes)
-        num_sequences, length = supervision.num_sequences, supervision.frames_per_sequence
-        if size != supervision.num_frames or length < 2:
-            return f"has {size} rows for {num_sequences} sequences of {length} frames (at least 2)"
-        expected = output_indexes(num_sequences, length, self.first_frame, self.frame_skip)
-        if self.frame_skip <= 0 or not np.array_equal(self.indexes, expected):
-            return "has rows that are not in order of time and, in each frame, of sequences"
-        if len(self.deriv_weights) not in (0, size):
-            return f"has {len(self.deriv_weights)} derivative weights for {size} rows"
+        """What is wrong with its sizes, indexes and weights, "" if nothing is."""
+        if problem := self.rows_problem():
+            return problem
         if not ((self.deriv_weights >= 0.0) & (self.deriv_weights <= 1.0)).all():
             return "has a derivative weight that is not from 0 to 1"
         return ""
@@ -97,36 +69,11 @@ class NnetDiscriminativeSupervision:
 
 
 @dataclass
-class NnetDiscriminativeExample:
-    """Inputs and supervisions that belong together: of a chunk, or a merged minibatch."""
+class NnetDiscriminativeExample(SequenceExample[NnetDiscriminativeSupervision]):
+    """Inputs and supervisions that belong together."""
 
-    inputs: list[NnetIo] = field(default_factory=list)
-    outputs: list[NnetDiscriminativeSupervision] = field(default_factory=list)
-
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi's `<Nnet3DiscriminativeEg>`."""
-        writer.write_token("<Nnet3DiscriminativeEg>")
-        write_ios(writer, self.inputs, self.outputs)
-        writer.write_token("</Nnet3DiscriminativeEg>")
-
-    @classmethod
-    def read(cls, reader: Reader) -> NnetDiscriminativeExample:
-        """Read Kaldi's NnetDiscriminativeExample."""
-        reader.expect_token("<Nnet3DiscriminativeEg>")
-        inputs, outputs = read_ios(reader, NnetDiscriminativeSupervision.read)
-        reader.expect_token("</Nnet3DiscriminativeEg>")
-        return cls(inputs, outputs)
-
-    def compressed(self) -> NnetDiscriminativeExample:
-        """A copy whose full matrices are compressed."""
-        inputs = [replace(io, features=compress(io.features)) for io in self.inputs]
-        return NnetDiscriminativeExample(inputs, self.outputs)
-
-    @property
-    def size(self) -> int:
-        """The largest number of rows of any input or output, which --minibatch-size rules go by."""
-        sizes = [len(io.indexes) for io in self.inputs]
-        return max(sizes + [len(output.indexes) for output in self.outputs])
+    TOKEN: ClassVar[str] = "Nnet3DiscriminativeEg"
+    OUTPUT: ClassVar[type[NnetDiscriminativeSupervision]] = NnetDiscriminativeSupervision
 
 
 DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import draws
-from nnet3tools.chain.example import output_indexes
+from nnet3tools.chain.sequences import output_indexes
 from nnet3tools.discriminative.example import (
     NnetDiscriminativeExample,
     NnetDiscriminativeSupervision,
