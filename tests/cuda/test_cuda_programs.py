@@ -37,6 +37,9 @@ KALDIS_DEFAULTS = {
     "nnet3-align-compiled": "yes",
     "nnet3-latgen-faster-batch": "yes",
     "nnet3-chain-compute-prob": "no",  # nor this one
+    "nnet3-discriminative-compute-objf": "no",  # nor this one
+    "nnet3-discriminative-compute-from-egs": "yes",
+    "nnet3-discriminative-train": "yes",
 }
 
 
