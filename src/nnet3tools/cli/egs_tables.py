@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Changes",
     "CopyOptions",
+    "DrawOptions",
     "ShuffleOptions",
     "SubsetOptions",
     "copy_examples",
@@ -34,8 +35,8 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class CopyOptions:
-    """Options of the programs that copy examples."""
+class DrawOptions:
+    """Which examples are copied, how often, and to which table."""
 
     random: bool = option(
         False, "If true, will write frames to output archives randomly, not round-robin."
@@ -50,6 +51,12 @@ class CopyOptions:
         "Seed for random number generator (only relevant if --random=true or --keep-proportion != "
         "1.0)",
     )
+
+
+@dataclass(frozen=True)
+class CopyOptions(DrawOptions):
+    """Options of the programs that copy examples."""
+
     left_context: int = option(-1, "Can be used to truncate the feature left-context we output.")
     right_context: int = option(-1, "Can be used to truncate the feature right-context we output.")
     weights: str = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
+from nnet3tools.cli.egs_tables import Changes, CopyOptions, DrawOptions, copy_examples
 from nnet3tools.cli.options import option, program
 
 USAGE = """Copy examples for nnet3 discriminative training, possibly changing the binary mode.
@@ -21,22 +21,9 @@ nnet3-discriminative-copy-egs ark:train.degs ark:1.degs ark:2.degs
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(DrawOptions):
     """Options of nnet3-discriminative-copy-egs."""
 
-    random: bool = option(
-        False, "If true, will write frames to output archives randomly, not round-robin."
-    )
-    keep_proportion: float = option(
-        1.0,
-        "If <1.0, randomly keep this proportion of the input samples.  If >1.0, in expectation "
-        "copy a sample this many times.",
-    )
-    srand: int = option(
-        0,
-        "Seed for random number generator (only relevant if --random=true or --keep-proportion != "
-        "1.0)",
-    )
     frame_shift: int = option(
         0,
         "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
