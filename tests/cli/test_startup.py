@@ -25,16 +25,13 @@ ROOT = Path(__file__).parents[2]
 _TRAINING = {
     "nnet3-chain-e2e-get-egs",
     "nnet3-chain-get-egs",
-    "nnet3-chain-merge-egs",
     "nnet3-chain-train",
     "nnet3-chain-train2",
     "nnet3-chain-add-post-to-egs",
     "nnet3-discriminative-get-egs",
-    "nnet3-discriminative-merge-egs",
     "nnet3-discriminative-train",
     "nnet3-get-egs",
     "nnet3-get-egs-dense-targets",
-    "nnet3-merge-egs",
     "nnet3-train",
 }
 

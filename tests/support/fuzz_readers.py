@@ -55,7 +55,7 @@ from nnet3tools.recipe.schedules import parse_dropout_schedule
 from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES
 from nnet3tools.training.lda import LdaStats
-from nnet3tools.training.merging import MinibatchRules
+from nnet3tools.training.minibatch_rules import MinibatchRules
 from nnet3tools.training.segments import parse_segment
 from nnet3tools.training.xvector_egs import read_ranges
 from nnet3tools.xconfig.configs import Conversion, write_config_dir

@@ -23,12 +23,8 @@ from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structu
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes
 from nnet3tools.training.like_changes import LikeChanges
 from nnet3tools.training.like_examples import LIKE_BLOCKS, LIKE_EXAMPLES, LikeBlock, prototype
-from nnet3tools.training.merging import (
-    MERGEABLE_FRAMES,
-    ExampleMerger,
-    ExampleMergingOptions,
-    merge_examples,
-)
+from nnet3tools.training.merging import MERGEABLE_FRAMES, ExampleMerger, merge_examples
+from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 from nnet3tools.training.selection import FrameSelection
 from support.native_kernels import needs_compiler
 

@@ -10,13 +10,8 @@ from nnet3tools.io.compressed import CompressedMatrix
 from nnet3tools.io.general_matrix import to_dense
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.training.example import NnetExample, frames_io, structure_key
-from nnet3tools.training.merging import (
-    MERGEABLE_FRAMES,
-    ExampleMerger,
-    ExampleMergingOptions,
-    MinibatchRules,
-    merge_examples,
-)
+from nnet3tools.training.merging import MERGEABLE_FRAMES, ExampleMerger, merge_examples
+from nnet3tools.training.minibatch_rules import ExampleMergingOptions, MinibatchRules
 from support.training_helpers import example
 
 

@@ -14,7 +14,8 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
     from nnet3tools.io.table import TableWriter
-    from nnet3tools.training.merging import ExampleMergingOptions, Mergeable
+    from nnet3tools.training.merging import Mergeable
+    from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 
 __all__ = [
     "Changes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nnet3tools.cli.egs_tables import merge_table
 from nnet3tools.cli.options import program
-from nnet3tools.training.merging import ExampleMergingOptions
+from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 
 USAGE = """This copies nnet training examples from input to output, but while doing so it
 merges many NnetExample objects into one, forming a minibatch consisting of a

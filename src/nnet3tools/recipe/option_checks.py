@@ -7,7 +7,7 @@ import math
 from nnet3tools.errors import OptionError
 from nnet3tools.recipe.options import CleanupOptions, OptimizationOptions, TrainerOptions
 from nnet3tools.recipe.schedules import parse_dropout_schedule
-from nnet3tools.training.merging import MinibatchRules
+from nnet3tools.training.minibatch_rules import MinibatchRules
 
 __all__ = ["check_minibatch_size", "check_trainer"]
 

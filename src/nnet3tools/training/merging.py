@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -11,8 +10,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import DataError, OptionError
-from nnet3tools.io import log
+from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import append_rows, compress
 from nnet3tools.training.example import NnetExample, NnetIo, structure_hash, structure_key
 from nnet3tools.training.example_layout import Layout
@@ -23,16 +21,14 @@ from nnet3tools.training.like_examples import (
     prototype_of,
     runs_of_like,
 )
-from nnet3tools.training.options import option
+from nnet3tools.training.merging_stats import MergingStats
+from nnet3tools.training.minibatch_rules import ExampleMergingOptions
 from nnet3tools.training.std_order import HashOrder
 
 __all__ = [
     "MERGEABLE_FRAMES",
-    "MINIBATCH_SIZE_HELP",
     "ExampleMerger",
-    "ExampleMergingOptions",
     "Mergeable",
-    "MinibatchRules",
     "merge_examples",
     "merge_runs",
 ]
@@ -89,86 +85,6 @@ def _merge_io(
     indexes[:, 0] += stride * np.concatenate([numbers for numbers, _ in parts])
     features = append_rows([io.features for _, io in parts])
     return NnetIo(name, indexes, compress(features) if compress_features else features)
-
-
-# -- rules
-
-
-MINIBATCH_SIZE_HELP = (
-    "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
-    "which all but the largest serve only when the input has ended. May differ by example "
-    "size (largest number of frames): --minibatch-size=128=64:128,256/256=32:64,128; the "
-    "rule with the nearest size holds."
-)
-
-
-@dataclass(frozen=True)
-class ExampleMergingOptions:
-    """Options of nnet3-merge-egs; `minibatch_size` is read by MinibatchRules."""
-
-    compress: bool = option(
-        False, "If true, compress the output examples (only for writing to disk)"
-    )
-    measure_output_frames: str = option("deprecated", "Ignored (for back-compatibility)")
-    discard_partial_minibatches: str = option("deprecated", "Ignored (for back-compatibility)")
-    minibatch_size: str = option(
-        "256",
-        MINIBATCH_SIZE_HELP,
-    )
-    multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
-
-    def rules(self) -> MinibatchRules:
-        """The rules; the first time, deprecated options are warned about."""
-        return self._rules
-
-    @functools.cached_property
-    def _rules(self) -> MinibatchRules:
-        for name in ("measure_output_frames", "discard_partial_minibatches"):
-            if getattr(self, name) != "deprecated":
-                log.warning(
-                    f"The --{name.replace('_', '-')} option is deprecated and will be ignored."
-                )
-        return MinibatchRules(self.minibatch_size)
-
-
-class MinibatchRules:
-    """Which minibatch sizes are allowed for examples of which size."""
-
-    def __init__(self, text: str) -> None:
-        """Parse --minibatch-size; OptionError quoting it if it makes no sense."""
-        self._text = text
-        rules = [self._parse_rule(part) for part in text.split("/")]
-        self._ranges_for_size = dict(rules)
-        if len(self._ranges_for_size) != len(rules):
-            raise self._error("repeated example sizes")
-        if len(rules) > 1 and any("=" not in part for part in text.split("/")):
-            raise self._error("of several rules each needs an example size: size=sizes")
-
-    def _error(self, why: str) -> OptionError:
-        return OptionError(f"invalid --minibatch-size={self._text}: {why}")
-
-    def _parse_rule(self, text: str) -> tuple[int, list[tuple[int, int]]]:
-        size, equals, sizes = text.rpartition("=")
-        try:
-            ranges = [tuple(map(int, part.split(":"))) for part in sizes.split(",")]
-            size_of_example = int(size) if equals else 0
-        except ValueError:
-            raise self._error("expected integers, such as 128 or 64:128,256") from None
-        for ends in ranges:
-            if len(ends) > 2 or ends[0] > ends[-1] or ends[0] <= 0:
-                raise self._error("expected positive sizes and rising ranges")
-        return size_of_example, [(ends[0], ends[-1]) for ends in ranges]
-
-    def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
-        """Number of available examples to merge now; 0 to wait for more (or to give up)."""
-        nearest = min(self._ranges_for_size, key=lambda size: abs(size - size_of_example))
-        ranges = self._ranges_for_size[nearest]
-        if not input_ended:
-            largest = max(end for _, end in ranges)
-            return largest if largest <= num_available else 0
-        return max(
-            min(end, num_available) if begin <= num_available else 0 for begin, end in ranges
-        )
 
 
 # -- merging a stream
@@ -323,62 +239,3 @@ class _Waiting(Generic[E]):
             taken.append(example)
             count -= size
         return taken
-
-
-class MergingStats:
-    """Counts of minibatches written and examples discarded, by size and structure."""
-
-    def __init__(self) -> None:
-        self._written: dict[tuple[int, int], Counter[int]] = {}
-        self._discarded: Counter[tuple[int, int]] = Counter()
-
-    def wrote(self, size: int, hash_value: int, minibatch_size: int) -> None:
-        """Count a minibatch of `minibatch_size` examples of this size and structure."""
-        self._written.setdefault((size, hash_value), Counter())[minibatch_size] += 1
-
-    def discarded(self, size: int, hash_value: int, count: int) -> None:
-        """Count examples that no rule could place."""
-        if count:
-            self._written.setdefault((size, hash_value), Counter())
-            self._discarded[size, hash_value] += count
-
-    def print(self) -> None:
-        """Log both summaries."""
-        self._print_specific()
-        self._print_aggregate()
-
-    def _print_specific(self) -> None:
-        log.log(
-            "Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1"
-            ">,<mbsize2>-><num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-"
-            "size == number of input frames including context)."
-        )
-        log.log(",".join(self._describe(kind) for kind in sorted(self._written)))
-
-    def _print_aggregate(self) -> None:
-        written = [
-            (size, minibatch_size, count)
-            for (size, _), counts in self._written.items()
-            for minibatch_size, count in counts.items()
-        ]
-        num_minibatches = sum(count for _, _, count in written)
-        kept = sum(m * count for _, m, count in written)
-        kept_size = sum(size * m * count for size, m, count in written)
-        lost = self._discarded.total()
-        lost_size = sum(size * count for (size, _), count in self._discarded.items())
-        total = kept + lost
-        nan = float("nan")
-        log.log(
-            f"Processed {total} egs of avg. size "
-            f"{(kept_size + lost_size) / total if total else nan:.4g} into {num_minibatches} "
-            f"minibatches, discarding {100.0 * lost / total if total else nan:.4g}% of egs.  Avg "
-            f"minibatch size was {kept / num_minibatches if num_minibatches else nan:.4g}, "
-            f"#distinct types of egs/minibatches was {len(self._written)}/{len(written)}"
-        )
-
-    def _describe(self, kind: tuple[int, int]) -> str:
-        order = HashOrder()
-        for minibatch_size in self._written[kind]:
-            order.insert(minibatch_size, minibatch_size)
-        counts = ",".join(f"{m}->{self._written[kind][m]}" for m in order)  # type: ignore[index]
-        return f"{kind[0]}={{{counts},d={self._discarded[kind]}}}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3tools.cli.egs_tables import merge_table
 from nnet3tools.cli.options import option, program
 from nnet3tools.errors import DataError
-from nnet3tools.training.merging import MINIBATCH_SIZE_HELP, ExampleMergingOptions
+from nnet3tools.training.minibatch_rules import MINIBATCH_SIZE_HELP, ExampleMergingOptions
 
 if TYPE_CHECKING:
     from nnet3tools.chain.example import NnetChainExample

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.egs_tables import merge_table
 from nnet3tools.cli.options import option, program
-from nnet3tools.training.merging import MINIBATCH_SIZE_HELP, ExampleMergingOptions
+from nnet3tools.training.minibatch_rules import MINIBATCH_SIZE_HELP, ExampleMergingOptions
 
 USAGE = """This copies nnet3 discriminative training examples from input to output, merging them
 into composite examples.  The --minibatch-size option controls how many egs

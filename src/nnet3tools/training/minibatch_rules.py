@@ -1,0 +1,88 @@
+"""Kaldi's --minibatch-size: how many examples of which size make a minibatch."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from nnet3tools.errors import OptionError
+from nnet3tools.io import log
+from nnet3tools.training.options import option
+
+__all__ = ["MINIBATCH_SIZE_HELP", "ExampleMergingOptions", "MinibatchRules"]
+
+MINIBATCH_SIZE_HELP = (
+    "Minibatch size: an integer, or a list of sizes and ranges (32,64 or 16:32,64,128), of "
+    "which all but the largest serve only when the input has ended. May differ by example "
+    "size (largest number of frames): --minibatch-size=128=64:128,256/256=32:64,128; the "
+    "rule with the nearest size holds."
+)
+
+
+@dataclass(frozen=True)
+class ExampleMergingOptions:
+    """Options of nnet3-merge-egs; `minibatch_size` is read by MinibatchRules."""
+
+    compress: bool = option(
+        False, "If true, compress the output examples (only for writing to disk)"
+    )
+    measure_output_frames: str = option("deprecated", "Ignored (for back-compatibility)")
+    discard_partial_minibatches: str = option("deprecated", "Ignored (for back-compatibility)")
+    minibatch_size: str = option(
+        "256",
+        MINIBATCH_SIZE_HELP,
+    )
+    multilingual_eg: bool = option(False, "Ignored here; used by chain2 recipes only")
+
+    def rules(self) -> MinibatchRules:
+        """The rules; the first time, deprecated options are warned about."""
+        return self._rules
+
+    @functools.cached_property
+    def _rules(self) -> MinibatchRules:
+        for name in ("measure_output_frames", "discard_partial_minibatches"):
+            if getattr(self, name) != "deprecated":
+                log.warning(
+                    f"The --{name.replace('_', '-')} option is deprecated and will be ignored."
+                )
+        return MinibatchRules(self.minibatch_size)
+
+
+class MinibatchRules:
+    """Which minibatch sizes are allowed for examples of which size."""
+
+    def __init__(self, text: str) -> None:
+        """Parse --minibatch-size; OptionError quoting it if it makes no sense."""
+        self._text = text
+        rules = [self._parse_rule(part) for part in text.split("/")]
+        self._ranges_for_size = dict(rules)
+        if len(self._ranges_for_size) != len(rules):
+            raise self._error("repeated example sizes")
+        if len(rules) > 1 and any("=" not in part for part in text.split("/")):
+            raise self._error("of several rules each needs an example size: size=sizes")
+
+    def _error(self, why: str) -> OptionError:
+        return OptionError(f"invalid --minibatch-size={self._text}: {why}")
+
+    def _parse_rule(self, text: str) -> tuple[int, list[tuple[int, int]]]:
+        size, equals, sizes = text.rpartition("=")
+        try:
+            ranges = [tuple(map(int, part.split(":"))) for part in sizes.split(",")]
+            size_of_example = int(size) if equals else 0
+        except ValueError:
+            raise self._error("expected integers, such as 128 or 64:128,256") from None
+        for ends in ranges:
+            if len(ends) > 2 or ends[0] > ends[-1] or ends[0] <= 0:
+                raise self._error("expected positive sizes and rising ranges")
+        return size_of_example, [(ends[0], ends[-1]) for ends in ranges]
+
+    def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
+        """Number of available examples to merge now; 0 to wait for more (or to give up)."""
+        nearest = min(self._ranges_for_size, key=lambda size: abs(size - size_of_example))
+        ranges = self._ranges_for_size[nearest]
+        if not input_ended:
+            largest = max(end for _, end in ranges)
+            return largest if largest <= num_available else 0
+        return max(
+            min(end, num_available) if begin <= num_available else 0 for begin, end in ranges
+        )
