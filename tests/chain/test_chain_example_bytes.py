@@ -71,7 +71,7 @@ def test_all_pass_as_bytes(values, stream) -> None:
     found = read(CHAIN_BYTES, data, stream)
     assert all(isinstance(value, ChainExampleBytes) for value in found)
     assert archive(found) == data
-    assert [written(value.example()) for value in found] == list(map(written, values))
+    assert [written(value.whole()) for value in found] == list(map(written, values))
 
 
 def test_garbled_archives_have_the_error_of_the_full_reader(values) -> None:

@@ -118,7 +118,7 @@ def _planned(item: _Waiting, acceptor: bytes | None) -> Planned | None:
 
 
 def _cutter(supervision: SupervisionBytes) -> SupervisionCutter:
-    return SupervisionCutter(supervision.supervision())
+    return SupervisionCutter(supervision.whole())
 
 
 def make_chain_examples(

@@ -165,7 +165,7 @@ def _made(target: _Target, examples: list[ChangedChain]) -> Iterator[ChainExampl
     columns.append([changed[i : i + 1].tobytes() for i in range(len(examples))])
     last = target.fixed[-1]
     for (example, _, _), holes in zip(examples, zip(*columns, strict=True), strict=True):
-        data, _, acceptor, tail = example
+        data, acceptor, tail = example.data, example.acceptor, example.tail
         pieces = [piece for pair in zip(target.fixed, holes, strict=False) for piece in pair]
         head = b"".join([*pieces, last])
         new = head + data[acceptor:]

@@ -120,7 +120,7 @@ class E2eBlocks:
         return _Ready(item, plan, acceptor, supervision)
 
     def _supervision(self, item: _Waiting) -> Supervision | None:
-        graph = item.graph.fst() if isinstance(item.graph, GraphBytes) else item.graph
+        graph = item.graph.whole() if isinstance(item.graph, GraphBytes) else item.graph
         with naming(f"{self._where}: key '{item.key}'"):
             return self._maker.supervision(item.key, graph, self._num_output(item))
 

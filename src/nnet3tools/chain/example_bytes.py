@@ -7,18 +7,18 @@ archive share the layout of their heads. Any other example is read in full.
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import struct
 from array import array
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from nnet3tools.fst.acceptor_walk import walk_acceptor
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.held_bytes import HeldBytes
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example_layout import AT_HAND, KEY, KnownLayouts, Layout, walk_io
 
 if TYPE_CHECKING:
@@ -34,33 +34,25 @@ _FACTS = re.compile(
 _END = b"</NnetChainSup> </Nnet3ChainEg> "
 
 
-class ChainExampleBytes(NamedTuple):
-    """The bytes of a `<Nnet3ChainEg>` in binary, without the header of the table's entry."""
+class ChainExampleBytes(HeldBytes["NnetChainExample"]):
+    """The bytes of a `<Nnet3ChainEg>`.
 
-    data: bytes
-    head: Layout
-    """The layout of what is before the acceptor; its last hole is the supervision's weight."""
-    acceptor: int
-    tail: int
-    """Where the acceptor and what comes after it begin."""
+    `head` is the layout of what is before the acceptor; its last hole is the supervision's weight.
+    `acceptor` and `tail` are where the acceptor and what comes after it begin.
+    """
 
-    def write(self, writer: Writer) -> None:
-        """Write in the writer's form."""
-        if writer.binary:
-            writer.write_bytes(self.data)
-        else:
-            self.example().write(writer)
+    __slots__ = ("acceptor", "head", "tail")
 
-    def example(self) -> NnetChainExample:
-        """The example, read in full."""
-        return _read_whole(Reader(io.BytesIO(self.data), binary=True))
+    def __init__(self, data: bytes, head: Layout, acceptor: int, tail: int) -> None:
+        self.data, self.head, self.acceptor, self.tail = data, head, acceptor, tail
 
+    @staticmethod
+    def read_whole(reader: Reader) -> NnetChainExample:
+        """As NnetChainExample.read."""
+        # Here, as it loads NumPy.
+        from nnet3tools.chain.example import NnetChainExample
 
-def _read_whole(reader: Reader) -> NnetChainExample:
-    # Here, as it loads NumPy.
-    from nnet3tools.chain.example import NnetChainExample
-
-    return NnetChainExample.read(reader)
+        return NnetChainExample.read(reader)
 
 
 def _walk_head(walk: ByteWalk) -> None:
@@ -156,7 +148,8 @@ def _read(reader: Reader) -> ChainExampleBytes | NnetChainExample:
         return end
 
     data = reader.take(end_of) if reader.binary else None
-    return _read_whole(reader) if data is None else ChainExampleBytes(data, *found[-1])
+    whole = ChainExampleBytes.read_whole
+    return whole(reader) if data is None else ChainExampleBytes(data, *found[-1])
 
 
 def _entries(reader: Reader) -> Iterator[tuple[str, ChainExampleBytes | NnetChainExample]]:

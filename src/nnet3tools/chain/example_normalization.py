@@ -66,13 +66,13 @@ class ExampleNormalizer:
             if acceptor is None:
                 self._normalize(key, example)
                 continue
-            data, head, begin, tail = example
-            new = b"".join([data[:begin], acceptor, data[tail:]])
-            self._write(key, ChainExampleBytes(new, head, begin, begin + len(acceptor)))
+            begin, tail = example.acceptor, example.tail
+            new = b"".join([example.data[:begin], acceptor, example.data[tail:]])
+            self._write(key, ChainExampleBytes(new, example.head, begin, begin + len(acceptor)))
             self.num_written += 1
 
     def _normalize(self, key: str, given: NnetChainExample | ChainExampleBytes) -> None:
-        example = given if isinstance(given, NnetChainExample) else given.example()
+        example = given if isinstance(given, NnetChainExample) else given.whole()
         if len(example.outputs) != 1:
             raise DataError(f"expected exactly one output, found {len(example.outputs)}")
         (output,) = example.outputs

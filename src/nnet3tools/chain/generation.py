@@ -153,4 +153,4 @@ class UtteranceData:
     def whole_supervision(self) -> Supervision:
         """The supervision, read in full."""
         given = self.supervision
-        return given.supervision() if isinstance(given, SupervisionBytes) else given
+        return given.whole() if isinstance(given, SupervisionBytes) else given

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nnet3tools.fst.vector_walk import walk_vector
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.held_bytes import HeldBytes
 from nnet3tools.io.holder import Holder
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example_layout import AT_HAND
@@ -21,21 +21,25 @@ __all__ = ["GRAPH_BYTES", "GraphBytes"]
 _KEY = re.compile(rb"([!-~]+)[ \t]")
 
 
-class GraphBytes(NamedTuple):
+class GraphBytes(HeldBytes["Fst"]):
     """The bytes of a vector FST."""
 
-    data: bytes
+    __slots__ = ()
 
-    def fst(self) -> Fst:
-        """The FST, read in full."""
-        return _read_whole(Reader(io.BytesIO(self.data), binary=True))
+    @staticmethod
+    def read_whole(reader: Reader) -> Fst:
+        """As read_fst."""
+        # Here, as it loads NumPy.
+        from nnet3tools.fst.files import read_fst
 
+        return read_fst(reader)
 
-def _read_whole(reader: Reader) -> Fst:
-    # Here, as it loads NumPy.
-    from nnet3tools.fst.files import read_fst
+    @staticmethod
+    def write_whole(writer: Writer, value: Fst) -> None:
+        """As tables of FSTs have it."""
+        from nnet3tools.fst.files import FST
 
-    return read_fst(reader)
+        FST.write(writer, value)
 
 
 def _entries(reader: Reader) -> Iterator[tuple[str, GraphBytes]]:
@@ -53,12 +57,13 @@ def _entries(reader: Reader) -> Iterator[tuple[str, GraphBytes]]:
 
 
 def _write(writer: Writer, graph: GraphBytes | Fst) -> None:
-    from nnet3tools.fst.files import FST
-
-    FST.write(writer, graph.fst() if isinstance(graph, GraphBytes) else graph)
+    if isinstance(graph, GraphBytes):
+        graph.write(writer)
+    else:
+        GraphBytes.write_whole(writer, graph)
 
 
 GRAPH_BYTES: Holder[GraphBytes | Fst] = Holder(
-    "an FST", _read_whole, _write, has_header=False, entries=_entries
+    "an FST", GraphBytes.read_whole, _write, has_header=False, entries=_entries
 )
 """The holder of tables of FSTs that are made acceptors."""

@@ -59,7 +59,8 @@ def outputs_of(examples: Sequence[ChainExampleBytes]) -> list[NnetChainSupervisi
     fsts = acceptors_of_bytes([(example.data, example.acceptor) for example in examples])
     before = len(head.fixed[-1]) + 4
     found = []
-    for (data, _, acceptor, tail), fst in zip(examples, fsts, strict=True):
+    for example, fst in zip(examples, fsts, strict=True):
+        data, acceptor, tail = example.data, example.acceptor, example.tail
         (weight,) = struct.unpack_from("<f", data, acceptor - before)
         at = tail + _SIZE_OF_DW + _SIZE_OF_FSTS * is_e2e
         (size,) = struct.unpack_from("<xi", data, at)

@@ -6,16 +6,16 @@ checks of `Supervision.read`. Any other is read in full.
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nnet3tools.fst.acceptor_walk import walk_acceptor
 from nnet3tools.io.byte_walk import ByteWalk, OtherFormError
+from nnet3tools.io.held_bytes import HeldBytes
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example_layout import AT_HAND, KEY
 
 if TYPE_CHECKING:
@@ -32,32 +32,32 @@ _LONGEST_HEAD = 200
 _END = b"</Supervision> "
 
 
-class SupervisionBytes(NamedTuple):
-    """The bytes of a `<Supervision>` in binary, and what stands before its acceptor."""
+class SupervisionBytes(HeldBytes["Supervision"]):
+    """The bytes of a `<Supervision>`, and what stands before its acceptor, which starts at `begin`.
 
-    data: bytes
-    weight: bytes
-    """A float32."""
-    frames_per_sequence: int
-    label_dim: int
-    begin: int
-    """Where the acceptor begins."""
+    `weight` are the bytes of a float32.
+    """
+
+    __slots__ = ("begin", "frames_per_sequence", "label_dim", "weight")
+
+    def __init__(
+        self, data: bytes, weight: bytes, frames_per_sequence: int, label_dim: int, begin: int
+    ) -> None:
+        self.data, self.weight, self.begin = data, weight, begin
+        self.frames_per_sequence, self.label_dim = frames_per_sequence, label_dim
 
     @property
     def acceptor(self) -> bytes:
         """The compact acceptor."""
         return self.data[self.begin : -len(_END)]
 
-    def supervision(self) -> Supervision:
-        """The supervision, read in full."""
-        return _read_whole(Reader(io.BytesIO(self.data), binary=True))
+    @staticmethod
+    def read_whole(reader: Reader) -> Supervision:
+        """As Supervision.read."""
+        # Here, as it loads NumPy.
+        from nnet3tools.chain.supervision import Supervision
 
-
-def _read_whole(reader: Reader) -> Supervision:
-    # Here, as it loads NumPy.
-    from nnet3tools.chain.supervision import Supervision
-
-    return Supervision.read(reader)
+        return Supervision.read(reader)
 
 
 def _walked(data: bytes | bytearray, start: int) -> SupervisionBytes | None:
@@ -104,15 +104,10 @@ def _read(reader: Reader) -> SupervisionBytes | Supervision:
         return start + len(walked.data)
 
     data = reader.take(end_of) if reader.binary else None
-    return _read_whole(reader) if data is None else found[-1]
-
-
-def _write(writer: Writer, value: SupervisionBytes | Supervision) -> None:
-    whole = value.supervision() if isinstance(value, SupervisionBytes) else value
-    whole.write(writer)
+    return SupervisionBytes.read_whole(reader) if data is None else found[-1]
 
 
 SUPERVISION_BYTES: Holder[SupervisionBytes | Supervision] = Holder(
-    "a supervision", _read, _write, entries=_entries
+    "a supervision", _read, lambda writer, value: value.write(writer), entries=_entries
 )
 """The holder of tables of supervisions that are only cut."""

@@ -8,12 +8,12 @@ full, which also says what is wrong with it.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
+from nnet3tools.io.held_bytes import HeldBytes
 from nnet3tools.io.holder import Holder
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.training.example_layout import KnownLayouts, Layout, walk_example
 
 if TYPE_CHECKING:
@@ -22,34 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["EXAMPLE_BYTES", "ExampleBytes", "recognised", "runs_of_known"]
 
 
-class ExampleBytes:
-    """The bytes of a `<Nnet3Eg>` in binary, without the header of the table's entry.
+class ExampleBytes(HeldBytes["NnetExample"]):
+    """The bytes of a `<Nnet3Eg>`; `layout` matches them, None where none is known that does."""
 
-    `layout` matches them; it is None where no layout is known that does.
-    """
-
-    __slots__ = ("data", "layout")
+    __slots__ = ("layout",)
 
     def __init__(self, data: bytes, layout: Layout | None) -> None:
         self.data, self.layout = data, layout
 
-    def write(self, writer: Writer) -> None:
-        """Write in the writer's form."""
-        if writer.binary:
-            writer.write_bytes(self.data)
-        else:
-            self.example().write(writer)
+    @staticmethod
+    def read_whole(reader: Reader) -> NnetExample:
+        """As NnetExample.read."""
+        # Here, as it loads NumPy.
+        from nnet3tools.training.example import NnetExample
 
-    def example(self) -> NnetExample:
-        """The example, read in full."""
-        return _read_whole(Reader(io.BytesIO(self.data), binary=True))
-
-
-def _read_whole(reader: Reader) -> NnetExample:
-    # Here, as it loads NumPy.
-    from nnet3tools.training.example import NnetExample
-
-    return NnetExample.read(reader)
+        return NnetExample.read(reader)
 
 
 _known = KnownLayouts(walk_example)
@@ -57,7 +44,7 @@ _known = KnownLayouts(walk_example)
 
 def _read(reader: Reader) -> ExampleBytes | NnetExample:
     data = reader.take(_known.end_of) if reader.binary else None
-    return _read_whole(reader) if data is None else ExampleBytes(data, _known.latest)
+    return ExampleBytes.read_whole(reader) if data is None else ExampleBytes(data, _known.latest)
 
 
 def recognised(example: ExampleBytes) -> ExampleBytes:

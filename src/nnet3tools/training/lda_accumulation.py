@@ -114,7 +114,7 @@ def accumulate_examples(accumulator: LdaAccumulator, rspecifier: str) -> int:
 
 
 def _whole(example: LikeExample) -> NnetExample:
-    return example if isinstance(example, NnetExample) else example.example()
+    return example if isinstance(example, NnetExample) else example.whole()
 
 
 def _runs(

@@ -55,14 +55,14 @@ LikeExample = NnetExample | ExampleBytes
 def _read(reader: Reader) -> LikeExample:
     example = EXAMPLE_BYTES.read(reader)
     if isinstance(example, ExampleBytes) and example.layout is None:
-        return example.example()
+        return example.whole()
     return example
 
 
 def _adopt(value: object) -> LikeExample | None:
     if isinstance(value, ExampleBytes) and value.layout is None:
         value = recognised(value)
-        return value if value.layout is not None else value.example()
+        return value if value.layout is not None else value.whole()
     return value if isinstance(value, (NnetExample, ExampleBytes)) else None
 
 
