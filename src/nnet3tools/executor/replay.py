@@ -49,7 +49,8 @@ class Capture(Protocol):
 _MAX_NOTED = 2
 """Live runs at most before those that record, where the first was no example."""
 _MANY = 6
-"""First runs in one workspace from which on kernels do what they can of first runs."""
+"""First runs in one workspace from which on kernels do what they can of first runs: those of two
+minibatches of a training and more. What runs once or twice does not wait for a compiler."""
 _MAX_RANDOM = 3
 """Random decisions in one section: it has up to 2 ** 3 variants for them alone."""
 
@@ -148,26 +149,21 @@ class _Piece:
         if self._left > 0:
             left, self._left = self._left - 1, 0
             self._excused.clear()
-            return [
-                (
-                    c,
-                    self._call_of(step)
-                    if isinstance(step, Call)
-                    else partial(self._note, c, step, left),
-                )
-                for c, step in self._steps
-            ]
+            return [(c, self._live(c, step, left)) for c, step in self._steps]
         if self._sections is None:
             self._workspace.reserve(self._scratch_bytes)
             self._sections = list(self._make_sections())
         return [(c, section.run) for c, section in self._sections]
 
-    def _call_of(self, call: Call) -> Step:
-        """A call, by a kernel if there is one."""
-        kernels, origin = self._workspace.kernels, call.origin
-        if self._capture is not None or kernels is None or origin is None:
-            return call
-        return call if not kernels.pay_for(origin.operator) else partial(_run_by, kernels, call)
+    def _live(self, c: int, step: Step, left: int) -> Step:
+        """A step as it runs live: of a call there is nothing to note, but perhaps a kernel."""
+        if not isinstance(step, Call):
+            return partial(self._note, c, step, left)
+        kernels, origin = self._workspace.kernels, step.origin
+        if self._capture is None and kernels is not None and origin is not None:
+            if kernels.pay_for(origin.operator):
+                return partial(_run_by, kernels, step)
+        return step
 
     @property
     def can_be_flat(self) -> bool:

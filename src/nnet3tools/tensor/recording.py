@@ -98,7 +98,10 @@ class Call:
 
     def keep_jobs(self, jobs: Sequence[Any] | None) -> None:
         """Note the jobs of compiled kernels that do the same, or that there are none."""
-        self.made = jobs, self.bound() if jobs is None else self.run
+        if jobs is None:
+            self.made = None, self.bound()
+        else:
+            self.made = jobs, self.run if self._bind is None else self._run_anew
 
     def forget(self) -> None:
         """Let go of what was bound, which takes memory, until somebody asks for it."""

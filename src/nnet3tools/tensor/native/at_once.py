@@ -1,4 +1,4 @@
-"""Compiled kernels for calls while they are recorded: those that earlier runs have asked for.
+"""Compiled kernels for calls that run live or are recorded: those that earlier runs asked for.
 
 A kernel that a run is the first to ask for would have to be compiled by itself. So NumPy does that
 call, and the kernel is made with all others that the run has asked for when a later run comes to
