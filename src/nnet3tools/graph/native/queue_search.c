@@ -2,15 +2,7 @@
    there are after each hop. What a cindex depends on comes from the builder's rows, and from Python
    (`ask`) for cindexes that the builder had no need to look at. */
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O2") /* branches and look-ups */
-#endif
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { NO_MEMORY = -1, STOPPED = -2, DONE = 0 }; /* STOPPED: by an error in Python */
+enum { STOPPED = -2, DONE = 0 }; /* beside FAILED, for want of memory; STOPPED by an error in Python */
 enum { UNKNOWN, COMPUTABLE, NOT_COMPUTABLE };
 enum { INPUT, NEEDS_ALL, BY_TABLE, BY_ASKING };  /* how a node's cindexes are judged */
 
@@ -44,7 +36,6 @@ typedef struct {
 } cindex_facts;
 
 typedef struct { int32_t user, next; } use;
-typedef struct { void *data; int64_t size, capacity; size_t each; } growing;
 
 typedef struct {
   const graph *g;
@@ -58,20 +49,10 @@ typedef struct {
 
 #define TRY(call) do { int64_t said_ = (call); if (said_ < 0) return said_; } while (0)
 
-static int64_t room(growing *a, int64_t more) {
-  if (a->size + more <= a->capacity) return DONE;
-  int64_t wanted = a->capacity ? a->capacity : 256;
-  while (wanted < a->size + more) wanted *= 2;
-  void *data = realloc(a->data, (size_t)wanted * a->each);
-  if (!data) return NO_MEMORY;
-  a->data = data;
-  a->capacity = wanted;
-  return DONE;
-}
-
 static int64_t add(growing *a, int32_t value) {
-  TRY(room(a, 1));
-  ((int32_t *)a->data)[a->size++] = value;
+  int32_t *place = added(a, 1);
+  if (!place) return FAILED;
+  *place = value;
   return DONE;
 }
 
@@ -82,8 +63,8 @@ static cindex_facts *facts_of(const search *s, int32_t cindex) {
 }
 
 static int64_t add_cindex(search *s, int32_t node) {
-  TRY(room(&s->all, 1));
-  cindex_facts *new = (cindex_facts *)s->all.data + s->all.size++;
+  cindex_facts *new = added(&s->all, 1);
+  if (!new) return FAILED;
   *new = (cindex_facts){.width = -1, .node = node, .first_user = -1, .last_user = -1, .met = -1};
   return DONE;
 }
@@ -165,13 +146,13 @@ static int64_t ask(search *s, int32_t cindex) {
 }
 
 static int64_t add_user(search *s, int32_t needed, int32_t user) {
-  TRY(room(&s->uses, 1));
-  use *uses = s->uses.data;
-  int32_t place = (int32_t)s->uses.size++;
+  use *new = added(&s->uses, 1);
+  if (!new) return FAILED;
+  *new = (use){user, -1};
+  int32_t place = (int32_t)s->uses.size - 1;
   cindex_facts *f = facts_of(s, needed);
-  uses[place] = (use){user, -1};
   if (f->last_user < 0) f->first_user = place;
-  else uses[f->last_user].next = place;
+  else ((use *)s->uses.data)[f->last_user].next = place;
   f->last_user = place;
   return DONE;
 }
@@ -201,8 +182,8 @@ static int64_t explore(search *s, int32_t cindex) {
 /* Whether it can be computed from what is computable, and perhaps from what may still be. */
 static int64_t can(search *s, int32_t cindex, int with_unknown) {
   const cindex_facts *f = facts_of(s, cindex);
-  TRY(room(&s->available, f->width));
-  uint8_t *available = s->available.data;
+  uint8_t *available = room(&s->available, f->width); /* nothing else is in there */
+  if (!available) return FAILED;
   uint64_t bits = 0;
   for (int32_t i = 0; i < f->width; i++) {
     int status = f->row[i] < 0 ? NOT_COMPUTABLE : facts_of(s, f->row[i])->status;
@@ -265,7 +246,7 @@ static int64_t hop(search *s) {
 
 static int64_t begin(search *s) {
   const graph *g = s->g;
-  TRY(room(&s->all, g->num_cindexes));
+  if (!room(&s->all, g->num_cindexes)) return FAILED;
   for (int32_t c = 0; c < g->num_cindexes; c++) {
     TRY(add_cindex(s, g->nodes[c]));
     cindex_facts *f = facts_of(s, c);
@@ -296,7 +277,7 @@ static int64_t run(search *s, int64_t *sizes) {
 }
 
 /* The number of hops until the queue is empty, or max_hops; the number of cindexes after each goes into
-   `sizes` (max_hops). NO_MEMORY or STOPPED if something went wrong. */
+   `sizes` (max_hops). FAILED or STOPPED if something went wrong. */
 int64_t nn_queue_search(const graph *g, int64_t *sizes) {
   search s = {.g = g, .all.each = sizeof(cindex_facts), .uses.each = sizeof(use), .available.each = 1};
   s.needed.each = s.queue.each = s.next.each = s.stack.each = sizeof(int32_t);

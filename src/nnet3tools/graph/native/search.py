@@ -15,14 +15,14 @@ from nnet3tools.graph.node_rules import DescriptorRule, NodeRule
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.search_facts import SearchFacts
 from nnet3tools.nnet.indexes import BoolArray, IntArray
-from nnet3tools.tensor.native.library import load_library
+from nnet3tools.tensor.native.library import load_files
 
 __all__ = ["NativeSearch", "search_library"]
 
 _INPUT, _NEEDS_ALL, _BY_TABLE, _BY_ASKING = range(4)
 _MOST_LEAVES = 10
 """Of descriptors whose answers are tables."""
-_NO_MEMORY, _STOPPED = -1, -2
+_FAILED, _STOPPED = -1, -2
 
 
 class _Answer(ctypes.Structure):
@@ -67,8 +67,7 @@ class _Graph(ctypes.Structure):
 @functools.cache
 def search_library() -> ctypes.CDLL | None:
     """The library; None if it cannot be made."""
-    source = (Path(__file__).parent / "queue_search.c").read_text(encoding="utf-8")
-    return load_library(source, "the graph search")
+    return load_files(Path(__file__).parent, ("queue_search.c",), "the graph search")
 
 
 class NativeSearch:
@@ -92,7 +91,7 @@ class NativeSearch:
         num_hops = int(run(ctypes.addressof(graph), out.ctypes.data))
         if num_hops == _STOPPED and self._error is not None:
             raise self._error
-        if num_hops == _NO_MEMORY:
+        if num_hops == _FAILED:
             raise MemoryError
         return out[:num_hops].tolist()
 

@@ -1,4 +1,4 @@
-/* What the C files of decoding/native and chain/native share: arrays that grow, and how functions say what went wrong. */
+/* What the C files of decoding/native, chain/native and graph/native share: arrays that grow, and how functions say what went wrong. */
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2") /* branches and look-ups: a third faster here than with the flags for formulas */
