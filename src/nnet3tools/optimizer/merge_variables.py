@@ -28,7 +28,7 @@ from nnet3tools.program.commands import (
     NoOperation,
     Propagate,
 )
-from nnet3tools.program.computation import Computation, StrideType, SubMatrixInfo
+from nnet3tools.program.computation import Computation, StrideType
 
 __all__ = [
     "Conditions",
@@ -246,7 +246,7 @@ class _Round:
         table[moved, 0] = of_kept[:, 0]
         table[moved, 1] += of_kept[:, 1]
         table[moved, 3] += of_kept[:, 3]
-        self.computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+        self.computation.set_submatrices(table)
 
     def _join_lifetimes(self, m_keep: int, m_discard: int) -> None:
         """Leave one allocation and one deallocation of the two, and no zeroing in between."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,7 +26,6 @@ class PassContext:
     """Largest t of the request's outputs, for max-deriv-time-relative; None without outputs."""
     looped: bool = False
     """Whether the program is to become a loop."""
-
     origins: Origins | None = None
     """Who is told what merging and renumbering do, if anybody."""
 
@@ -33,6 +33,12 @@ class PassContext:
     def analyst(self) -> Analyst:
         """Who analyses programs for the passes."""
         return Analyst(self.nnet)
+
+    def telling(self, origins: Origins) -> PassContext:
+        """The same context, and analyst, with somebody who is told."""
+        context = dataclasses.replace(self, origins=origins)
+        vars(context)["analyst"] = self.analyst  # where cached_property looks
+        return context
 
 
 Transform = Callable[[Computation, PassContext], Computation]

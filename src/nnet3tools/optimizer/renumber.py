@@ -12,7 +12,7 @@ from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.optimizer.origins import Origins
 from nnet3tools.program.command import listed_submatrices, operand_names
 from nnet3tools.program.commands import Command, NoOperation
-from nnet3tools.program.computation import Computation, SubMatrixInfo
+from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
 
 __all__ = ["first_equal_rows", "remove_no_operations", "renumber"]
@@ -96,7 +96,7 @@ def _renumber_matrices(computation: Computation, used: Ints, origins: Origins | 
     table = table[kept]
     matrices_kept = _distinct(table[:, 0])
     table[:, 0] = np.searchsorted(matrices_kept, table[:, 0])
-    computation.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+    computation.set_submatrices(table)
     computation.matrices = [computation.matrices[m] for m in matrices_kept.tolist()]
     if computation.matrix_debug_info:
         debug = computation.matrix_debug_info

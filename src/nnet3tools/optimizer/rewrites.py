@@ -23,7 +23,7 @@ from nnet3tools.optimizer.origins import Origins
 from nnet3tools.optimizer.pass_context import PassContext, Transform
 from nnet3tools.optimizer.renumber import first_equal_rows
 from nnet3tools.program.command import listed_submatrices
-from nnet3tools.program.computation import Computation, SubMatrixInfo
+from nnet3tools.program.computation import Computation
 
 __all__ = ["Rewrites"]
 
@@ -57,25 +57,42 @@ class Rewrites:
     def __init__(self) -> None:
         self._kept: OrderedDict[bytes, list[_Rewrite]] = OrderedDict()
         """By what the passes look at that is the same for all layouts (`_key`)."""
+        self._first: tuple[Computation, PassContext, _Rewrite] | None = None
+        """The first of all, which many a process does not go beyond: not looked at yet."""
 
     def rewritten(
         self, computation: Computation, context: PassContext, passes: Transform
     ) -> Computation:
         """What the passes make of a program."""
-        key = _key(computation, context)
-        rewrites = self._kept.setdefault(key, [])
+        if self._first is None and not self._kept:
+            after, rewrite = _passed(computation, context, passes)
+            self._first = computation, dataclasses.replace(context), rewrite
+            return after
+        if self._first is not None:
+            before, of_first, rewrite = self._first
+            self._kept[_key(before, of_first)] = [rewrite]
+            self._first = None
+        rewrites = self._kept.setdefault(key := _key(computation, context), [])
         self._kept.move_to_end(key)
         for rewrite in rewrites:
             layout = _layout(computation, rewrite.origins)
             if layout is not None and layout == rewrite.layout:
                 return _rewritten(computation, rewrite)
-        origins = Origins(computation)
-        after = passes(computation, dataclasses.replace(context, origins=origins))
-        rewrites.append(_Rewrite(computation, origins, after))
+        after, rewrite = _passed(computation, context, passes)
+        rewrites.append(rewrite)
         del rewrites[:-_MOST_LAYOUTS]
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
         return after
+
+
+def _passed(
+    computation: Computation, context: PassContext, passes: Transform
+) -> tuple[Computation, _Rewrite]:
+    """What the passes make of a program, and how."""
+    origins = Origins(computation)
+    after = passes(computation, context.telling(origins))
+    return after, _Rewrite(computation, origins, after)
 
 
 def _key(computation: Computation, context: PassContext) -> bytes:
@@ -154,7 +171,7 @@ def _rewritten(computation: Computation, rewrite: _Rewrite) -> Computation:
     table[:, 0] = np.searchsorted(origins.matrices, table[:, 0])
     new = computation.copy()
     new.commands = list(rewrite.commands)
-    new.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+    new.set_submatrices(table)
     new.matrices = [
         info._replace(num_rows=computation.matrices[m].num_rows)
         for m, info in zip(matrices, rewrite.matrices, strict=True)

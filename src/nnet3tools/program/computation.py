@@ -125,6 +125,11 @@ class Computation:
     """(rows, 2) pairs (first row, last row + 1) of AddRowRanges; (-1, -1) for none."""
     commands: list[Command] = field(default_factory=list)
     need_model_derivative: bool = False
+    _table: tuple[list[SubMatrixInfo], NDArray[np.int64]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Some submatrices and the table of them: passes want it again and again, and making it takes
+    a tenth of their time."""
 
     def copy(self) -> Computation:
         """A copy whose tables and commands can be changed without changing this program."""
@@ -138,6 +143,7 @@ class Computation:
             list(self.indexes_ranges),
             list(self.commands),
             self.need_model_derivative,
+            self._table,
         )
 
     # -- growing the tables
@@ -210,8 +216,17 @@ class Computation:
 
     def submatrix_table(self) -> NDArray[np.int64]:
         """(submatrices, 5): the fields of SubMatrixInfo."""
-        numbers = itertools.chain.from_iterable(self.submatrices)
-        return np.fromiter(numbers, np.int64, 5 * len(self.submatrices)).reshape(-1, 5)
+        # Comparing lists of the same objects takes microseconds.
+        if self._table is None or self._table[0] != self.submatrices:
+            numbers = itertools.chain.from_iterable(self.submatrices)
+            table = np.fromiter(numbers, np.int64, 5 * len(self.submatrices)).reshape(-1, 5)
+            self._table = list(self.submatrices), table
+        return self._table[1].copy()
+
+    def set_submatrices(self, table: NDArray[np.int64]) -> None:
+        """Have the submatrices of a table as `submatrix_table` gives it."""
+        self.submatrices = list(map(SubMatrixInfo._make, table.tolist()))
+        self._table = list(self.submatrices), table.copy()
 
     def matrix_sizes(self) -> NDArray[np.int64]:
         """(matrices, 2): rows and columns."""
