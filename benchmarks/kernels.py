@@ -16,7 +16,7 @@ __all__ = ["compiling_kernels", "operators"]
 TARGETS = {"chain": 0.4, "log_softmax": 0.5, "batch_norm": 0.8, "lstm": 0.3}
 """Operator of tensor_ops.py -> ours over PyTorch's."""
 COMPILED, LOADED = 500.0, 10.0
-"""Milliseconds for the kernels of a program."""
+"""Milliseconds, elapsed, for the kernels of a program; two files of them are made at once."""
 
 
 def operators(setting: Setting) -> Iterator[Row]:
@@ -35,7 +35,7 @@ def operators(setting: Setting) -> Iterator[Row]:
 
 
 def compiling_kernels(setting: Setting) -> Iterator[Row]:
-    """What nnet3-train says of its first, largest file of kernels: made, then found on disk."""
+    """What nnet3-train says of its slowest file of kernels, one of the first: made, then found."""
     for network in NETWORKS:
         make(network, setting.folder)
         name = network.name
