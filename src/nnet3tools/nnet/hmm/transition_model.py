@@ -41,6 +41,9 @@ class Transitions(NamedTuple):
     """Whether the transition leads to the phone's last state, which emits nothing."""
 
 
+_MAX_PDF = 2**31 - 1
+
+
 @dataclass(frozen=True)
 class TransitionModel:
     """`tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
@@ -232,4 +235,6 @@ def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
         values = np.array(
             [[reader.read_int32() for _ in range(columns)] for _ in range(size)], np.int32
         )
+    if (most := int(values[:, 2:].max())) >= _MAX_PDF:  # their number would be no int32
+        raise reader.error(f"pdf {most} is too large: expected less than {_MAX_PDF}")
     return np.concatenate([values, values[:, 2:3]], axis=1) if columns == 3 else values
