@@ -168,7 +168,7 @@ def test_changed_together_as_changed_one_by_one(values, change) -> None:
 
 
 def test_many_new_names_take_no_more_memory(values, monkeypatch) -> None:
-    monkeypatch.setattr("nnet3tools.chain.byte_changes._MAX_TARGETS", 9)
+    monkeypatch.setattr("nnet3tools.training.held_changes._MAX_TARGETS", 9)
     changes, made = ChainChanges(CHANGES["nothing"]), []
     for i, given in enumerate(read(CHAIN_BYTES, archive(values))):
         made += changes.finish([changes.rename(given, "key", f"output-{i}")])

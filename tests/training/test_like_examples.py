@@ -140,7 +140,7 @@ def test_merged_together_as_merged_one_by_one(first, second, compressed) -> None
 
 
 def test_many_new_names_take_no_more_memory(monkeypatch) -> None:
-    monkeypatch.setattr("nnet3tools.training.like_changes._MAX_TARGETS", 9)
+    monkeypatch.setattr("nnet3tools.training.held_changes._MAX_TARGETS", 9)
     data = archive(examples("full", "one hot")) * 4
     outcomes = []
     for holder in (EXAMPLE, LIKE_EXAMPLES):

@@ -1,7 +1,7 @@
 """Changes that copying makes to examples of one layout, made to many of them at a time.
 
 What becomes of the rows of an example depends on its layout and on the frames chosen of it, so it
-is found out once, by changing an example whose features are its row numbers.
+is found out once (`held_changes`).
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ import io
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.io.general_matrix import to_dense
+from nnet3tools.io.held_bytes import HeldBytes
 from nnet3tools.io.index_vector import write_index_vector
 from nnet3tools.io.sparse import SparseMatrix, rows_of_sparse
 from nnet3tools.io.stream import Writer
 from nnet3tools.training.example import NnetExample, NnetIo
 from nnet3tools.training.example_bytes import ExampleBytes
 from nnet3tools.training.example_layout import Layout
+from nnet3tools.training.held_changes import Changed, HeldChanges, Target
 from nnet3tools.training.like_examples import (
     LikeBlock,
     LikeMatrices,
@@ -32,27 +33,15 @@ from nnet3tools.training.like_examples import (
 from nnet3tools.training.selection import FrameSelection, rename_output, scale_supervision
 
 __all__ = [
-    "ChangedExample",
     "LikeChanges",
     "changed_matrices",
     "head_of_io",
     "with_row_numbers",
 ]
 
-_MAX_TARGETS = 1000
 
-
-@dataclass(eq=False)
-class _Target:
-    """What examples of a layout become: `example` has row numbers of theirs as its features."""
-
-    layout: Layout
-    example: NnetExample
-
-    @classmethod
-    def unchanged(cls, layout: Layout) -> _Target:
-        """The examples as they are."""
-        return cls(layout, NnetExample(with_row_numbers(prototype_of(layout).io)))
+class _Target(Target[NnetExample]):
+    """That of frame-level examples."""
 
     @cached_property
     def beginnings(self) -> list[bytes]:
@@ -80,42 +69,23 @@ def head_of_io(token: str, name: str, indexes: NDArray[np.int32]) -> bytes:
     return file.getvalue()
 
 
-class ChangedExample(NamedTuple):
-    """An example with the changes that are to be made to it."""
-
-    data: bytes
-    target: _Target
-    weight: float = 1.0
+Changeable = NnetExample | HeldBytes[NnetExample] | Changed
 
 
-Changeable = NnetExample | ExampleBytes | ChangedExample
-
-
-class LikeChanges:
-    """The changes of a copying program, which `finish` makes to what has a layout.
-
-    Other examples are changed at once. All errors are raised at once, and random numbers drawn.
-    """
+class LikeChanges(HeldChanges[NnetExample]):
+    """The changes of nnet3-copy-egs, which `finish` makes to what has a layout."""
 
     def __init__(self, selection: FrameSelection) -> None:
+        super().__init__()
         self._selection = selection
-        self._unchanged: dict[Layout, _Target] = {}
-        self._labelled: dict[_Target, tuple[int, int]] = {}
-        self._targets: dict[tuple[_Target, tuple[int, int] | str], _Target] = {}
-
-    def scale(self, example: Changeable, key: str, weight: float) -> Changeable:
-        """As scale_supervision."""
-        if isinstance(example, NnetExample):
-            return scale_supervision(example, key, weight)
-        changed = self._changed(example)
-        scale_supervision(changed.target.example, key, weight)
-        return changed._replace(weight=weight)
+        self._labelled: dict[Target[NnetExample], tuple[int, int]] = {}
 
     def select(self, example: Changeable, key: str) -> Changeable | None:
         """As FrameSelection.apply."""
         if isinstance(example, NnetExample):
             return self._selection.apply(example, key)
-        data, target, weight = changed = self._changed(example)
+        changed = self._changed(example)
+        target = changed.target
         if self._selection.does_nothing:
             return changed
         if (labelled := self._labelled.get(target)) is None:
@@ -125,55 +95,34 @@ class LikeChanges:
             return None
         if (selected := self._targets.get((target, frames))) is None:
             rows = self._selection.cut(target.example, key, *frames)
-            selected = self._targets[target, frames] = _Target(target.layout, rows)
-        return ChangedExample(data, selected, weight)
+            selected = self._become(target, frames, rows)
+        return changed._replace(target=selected)
 
-    def rename(self, example: Changeable, key: str, name: str) -> Changeable:
-        """As rename_output."""
-        if isinstance(example, NnetExample):
-            return rename_output(example, key, name)
-        changed = self._changed(example)
-        if (renamed := self._targets.get((changed.target, name))) is None:
-            rows = rename_output(changed.target.example, key, name)
-            renamed = self._targets[changed.target, name] = _Target(changed.target.layout, rows)
-        return changed._replace(target=renamed)
+    def _layout_of(self, held: ExampleBytes) -> Layout:
+        assert held.layout is not None
+        return held.layout
 
-    def _changed(self, example: ExampleBytes | ChangedExample) -> ChangedExample:
-        if isinstance(example, ChangedExample):
-            return example
-        layout = example.layout
-        assert layout is not None
-        # For each example: there may be many new names of one layout.
-        if len(self._targets) + len(self._unchanged) > _MAX_TARGETS:
-            for memory in (self._unchanged, self._labelled, self._targets):
-                memory.clear()
-        if (target := self._unchanged.get(layout)) is None:
-            target = self._unchanged[layout] = _Target.unchanged(layout)
-        return ChangedExample(example.data, target)
+    def _target(self, layout: Layout, example: NnetExample | None = None) -> _Target:
+        return _Target(layout, example or NnetExample(with_row_numbers(prototype_of(layout).io)))
 
-    @staticmethod
-    def num_bytes(example: Changeable) -> int:
-        """The memory, or about that, of an example that waits to be finished."""
-        if isinstance(example, NnetExample):
-            return sum(4 * like.features.shape[0] * like.features.shape[1] for like in example.io)
-        return len(example.data)
+    def _scaled(self, example: NnetExample, key: str, weight: float) -> NnetExample:
+        return scale_supervision(example, key, weight)
 
-    @staticmethod
-    def finish(examples: Sequence[Changeable]) -> Iterator[Changeable]:
-        """The examples in order, changed; those with one target together."""
-        groups: dict[_Target, list[ChangedExample]] = {}
-        for example in examples:
-            if isinstance(example, ChangedExample):
-                groups.setdefault(example.target, []).append(example)
-        made = {target: iter(_made(target, some)) for target, some in groups.items()}
-        for example in examples:
-            if isinstance(example, ChangedExample):
-                yield ExampleBytes(next(made[example.target]), None)
-            else:
-                yield example
+    def _renamed(self, example: NnetExample, key: str, name: str) -> NnetExample:
+        return rename_output(example, key, name)
+
+    def _ios(self, example: NnetExample) -> list[NnetIo]:
+        return example.io
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._labelled.clear()
+
+    def _made(self, target: _Target, examples: list[Changed]) -> Iterator[ExampleBytes]:
+        return (ExampleBytes(data, None) for data in _made(target, examples))
 
 
-def _made(target: _Target, examples: list[ChangedExample]) -> list[bytes]:
+def _made(target: _Target, examples: list[Changed]) -> list[bytes]:
     """The bytes of what examples of one layout become."""
     layout = target.layout
     weights = np.array([example.weight for example in examples], np.float32)
@@ -182,7 +131,7 @@ def _made(target: _Target, examples: list[ChangedExample]) -> list[bytes]:
         prototype_of(layout).io,
         target.example.io,
         target.beginnings,
-        LikeBlock.of(layout, [example.data for example in examples]).matrices(),
+        LikeBlock.of(layout, [example.held.data for example in examples]).matrices(),
         strict=True,
     ):
         scales = weights if like.name == "output" and (weights != 1.0).any() else None
