@@ -26,21 +26,29 @@ set -- "${args[@]}"
 . utils/parse_options.sh
 
 # Schedules, sizes, and the language model's scale (README.md tells where it is from).
-lm_scale=1.0
+lm_scale=0.6
 if [ "$quick" = true ]; then
   dir=${dir:-exp/quick}
-  copies=1 flat_passes=5 chain_passes=4 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008 lm_scale=0.6
+  copies=1 flat_passes=5 chain_passes=4 averaged=1 biphones=60 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008
 else
   [ "$held_out" = true ] && dir=${dir:-exp/held_out} || dir=${dir:-exp/full}
-  copies=2 flat_passes=20 chain_passes=12 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
+  copies=4 flat_passes=6 chain_passes=6 averaged=3 biphones=120 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
 fi
 flat_minibatch=80=1:32/150=1:20/300=1:12/700=1:6
 flat=$dir/flat chain=$dir/chain prepared=$dir/data
 mkdir -p "$prepared"
 
+# mark NAME: from here on time, elapsed and of the CPU, counts for NAME
+marks=()
+mark() {
+  times > "$dir/times"
+  cpu=$(awk 'NR == 2 { gsub("[ms]", " "); printf "%d", 60 * $1 + $2 + 60 * $3 + $4 }' "$dir/times")
+  marks+=("$SECONDS $cpu $*")
+}
 begin() {
   if [ "$stage" -gt "$1" ]; then return 1; fi
-  echo "$0: stage $1 ($SECONDS s): $2"
+  mark "$1"
+  echo "$0: stage $1 (after $SECONDS s, CPU $cpu s): $2"
 }
 
 if begin 0 "data: training utterances resampled to allowed lengths, dictionary"; then
@@ -104,7 +112,7 @@ if begin 4 "flat start: network and examples"; then
 fi
 
 if begin 5 "flat start: $flat_passes passes, $(sed -n 's/num-parameters: //p' "$flat/info.txt") parameters"; then
-  local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed" "$use_gpu"
+  local/train.sh "$flat" "$flat/den.fst" $flat_passes $lrate_first $lrate_last $flat_minibatch 0 "$seed" "$use_gpu" $averaged
   $train_cmd "$flat/log/am.log" nnet3-am-init "$flat/0.trans_mdl" "$flat/final.raw" "$flat/final.mdl"
 fi
 
@@ -112,9 +120,8 @@ fi
 recognise() {
   $train_cmd "$1/log/graph.log" nnet3-make-graph --self-loop-scale=1.0 "$prepared"/lang_said "$1/tree" "$1/0.trans_mdl" "$1/graph"
   mkdir -p "$1/decode"
-  scales=$([ $lm_scale = 1.0 ] && echo 0.6 1.0 || echo 1.0 $lm_scale)
-  local/decode.sh "$1/final.mdl" "$1/graph" "$prepared"/test "$1/decode" $scales
-  for scale in $scales; do  # the one that counts is the last
+  local/decode.sh "$1/final.mdl" "$1/graph" "$prepared"/test "$1/decode" 1.0 $lm_scale
+  for scale in 1.0 $lm_scale; do  # the one that counts is the last
     cp "$1/decode/text.$scale" "$1/decode/text"
     python local/score.py "$prepared"/test/text "$1/decode/text" "$1/decode" > "$1/decode/wer"
     echo "  language model's scale $scale: word error rate, errors, words: $(cat "$1/decode/wer")"
@@ -145,7 +152,7 @@ fi
 if begin 8 "tree of left biphones, denominator graph, examples"; then
   $train_cmd "$chain/log/counts.log" nnet3-text-to-phones --edge-silprob=0 --between-silprob=0 \
     --phone-counts="$chain/phone_counts.txt" "$prepared"/lang "$prepared"/train_sp/text /dev/null
-  $train_cmd "$chain/log/tree.log" gmm-init-biphone --min-biphone-count=60 --min-monophone-count=20 \
+  $train_cmd "$chain/log/tree.log" gmm-init-biphone --min-biphone-count=$biphones --min-monophone-count=20 \
     --phone-counts="$chain/phone_counts.txt" --shared-phones="$prepared"/lang/phones/sets.int \
     "$prepared"/lang/topo 10 "$chain/0.mdl" "$chain/tree"
   $train_cmd "$chain/log/transitions.log" copy-transition-model "$chain/0.mdl" "$chain/0.trans_mdl"
@@ -164,7 +171,7 @@ if begin 8 "tree of left biphones, denominator graph, examples"; then
 fi
 
 if begin 9 "second model: $chain_passes passes, $(sed -n 's/num-parameters: //p' "$chain/info.txt") parameters"; then
-  local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed" "$use_gpu"
+  local/train.sh "$chain" "$chain/den.fst" $chain_passes $lrate_first $lrate_last 1:24 0.1 "$seed" "$use_gpu" $averaged
   $train_cmd "$chain/log/am.log" nnet3-am-init "$chain/0.trans_mdl" "$chain/final.raw" "$chain/final.mdl"
 fi
 
@@ -175,5 +182,8 @@ for system in "$flat" "$chain"; do
   nnet3-report "$system" 2> "$system/log/report.log"
 done
 python local/page.py "$dir"
+mark end
+printf '%s\n' "${marks[@]}" | awk 'NR > 1 { printf "  stage %s: %d s, CPU %d s\n", stage, $1 - elapsed, $2 - cpu }
+  { elapsed = $1; cpu = $2; stage = $3 } END { printf "  all: %d s, CPU %d s\n", elapsed, cpu }' | tee "$dir/times"
 echo "$0: $SECONDS s; curves, confusions and the worst utterances: $(realpath "$dir")/index.html"
 echo "RESULT an4 $(cat "$chain/decode/wer")"

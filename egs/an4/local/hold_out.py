@@ -1,4 +1,4 @@
-"""Parts a table of examples: every 24th utterance, both copies of it, is kept out of training.
+"""Parts a table of examples: every 24th utterance, all copies of it, is kept out of training.
 
 usage: hold_out.py EXAMPLES.scp DIR
 writes DIR/{valid,train,traindiag}.scp; the last is 1/16 of train.

@@ -1,12 +1,14 @@
 """Kaldi data folders and a dictionary of the AN4 corpus, with training copies at allowed lengths.
 
-Every training utterance is resampled to the next smaller allowed number of frames, and once more
-to the next larger one, so that a minibatch of end-to-end training has utterances of one length.
+Every training utterance is resampled to the next smaller allowed number of frames, to the next
+larger one, and once more to those beyond these two, so that a minibatch of end-to-end training has
+utterances of one length, and the network has heard slower, deeper, quicker and higher voices.
 
 With --held-out every eighth training speaker is kept out of training and stands in for the test
-set, so that what is to be chosen can be chosen without it.
+set, so that what is to be chosen can be chosen without it.  Their utterances are tested as they
+are and resampled to the allowed lengths below and above: of three versions chance decides less.
 
-usage: prepare_data.py CORPUS DATA [COPIES] [--held-out]   1 or 2 (the default) COPIES of each
+usage: prepare_data.py CORPUS DATA [COPIES] [--held-out]   1 to 4 (the default) COPIES of each
 """
 
 import re
@@ -18,6 +20,7 @@ import numpy as np
 
 FRAME_SHIFT, FRAME_LENGTH, SUBSAMPLING = 160, 400, 3  # samples at 16 kHz; frames an output frame
 SHORTEST, LONGEST, STEP = 66, 660, 1.1  # frames; lengths between are about 10% apart
+COPY_LENGTHS = (-1, 0, -2, 1)  # of each copy: which allowed length, 0 being the first longer one
 HELD_OUT_EVERY = 8  # speakers
 
 
@@ -89,7 +92,7 @@ def write_data(folder, rows):
 
 
 def speed_perturbed(rows, folder, copies):
-    """Copies of each utterance, at the allowed lengths below (and above) its own."""
+    """Copies of each utterance, at the allowed lengths below and above its own."""
     folder.mkdir(parents=True, exist_ok=True)
     lengths = np.array(allowed_lengths())
     for key, speaker, words, path in rows:
@@ -97,7 +100,8 @@ def speed_perturbed(rows, folder, copies):
         after = np.searchsorted(lengths, num_frames(len(samples)), side="right")
         if after == len(lengths):
             sys.exit(f"{path}: {num_frames(len(samples))} frames are too many: at most {LONGEST}")
-        for tag, number in (("pv1", max(after - 1, 0)), ("pv2", after))[:copies]:
+        numbers = np.clip(after + np.array(COPY_LENGTHS[:copies]), 0, len(lengths) - 1)
+        for tag, number in zip(("pv1", "pv2", "pv3", "pv4"), numbers, strict=False):
             size = (int(lengths[number]) - 1) * FRAME_SHIFT + FRAME_LENGTH
             copy = folder / f"{tag}-{key}.wav"
             write_wave(copy, resampled(samples, size))
@@ -130,10 +134,11 @@ def main():
     held_out = "--held-out" in sys.argv
     corpus, data, *more = (word for word in sys.argv[1:] if word != "--held-out")
     corpus, data = Path(corpus).resolve(), Path(data).resolve()
-    copies = int(more[0]) if more else 2
+    copies = int(more[0]) if more else len(COPY_LENGTHS)
     train, test = list(utterances(corpus, "train")), list(utterances(corpus, "test"))
     if held_out:
         train, test = without_held_out(train)
+        test += list(speed_perturbed(test, data / "test" / "wav", 2))
     write_data(data / "test", test)
     write_data(data / "train", train)
     write_data(data / "train_sp", speed_perturbed(train, data / "train_sp" / "wav", copies))

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# usage: local/train.sh DIR DEN_FST PASSES LRATE_FIRST LRATE_LAST MINIBATCH XENT SEED USE_GPU
+# usage: local/train.sh DIR DEN_FST PASSES LRATE_FIRST LRATE_LAST MINIBATCH XENT SEED USE_GPU AVERAGED
 #
-# Trains DIR/0.raw on DIR/train.cegs by one job, with a learning rate that falls exponentially; writes DIR/final.raw.
+# Trains DIR/0.raw on DIR/train.cegs by one job, with a learning rate that falls exponentially; DIR/final.raw is the
+# average of the models of the last AVERAGED passes.
 # Passes whose models are there are not done again.
 set -euo pipefail
-dir=$1 den=$2 passes=$3 first=$4 last=$5 minibatch=$6 xent=$7 seed=$8 use_gpu=$9
+dir=$1 den=$2 passes=$3 first=$4 last=$5 minibatch=$6 xent=$7 seed=$8 use_gpu=$9 averaged=${10}
 for i in $(seq 0 $((passes - 1))); do
   [ ! -s "$dir/$((i + 1)).raw" ] || continue
   lrate=$(awk -v a="$first" -v b="$last" -v i="$i" -v n="$passes" 'BEGIN { printf "%.6g", a * (b / a) ^ (i / n) }')
@@ -32,4 +33,6 @@ for i in $(seq 0 $((passes - 1))); do
   fi
   echo "$message"
 done
-cp "$dir/$passes.raw" "$dir/final.raw"
+models=()
+for i in $(seq $((passes - averaged + 1)) "$passes"); do models+=("$dir/$i.raw"); done
+$train_cmd "$dir/log/average.log" nnet3-average "${models[@]}" "$dir/final.raw"
