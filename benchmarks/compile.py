@@ -10,14 +10,18 @@ Kaldi (commit f4007661, 2-core machine, 1 thread) for the directories named in K
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.graph.request import ComputationRequest
+from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.io.files import open_input
 from nnet3tools.nnet.config import parse_config_lines
+from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -69,6 +73,37 @@ def best_time(
     return *best, program
 
 
+def longer(request: ComputationRequest, num_frames: int) -> ComputationRequest:
+    """A request whose inputs and outputs go on for so many frames more."""
+
+    def spec(io: IoSpecification) -> IoSpecification:
+        times = np.unique(io.indexes[:, 1])
+        if len(times) > 1:
+            step = int(np.diff(times).min())
+            times = np.append(times, times[-1] + step * np.arange(1, num_frames // step + 1))
+        n = np.arange(int(io.indexes[:, 0].max()) + 1)
+        by_time = len(n) > 1 and io.indexes[1, 0] == 1
+        rows = make_indexes(n, times[:, None]) if by_time else make_indexes(n[:, None], times)
+        return dataclasses.replace(io, indexes=rows)
+
+    inputs, outputs = map(spec, request.inputs), map(spec, request.outputs)
+    return dataclasses.replace(request, inputs=list(inputs), outputs=list(outputs))
+
+
+def further_time(nnet: Nnet, request: ComputationRequest, repeat: int) -> float:
+    """Seconds of the processor that one of five longer requests takes after this one, at best."""
+    requests = [longer(request, 6 * k) for k in range(1, 6)]
+    best = float("inf")
+    for _ in range(repeat):
+        compiler = CachingOptimizingCompiler(nnet)
+        compiler.compile(request)
+        began = time.process_time()
+        for further in requests:
+            compiler.compile(further)
+        best = min(best, (time.process_time() - began) / len(requests))
+    return best
+
+
 def kaldi_figures(directory: Path) -> Figures | None:
     """What Kaldi makes of the directory's request, as far as that is known."""
     if directory.name in KALDI:
@@ -105,6 +140,8 @@ def main() -> None:
             )
             figures = against(1e3 * seconds, known, 1)
             print(f"{name + ': ms':40} {figures}   (on the clock: {division})")
+        further = 1e3 * further_time(nnet, request, options.repeat)
+        print(f"{directory.name + ', other lengths: ms':40} {against(further, None, 1)}")
         commands = None if kaldi is None else kaldi.commands
         num_bytes = None if kaldi is None else kaldi.num_bytes
         print(f"{directory.name + ': commands':40} {against(len(program.commands), commands)}")
