@@ -117,6 +117,15 @@ def test_in_text_and_of_text(folder, both_ways):
         both_ways(folder / "egs.txt", "nnet3-chain-get-egs", *CONTEXT, "--num-frames=12", *words)
 
 
+@pytest.mark.parametrize("is_normalized", [False, True])
+def test_features_that_are_compressed_already_keep_their_form(folder, both_ways, is_normalized):
+    tables = (f"ark:{folder}/feats", f"ark:{folder}/feats.small")
+    assert run("copy-feats", "--compress=true", *tables) == 0
+    normalization = [f"{folder}/normalization.fst"] * is_normalized
+    words = (*normalization, tables[1], f"ark:{folder}/sup", f"ark:{folder}/small")
+    both_ways(folder / "small", "nnet3-chain-get-egs", *CONTEXT, "--num-frames=12,6", *words)
+
+
 @pytest.mark.parametrize("scale", ["1.0", "0.5"])
 def test_normalized_examples_are_those_made_one_by_one(folder, both_ways, scale):
     words = (f"ark:{folder}/feats", f"ark:{folder}/sup", f"ark:{folder}/raw")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
-
-import numpy as np
 
 from nnet3tools.chain.assembly import Assembler, Planned
 from nnet3tools.chain.cutting import SupervisionCutter
@@ -15,8 +14,10 @@ from nnet3tools.chain.example_bytes import ChainExampleBytes
 from nnet3tools.chain.example_plan import ExamplePlan
 from nnet3tools.chain.generation import ChainExampleMaker, UtteranceData
 from nnet3tools.chain.native.supervisor import Job, Kind, native_supervisor
+from nnet3tools.chain.supervision import Supervision
 from nnet3tools.chain.supervision_bytes import SupervisionBytes
 from nnet3tools.errors import NotFiniteError, naming
+from nnet3tools.fst.compact_reader import acceptors_of_bytes
 from nnet3tools.io import log
 from nnet3tools.io.general_matrix import GeneralMatrix, check_finite
 from nnet3tools.training.splitting import Chunk
@@ -60,7 +61,8 @@ class _Blocks:
         for chunk in chunks:
             plan = maker.plan(chunk, utterance, num_frames)
             self._waiting.append(_Waiting(utterance, given, chunk, plan))
-        self._num_bytes += np.asarray(utterance.features).nbytes
+        num_rows, num_cols = utterance.features.shape
+        self._num_bytes += 4 * num_rows * num_cols
         if len(self._waiting) >= _BLOCK or self._num_bytes > _MOST_BYTES:
             self.finish()
         return len(chunks)
@@ -79,12 +81,12 @@ class _Blocks:
         waiting, self._waiting, self._num_bytes = self._waiting, [], 0
         if not waiting:
             return
-        planned = map(_planned, waiting, self._acceptors(waiting))
-        made = self._assembler.assembled(list(planned))
+        acceptors = self._acceptors(waiting)
+        made = self._assembler.assembled(list(map(_planned, waiting, acceptors)))
         cutter_of = functools.lru_cache(maxsize=1)(_cutter)
-        for item, example in zip(waiting, made, strict=True):
+        for item, acceptor, example in zip(waiting, acceptors, made, strict=True):
             key = self._maker.key(item.utterance.name, item.chunk)
-            self._write(key, example or self._left(item, cutter_of))
+            self._write(key, example or self._left(item, acceptor, cutter_of))
 
     def _acceptors(self, waiting: list[_Waiting]) -> list[bytes | None]:
         """The supervision of each chunk; None for what is left to Python."""
@@ -102,13 +104,32 @@ class _Blocks:
         return self._native.make(Kind.PIECES, bytes(data), jobs)
 
     def _left(
-        self, item: _Waiting, cutter_of: Callable[[SupervisionBytes], SupervisionCutter]
+        self,
+        item: _Waiting,
+        acceptor: bytes | None,
+        cutter_of: Callable[[SupervisionBytes], SupervisionCutter],
     ) -> NnetChainExample:
+        """What was not put together: features are compressed, or the C library made no acceptor."""
+        if acceptor is None:
+            piece = self._cut(item, cutter_of(item.supervision))
+        else:
+            piece = _read(item, acceptor)
+        return item.plan.example(piece, self._maker.compress)
+
+    def _cut(self, item: _Waiting, cutter: SupervisionCutter) -> Supervision:
         name = item.utterance.name
         with naming(f"utterance '{name}'"):
-            piece = self._maker.piece(name, item.chunk, cutter_of(item.supervision))
+            piece = self._maker.piece(name, item.chunk, cutter)
         assert piece is not None, "only conversion, which is done at once, leaves none"
-        return item.plan.example(piece, self._maker.compress)
+        return piece
+
+
+def _read(item: _Waiting, acceptor: bytes) -> Supervision:
+    """The supervision of a chunk with the acceptor that was made."""
+    given, num_frames = item.supervision, len(item.plan.deriv_weights)
+    (weight,) = struct.unpack("<f", given.weight)
+    (fst,) = acceptors_of_bytes([(acceptor, 0)])
+    return Supervision(weight, 1, num_frames, given.label_dim, fst)
 
 
 def _planned(item: _Waiting, acceptor: bytes | None) -> Planned | None:
