@@ -116,6 +116,23 @@ def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type
         np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=key)
 
 
+@pytest.mark.parametrize("config", [LOCAL, FORWARD])
+def test_more_utterances_may_come_after_all_that_waited_are_computed(config):
+    nnet, rng = make(INPUT + config), np.random.default_rng(1)
+    options = SimpleComputationOptions(frames_per_chunk=9, frame_subsampling_factor=3)
+    one_by_one, together = UtteranceComputer(nnet, options), shared_computer(nnet, options)
+    given = {}
+    for i, length in enumerate((100, 50, 7, 400, 3000, 3, 9, 60)):
+        given[str(i)] = rng.normal(size=(length, 3)).astype(np.float32)
+        together.accept(str(i), given[str(i)])
+        if i != 3:
+            together.finish()
+        for key, output in together.ready():
+            wanted = one_by_one.compute(given.pop(key))
+            np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=key)
+        assert not given or i == 3
+
+
 def test_few_utterances_wait_whose_companions_are_large():
     computer = shared_computer(make(INPUT + FORWARD), SimpleComputationOptions(frames_per_chunk=9))
     num_ready = 0

@@ -74,8 +74,10 @@ class LocalComputer:
         """Parts of utterances, and blocks, computed so far."""
         self._next_utterance = 0
         """Time of the first frame of the utterance to come."""
-        self._block, self._num_outputs = 0, _OUTPUTS_PER_BLOCK
-        """Time of the first output of the block to come, and how many it has."""
+        self._block = 0
+        """Time of the first output of the block to come."""
+        self._short_block = _OUTPUTS_PER_BLOCK
+        """Outputs of blocks that are not full, if all that waits fits in."""
 
     @property
     def compiler(self) -> CachingOptimizingCompiler:
@@ -102,8 +104,8 @@ class LocalComputer:
         context = self.network.context
         padding = -(-(context.left + context.right) // self._step)
         self._next_utterance += (num_outputs + padding) * self._step
-        while self._block + self._num_outputs * self._step <= self._next_utterance:
-            self._compute()
+        while self._block + _OUTPUTS_PER_BLOCK * self._step <= self._next_utterance:
+            self._compute(_OUTPUTS_PER_BLOCK)
 
     def ready(self) -> Iterator[tuple[str, np.ndarray]]:
         """(key, output) of the utterances that are complete; those before them are, too."""
@@ -112,21 +114,25 @@ class LocalComputer:
             yield utterance.key, tensor.to_host(utterance.output)
 
     def finish(self) -> None:
-        """Compute all that waits."""
-        if self._block == 0 and self._waiting:
-            # Nothing is compiled yet: a program of the size that is needed.
-            last = self._waiting[-1]
-            self._num_outputs = (last.first_frame + self._extent(last)) // self._step
+        """Compute all that waits; more may come."""
         while self._waiting and not self._waiting[-1].is_done:
-            self._compute()
+            last = self._waiting[-1]
+            num_left = (last.first_frame + self._extent(last) - self._block) // self._step
+            if self._block == 0:
+                # Nothing is compiled yet: a program of the size that is needed.
+                self._short_block = num_left
+            short = self._short_block
+            self._compute(short if num_left <= short else _OUTPUTS_PER_BLOCK)
+        # The last block may have ended behind all utterances.
+        self._next_utterance = max(self._next_utterance, self._block)
 
     def close(self) -> None:
         """Log times, if asked for."""
         self._computers.close()
 
-    def _compute(self) -> None:
+    def _compute(self, num_outputs: int) -> None:
         """One block: its outputs to the utterances that they belong to."""
-        context, num_outputs = self.network.context, self._num_outputs
+        context = self.network.context
         num_inputs = (num_outputs - 1) * self._step + 1 + context.left + context.right
         shape = ChunkShape(-context.left, num_inputs, num_outputs, self._step)
         computer = self._computers.computer(shape)
