@@ -9,7 +9,6 @@ import gc
 import importlib
 import signal
 import sys
-from types import ModuleType
 
 # Until a program's own handler is there, Ctrl-C ends it without a word. bin/_run lets it wait.
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -42,19 +41,9 @@ def main() -> int:
         take_standard_streams()
         sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
         return 1
-    return int(_loaded(module_of(name)).main(sys.argv[2:]))
-
-
-def _loaded(module: str) -> ModuleType:
-    """A program's module, loaded without looking for garbage, now or later, among what it loads.
-
-    That is a tenth of the time that a training program takes to load.
-    """
-    gc.disable()
-    found = importlib.import_module(module)
-    gc.freeze()
-    gc.enable()
-    return found
+    module = importlib.import_module(module_of(name))
+    gc.freeze()  # what is loaded stays: later looks for garbage pass it over
+    return int(module.main(sys.argv[2:]))
 
 
 if __name__ == "__main__":
