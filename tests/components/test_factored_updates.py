@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nnet3tools.nnet.components import two_sided
 from nnet3tools.nnet.components.array_fields import Side
 from nnet3tools.nnet.components.tdnn import TdnnComponent
 from nnet3tools.nnet.components.two_sided import TwoSidedNaturalGradient
@@ -80,6 +81,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("config", EXPECTED)
 def test_parameters_are_those_of_preconditioning_both_sides(config, monkeypatch) -> None:
+    monkeypatch.setattr(two_sided, "WORTH", 0)
     component = make(config)
     sides = [
         updated(component.copy(), EXPECTED[config], monkeypatch, factored)
@@ -92,3 +94,9 @@ def test_parameters_are_those_of_preconditioning_both_sides(config, monkeypatch)
 def test_square_matrices_are_preconditioned_in_place() -> None:
     component = make("type=NaturalGradientAffineComponent input-dim=50 output-dim=50")
     assert component._factored_side(1000, 51, 50) is None
+
+
+def test_small_matrices_are_preconditioned_in_place() -> None:
+    component = make("type=NaturalGradientAffineComponent input-dim=500 output-dim=20")
+    assert component._factored_side(100, 501, 20) is None
+    assert component._factored_side(2000, 501, 20) is Side.COLUMNS

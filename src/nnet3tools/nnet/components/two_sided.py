@@ -30,6 +30,11 @@ BOTH_HISTORIES = ("preconditioner_in.num_samples_history", "preconditioner_out.n
 BOTH_ALPHAS = ("preconditioner_in.alpha", "preconditioner_out.alpha")
 
 
+WORTH = 1 << 23
+"""Multiplications (80 us) that factors have to save: the norm by them, and small products, are a
+dozen calls more."""
+
+
 def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> int:
     """H = X W^T and X -= H W always; J = H^T X and the new W (rank^2) once in a period."""
     rank = min(estimate.rank, max(1, dim - 1))
@@ -90,7 +95,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
             for side, (own, other) in dims.items()
         }
         best = max(saved, key=saved.__getitem__)
-        return best if saved[best] > 0 and ranks[best] < dims[best][0] else None
+        return best if saved[best] > WORTH and ranks[best] < dims[best][0] else None
 
     def _update_by_factors_of_inputs(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
