@@ -317,3 +317,23 @@ def test_numbers_of_joined_states_do_not_matter_to_what_is_sorted(seed) -> None:
     )
     assert first.arc_lists() == second.arc_lists()
     np.testing.assert_array_equal(first.finals, second.finals)
+
+
+def test_ever_cheaper_epsilons_are_refused_and_cheap_detours_taken():
+    def ring(weight):
+        arcs = [
+            [(0, 0, 0.5, 1), (0, 0, 5.0, 2)],
+            [(0, 0, weight, 2)],
+            [(0, 0, -1.0, 1), (7, 7, 0, 3)],
+        ]
+        return Fst.from_lists(0, [NOT_FINAL] * 3 + [0.0], [*arcs, []])
+
+    with pytest.raises(DataError, match="cycle of epsilons with a negative weight"):
+        remove_epsilons(ring(0.25))
+    assert remove_epsilons(ring(2.0)).weights.tolist() == [2.5]
+
+
+def test_cycles_are_not_minimized():
+    loop = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 1, 0.0, 1)], [(2, 2, 0.0, 0)]])
+    with pytest.raises(DataError, match="cycle"):
+        minimize_acyclic(loop)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import component_numbers, connect
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single
@@ -26,7 +27,7 @@ def remove_epsilons(fst: Fst) -> Fst:
     """An equivalent FST without arcs that neither read nor write, connected.
 
     Every state's arcs come out in reverse order, those with the same labels and next state as one,
-    even where there are no epsilons.
+    even where there are no epsilons. DataError if a cycle of epsilons has a negative weight.
     """
     if not fst.num_states:
         return fst
@@ -187,6 +188,9 @@ class _Closures:
                 if distance < distances.get(target, NOT_FINAL) - _SHORTEST_DELTA:
                     distances[target] = distance
                     waiting.append(target)
+            # No way without a cycle has more arcs than there are states.
+            if len(waiting) > len(distances) ** 2 + 1:
+                raise DataError("the FST has a cycle of epsilons with a negative weight")
         return distances
 
     def expand(self, source: int) -> tuple[list[ArcTuple], float]:

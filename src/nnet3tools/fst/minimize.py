@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.errors import DataError
 from nnet3tools.fst.connect import connect, keep_states
 from nnet3tools.fst.fst import ArcTuple, Fst
 from nnet3tools.fst.weights import single
@@ -89,13 +90,14 @@ def minimize_acyclic(fst: Fst) -> Fst:
     """The least deterministic acceptor equivalent to an acyclic deterministic one.
 
     Weights, if there are any, are pushed to the start and rounded to 1e-6 first. Arcs come out
-    sorted by label. States keep their order; of like ones one remains.
+    sorted by label. States keep their order; of like ones one remains. DataError if it has a cycle.
     """
     fst = connect(fst)
     if not fst.num_states:
         return fst
     order = top_order(fst)
-    assert order is not None, "only acyclic FSTs are minimised here"
+    if order is None:
+        raise DataError("the FST has a cycle: expected none")
     if fst.weights.any() or fst.finals[fst.is_final].any():
         fst = quantized(push_to_initial(fst, distances_to_end(fst, order)), SHORTEST_DELTA)
     return merged_acyclic(fst, order)
