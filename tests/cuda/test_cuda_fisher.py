@@ -18,6 +18,7 @@ from nnet3tools.tensor.fisher import (
     fisher_replace,
     fisher_step,
     orthonormalize,
+    residual_norm,
 )
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recorder import Recorder
@@ -293,3 +294,17 @@ def test_updates_that_are_put_off_come_before_the_estimate_is_needed_again(devic
     assert later.rho != now.rho  # the last one is still to come
     apply_all_pending()
     assert later.rho == now.rho
+
+
+def test_what_is_left_of_rows_is_measured(device):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((30, 12)).astype(np.float32)
+    for scale in (0.1, 0.29):
+        w = scale * np.linalg.qr(rng.standard_normal((12, 4)))[0].T.astype(np.float32) / 0.29
+        h = x @ w.T
+        before = float((x.astype(float) ** 2).sum())
+        expected = float(((x - h @ w).astype(float) ** 2).sum())
+        parts = [x[:, :5], x[:, 5:]]
+        there = residual_norm(*map(to_device, (h, w)), [to_device(p.copy()) for p in parts], before)
+        assert residual_norm(h, w, parts, before) == pytest.approx(expected, rel=1e-4)
+        assert there == pytest.approx(expected, rel=1e-4)

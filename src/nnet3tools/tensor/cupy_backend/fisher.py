@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.arrays import to_host
 from nnet3tools.tensor.cupy_backend.device import Array, get_device, pointer
 from nnet3tools.tensor.cupy_backend.indexes import uploaded
 from nnet3tools.tensor.cupy_backend.launches import Launch, zero_tickets
@@ -27,6 +28,7 @@ from nnet3tools.tensor.fisher import (
     EPSILON,
     MAX_CONDITION,
     ORTHOGONALITY,
+    residual_norm,
 )
 from nnet3tools.tensor.registry import implements
 
@@ -230,6 +232,12 @@ def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
 @implements("check_finite", "cupy")
 def check_finite(numbers: Array) -> None:
     """Nobody waits: the host looks at the numbers when it logs."""
+
+
+@implements("residual_norm", "cupy")
+def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
+    """On the host: natural gradient asks for it on a CPU only, where it saves a pass."""
+    return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
 
 
 @implements("orthonormalize", "cupy")
