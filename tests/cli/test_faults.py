@@ -176,6 +176,27 @@ def test_an_interrupt_while_python_itself_starts_is_quiet() -> None:
         assert "Traceback" not in log.decode()
 
 
+_INTERRUPTED_IN_A_CALLBACK = """
+import os, signal, time, weakref
+from nnet3tools.cli.running import _termination_raises
+class Thing: pass
+thing = Thing()
+with _termination_raises():
+    ref = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    del thing
+    time.sleep(60)
+"""
+
+
+def test_an_interrupt_that_python_drops_ends_the_program_all_the_same() -> None:
+    # Each import forgets a lock; what is raised in that moment is printed and forgotten, too.
+    began = time.monotonic()
+    program = started([sys.executable, "-c", _INTERRUPTED_IN_A_CALLBACK])
+    _, log = program.communicate()
+    assert (program.returncode, log) == (130, b"")
+    assert time.monotonic() - began < 30
+
+
 def _number_in(name: str) -> int:
     for _ in range(1000):
         if os.path.exists(name) and (text := Path(name).read_text()).endswith("\n"):

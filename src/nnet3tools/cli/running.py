@@ -99,6 +99,7 @@ _SECONDS_TO_UNWIND = 2.0
 """So long, others are passed over: timeout(1) sends its signal to the process and to its group."""
 _SECONDS_TO_END = 1.0
 """So long the commands of pipes may take to end when they are asked to."""
+_SECONDS_TO_RAISE_AGAIN = 0.001
 _SECONDS_TO_STOP = 5.0
 """After so long a program ends as if killed."""
 
@@ -112,6 +113,7 @@ def _termination_raises() -> Iterator[None]:
     began = -_SECONDS_TO_UNWIND
     received: int | None = None
     commands: StartedProcesses | None = None
+    dropped = False
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal began, commands, received
@@ -122,10 +124,24 @@ def _termination_raises() -> Iterator[None]:
         commands.terminate()
         signal.signal(signal.SIGALRM, lambda *_: insist(number))
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_END, _SECONDS_TO_END)
+        sys.unraisablehook = drop
         raise SystemExit(128 + number)
+
+    def drop(unraisable: sys.UnraisableHookArgs) -> None:
+        """Python drops what is raised while it forgets an object, as after each import."""
+        nonlocal dropped
+        if not isinstance(unraisable.exc_value, SystemExit):
+            sys.__unraisablehook__(unraisable)
+            return
+        dropped = True
+        signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_RAISE_AGAIN, _SECONDS_TO_END)
 
     def insist(number: int) -> None:
         """Unwinding waits for commands that do not obey, or Python dropped the exception."""
+        nonlocal dropped
+        if dropped:
+            dropped = False
+            raise SystemExit(128 + number)
         StartedProcesses().kill()
         if time.monotonic() - began > _SECONDS_TO_STOP:
             os._exit(128 + number)
@@ -133,6 +149,7 @@ def _termination_raises() -> Iterator[None]:
     heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in heeded}
     before[signal.SIGALRM] = signal.getsignal(signal.SIGALRM)
+    hook = sys.unraisablehook
     try:
         yield
     except Exception:
@@ -144,6 +161,7 @@ def _termination_raises() -> Iterator[None]:
         if commands is not None:
             commands.kill_after(_SECONDS_TO_END)
             signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
