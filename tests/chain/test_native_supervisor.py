@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -209,3 +210,57 @@ def test_what_python_refuses_or_warns_about_is_left_to_it():
     assert make(Kind.GRAPHS, vector(Fst.empty()), [Job(0, size=3)]) == [None]
     assert make(Kind.WHOLE, compact(Fst.empty()), [Job(0)]) == [None]
     assert make(Kind.WHOLE, b"", []) == []
+
+
+BIG = 3e38
+"""Of which two are too much for float32."""
+
+
+def overflowing_graph() -> Fst:
+    """State 0 ends by an epsilon alone, which with the final weight behind it is infinite."""
+    lists = [[(0, 0, BIG, 1)], [], [(1, 1, 0, 0), (0, 0, 0, 0), (2, 2, 0, 3)], []]
+    return Fst.from_lists(2, [NOT_FINAL, BIG, NOT_FINAL, 0.0], lists)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_final_weight_that_overflows_is_no_way_out_of_a_state():
+    # Counted as one, a state without arcs was searched for its last: beyond the array's end.
+    graph = overflowing_graph()
+    expected = pdf_acceptor(graph, MODEL)
+    assert expected is not None
+    assert supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=9)]) == [compact(expected)]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_weights_whose_sums_overflow_are_left_to_python_or_done_as_there():
+    num_made = 0
+    for seed in range(150):
+        draw = random.Random(seed)
+        graph = random_fst(
+            draw, draw.randrange(1, 9), lambda d: d.choice((0.0, BIG, -BIG)), (0, 0, 1, 2), False
+        )
+        (made,) = supervisor().make(Kind.GRAPHS, vector(graph), [Job(0, size=1000)])
+        if made is not None:
+            expected = pdf_acceptor(graph, MODEL)
+            assert expected is not None
+            assert made == compact(expected)
+            num_made += 1
+    assert num_made > 10
+
+
+def test_subsets_that_owe_what_is_no_number_are_not_looked_for():
+    # No two of them are equal, but their hashes are: making 200 000 took time of their square.
+    lists = [
+        [(1, 1, 0.0, 1), (1, 1, BIG, 2), (1, 1, BIG, 3)],
+        [(2, 2, 0.0, 1)],
+        [(3, 3, BIG, 4)],  # of two that owe as much already
+        [(3, 3, BIG, 5)],
+        [(1, 1, 0.0, 4), (1, 1, 0.0, 5)],
+        [(1, 1, 0.0, 5), (1, 1, 0.0, 4)],
+    ]
+    cyclic = compact(Fst.from_lists(0, [0.0] * 6, lists))
+    loops = [(label, label, 0.0, 0) for label in (1, 2, 3)]
+    normalization = Fst.from_lists(0, [0.0], [loops])
+    began = process_time()
+    assert supervisor(normalization).make(Kind.WHOLE, cyclic, [Job(0)]) == [None]
+    assert process_time() - began < 1.0

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
+from nnet3tools.fst import determinize as determinization
 from nnet3tools.fst import epsilon
 from nnet3tools.fst.compose import compose, compose_with_loops
 from nnet3tools.fst.connect import (
@@ -337,3 +338,20 @@ def test_cycles_are_not_minimized():
     loop = Fst.from_lists(0, [NOT_FINAL, 0.0], [[(1, 1, 0.0, 1)], [(2, 2, 0.0, 0)]])
     with pytest.raises(DataError, match="cycle"):
         minimize_acyclic(loop)
+
+
+def test_few_states_of_very_many_are_stopped_too(monkeypatch):
+    monkeypatch.setattr(determinization, "_MOST_MEMBERS", 1000)
+    loops = [(1, 1, 0.0, 0), (2, 2, 0.0, 0), (1, 1, 0.0, 1)]
+    chain = [[(1, 1, 0.0, i + 1), (2, 2, 0.0, i + 1)] for i in range(1, 30)]
+    fst = Fst.from_lists(0, [NOT_FINAL] * 30 + [0.0], [loops, *chain, []])
+    with pytest.raises(DataError, match="more than 1000 states into its subsets"):
+        determinize(fst, 100_000)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_a_final_weight_that_overflows_is_none():
+    big = 3e38
+    lists = [[(0, 0, big, 1)], [], [(1, 1, 0, 0), (0, 0, 0, 0), (2, 2, 0, 3)], []]
+    fst = Fst.from_lists(2, [NOT_FINAL, big, NOT_FINAL, 0.0], lists)
+    assert remove_epsilons_locally(fst).arc_lists() == [[(2, 2, 0.0, 1)], []]

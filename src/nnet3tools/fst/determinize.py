@@ -13,6 +13,10 @@ __all__ = ["determinize"]
 _DELTA = 1.0 / 1024.0
 """Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
 
+_MOST_MEMBERS = 10_000_000
+"""States in all subsets together (1 GB) where the number of subsets is limited, too. Those of
+supervisions have a few each, those of some damaged ones all states."""
+
 Subset = tuple[tuple[int, float], ...]
 """States with the weights still owed to them, by state."""
 
@@ -22,7 +26,7 @@ def determinize(fst: Fst, max_states: int | None = None) -> Fst:
 
     The FST is an acceptor; an epsilon counts as a label. States are numbered as they are met, from
     the start on. DataError if there would be more than `max_states` states, as there may be without
-    end where the FST has cycles.
+    end where the FST has cycles, or if their subsets are too large together.
     """
     if not fst.num_states:
         return fst
@@ -31,14 +35,20 @@ def determinize(fst: Fst, max_states: int | None = None) -> Fst:
     numbers = {subsets[0]: 0}
     arcs: list[list[ArcTuple]] = []
     new_finals: list[float] = []
+    num_members = 1
     for subset in subsets:  # which grows
         found: list[ArcTuple] = []
         for label, weight, target in _arcs_of_subset(subset, lists):
             if (number := numbers.get(target)) is None:
                 number = numbers[target] = len(subsets)
                 subsets.append(target)
+                num_members += len(target)
                 if max_states is not None and number >= max_states:
                     raise DataError(f"determinisation makes more than {max_states} states")
+                if max_states is not None and num_members > _MOST_MEMBERS:
+                    raise DataError(
+                        f"determinisation puts more than {_MOST_MEMBERS} states into its subsets"
+                    )
             found.append((label, label, weight, number))
         arcs.append(found)
         new_finals.append(_final_weight(subset, finals))

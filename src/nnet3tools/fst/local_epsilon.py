@@ -90,10 +90,11 @@ class _Work:
         """Give the state the final weight behind an epsilon arc; False if the arc is none."""
         if arc[0] or arc[1]:
             return False
-        if self.finals[state] == NOT_FINAL:
-            self.num_out[state] += 1
+        was_final = self.finals[state] != NOT_FINAL
         final = single(arc[2] + self.finals[arc[3]])
         self.finals[state] = min(self.finals[state], final)
+        # Not if the sum overflows.
+        self.num_out[state] += not was_final and self.finals[state] != NOT_FINAL
         return True
 
     def _take_final(self, state: int) -> None:

@@ -9,6 +9,7 @@ typedef struct {
   int64_t table_size;
 } subset_work;
 
+static const int64_t MOST_MEMBERS = 10000000; /* 160 MB; as in Python, where they take 1 GB */
 static const double DELTA = 1.0 / 1024.0;
 
 static int compared(const void *a, const void *b) {
@@ -140,9 +141,11 @@ static int add_normalized(subset_work *w, fst *out, const candidate *c, int64_t 
   float low = c[0].weight;
   int64_t size = 0;
   for (int64_t i = 1; i < count; i++) low = c[i].weight < low ? c[i].weight : low;
+  if (!isfinite(low)) return NO;
   for (int64_t i = 0; i < count; i++) {
     if (i && c[i].target == c[i - 1].target) continue; /* the first of a state has its least weight */
     float more = (float)((double)c[i].weight - (double)low);
+    if (!isfinite(more)) return NO; /* sums that overflow, of which NaN may come: no subset equals another then */
     fresh[size++] = (member){c[i].target, count == 1 ? 0.0 : floor((double)more / DELTA + 0.5) * DELTA};
   }
   int64_t number = number_of(w, fresh, size);
@@ -173,7 +176,7 @@ static int determinize(subset_work *w, const fst *in, fst *out, int64_t max_stat
       for (end = at + 1; end < count && c[end].label == c[at].label;) end++;
       if (!add_normalized(w, out, c + at, end - at)) return NO;
     }
-    if (num_subsets(w) > max_states) return NO;
+    if (num_subsets(w) > max_states || w->members.size > MOST_MEMBERS) return NO;
     if (!end_state(out, final_of_subset(w, in, number))) return NO;
   }
   return YES;

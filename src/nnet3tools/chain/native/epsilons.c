@@ -77,6 +77,7 @@ static int add_behind(epsilon_work *w, const fst *in, int64_t state, float dista
   for (int64_t a = 0; a < count; a++) {
     arc new = arcs[is_kept ? count - 1 - a : a];
     new.weight = distance + new.weight;
+    if (!isfinite(new.weight)) return NO;
     if (!add_to_set(&w->set, new)) return NO;
   }
   return YES;
@@ -125,6 +126,7 @@ static int mark(epsilon_work *w, const fst *in) {
     distances[s] = INFINITY;
     for (int64_t a = first_of(in)[s]; a < first_of(in)[s + 1]; a++) {
       const arc *old = arcs_of(in) + a;
+      if (!isfinite(old->weight)) return NO;
       *(is_epsilon(old) ? has_epsilons + s : kept + old->target) = 1;
     }
   }

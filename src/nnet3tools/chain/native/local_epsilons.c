@@ -74,8 +74,9 @@ static void delete_arc(local_work *w, int64_t state, int64_t place) {
 static int join_final(local_work *w, int64_t state, arc a) {
   if (a.ilabel || a.olabel) return NO;
   float *final = final_of(w, state);
-  *num_out_of(w, state) += *final == INFINITY;
+  int was_final = *final != INFINITY;
   *final = least(*final, a.weight + *final_of(w, a.target));
+  *num_out_of(w, state) += !was_final && *final != INFINITY; /* not if the sum overflows */
   return YES;
 }
 

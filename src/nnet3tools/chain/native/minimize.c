@@ -65,6 +65,7 @@ static int push(minimize_work *w, fst *f, const int32_t *order) {
       float distance = arcs[a].weight + distances[arcs[a].target];
       if (distance < distances[s]) distances[s] = distance;
     }
+    if (!isfinite(distances[s])) return NO; /* NaN would come of it: no state is like another then */
   }
   float total = distances[f->start];
   for (int64_t s = 0; s < size; s++) {

@@ -151,6 +151,7 @@ static int write_compact(property_work *w, const fst *f, growing *out, walks *wa
   at = put(at, &end, sizeof end);
   for (int64_t s = 0; s < states; s++) {
     if (finals_of(f)[s] != INFINITY) {
+      if (!isfinite(finals_of(f)[s])) return NO;
       element e = {NOT_AN_ARC, finals_of(f)[s], NOT_AN_ARC};
       elements = put(elements, &e, sizeof e);
       end++;
