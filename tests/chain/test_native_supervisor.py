@@ -198,6 +198,8 @@ def test_what_python_refuses_or_warns_about_is_left_to_it():
     make = supervisor().make
     assert make(Kind.PIECES, compact(fst), [Job(0, 0, 2, 5)]) == [None]  # of another length
     assert make(Kind.PIECES, compact(fst), [Job(0, 5, 1, 4)]) == [None]  # beyond its end
+    endless = replace(fst, finals=np.full_like(fst.finals, NOT_FINAL))
+    assert make(Kind.PIECES, compact(endless), [Job(0, 0, 2, 4)]) == [None]
     cyclic = Fst.from_lists(0, [0.0], [[(1, 1, 0.0, 0)]])
     assert make(Kind.PIECES, compact(cyclic), [Job(0, 0, 1, 1)]) == [None]
     infinite = replace(fst, weights=np.full_like(fst.weights, np.inf))

@@ -29,11 +29,13 @@ static const int64_t MAX_STATES = 200000;
 static const int32_t *state_times(supervisor *w, const fst *f, int64_t num_frames) {
   int64_t size = num_states(f);
   int32_t *times = values(&w->times, size, sizeof *times), last = 0;
+  int has_end = NO;
   if (!times || !size || f->start) return NULL;
   for (int64_t s = 0; s < size; s++) times[s] = s ? -1 : 0;
   for (int64_t s = 0; s < size; s++) {
     if (times[s] < last || (finals_of(f)[s] != INFINITY && times[s] != num_frames)) return NULL;
     last = times[s];
+    has_end |= finals_of(f)[s] != INFINITY;
     for (int64_t a = first_of(f)[s]; a < first_of(f)[s + 1]; a++) {
       const arc *old = arcs_of(f) + a;
       if (old->ilabel == EPSILON || old->target <= s) return NULL;
@@ -41,7 +43,7 @@ static const int32_t *state_times(supervisor *w, const fst *f, int64_t num_frame
       if (times[old->target] != last + 1) return NULL;
     }
   }
-  return times;
+  return has_end ? times : NULL;
 }
 
 /* Some frames of it: epsilons from a new start to the states of the first, one new state at the end. */
