@@ -168,3 +168,17 @@ def test_end_to_end_examples_are_those_made_one_by_one(folder, both_ways, flags,
         return
     words = (f"{folder}/normalization.fst", f"ark:{folder}/e2e", f"ark:{folder}/e2e.later")
     both_ways(folder / "e2e.later", "nnet3-chain-normalize-egs", *words)
+
+
+@pytest.mark.parametrize("kind", choice.CpuKernels)
+def test_features_that_cannot_be_compressed_are_told_with_their_utterance(
+    folder, kind, monkeypatch, capfd
+):
+    monkeypatch.setattr(choice, "_chosen", kind)
+    ivectors = {key: value.copy() for key, value in read_table(f"ark:{folder}/ivectors").items()}
+    ivectors["u0"][:] = np.nan
+    write_table(f"ark:{folder}/not-finite", ivectors, MATRIX)
+    flags = (f"--online-ivectors=ark:{folder}/not-finite", "--online-ivector-period=20")
+    words = (f"ark:{folder}/feats", f"ark:{folder}/sup", f"ark:{folder}/egs.none")
+    assert run("nnet3-chain-get-egs", *CONTEXT, "--num-frames=12,6", *flags, *words) == 255
+    assert "utterance 'u0': cannot compress a matrix that has NaNs" in capfd.readouterr().err

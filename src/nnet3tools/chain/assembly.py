@@ -88,12 +88,14 @@ class Assembler:
                 groups.setdefault(shape, []).append((i, planned))
         found: list[ChainExampleBytes | None] = [None] * len(examples)
         for shape, some in groups.items():
+            kept = list(itertools.compress(some, _are_sound([item.plan for _, item in some])))
+            if not kept:
+                continue
             if shape not in self._heads:
-                self._heads[shape] = self._head(some[0][1])
+                self._heads[shape] = self._head(kept[0][1])
             if (head := self._heads[shape]) is None:
                 continue
-            kept = list(itertools.compress(some, _are_sound([item.plan for _, item in some])))
-            made = self._alike(head, [item for _, item in kept]) if kept else []
+            made = self._alike(head, [item for _, item in kept])
             for (i, _), example in zip(kept, made, strict=True):
                 found[i] = example
         return found

@@ -114,7 +114,8 @@ class _Blocks:
             piece = self._cut(item, cutter_of(item.supervision))
         else:
             piece = _read(item, acceptor)
-        return item.plan.example(piece, self._maker.compress)
+        with naming(f"utterance '{item.utterance.name}'"):
+            return item.plan.example(piece, self._maker.compress)
 
     def _cut(self, item: _Waiting, cutter: SupervisionCutter) -> Supervision:
         name = item.utterance.name

@@ -133,4 +133,5 @@ class E2eBlocks:
     def _left(self, found: _Ready) -> NnetChainExample:
         supervision = found.supervision or self._supervision(found.item)
         assert supervision is not None, "the C library made an acceptor"
-        return found.plan.example(supervision, self._maker.compress)
+        with naming(f"utterance '{found.item.key}'"):
+            return found.plan.example(supervision, self._maker.compress)
