@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
+from nnet3tools.cli.judging import JudgingOptions
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
@@ -23,33 +23,24 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 class Options:
     """Options of nnet3-compute-prob."""
 
-    batchnorm_test_mode: bool = option(
-        True, "If true, set test-mode to true on any BatchNormComponents."
-    )
-    dropout_test_mode: bool = option(
-        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
-    )
+    judging: JudgingOptions = option_group("", JudgingOptions)
     collapse_model: bool = option(
         True, "If true, collapse model to the extent possible before using it (for efficiency)."
     )
-    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
 
 
 @program("nnet3-compute-prob", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Compute and log."""
-    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.nnet.collapse import collapse_model
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.diagnostics import NnetComputeProb
     from nnet3tools.training.example import for_each_example
 
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.judging.device()
     nnet = read_nnet(args[0])
-    set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
+    options.judging.set_test_modes(nnet)
     if options.collapse_model:
         collapse_model(nnet)
     prob = NnetComputeProb(options.prob, nnet, like=device)

@@ -17,7 +17,12 @@ from nnet3tools import tensor
 from nnet3tools.errors import DataError, NotFiniteError, check_num_frames
 from nnet3tools.executor.chunk_computers import fill_rows
 from nnet3tools.executor.computer import NnetComputer
-from nnet3tools.executor.decodable_simple import Ivectors, OutputScaling, SimpleNetwork
+from nnet3tools.executor.decodable_simple import (
+    Ivectors,
+    OneByOne,
+    OutputScaling,
+    SimpleNetwork,
+)
 from nnet3tools.executor.finite_watch import FiniteWatch
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io.general_matrix import check_finite
@@ -36,7 +41,7 @@ _STREAMS_TO_WARM_UP, _CHUNKS_TO_WARM_UP = 3, 4
 """A program runs live, is recorded, and replays; each of its loops' parts does so by itself."""
 
 
-class LoopedUtteranceComputer:
+class LoopedUtteranceComputer(OneByOne):
     """Computes utterance after utterance with one looped program, lowered once.
 
     The network should be prepared for test by the caller; it is not changed. Of the options the
@@ -53,6 +58,7 @@ class LoopedUtteranceComputer:
         like: Array | None = None,
     ) -> None:
         """`like` is any array of the device to run on. A UserError for networks that cannot."""
+        super().__init__()
         options.check()
         check_num_frames("frames-per-chunk", options.frames_per_chunk)  # all chunks are that long
         self.network = SimpleNetwork(nnet)
@@ -69,7 +75,6 @@ class LoopedUtteranceComputer:
         self._computer = NnetComputer(options.computation, self.computation, nnet, like=like)
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._watch = FiniteWatch()
-        self._done: list[tuple[str, np.ndarray]] = []
         self._like = like
         rows = self._frames // self._factor
         self._output = tensor.empty((rows, self.network.output_dim), like=like)
@@ -167,24 +172,6 @@ class LoopedUtteranceComputer:
         """Come to the state after so many chunks again, from the beginning."""
         for _ in islice(self.chunks(features, ivectors), num_chunks):
             pass
-
-    def accept(
-        self,
-        key: str,
-        features: np.ndarray,
-        ivectors: Ivectors | None = None,
-        held_bytes: int = 0,
-    ) -> None:
-        """Compute an utterance; `ready` gives its output."""
-        self._done.append((key, self.compute(features, ivectors)))
-
-    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(key, output) of what was accepted since the last call."""
-        while self._done:
-            yield self._done.pop(0)
-
-    def finish(self) -> None:
-        """Nothing waits."""
 
     def _ivector_rows(self, ivectors: Ivectors, frame: int, num_rows: int) -> np.ndarray:
         """I-vectors for a chunk whose input ends before `frame`, (num_rows, dim), all the same.

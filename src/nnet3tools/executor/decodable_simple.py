@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 
@@ -20,7 +21,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["Ivectors", "OutputScaling", "SimpleNetwork", "UtteranceComputer"]
+__all__ = ["Ivectors", "OneByOne", "OutputScaling", "SimpleNetwork", "UtteranceComputer"]
 
 _IVECTOR_TOLERANCE = 50
 """Frames that online i-vectors may be missing at the end: half a second is no edge effect."""
@@ -113,7 +114,36 @@ class OutputScaling:
             tensor.scale(output, self._scale)
 
 
-class UtteranceComputer:
+class OneByOne(ABC):
+    """Computes each utterance when it comes, for those who hand over many and take some back."""
+
+    def __init__(self) -> None:
+        self._done: list[tuple[str, np.ndarray]] = []
+
+    @abstractmethod
+    def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
+        """Output rows (after subsampling) x dimension, for features of at least one frame."""
+
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
+        """Compute an utterance; `ready` gives its output."""
+        self._done.append((key, self.compute(features, ivectors)))
+
+    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(key, output) of what was accepted since the last call."""
+        while self._done:
+            yield self._done.pop(0)
+
+    def finish(self) -> None:  # noqa: B027 (this kind of computer has nothing to do)
+        """Compute what waits for company: here nothing does."""
+
+
+class UtteranceComputer(OneByOne):
     """Computes utterance after utterance with programs that are compiled and lowered once.
 
     The network should be prepared for test by the caller.
@@ -132,6 +162,7 @@ class UtteranceComputer:
 
         OptionError, DataError or another UserError for what cannot be computed at all.
         """
+        super().__init__()
         self.options = options
         options.check()
         self.network = SimpleNetwork(nnet)
@@ -140,30 +171,11 @@ class UtteranceComputer:
         self._scaling = OutputScaling(priors, options.acoustic_scale, self.network.output_dim, like)
         self._watch = FiniteWatch()
         self._like = like
-        self._done: list[tuple[str, np.ndarray]] = []
 
     @property
     def compiler(self) -> CachingOptimizingCompiler:
         """Whose cache holds the programs."""
         return self._computers.compiler
-
-    def accept(
-        self,
-        key: str,
-        features: np.ndarray,
-        ivectors: Ivectors | None = None,
-        held_bytes: int = 0,
-    ) -> None:
-        """Compute an utterance, as `compute`; `ready` gives its output."""
-        self._done.append((key, self.compute(features, ivectors)))
-
-    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
-        """(key, output) of what was accepted since the last call."""
-        while self._done:
-            yield self._done.pop(0)
-
-    def finish(self) -> None:
-        """Nothing waits."""
 
     def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
         """Output rows (after subsampling) x dimension, for features of at least one frame.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.chain.options import ChainTrainingOptions
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.judging import JudgingOptions
+from nnet3tools.cli.options import option_group, program
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
 
@@ -23,15 +23,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.egs
 class Options:
     """Options of nnet3-chain-compute-prob."""
 
-    batchnorm_test_mode: bool = option(
-        True, "If true, set test-mode to true on any BatchNormComponents."
-    )
-    dropout_test_mode: bool = option(
-        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
-    )
-    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     chain: ChainTrainingOptions = option_group("", ChainTrainingOptions)
 
@@ -42,15 +34,14 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.chain.diagnostics import ChainComputeProb
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
     from nnet3tools.chain.output_objective import den_graph_of
-    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.training.example import for_each_of_kind
 
     model_in, den_fst, examples = args
     options.chain.check()
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.judging.device()
     nnet = read_nnet(model_in)
-    set_test_modes(nnet, options.batchnorm_test_mode, options.dropout_test_mode)
+    options.judging.set_test_modes(nnet)
     graph = den_graph_of(den_fst, nnet, model_in)
     prob = ChainComputeProb(options.prob, options.chain, graph, nnet, like=device)
     if not for_each_of_kind(

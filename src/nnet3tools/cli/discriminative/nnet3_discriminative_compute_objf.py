@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.judging import JudgingOptions
+from nnet3tools.cli.options import option_group, program
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.errors import EmptyError
 from nnet3tools.training.diagnostics_options import ComputeProbOptions
@@ -23,15 +23,7 @@ e.g.: nnet3-discriminative-compute-objf 0.mdl ark:valid.degs
 class Options:
     """Options of nnet3-discriminative-compute-objf."""
 
-    batchnorm_test_mode: bool = option(
-        True, "If true, set test-mode to true on any BatchNormComponents."
-    )
-    dropout_test_mode: bool = option(
-        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
-    )
-    use_gpu: str = use_gpu_option("no")  # Kaldi's has no such option and computes on the CPU
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
+    judging: JudgingOptions = option_group("", JudgingOptions)
     prob: ComputeProbOptions = option_group("", ComputeProbOptions)
     discriminative: DiscriminativeOptions = option_group("", DiscriminativeOptions)
 
@@ -39,7 +31,6 @@ class Options:
 @program("nnet3-discriminative-compute-objf", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> int:
     """Compute and log."""
-    from nnet3tools.cli.model_changes import set_test_modes
     from nnet3tools.discriminative.diagnostics import DiscriminativeComputeObjf
     from nnet3tools.discriminative.example import DISCRIMINATIVE_MINIBATCH
     from nnet3tools.nnet.am_nnet import AmNnet
@@ -47,9 +38,9 @@ def main(options: Options, args: list[str]) -> int:
 
     model_in, examples = args
     options.discriminative.check()
-    device = choose_device(options.use_gpu, options.gpu_math, options.cpu_kernels)
+    device = options.judging.device()
     model = AmNnet.load(model_in)
-    set_test_modes(model.nnet, options.batchnorm_test_mode, options.dropout_test_mode)
+    options.judging.set_test_modes(model.nnet)
     objf = DiscriminativeComputeObjf(options.prob, options.discriminative, model, like=device)
     if not for_each_of_kind(
         DISCRIMINATIVE_MINIBATCH, examples, lambda key, example: objf.compute(example), objf.ahead

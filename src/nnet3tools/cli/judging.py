@@ -1,0 +1,40 @@
+"""What the programs share that compute an objective of a network over examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
+from nnet3tools.cli.options import option
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.tensor.arrays import Array
+
+__all__ = ["JudgingOptions"]
+
+
+@dataclass(frozen=True)
+class JudgingOptions:
+    """Options on the network in test mode, and where it is computed."""
+
+    batchnorm_test_mode: bool = option(
+        True, "If true, set test-mode to true on any BatchNormComponents."
+    )
+    dropout_test_mode: bool = option(
+        True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
+    )
+    use_gpu: str = use_gpu_option("no")  # Kaldi's programs have no such option: CPU only
+    gpu_math: str = gpu_math_option()
+    cpu_kernels: str = cpu_kernels_option()
+
+    def device(self) -> Array | None:
+        """Any array of the device to compute on."""
+        return choose_device(self.use_gpu, self.gpu_math, self.cpu_kernels)
+
+    def set_test_modes(self, nnet: Nnet) -> None:
+        """Set the test modes that are asked for."""
+        from nnet3tools.cli.model_changes import set_test_modes
+
+        set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)
