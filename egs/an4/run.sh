@@ -32,7 +32,7 @@ if [ "$quick" = true ]; then
   copies=1 flat_passes=5 chain_passes=4 averaged=1 biphones=60 dim=64 bottleneck=16 lrate_first=0.004 lrate_last=0.0008
 else
   [ "$held_out" = true ] && dir=${dir:-exp/held_out} || dir=${dir:-exp/full}
-  copies=4 flat_passes=6 chain_passes=6 averaged=3 biphones=120 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
+  copies=4 flat_passes=10 chain_passes=6 averaged=3 biphones=120 dim=256 bottleneck=64 lrate_first=0.002 lrate_last=0.0002
 fi
 flat_minibatch=80=1:32/150=1:20/300=1:12/700=1:6
 flat=$dir/flat chain=$dir/chain prepared=$dir/data
