@@ -94,7 +94,7 @@ class DiscriminativeObjective:
             numerator = float(
                 self._log_likes(output, reference.rows, reference.cols).sum(dtype=np.float64)
             )
-            total = denominator = float(np.float32(found.totals.sum()))
+            denominator = float(np.float32(found.totals.sum()))
             total = numerator - denominator
             values = -levels.posteriors(costs, found)
         else:
