@@ -60,6 +60,7 @@ CONFIGS = [
     "type=DropoutComponent dim=5 dropout-proportion=0.4",
     "type=DropoutComponent dim=5 dropout-proportion=0.4 dropout-per-frame=true",
     "type=DropoutComponent dim=5 dropout-proportion=0.4 test-mode=true",
+    "type=DropoutComponent dim=5 dropout-proportion=0",
     "type=NoOpComponent dim=5",
 ]
 

@@ -10,8 +10,10 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
 from nnet3tools.executor.replay import Replayer
+from nnet3tools.executor.section import Section
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.arithmetic import scale_nnet
+from nnet3tools.tensor.settings import settings_version
 from support import zoo_networks
 from support.component_zoo import ZOO
 from support.zoo_networks import zoo_network, zoo_program
@@ -27,13 +29,15 @@ CLIPPING = {
 }
 
 
-def train(kind, workspace_runs):
+def train(kind, workspace_runs, repeats=False):
     """Outputs, input derivatives, model and random state; settings change on the way."""
     _, nnet = zoo_network(3, [kind])
     delta = nnet.copy()
     scale_nnet(delta, 0.0)
     program, request = zoo_program(nnet)
-    computer = NnetComputer(ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet)
+    computer = NnetComputer(
+        ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, repeats=repeats
+    )
     run = workspace_runs(computer)
     rng = np.random.default_rng(3)
     tensor.random.seed(3)
@@ -87,8 +91,47 @@ def test_recordings_give_bit_for_bit_what_live_runs_give(kind, monkeypatch):
     for name, config in CLIPPING.items():
         monkeypatch.setitem(zoo_networks.TRUE_DERIVATIVES, name, config)
     expected, model, state = train(kind, live)
-    seen, recorded_model, recorded_state = train(kind, recorded)
-    for a, b in zip(seen, expected, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert recorded_model == model
-    assert recorded_state == state
+    for repeats in (False, True):  # with the second run as the example, and with the first
+        seen, recorded_model, recorded_state = train(kind, recorded, repeats)
+        for a, b in zip(seen, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert recorded_model == model
+        assert recorded_state == state
+
+
+def test_nothing_runs_live_again_after_a_first_run_that_was_recorded(monkeypatch):
+    """Room for statistics and estimates of natural gradient are made in the first run."""
+    live_runs = []
+    run_live = Section._run_live
+    monkeypatch.setattr(
+        Section, "_run_live", lambda *args: (live_runs.append(0), run_live(*args))[1]
+    )
+    # all decisions as in a first run
+    monkeypatch.setattr(tensor.random, "rand_int", lambda low, high: high)
+    monkeypatch.setattr(tensor.random, "rand_uniform", lambda: 1.0)
+    rng = np.random.default_rng(3)
+    kinds = ["NaturalGradientAffineComponent", "RectifiedLinearComponent"]
+    _, nnet = zoo_network(3, [*kinds, "RestrictedAttentionComponent"])
+    delta = nnet.copy()
+    program, request = zoo_program(nnet)
+    computer = NnetComputer(
+        ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, repeats=True
+    )
+    counts = []
+    for _ in range(4):
+        computer.reset()
+        computer.accept_input("input", noise(rng, (len(request.inputs[0].indexes), 3)))
+        computer.run()
+        computer.accept_input("output", noise(rng, computer.get_output("output").shape))
+        computer.run()
+        counts.append(len(live_runs))
+    assert counts[0] > 0
+    assert counts == [counts[0]] * 4
+
+
+def test_a_new_program_does_not_outdate_recordings_of_others():
+    """The indexes that it is made with are no settings of components."""
+    _, nnet = zoo_network(3, ["TdnnComponent", "BackpropTruncationComponent"])
+    before = settings_version()
+    zoo_program(nnet)
+    assert settings_version() == before

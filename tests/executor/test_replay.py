@@ -244,6 +244,22 @@ def test_scratch_of_a_recording_has_one_address_and_steps_share_it():
     assert (first[1] == 2.0).all()
 
 
+def test_where_work_repeats_its_first_run_is_recorded_and_what_that_does_once_is_not():
+    machine, room = Machine(False), []
+    machine.replayer = Replayer(Workspace(), repeats=True)
+
+    def step():
+        if not room:
+            recording.not_capturable()
+            room.append(1.0)
+            machine.do("room ")
+        machine.do("work")
+
+    said = [machine.run(lambda: machine.do("a "), step) for _ in range(5)]
+    assert said == ["a room work", *["a work"] * 4]
+    assert machine.python == 1 + 2 + 1
+
+
 def test_what_is_aside_is_a_graph_of_its_own_with_scratch_memory_of_its_own():
     at, aside_at, graphs = set(), set(), []
 

@@ -13,6 +13,11 @@ from nnet3tools import tensor
 from nnet3tools.draws import GlibcRand
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import random
+from nnet3tools.tensor.native import choice, jobs
+from nnet3tools.tensor.native.choice import CpuKernels
+from nnet3tools.tensor.native.library import library
+from nnet3tools.tensor.native.random import _KERNEL, draw_uniform
+from support.native_kernels import needs_compiler
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with glibc")
 
@@ -43,6 +48,22 @@ def test_uniform_arrays_are_kaldis(libc):
         out = np.empty(shape, np.float32)
         random.uniform(out)
         assert np.array_equal(out.ravel(), uniforms(libc, out.size))
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_code_draws_the_same_bits(libc, threads, monkeypatch):
+    monkeypatch.setattr(choice, "_chosen", CpuKernels.NATIVE)
+    monkeypatch.setattr(jobs, "num_threads", lambda: threads)
+    library.want([_KERNEL])
+    assert library.addresses([_KERNEL.name])
+    for count in (1, 15, 17, 4096, 4097, 300_001):
+        libc.srand(5)
+        out = np.full(count + 1, -1.0, np.float32)
+        assert draw_uniform(out[:count], libc.rand() + 27437)
+        libc.srand(5)
+        assert np.array_equal(out[:count], uniforms(libc, count))
+        assert out[count] == -1.0
 
 
 def test_normal_arrays_are_kaldis(libc):

@@ -30,6 +30,15 @@ def test_views_of_fewer_bytes_stay_part_of_more():
     assert same_place(memory.first(3), first)
 
 
+def test_populated_memory_is_zero_as_other_new_memory_and_what_was_written_stays():
+    memory = Region(40 * MB).first(40 * MB)[100:]
+    memory[:5] = memory[-5:] = 7
+    host_memory._populate(memory)
+    assert (memory[:5] == 7).all()
+    assert (memory[-5:] == 7).all()
+    assert not memory[5:-5].any()
+
+
 def test_beyond_its_room_memory_moves_and_old_views_stay(monkeypatch):
     monkeypatch.setattr(host_memory, "_ROOM", MB)
     memory = GrowingBytes()

@@ -15,6 +15,8 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
+from nnet3tools.tensor.host_memory import populate_aside
+from nnet3tools.tensor.numpy_backend.threads import num_threads
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
@@ -39,7 +41,11 @@ class Arena:
 
     def take(self, num_bytes: int) -> Array:
         """`num_bytes` aligned bytes; the ones taken before stay valid and may be the same."""
-        return self._memory.first(num_bytes)
+        before = self._memory.size
+        taken = self._memory.first(num_bytes)
+        if device_of(taken) == "numpy" and num_threads() > 1:
+            populate_aside(taken[before:])
+        return taken
 
 
 @dataclass

@@ -56,13 +56,14 @@ class NnetComputer:
         nnet_to_store_stats: Nnet | None = None,
         arena: Arena | None = None,
         like: Array | None = None,
+        repeats: bool = False,
     ) -> None:
         """Bind a program to a network.
 
         `nnet_to_update` takes the model derivative (it may be `nnet` itself); statistics go to
         `nnet_to_store_stats`, by default the same. `like` is any array of the device to run on
         (default: the host), to which the networks are moved; computers that never run interleaved
-        may share an `arena`.
+        may share an `arena`. `repeats`: it is likely to run again, as a minibatch's program.
         """
         self.options, self.computation, self.nnet = options, computation, nnet
         self.nnet_to_update = nnet_to_update
@@ -91,7 +92,8 @@ class NnetComputer:
                 self._choose = self._live_steps
             self._replays = self._on_gpu and options.cuda_graph
             self._recorded_steps = [self._with_pending(s.steps) for s in self.program.segments]
-            self._replayer = Replayer(arena.workspace, device_capture() if self._on_gpu else None)
+            capture = device_capture() if self._on_gpu else None
+            self._replayer = Replayer(arena.workspace, capture, repeats)
         self.reset()
 
     @property
@@ -224,7 +226,7 @@ class NnetComputer:
 
     def _replayed_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
         forget_pending()
-        return self._replayer.steps(self._at, self._recorded_steps[self._at])
+        return self._replayer.steps(self._at, self._recorded_steps[self._at], self._at == 0)
 
     def _with_pending(self, steps: list[tuple[int, Step]]) -> list[tuple[int, Step]]:
         """The steps, and on a GPU one for natural gradient's updates that they defer."""

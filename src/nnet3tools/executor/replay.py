@@ -65,20 +65,30 @@ class Replayer:
     interleaved may share a workspace.
     """
 
-    def __init__(self, workspace: Workspace, capture: Capture | None = None) -> None:
+    def __init__(
+        self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
+    ) -> None:
+        """`repeats`: what runs will most likely run again, so that a CPU records first runs."""
         self._workspace, self._capture = workspace, capture
+        self._repeats = repeats and capture is None and workspace.grows_in_place
         self._settings = settings_version()
         self._pieces: dict[Hashable, _Piece] = {}
 
-    def steps(self, key: Hashable, steps: Steps) -> Steps:
-        """(number of the first step, work) to do in turn to do the piece of work this time."""
+    def steps(self, key: Hashable, steps: Steps, opens: bool = True) -> Steps:
+        """(number of the first step, work) to do in turn to do the piece of work this time.
+
+        Unless it `opens` a run, it may use what pieces before it have left in memory of their own.
+        """
         if self._settings != (settings := settings_version()):
-            self._settings = settings
             if any(piece.is_recorded for piece in self._pieces.values()):
+                if not opens:  # a recording would know memory of those before it, which end here
+                    return [(c, _run_of(step)) for c, step in steps]
                 self._pieces.clear()
+            self._settings = settings
         piece = self._pieces.get(key)
         if piece is None:
-            piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture)
+            num_noted = 0 if self._repeats else _MAX_NOTED
+            piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture, num_noted)
             self._workspace.first_runs += 1
         can_be_flat = self._capture is None and piece.can_be_flat
         if can_be_flat or self._workspace.first_runs >= _MANY:
@@ -108,10 +118,12 @@ class Replayer:
 class _Piece:
     """Steps that always run one after the other."""
 
-    def __init__(self, steps: Steps, workspace: Workspace, capture: Capture | None) -> None:
+    def __init__(
+        self, steps: Steps, workspace: Workspace, capture: Capture | None, num_noted: int
+    ) -> None:
         self._steps, self._workspace, self._capture = steps, workspace, capture
         self._memory: Memory = {}
-        self._left = _MAX_NOTED
+        self._left = num_noted
         """Live runs to come; fewer if the latest was an example of all that follow."""
         self._excused: set[int] = set()
         self._random: dict[int, int] = {}
@@ -161,6 +173,7 @@ class _Piece:
             for _, section in self._sections:
                 section.ask_for(self._workspace.kernels)
         self._flat = _flat(self._sections)
+        self._sections = []  # the calls of most are no longer needed, which take memory
 
     def _note(self, c: int, step: Step, left: int) -> None:
         scratch, kernels = None, None

@@ -76,6 +76,8 @@ class Section:
         self._capture, self._aside = capture, aside
         self._root = _Node()
         self._recorded: list[_Node] = []
+        self.has_run = False
+        """Whether there was a run."""
 
     def run(self) -> None:
         """The host's part, as far as it is known; then the work, live where it is not recorded."""
@@ -103,18 +105,14 @@ class Section:
         for node in self._recorded:
             assert node.calls is not None
             node.work = _series(node.calls) if are_native() else _in_turn(node.calls)
+            if node is not self._root:
+                node.calls = None
         self._recorded.clear()
 
     def ask_for(self, kernels: Kernels) -> None:
         """Have the kernels of what was recorded, for variants that will be."""
         for node in self._recorded:
             kernels.ask_for(node.calls or ())
-
-    @property
-    def has_run(self) -> bool:
-        """Whether there was a run."""
-        root = self._root
-        return root.is_live or bool(root.actions) or (root.event or root.calls) is not None
 
     @property
     def only_calls(self) -> Sequence[Call] | None:
@@ -133,9 +131,12 @@ class Section:
                     recorder.add(step)
                 else:
                     step()
+        is_first, self.has_run = not self.has_run, True
         if node.is_live:
             return
         node = self._note_events(recorder)
+        if recorder.excused and is_first:
+            return  # it may have been for what is done once
         node.is_live = recorder.excused
         if recorder.excused:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")

@@ -51,7 +51,7 @@ from nnet3tools.tensor.aside import join
 from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio, residual_norm
 from nnet3tools.tensor.number import store
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.tensor.settings import HasSettings
+from nnet3tools.tensor.settings import HasSettings, begin_settings
 
 __all__ = ["Factored", "OnlineNaturalGradient", "in_columns"]
 
@@ -145,14 +145,7 @@ class OnlineNaturalGradient(HasSettings):
         join()
         if self.w is not None:
             w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
-            self._keep(w)
-
-    def _keep(self, w: Array) -> None:
-        """Take W over; on a GPU with padded rows, beside the memory of updates."""
-        self.w, self.buffers = w, None
-        if device_of(w) != "numpy":
-            self.w, self.buffers = padded(w.shape, like=w), make_buffers(w)
-            tensor.copy(self.w, w)
+            self.w, self.buffers = _kept(w)
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.
@@ -185,8 +178,14 @@ class OnlineNaturalGradient(HasSettings):
     def _begin(self, parts: Sequence[Array]) -> tuple[Any, bool]:
         """Count a call, make an estimate if it is the first: tr(X X^T), and whether to update."""
         # one event, as there are dozens of these in a minibatch
-        is_first, updating, pending_rows = recording.decide(self._plan)
-        if is_first:
+        is_first, updating, pending_rows = recording.decide(
+            self._plan_on_host if device_of(parts[0]) == "numpy" else self._plan
+        )
+        if is_first is None:
+            # so that the first minibatch is an example of the next ones, and can be recorded
+            recording.run("estimate at first", partial(self._initialize_once, parts))
+        elif is_first:
+            recording.not_capturable()
             self._initialize(parts)
         apply_pending(self, pending_rows)
         return _trace(parts), updating
@@ -214,6 +213,11 @@ class OnlineNaturalGradient(HasSettings):
         updating = not self.frozen and (later <= 0 or later % self.update_period == 0)
         return before == 0, updating, take_pending(self)
 
+    def _plan_on_host(self) -> tuple[None, bool, int]:
+        """The same where first calls are recorded like others."""
+        _, updating, pending_rows = self._plan()
+        return None, updating, pending_rows
+
     def eta(self, num_rows: int) -> float:
         """How much of the new scatter goes into the estimate, 0 < eta <= 0.9."""
         if self.num_minibatches_history > 0.0:
@@ -221,6 +225,11 @@ class OnlineNaturalGradient(HasSettings):
         return min(0.9, 1.0 - math.exp(-num_rows / self.num_samples_history))
 
     # -- the start
+
+    def _initialize_once(self, parts: Sequence[Array]) -> None:
+        if self.w is None:
+            with recording.unrecorded():
+                self._initialize(parts)
 
     def _initialize(self, parts: Sequence[Array]) -> None:
         """Estimate from the first minibatch: a few power-method steps from a fixed start."""
@@ -231,13 +240,13 @@ class OnlineNaturalGradient(HasSettings):
                 f"rank {self.rank} of online natural gradient is >= dim {dim}, setting it to "
                 f"{dim - 1} (but this is probably still too high)"
             )
-            self.rank = dim - 1
-        recording.not_capturable()
+            begin_settings(self, rank=dim - 1)
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
-        self._keep(tensor.asarray(w.astype(np.float32), like=like))
-        self.d = tensor.asarray(np.full(self.rank, EPSILON), like=like)
-        self.numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=like)
+        kept, buffers = _kept(tensor.asarray(w.astype(np.float32), like=like))
+        d = tensor.asarray(np.full(self.rank, EPSILON), like=like)
+        numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=like)
+        begin_settings(self, w=kept, buffers=buffers, d=d, numbers=numbers)
         # With no more rows than the rank one step already finds their row space.
         trace = _trace(parts)
         for _ in range(1 if num_rows <= self.rank else 3):
@@ -277,6 +286,15 @@ class OnlineNaturalGradient(HasSettings):
                 else:
                     number = getattr(trace, "array", trace)
                     update_estimates([Update(self, buffers, number, num_rows)])
+
+
+def _kept(w: Array) -> tuple[Array, UpdateBuffers | None]:
+    """W as an estimate keeps it: on a GPU with padded rows, and beside it the memory of updates."""
+    if device_of(w) == "numpy":
+        return w, None
+    made = padded(w.shape, like=w)
+    tensor.copy(made, w)
+    return made, make_buffers(w)
 
 
 def _trace(parts: Sequence[Array]) -> Any:

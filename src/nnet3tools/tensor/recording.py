@@ -41,6 +41,7 @@ __all__ = [
     "not_capturable",
     "noting",
     "persistent_object",
+    "prepare",
     "run",
     "state",
     "swap",
@@ -224,6 +225,19 @@ def act(action: Callable[[], object]) -> None:
         action()
     else:
         state.current.act(action)
+
+
+def prepare(like: Any, is_missing: Callable[[], bool], make: Callable[[], object]) -> None:
+    """Have something made, on the device of `like`, before the work that is the first to need it.
+
+    On the host that changes nothing in what is recorded: a first run, which makes it, can be the
+    example of later ones. `make` must not outdate recordings (settings.begin_settings).
+    """
+    if type(like).__module__ == "numpy":
+        act(lambda: make() if is_missing() else None)
+    elif decide(is_missing):
+        not_capturable()
+        make()
 
 
 def run(name: str, do: Callable[[], Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-__all__ = ["HasSettings", "note_setting", "settings_version"]
+__all__ = ["HasSettings", "begin_settings", "note_setting", "settings_version"]
 
 
 class HasSettings:
@@ -25,6 +25,14 @@ class HasSettings:
             object.__setattr__(self, name, value)
             if before is not _unset:
                 note_setting(before, value)
+
+
+def begin_settings(thing: object, **values: object) -> None:
+    """Give attributes first values, which outdate nothing that was recorded before.
+
+    For what no recording takes before it is there, as that is decided on first.
+    """
+    thing.__dict__.update(values)
 
 
 _unset = object()

@@ -15,6 +15,8 @@ from nnet3tools.tensor.registry import device_of
 __all__ = ["GrowingBytes", "Workspace"]
 
 _PAGE = 4096
+_AMPLE = 1 << 28
+"""Bytes of scratch memory that hardly any program outgrows."""
 
 
 class GrowingBytes:
@@ -73,6 +75,11 @@ class Workspace:
         """Compiled kernels for what is recorded from now on."""
         if like is None or device_of(like) == "numpy":
             self._memory.first(1)  # it grows from here on
+
+    @property
+    def grows_in_place(self) -> bool:
+        """Whether recordings find room without having reserved it."""
+        return self._memory.can_hold(_AMPLE)
 
     def another(self) -> Workspace:
         """An empty one on the same device, for what runs beside this one's recordings."""

@@ -128,6 +128,8 @@ class ExampleRunner:
         self._nnet_to_update = nnet_to_update
         self._flags = need_model_derivative, store_component_stats
         self._computers: dict[int, NnetComputer] = {}
+        self._num_bound, self._num_runs = 0, 0
+        """Programs, and examples they have run on."""
         self._arena = Arena(like)
         self._latest: Computation | None = None
         self._device_inputs: DeviceInputs | None = None
@@ -280,7 +282,9 @@ class ExampleRunner:
                 self._nnet_to_update,
                 nnet_to_store_stats=self.nnet,
                 arena=self._arena,
+                repeats=self._will_repeat(),
             )
+            self._num_bound += 1
             if self._arena.moves > moves:
                 # They would keep the memory before alive; binding them again takes 10 to 30 ms.
                 self._computers.clear()
@@ -292,8 +296,19 @@ class ExampleRunner:
             computer.accept_inputs(matrices, example.place)
         else:
             computer.accept_inputs({io.name: self._input_matrix(io) for io in self.inputs(example)})
+        self._num_runs += 1
         computer.run()
         return computer
+
+    def _will_repeat(self) -> bool:
+        """Whether the first run of a new program had better be recorded, which takes a quarter
+        longer: in training, where not most programs run but once.
+
+        Diagnostics look at a few examples; the second run would wait for the compiler of kernels.
+        """
+        need_model_derivative, _ = self._flags
+        few_programs = self._num_bound < 2 or self._num_runs >= 2 * self._num_bound
+        return need_model_derivative and few_programs
 
     def _keep(self, computer: NnetComputer) -> None:
         """Keep a lowered program as long as the compiler keeps it, more or less."""

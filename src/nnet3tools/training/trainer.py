@@ -170,7 +170,7 @@ class NnetTrainer:
         self._run: Callable[[Hashable, Callable[[], None]], None] = just_do
         if options.computation.cuda_graph or not on_gpu:
             capture = device_capture() if on_gpu else None
-            self._run = Replayer(self._runner.workspace, capture).run
+            self._run = Replayer(self._runner.workspace, capture, repeats=True).run
 
     def _draw_seed(self) -> int:
         """What backstitch training starts its random numbers from."""

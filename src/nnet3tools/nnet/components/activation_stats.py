@@ -5,6 +5,8 @@ Statistics and file fields: Kaldi's NonlinearComponent (nnet-component-itf.cc).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from nnet3tools.nnet.components.fields import Float, Int
 from nnet3tools.nnet.components.summary import summarize_vector
 from nnet3tools.nnet.derivative_scale import derivative_scale
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.settings import begin_settings
 
 __all__ = ["REPAIR_PROBABILITY", "UNSET_THRESHOLD", "NonlinearComponent"]
 
@@ -101,6 +104,23 @@ class NonlinearComponent(Component):
     def _fits(self, vector: Array | None) -> bool:
         return vector is not None and vector.shape[0] == self.dim
 
+    def _have_room(self, like: Array, count: str, *names: str) -> None:
+        """Zeros for sums, and for how many there are, if one of them is missing or does not fit."""
+        recording.prepare(
+            like,
+            lambda: not all(self._fits(getattr(self, name)) for name in names),
+            partial(self._make_room, like, count, names),
+        )
+
+    def _make_room(self, like: Array, count: str, names: Sequence[str]) -> None:
+        setattr(self, count, 0.0)
+        for name in names:
+            zeros = tensor.zeros((self.dim,), like=like, dtype=np.float64)
+            if getattr(self, name) is None:
+                begin_settings(self, **{name: zeros})
+            else:
+                setattr(self, name, zeros)
+
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum values and derivatives on about every other minibatch, and on the first."""
         if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
@@ -110,16 +130,8 @@ class NonlinearComponent(Component):
     def sum_stats(self, out_value: Array) -> None:
         """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
         with_derivatives = self.sum_derivatives is not None
-        if recording.decide(
-            lambda: not (self._fits(self.value_sum) and self._fits(self.deriv_sum))
-            if with_derivatives
-            else not self._fits(self.value_sum)
-        ):
-            recording.not_capturable()
-            self.count = 0.0
-            self.value_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
-            if with_derivatives:
-                self.deriv_sum = tensor.zeros((self.dim,), like=out_value, dtype=np.float64)
+        names = ("value_sum", "deriv_sum") if with_derivatives else ("value_sum",)
+        self._have_room(out_value, "count", *names)
         self.count += out_value.shape[0]
         _sum_rows(self.value_sum, out_value, beta=1.0)
         if with_derivatives:
@@ -129,10 +141,7 @@ class NonlinearComponent(Component):
         """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
         if recording.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
             return
-        if recording.decide(lambda: not self._fits(self.oderiv_sumsq)):
-            recording.not_capturable()
-            self.oderiv_sumsq = tensor.zeros((self.dim,), like=out_deriv, dtype=np.float64)
-            self.oderiv_count = 0.0
+        self._have_room(out_deriv, "oderiv_count", "oderiv_sumsq")
         if (scale := derivative_scale()) is None:
             _sum_squares(self.oderiv_sumsq, out_deriv, beta=1.0)
         else:

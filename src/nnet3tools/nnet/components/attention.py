@@ -12,6 +12,7 @@ the places of all windows are row ranges of the input at a fixed shift:
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_o
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.settings import begin_settings
 from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
 
 if TYPE_CHECKING:
@@ -251,11 +253,7 @@ class RestrictedAttentionComponent(Component):
         """Sum the attention weights and their entropy by head, for two in three minibatches."""
         c: Array = memo
         shape = self._stats_shape
-        if recording.decide(lambda: self.entropy_stats is None):
-            recording.not_capturable()
-            self.entropy_stats = tensor.zeros(shape[0], like=c, dtype=np.float64)
-            self.posterior_stats = tensor.zeros(shape, like=c, dtype=np.float64)
-            self.stats_count = 0.0
+        recording.prepare(c, lambda: self.entropy_stats is None, partial(self._make_room, c))
         if recording.decide(lambda: tensor.random.rand_int(0, 2) == 0):
             return
         _sum_rows(self.posterior_stats.reshape(-1), c, beta=1.0)
@@ -263,6 +261,12 @@ class RestrictedAttentionComponent(Component):
             _entropy_of_rows(entropies, c)
             _sum_entropies(self.entropy_stats, entropies.reshape(shape), beta=1.0)
         self.stats_count += c.shape[0]
+
+    def _make_room(self, like: Array) -> None:
+        entropies = tensor.zeros(self.num_heads, like=like, dtype=np.float64)
+        posteriors = tensor.zeros(self._stats_shape, like=like, dtype=np.float64)
+        begin_settings(self, entropy_stats=entropies, posterior_stats=posteriors)
+        self.stats_count = 0.0
 
     # -- indexes
 

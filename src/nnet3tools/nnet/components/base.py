@@ -65,6 +65,8 @@ class PrecomputedIndexes(Declared):
     `type_name` is Kaldi's Type(), without angle brackets; it is stored in program files.
     """
 
+    HAS_SETTINGS: ClassVar[bool] = False
+
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         """Whether these can be for this component with these numbers of rows.
 

@@ -104,6 +104,7 @@ class ConvolutionComputation(Declared):
     """The steps and the sizes of what they work on; height_in and num_t_in are after reshaping."""
 
     type_name = "ConvComputation"
+    HAS_SETTINGS = False
 
     num_filters_in = Int("<NumFiltersInOut>", positive=True)
     num_filters_out = Int("", positive=True)

@@ -28,6 +28,8 @@ class Declared:
     """Kaldi's Type(): the opening and closing token without brackets."""
     FIELDS: ClassVar[tuple[Field[Any], ...]] = ()
     """All fields, in the order in which files have them."""
+    HAS_SETTINGS: ClassVar[bool] = True
+    """Whether fields are settings (tensor/settings.py); not those of what is made once."""
     INFO: ClassVar[str] = ""
     """Names of the fields and properties that the info line shows, in order; properties that are
     None are left out.

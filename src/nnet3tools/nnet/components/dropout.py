@@ -17,6 +17,7 @@ from nnet3tools.nnet.components.base import (
 )
 from nnet3tools.nnet.components.fields import Flag, Int, Proportion
 from nnet3tools.nnet.components.registry import register
+from nnet3tools.tensor import recording
 
 __all__ = ["DropoutComponent"]
 
@@ -51,6 +52,10 @@ class DropoutComponent(DropoutBase):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if self.test_mode:
             _scaled(out_value, in_value, 1.0 - self.dropout_proportion)
+            return None
+        if self.dropout_proportion == 0.0:  # no number is below it: only their seed is drawn
+            recording.act(tensor.random.rand)
+            tensor.copy(out_value, in_value)
             return None
         rows, cols = in_value.shape
         shape = (rows, 1) if self.dropout_per_frame else (rows, cols)

@@ -96,12 +96,13 @@ class Field(Generic[T]):
         except KeyError:
             return self.default_of(owner)
 
-    def __set__(self, owner: object, value: T) -> None:
+    def __set__(self, owner: Any, value: T) -> None:
         """Work recorded with another value is not to be repeated (tensor/recording.py)."""
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value
-            note_setting(before, value)
+            if owner.HAS_SETTINGS:
+                note_setting(before, value)
         for holder, attribute in self.paths:
             setattr(getattr(owner, holder) if holder else owner, attribute, value)
 

@@ -23,6 +23,7 @@ class TimeGrid(Declared):
     """Times of input and output: start, step, number; a step is 0 while there is just one time."""
 
     type_name: ClassVar[str] = "ConvCompIo"
+    HAS_SETTINGS: ClassVar[bool] = False
 
     num_images = Int("", positive=True)
     start_t_in = Int("")

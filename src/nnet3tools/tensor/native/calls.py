@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import nnet3tools.tensor.native.random  # noqa: F401 (large arrays are drawn by it from here on)
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.functional import parse

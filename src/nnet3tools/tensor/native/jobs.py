@@ -14,7 +14,7 @@ from nnet3tools.tensor.native.library import library
 from nnet3tools.tensor.numpy_backend.addresses import address
 from nnet3tools.tensor.numpy_backend.threads import LOCK, num_threads
 
-__all__ = ["Part", "Series", "run_at_once"]
+__all__ = ["Part", "Series", "run_at_once", "run_if_made"]
 
 Run = Callable[[], object]
 Part = tuple[Sequence[Job] | None, Run]
@@ -28,6 +28,16 @@ def run_at_once(job: Job) -> bool:
     if (addresses := library.addresses([name])) is None:
         return False
     _table([job], {name: addresses[0]})()
+    return True
+
+
+def run_if_made(job: Job) -> bool:
+    """Do a job if its kernel is there; else have it made with the next others, and False."""
+    name = job.kernel.name
+    if (found := library.made(name)) is None:
+        library.want([job.kernel])
+        return False
+    _table([job], {name: found})()
     return True
 
 

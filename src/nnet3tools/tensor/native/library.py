@@ -64,6 +64,10 @@ class Library:
             found = [self._addresses.get(name) for name in names]
         return None if None in found else [a for a in found if a is not None]
 
+    def made(self, name: str) -> int | None:
+        """Where a kernel is in memory, if it is there by now."""
+        return self._addresses.get(name)
+
     def _make(self, kernels: Sequence[Kernel]) -> None:
         if self._failed:
             return

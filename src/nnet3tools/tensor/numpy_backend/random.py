@@ -10,17 +10,31 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from nnet3tools.tensor.random import rand
 from nnet3tools.tensor.registry import implements
 
+__all__ = ["prefer"]
+
 _BLOCK = 1 << 14
 _16 = np.uint32(16)
 _MULTIPLIER, _INCREMENT = 1103515245, 12345
 _SEED_OFFSET = 27437
 """RandomState's addition to rand()."""
+
+
+Draw = Callable[[np.ndarray, int], bool]
+"""Fills a vector with the numbers from a state of rand_r on, unless it cannot (False)."""
+
+_others: list[Draw] = []
+
+
+def prefer(draw: Draw) -> None:
+    """Let this fill large vectors; it has to give the same bits."""
+    _others.append(draw)
 
 
 @functools.cache
@@ -47,8 +61,11 @@ def _draw(out: np.ndarray) -> None:
 
     (rand_r + 1) / (RAND_MAX + 2) in double precision, as Kaldi computes it.
     """
+    first = (rand() + _SEED_OFFSET) & 0xFFFFFFFF
+    if len(out) >= _BLOCK and any(draw(out, first) for draw in _others):
+        return
     factor, offset = _jumps()
-    state = np.uint32((rand() + _SEED_OFFSET) & 0xFFFFFFFF)
+    state = np.uint32(first)
     steps, numbers = np.empty((3, _BLOCK), np.uint32), np.empty(_BLOCK)
     high, middle, low = steps
     for start in range(0, len(out), _BLOCK):
