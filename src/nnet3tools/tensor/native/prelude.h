@@ -33,12 +33,10 @@ static inline f64 nn_min(f64 a, f64 b) { return a < b || a != a ? a : b; }
 static inline f32 nn_sgnf(f32 x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
 static inline f64 nn_sgn(f64 x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x; }
 
-/* 4^k times a polynomial of what is left, |r| <= log(2); the fit is good to 1e-08. The power is
-   applied as two factors of 2^k, whose bits are the low ones of the sum that rounds: so results
-   below the least normal number are right, too. */
-static inline f32 nn_expf(f32 x) {
-  const f32 size = fabsf(x); /* one bound for both signs: half the comparisons of two */
-  const f32 c = copysignf(size > 104.0f ? 104.0f : size, x);
+/* exp(c) is power^2 times 1 more than what is returned, a polynomial of the rest |r| <= log(2); the
+   fit is good to 1e-08. The power 2^k, which is applied twice, has its bits from the low ones of the
+   sum that rounds: so results below the least normal number are right, too. */
+static inline f32 nn_rest_of_expf(f32 c, f32 *power) {
   const f32 sum = NN_FMA(c, 0.72134752f, 12583039.0f); /* 1.5 * 2^23 + 127 */
   const f32 k = sum - 12583039.0f;
   f32 r = NN_FMA(k, -1.38671875f, c);
@@ -48,24 +46,28 @@ static inline f32 nn_expf(f32 x) {
   q = NN_FMA(q, r, 0.04166125824645653f);
   q = NN_FMA(q, r, 0.16666613990222215f);
   q = NN_FMA(q, r, 0.5000003473201748f);
-  const f32 p = NN_FMA(q * r, r, r) + 1.0f;
-  const f32 power = nn_float_of(nn_bits_of(sum) << 23);
+  *power = nn_float_of(nn_bits_of(sum) << 23);
+  return NN_FMA(q * r, r, r);
+}
+
+static inline f32 nn_expf(f32 x) {
+  const f32 size = fabsf(x); /* one bound for both signs: half the comparisons of two */
+  const f32 c = copysignf(size > 104.0f ? 104.0f : size, x);
+  f32 power;
+  const f32 p = nn_rest_of_expf(c, &power) + 1.0f;
   return p * power * power;
 }
 
 static inline f32 nn_sigmoidf(f32 x) { return 1.0f / (1.0f + nn_expf(-x)); }
 static inline f64 nn_sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 
-/* Near 0 an odd polynomial (to 5e-9), else by exp. */
+/* With y = exp(2 |x|) - 1, which keeps its digits near 0: y / (y + 2). */
 static inline f32 nn_tanhf(f32 x) {
-  const f32 size = fabsf(x), z = x * x;
-  f32 q = NN_FMA(-5.603913791791608e-3f, z, 2.055171920364023e-2f);
-  q = NN_FMA(q, z, -5.37141072833691e-2f);
-  q = NN_FMA(q, z, 0.133311528066682f);
-  q = NN_FMA(q, z, -0.33333272082792403f);
-  const f32 near = NN_FMA(q * z, x, x);
-  const f32 far = copysignf(1.0f - 2.0f / (nn_expf(2.0f * size) + 1.0f), x);
-  return size < 0.625f ? near : size != size ? x : far;
+  const f32 size = fabsf(x);
+  f32 power;
+  const f32 p = nn_rest_of_expf(2.0f * (size > 10.0f ? 10.0f : size), &power);
+  const f32 y = NN_FMA(power * power, p, power * power - 1.0f);
+  return copysignf(y / (y + 2.0f), x);
 }
 
 /* x = m 2^k with m within sqrt(2) of 1, log m = 2 artanh((m - 1) / (m + 1)), to 1e-9. */
