@@ -284,7 +284,8 @@ def test_costs_that_are_no_numbers_end_pruning(seed):
 
 def test_a_network_with_too_few_outputs_is_refused():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
-    search = NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
-    search.start()
-    with pytest.raises(DataError, match="1 outputs"):
-        search.advance(np.zeros((2, 1), np.float32))
+    searches = Decoder(graph, SearchOptions(9.0)), NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    for search in searches:
+        search.start()
+        with pytest.raises(DataError, match="1 outputs"):
+            search.advance(np.zeros((2, 1), np.float32))

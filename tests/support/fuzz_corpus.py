@@ -21,6 +21,7 @@ from support.fuzz_chain2 import make_chain2_samples
 from support.fuzz_chain_samples import make_chain_samples
 from support.fuzz_decoding_samples import make_decoding_samples
 from support.fuzz_lang_samples import make_lang_samples
+from support.fuzz_recognizer import make_recognizer_samples
 from support.fuzz_samples import make_samples
 from support.fuzz_speech_samples import make_speech_samples
 
@@ -213,6 +214,7 @@ def _make_corpus() -> None:
     make_lang_samples()
     make_speech_samples()
     make_decoding_samples()
+    make_recognizer_samples()
 
 
 def _without_ivector(config: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from nnet3tools.io.holders import (
 from support.programs import run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE
 
-__all__ = ["DAMAGED_FOLDERS", "make_speech_samples"]
+__all__ = ["DAMAGED_FOLDERS", "damage_each", "make_speech_samples"]
 
 _FRAMES = {f"u{i}": 14 + i for i in range(3)}
 _XVECTOR = """input-node name=input dim=3
@@ -126,8 +127,13 @@ def _lang() -> None:
         "ark:graphs.pdfs",
     )
     for folder, names in DAMAGED_FOLDERS.items():
-        for name in names:
-            _one_bad(folder, name)
+        damage_each(folder, names)
+
+
+def damage_each(folder: str, names: Iterable[str]) -> None:
+    """For each name a copy of the folder, `folder.NAME`, in which that file is BAD."""
+    for name in names:
+        _one_bad(folder, name)
 
 
 def _one_bad(folder: str, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.component_zoo import ZOO
 from support.fuzz_chain2 import chain2_targets
+from support.fuzz_recognizer import recognizer_targets
 from support.fuzz_speech_targets import speech_targets
 
 __all__ = ["TARGETS"]
@@ -185,5 +186,5 @@ TARGETS: dict[str, list[tuple[str, ...]]] = {
 }
 """File -> the command lines that read it, `BAD` standing for its damaged copy."""
 
-for _file, _command in (*speech_targets(), *chain2_targets()):
+for _file, _command in (*speech_targets(), *chain2_targets(), *recognizer_targets()):
     TARGETS.setdefault(_file, []).append(_command)

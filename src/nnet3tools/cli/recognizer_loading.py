@@ -111,5 +111,13 @@ def _load_lexicon(folder: Path) -> Lexicon | None:
         if len(fields) < 3 or not all(field.isdecimal() for field in fields):
             raise DataError(f"{lexicon}:{number}: expected numbers of a word and its phones")
         pronunciations.setdefault(int(fields[0]), []).append(tuple(map(int, fields[2:])))
-    silent = frozenset(int(p) for p in read_text_lines(str(silence))[0].split(":"))
-    return Lexicon(pronunciations, silent)
+    return Lexicon(pronunciations, _read_silence_phones(silence))
+
+
+def _read_silence_phones(path: Path) -> frozenset[int]:
+    """The phones in a line of numbers with colons between them; DataError for anything else."""
+    lines = read_text_lines(str(path))
+    fields = lines[0].strip().split(":") if len(lines) == 1 else []
+    if not fields or not all(field.isdecimal() for field in fields):
+        raise DataError(f"{path}: expected one line of silence phones' numbers, as 1:2:3")
+    return frozenset(map(int, fields))

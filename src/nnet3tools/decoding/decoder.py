@@ -71,7 +71,11 @@ class Decoder:
         self.frames = [self._frame(states, costs, self._options.beam, NO_LINKS, 0.0)]
 
     def advance(self, loglikes: NDArray[np.float32]) -> None:
-        """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale."""
+        """Decode some more frames, given (frames, pdfs) log-likelihoods times acoustic scale.
+
+        DataError if the network has fewer outputs than the model has pdfs.
+        """
+        self.graph.check_outputs(loglikes)
         interval = self._options.prune_interval
         for row in loglikes:
             if self.num_frames % interval == 0 and self.num_frames:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,18 @@ class DecodingGraph:
             raise DataError(
                 f"{name}: the decoding graph has transition id {wrong}, for which the model has "
                 f"pdf {model.pdfs_of_ids()[wrong]}: expected one from 0 on"
+            )
+
+    @cached_property
+    def num_pdfs(self) -> int:
+        """How many outputs of the network the model needs."""
+        return int(self.pdfs.max(initial=-1)) + 1
+
+    def check_outputs(self, loglikes: NDArray[np.float32]) -> None:
+        """DataError unless (frames, pdfs) log-likelihoods have a column for each of the pdfs."""
+        if (num_columns := loglikes.shape[1]) < self.num_pdfs:
+            raise DataError(
+                f"the model has {self.num_pdfs} pdfs, the network {num_columns} outputs"
             )
 
     @property

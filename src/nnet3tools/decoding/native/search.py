@@ -60,7 +60,6 @@ class NativeDecoder:
         self._library: Any = library
         arrays = _arrays(graph)
         given = _Graph(graph.num_states, graph.fst.start, *(array.ctypes.data for array in arrays))
-        self._num_pdfs = int(graph.pdfs.max(initial=-1)) + 1
         self._alive = (given, arrays)  # while C looks at them
         new = self._library.nn_search_new
         new.restype, new.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
@@ -85,12 +84,9 @@ class NativeDecoder:
         self._require_begun()
         if self._has_ended:
             raise ProgramError("a search that was finished does not go on")
+        self.graph.check_outputs(loglikes)
         rows = np.ascontiguousarray(loglikes, np.float32)
         num_frames, num_columns = rows.shape
-        if num_columns < self._num_pdfs:
-            raise DataError(
-                f"the model has {self._num_pdfs} pdfs, the network {num_columns} outputs"
-            )
         for begin in range(0, num_frames, _FRAMES_AT_A_TIME):
             _check(
                 self._library.nn_search_advance(
