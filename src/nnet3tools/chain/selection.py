@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nnet3tools.chain.example import NnetChainExample, NnetChainSupervision
+from nnet3tools.chain.sequences import SequenceExample
 from nnet3tools.errors import DataError
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.selection import ContextCutter, shift_times
 
-__all__ = ["ChainSelection", "rename_output", "scale_supervision", "shifted_indexes"]
+__all__ = ["ChainSelection", "rename_output", "scale_supervision", "shift_sequence_times"]
 
 
 def _change_output(
@@ -45,7 +47,10 @@ def scale_supervision(example: NnetChainExample, key: str, weight: float) -> Nne
     return _change_output(example, key, scaled)
 
 
-def shift_chain_times(example: NnetChainExample, offset: int) -> NnetChainExample:
+E = TypeVar("E", bound=SequenceExample[Any])
+
+
+def shift_sequence_times(example: E, offset: int) -> E:
     """Add `offset` to every t of the inputs except the i-vectors'.
 
     Outputs move by the nearest multiple of the frame subsampling factor.
@@ -53,13 +58,13 @@ def shift_chain_times(example: NnetChainExample, offset: int) -> NnetChainExampl
     if offset == 0:
         return example
     outputs = [
-        replace(output, indexes=shifted_indexes(output.indexes, output.frame_skip, offset))
+        replace(output, indexes=_shifted(output.indexes, output.frame_skip, offset))
         for output in example.outputs
     ]
-    return NnetChainExample(shift_times(NnetExample(example.inputs), offset).io, outputs)
+    return type(example)(shift_times(NnetExample(example.inputs), offset).io, outputs)
 
 
-def shifted_indexes(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
+def _shifted(indexes: IndexArray, frame_skip: int, offset: int) -> IndexArray:
     """An output's indexes (N, 3), their t greater by the multiple of the skip nearest `offset`."""
     step = frame_skip * math.floor(0.5 + offset / frame_skip)
     return indexes + np.array([0, step, 0], np.int32)
@@ -77,7 +82,7 @@ class ChainSelection:
 
         DataError for a merged example if context is to be cut, or one without 'input' or 'output'.
         """
-        example = shift_chain_times(example, self.frame_shift)
+        example = shift_sequence_times(example, self.frame_shift)
         if self.contexts.does_nothing:
             return example
         indexes = [io.indexes for io in example.inputs]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.sequence_supervision import SequenceSupervision
 from nnet3tools.io.general_matrix import compress
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import IndexArray
@@ -19,23 +20,7 @@ __all__ = ["SequenceExample", "SequenceOutput", "output_indexes"]
 _MAX_NUM_IO = 1_000_000
 
 
-class Sequences(Protocol):
-    """A supervision of sequences of one length."""
-
-    @property
-    def num_sequences(self) -> int:
-        """How many."""
-
-    @property
-    def frames_per_sequence(self) -> int:
-        """Their length."""
-
-    @property
-    def num_frames(self) -> int:
-        """Frames of all of them."""
-
-
-S = TypeVar("S", bound=Sequences)
+S = TypeVar("S", bound=SequenceSupervision)
 
 
 def output_indexes(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.sequence_supervision import SequenceSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.binary_writer import write_compact_acceptor
 from nnet3tools.fst.compact_reader import read_compact_acceptor
@@ -22,7 +24,7 @@ _MAX_SEQUENCES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Supervision:
+class Supervision(SequenceSupervision):
     """Acceptors of pdfs plus one (or transition ids) for `num_sequences` sequences of one length.
 
     Plain supervision is one acyclic epsilon-free acceptor `fst`, all of whose paths have
@@ -31,33 +33,22 @@ class Supervision:
     `label_dim` is the largest label. `alignment_pdfs`, if there, are the pdfs of one path, for LDA.
     """
 
-    weight: float
-    num_sequences: int
-    frames_per_sequence: int
     label_dim: int
     fst: Fst
     e2e_fsts: tuple[Fst, ...] = ()
     alignment_pdfs: NDArray[np.int32] | None = None
+
+    TOKEN: ClassVar[str] = "Supervision"
 
     @property
     def is_e2e(self) -> bool:
         """Whether it is end-to-end supervision."""
         return bool(self.e2e_fsts)
 
-    @property
-    def num_frames(self) -> int:
-        """Frames of all sequences together."""
-        return self.num_sequences * self.frames_per_sequence
-
     @classmethod
     def read(cls, reader: Reader) -> Supervision:
         """Read Kaldi's `<Supervision>`; DataError for labels that are out of range and the like."""
-        reader.expect_token("<Supervision>", "<Weight>")
-        weight = reader.read_float()
-        reader.expect_token("<NumSequences>")
-        num_sequences = reader.read_int32()
-        reader.expect_token("<FramesPerSeq>")
-        frames_per_sequence = reader.read_int32()
+        weight, num_sequences, frames_per_sequence = cls.read_head(reader)
         reader.expect_token("<LabelDim>")
         label_dim = reader.read_int32()
         if not 0 < num_sequences <= _MAX_SEQUENCES or frames_per_sequence <= 0 or label_dim <= 0:
@@ -79,7 +70,7 @@ class Supervision:
         if reader.peek_token() == "<AlignmentPdfs>":
             reader.expect_token("<AlignmentPdfs>")
             alignment = reader.read_int32_vector()
-        reader.expect_token("</Supervision>")
+        reader.expect_token(f"</{cls.TOKEN}>")
         supervision = cls(
             *(weight, num_sequences, frames_per_sequence, label_dim, fst, e2e_fsts, alignment)
         )
@@ -92,13 +83,7 @@ class Supervision:
     def write(self, writer: Writer) -> None:
         """Write as Kaldi does: acceptors compact in binary, line by line in text."""
         write_acceptor = write_compact_acceptor if writer.binary else write_fst_text
-        writer.write_token("<Supervision>")
-        writer.write_token("<Weight>")
-        writer.write_float(self.weight)
-        writer.write_token("<NumSequences>")
-        writer.write_int32(self.num_sequences)
-        writer.write_token("<FramesPerSeq>")
-        writer.write_int32(self.frames_per_sequence)
+        self.write_head(writer)
         writer.write_token("<LabelDim>")
         writer.write_int32(self.label_dim)
         writer.write_token("<End2End>")
@@ -113,7 +98,7 @@ class Supervision:
         if self.alignment_pdfs is not None and len(self.alignment_pdfs):
             writer.write_token("<AlignmentPdfs>")
             writer.write_int32_vector(self.alignment_pdfs)
-        writer.write_token("</Supervision>")
+        writer.write_token(f"</{self.TOKEN}>")
 
     def check_labels(self) -> None:
         """DataError unless all acceptors have labels from 1 to `label_dim`.

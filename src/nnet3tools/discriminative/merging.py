@@ -1,12 +1,10 @@
-"""Discriminative examples merged into minibatches, and moved in time."""
+"""Discriminative examples merged into minibatches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from nnet3tools.chain.merging import hash_of_sequences, merge_rows, structure_of_sequences
-from nnet3tools.chain.selection import shifted_indexes
 from nnet3tools.discriminative.example import (
     NnetDiscriminativeExample,
     NnetDiscriminativeSupervision,
@@ -15,13 +13,8 @@ from nnet3tools.discriminative.supervision import merge_supervisions
 from nnet3tools.errors import DataError
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.merging import Mergeable, merge_examples
-from nnet3tools.training.selection import shift_times
 
-__all__ = [
-    "MERGEABLE_DISCRIMINATIVE",
-    "merge_discriminative_examples",
-    "shift_discriminative_times",
-]
+__all__ = ["MERGEABLE_DISCRIMINATIVE", "merge_discriminative_examples"]
 
 
 def merge_discriminative_examples(
@@ -54,19 +47,3 @@ MERGEABLE_DISCRIMINATIVE: Mergeable[NnetDiscriminativeExample] = Mergeable(
     merge_discriminative_examples,
 )
 """Discriminative examples."""
-
-
-def shift_discriminative_times(
-    example: NnetDiscriminativeExample, offset: int
-) -> NnetDiscriminativeExample:
-    """Add `offset` to every t of the inputs except the i-vectors'.
-
-    Outputs move by the nearest multiple of the frame subsampling factor.
-    """
-    if offset == 0:
-        return example
-    outputs = [
-        replace(output, indexes=shifted_indexes(output.indexes, output.frame_skip, offset))
-        for output in example.outputs
-    ]
-    return NnetDiscriminativeExample(shift_times(NnetExample(example.inputs), offset).io, outputs)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.sequence_supervision import SequenceSupervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
 from nnet3tools.fst.lattice_files import read_lattice, write_lattice
@@ -25,18 +27,17 @@ _DIGITS = 7
 
 
 @dataclass(frozen=True)
-class DiscriminativeSupervision:
+class DiscriminativeSupervision(SequenceSupervision):
     """The alignment of what was said, and a lattice of that and its rivals.
 
     `num_ali` are the transition ids of all frames, the numerator; `den_lat`, the denominator, is a
     lattice in topological order, all of whose paths have as many. The sequences follow one another.
     """
 
-    weight: float
-    num_sequences: int
-    frames_per_sequence: int
     num_ali: NDArray[np.int32]
     den_lat: Lattice
+
+    TOKEN: ClassVar[str] = "DiscriminativeSupervision"
 
     @classmethod
     def of(
@@ -52,11 +53,6 @@ class DiscriminativeSupervision:
         found.check()
         return found
 
-    @property
-    def num_frames(self) -> int:
-        """Frames of all sequences together."""
-        return self.num_sequences * self.frames_per_sequence
-
     def check(self) -> None:
         """DataError unless the alignment and all paths of the lattice have `num_frames` ids."""
         if len(self.num_ali) != self.num_frames:
@@ -69,12 +65,7 @@ class DiscriminativeSupervision:
     @classmethod
     def read(cls, reader: Reader) -> DiscriminativeSupervision:
         """Read Kaldi's `<DiscriminativeSupervision>`; DataError if its parts do not agree."""
-        reader.expect_token("<DiscriminativeSupervision>", "<Weight>")
-        weight = reader.read_float()
-        reader.expect_token("<NumSequences>")
-        num_sequences = reader.read_int32()
-        reader.expect_token("<FramesPerSeq>")
-        frames_per_sequence = reader.read_int32()
+        weight, num_sequences, frames_per_sequence = cls.read_head(reader)
         if num_sequences <= 0 or frames_per_sequence <= 0:
             raise reader.error(
                 f"expected a supervision, found one of {num_sequences} sequences of "
@@ -84,7 +75,7 @@ class DiscriminativeSupervision:
         alignment = reader.read_int32_vector()
         reader.expect_token("<DenLat>")
         lattice = read_lattice(reader)
-        reader.expect_token("</DiscriminativeSupervision>")
+        reader.expect_token(f"</{cls.TOKEN}>")
         try:
             found = cls(
                 weight, num_sequences, frames_per_sequence, alignment, in_top_order(lattice)
@@ -96,18 +87,12 @@ class DiscriminativeSupervision:
 
     def write(self, writer: Writer) -> None:
         """Write as Kaldi does."""
-        writer.write_token("<DiscriminativeSupervision>")
-        writer.write_token("<Weight>")
-        writer.write_float(self.weight)
-        writer.write_token("<NumSequences>")
-        writer.write_int32(self.num_sequences)
-        writer.write_token("<FramesPerSeq>")
-        writer.write_int32(self.frames_per_sequence)
+        self.write_head(writer)
         writer.write_token("<NumAli>")
         writer.write_int32_vector(self.num_ali)
         writer.write_token("<DenLat>")
         write_lattice(writer, self.den_lat, _DIGITS)
-        writer.write_token("</DiscriminativeSupervision>")
+        writer.write_token(f"</{self.TOKEN}>")
 
 
 def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:

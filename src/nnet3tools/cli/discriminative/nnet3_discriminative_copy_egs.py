@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.egs_tables import Changes, CopyOptions, DrawOptions, copy_examples
 from nnet3tools.cli.options import option, program
+
+if TYPE_CHECKING:
+    from nnet3tools.discriminative.example import NnetDiscriminativeExample
 
 USAGE = """Copy examples for nnet3 discriminative training, possibly changing the binary mode.
 Supports multiple wspecifiers, in which case it will write the examples
@@ -35,13 +39,13 @@ class Options(DrawOptions):
 @program("nnet3-discriminative-copy-egs", USAGE, Options, num_args=(2, None))
 def main(options: Options, args: list[str]) -> None:
     """Copy to one or more tables."""
+    from nnet3tools.chain.selection import shift_sequence_times
     from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
-    from nnet3tools.discriminative.merging import shift_discriminative_times
 
     common = CopyOptions(options.random, options.keep_proportion, options.srand)
-    changes = Changes(
+    changes: Changes[NnetDiscriminativeExample] = Changes(
         scale=lambda example, key, weight: example,
-        select=lambda example, key: shift_discriminative_times(example, options.frame_shift),
+        select=lambda example, key: shift_sequence_times(example, options.frame_shift),
         rename=lambda example, key, name: example,
     )
     copy_examples(args, common, DISCRIMINATIVE_EXAMPLE, changes)
