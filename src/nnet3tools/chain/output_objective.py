@@ -17,27 +17,21 @@ from nnet3tools.chain.device_objective import (
     facts_of,
     on_device,
 )
+from nnet3tools.chain.example import NnetChainSupervision
 from nnet3tools.chain.languages import LanguageGraphs
 from nnet3tools.chain.minibatch import OutputSupervision
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
+from nnet3tools.chain.sequence_objective import SequenceObjective
 from nnet3tools.errors import DataError
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.training.example import NnetExample
-from nnet3tools.training.objective import (
-    Ahead,
-    Evaluation,
-    Measured,
-    Objective,
-    outputs_with_xent,
-)
+from nnet3tools.training.objective import Ahead, Evaluation, Measured
 
 __all__ = ["ChainOutputObjective", "den_graph_of"]
-
-_weight_rows = tensor.element("_1 *= _2")
 
 
 def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
@@ -51,7 +45,7 @@ def den_graph_of(rxfilename: str, nnet: Nnet, model: str) -> DenominatorGraph:
     return load_denominator_graph(rxfilename, dim)
 
 
-class ChainOutputObjective(Objective):
+class ChainOutputObjective(SequenceObjective):
     """LF-MMI for the outputs that examples name.
 
     With --xent-regularize, cross-entropy with the numerator's posteriors for those named
@@ -66,20 +60,22 @@ class ChainOutputObjective(Objective):
         apply_deriv_weights: bool = True,
         xent_deriv: bool = True,
     ) -> None:
+        super().__init__(options.xent_regularize != 0.0, xent_deriv, apply_deriv_weights)
         self._options, self._graph = options, graph
-        self._apply_deriv_weights, self._xent_deriv = apply_deriv_weights, xent_deriv
         self._tallies: Tallies | None = None
 
     def _graph_of(self, output: str) -> DenominatorGraph:
         graph = self._graph
         return graph.of_output(output) if isinstance(graph, LanguageGraphs) else graph
 
+    @staticmethod
+    def sequences_of(supervision: OutputSupervision) -> NnetChainSupervision:
+        """The chain supervision."""
+        return supervision.chain
+
     def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output, followed by its -xent."""
-        chains = (supervision.chain for supervision in example.supervisions)
-        specs = [IoSpecification(chain.name, chain.indexes, need_deriv) for chain in chains]
-        has_xent = self._options.xent_regularize != 0.0
-        found = outputs_with_xent(nnet, specs, has_xent, self._xent_deriv)
+        """Each output, followed by its -xent; DataError if the graph does not fit one."""
+        found = super().outputs(nnet, example, need_deriv)
         self._check_dimensions(nnet, example)
         return found
 
@@ -92,7 +88,7 @@ class ChainOutputObjective(Objective):
                 raise DataError(
                     f"the denominator graph is for {num_pdfs} pdfs, output '{name}' has {dim}"
                 )
-            if self._options.xent_regularize == 0.0:
+            if not self._has_xent:
                 continue
             if (xent_dim := nnet.output_dim(f"{name}-xent")) != dim:
                 raise DataError(
@@ -106,17 +102,7 @@ class ChainOutputObjective(Objective):
         ahead = getattr(example, "ahead", None)
         if ahead is not None and need_deriv:
             return list(self._on_device(example, computer, ahead))
-        found = []
-        for supervision in example.supervisions:
-            name, paths = supervision.chain.name, supervision.chain.supervision
-            names = (name, f"{name}-xent") if self._options.xent_regularize != 0.0 else (name,)
-            derivs = [computer.input_buffer(name)] if need_deriv else []
-            if need_deriv and len(names) == 2 and self._xent_deriv:
-                derivs.append(computer.input_buffer(names[1]))
-            run = partial(self._evaluate_output, supervision, computer, need_deriv)
-            weight = paths.weight * paths.num_frames
-            found.append(Evaluation(names, tuple(derivs), weight, run, is_alike=False))
-        return found
+        return super().evaluations(nnet, example, computer, need_deriv)
 
     # -- training on a GPU
 
@@ -138,11 +124,10 @@ class ChainOutputObjective(Objective):
     def _on_device(
         self, example: NnetExample, computer: NnetComputer, ahead: Ahead
     ) -> Iterator[Evaluation]:
-        left, has_xent = iter(ahead.arrays), self._options.xent_regularize != 0.0
+        left = iter(ahead.arrays)
         facts: tuple[tuple[Facts, int], ...] = ahead.facts  # type: ignore[assignment]
         for supervision, (known, count) in zip(example.supervisions, facts, strict=True):
-            name = supervision.chain.name
-            names = (name, f"{name}-xent") if has_xent else (name,)
+            names = self.names_of(supervision)
             buffers = Buffers(
                 *(get(n) for n in names for get in (computer.get_output, computer.input_buffer))
             )
@@ -155,7 +140,7 @@ class ChainOutputObjective(Objective):
                 self._tallies = Tallies(buffers.output)
             run = partial(
                 _measure,
-                DeviceObjective(self._options, self._graph_of(name), self._tallies),
+                DeviceObjective(self._options, self._graph_of(names[0]), self._tallies),
                 names,
                 (known, *on_device(known, list(itertools.islice(left, count))), buffers),
             )
@@ -174,20 +159,17 @@ class ChainOutputObjective(Objective):
     def _lwf_scale(self) -> float:
         return self._options.lwf_den_scale + self._options.lwf_scale
 
-    def _evaluate_output(
-        self, supervision: OutputSupervision, computer: NnetComputer, need_deriv: bool
+    def measure(
+        self, supervision: OutputSupervision, computer: NnetComputer, derivs: tuple[Array, ...]
     ) -> list[Measured]:
+        """The LF-MMI objective, and cross-entropy with its posteriors."""
         name, scale = supervision.chain.name, self._options.xent_regularize
         output = computer.get_output(name)
-        deriv = computer.input_buffer(name) if need_deriv else None
-        gives_xent_deriv = need_deriv and self._xent_deriv
+        deriv = derivs[0] if derivs else None
         xent_deriv = None
-        if scale != 0.0:
-            xent_deriv = (
-                computer.input_buffer(f"{name}-xent")
-                if gives_xent_deriv
-                else tensor.empty(output.shape, like=output)
-            )
+        if self._has_xent:
+            has_place = len(derivs) == 2
+            xent_deriv = derivs[1] if has_place else tensor.empty(output.shape, like=output)
         objective = compute_chain_objective(
             self._options,
             self._graph_of(name),
@@ -202,16 +184,11 @@ class ChainOutputObjective(Objective):
             found.append(Measured(f"{name}-xent", objective.weight, xent))
         if deriv is not None:
             self._add_posteriors(supervision, deriv)
-            self._weight_frames(supervision, deriv)
-        if xent_deriv is not None and gives_xent_deriv:
-            self._weight_frames(supervision, xent_deriv)
-            tensor.scale(xent_deriv, scale)
+            self.weight_frames(supervision, deriv)
+        if len(derivs) == 2:
+            self.weight_frames(supervision, derivs[1])
+            tensor.scale(derivs[1], scale)
         return found
-
-    def _weight_frames(self, supervision: OutputSupervision, deriv: Array) -> None:
-        weights = supervision.chain.deriv_weights
-        if self._apply_deriv_weights and len(weights):
-            _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
 
     def _add_posteriors(self, supervision: OutputSupervision, deriv: Array) -> None:
         """Learning without forgetting: https://arxiv.org/abs/2110.07055."""

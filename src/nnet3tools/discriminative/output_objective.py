@@ -7,31 +7,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools import tensor
+from nnet3tools.chain.sequence_objective import SequenceObjective
 from nnet3tools.discriminative.example import NnetDiscriminativeSupervision
 from nnet3tools.discriminative.objective import DiscriminativeObjective, Elements, Judged
 from nnet3tools.discriminative.options import DiscriminativeOptions
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.computer import NnetComputer
-from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.am_nnet import AmNnet
-from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.sparse_targets import set_elements
-from nnet3tools.training.example import NnetExample
-from nnet3tools.training.objective import Evaluation, Measured, Objective, outputs_with_xent
+from nnet3tools.training.objective import Measured
 
 __all__ = ["DiscriminativeOutputObjective", "Tally"]
 
 _NOT_FINITE = -10.0
 """What a cross-entropy that is not a number counts."""
-
-_weight_rows = tensor.element("_1 *= _2")
 
 
 @dataclass
@@ -59,7 +54,7 @@ class Tally:
         self.l2_term += l2_term
 
 
-class DiscriminativeOutputObjective(Objective):
+class DiscriminativeOutputObjective(SequenceObjective):
     """A discriminative criterion for the outputs that examples name.
 
     With --xent-regularize, cross-entropy with the alignment's pdfs for those named NAME-xent, too.
@@ -75,43 +70,19 @@ class DiscriminativeOutputObjective(Objective):
         for_training: bool = True,
     ) -> None:
         """OptionError for options that make no sense."""
+        has_xent = options.xent_regularize != 0.0
+        super().__init__(has_xent, for_training, apply_deriv_weights and for_training)
         self._options = options
         self._criterion = DiscriminativeObjective(options, model.transition_model, model.priors)
-        self._apply_deriv_weights = apply_deriv_weights and for_training
-        self._xent_deriv = for_training
         self.tallies: dict[str, Tally] = {}
 
-    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
-        """Each output, followed by its -xent."""
-        specs = [
-            IoSpecification(supervision.name, supervision.indexes, need_deriv)
-            for supervision in example.supervisions
-        ]
-        has_xent = self._options.xent_regularize != 0.0
-        return outputs_with_xent(nnet, specs, has_xent, self._xent_deriv)
-
-    def evaluations(
-        self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
-    ) -> list[Evaluation]:
-        """One for each output, together with its -xent."""
-        found = []
-        for supervision in example.supervisions:
-            name, lattice = supervision.name, supervision.supervision
-            names = (name, f"{name}-xent") if self._options.xent_regularize != 0.0 else (name,)
-            derivs = [computer.input_buffer(name)] if need_deriv else []
-            if need_deriv and len(names) == 2 and self._xent_deriv:
-                derivs.append(computer.input_buffer(names[1]))
-            run = partial(self._evaluate, supervision, computer, derivs)
-            weight = lattice.weight * lattice.num_frames
-            found.append(Evaluation(names, tuple(derivs), weight, run, is_alike=False))
-        return found
-
-    def _evaluate(
+    def measure(
         self,
         supervision: NnetDiscriminativeSupervision,
         computer: NnetComputer,
-        derivs: list[Array],
+        derivs: tuple[Array, ...],
     ) -> list[Measured]:
+        """The criterion, counted in `tallies` too, and cross-entropy with the alignment."""
         name = supervision.name
         output = computer.get_output(name)
         on_host = tensor.to_host(output)
@@ -127,13 +98,13 @@ class DiscriminativeOutputObjective(Objective):
             _set(derivs[0], judged.deriv)
             if l2_scale != 0.0:
                 tensor.add(derivs[0], output, alpha=-l2_scale)
-            self._weight_frames(supervision, derivs[0])
-        if self._options.xent_regularize != 0.0:
+            self.weight_frames(supervision, derivs[0])
+        if self._has_xent:
             xent = self._cross_entropy(computer.get_output(f"{name}-xent"), judged.reference)
             found.append(Measured(f"{name}-xent", judged.weight, xent))
         if len(derivs) == 2:
             _set(derivs[1], judged.reference)
-            self._weight_frames(supervision, derivs[1])
+            self.weight_frames(supervision, derivs[1])
             tensor.scale(derivs[1], self._options.xent_regularize)
         return found
 
@@ -145,11 +116,6 @@ class DiscriminativeOutputObjective(Objective):
         values = on_host[reference.rows, reference.cols].astype(np.float64)
         total = float(values @ reference.values)
         return _NOT_FINITE if math.isnan(total) else total
-
-    def _weight_frames(self, supervision: NnetDiscriminativeSupervision, deriv: Array) -> None:
-        weights = supervision.deriv_weights
-        if self._apply_deriv_weights and len(weights):
-            _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
 
     def _accumulate(self, tally: Tally, deriv: Elements, output: NDArray[np.float32]) -> None:
         """Sums over frames by pdf, for debugging."""

@@ -10,7 +10,7 @@ formula's elements, weighted by rows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,7 +41,6 @@ __all__ = [
     "Supervision",
     "compute_objective",
     "host_weight",
-    "outputs_with_xent",
 ]
 
 
@@ -116,28 +115,6 @@ class Objective(ABC):
 
     def report(self) -> None:  # noqa: B027 (most have nothing to say)
         """Warn of what was put off for that; waits for the device."""
-
-
-def outputs_with_xent(
-    nnet: Nnet, outputs: Iterable[IoSpecification], has_xent: bool, xent_deriv: bool
-) -> list[IoSpecification]:
-    """Each output, followed by NAME-xent if `has_xent`, with a derivative if `xent_deriv`.
-
-    DataError if the network lacks one.
-    """
-    found = []
-    for spec in outputs:
-        found.append(spec)
-        if has_xent:
-            deriv = spec.has_deriv and xent_deriv
-            found.append(IoSpecification(f"{spec.name}-xent", spec.indexes, deriv))
-    for spec in found:
-        node = nnet.node_index(spec.name)
-        if node < 0 or not nnet.is_output(node):
-            raise DataError(
-                f"example has output named '{spec.name}', but no such output node is in the network"
-            )
-    return found
 
 
 class FrameObjective(Objective):

@@ -1,0 +1,90 @@
+"""What chain's objective and the discriminative ones have in common: outputs of sequences."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import partial
+from typing import Any
+
+from nnet3tools import tensor
+from nnet3tools.chain.sequences import SequenceOutput
+from nnet3tools.errors import DataError
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.graph.request import IoSpecification
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.training.example import NnetExample
+from nnet3tools.training.objective import Evaluation, Measured, Objective
+
+__all__ = ["SequenceObjective"]
+
+_weight_rows = tensor.element("_1 *= _2")
+
+
+class SequenceObjective(Objective):
+    """An objective of the outputs that examples name.
+
+    With `has_xent`, cross-entropy is measured at those named NAME-xent, too; training wants its
+    derivative (`xent_deriv`), and those of frames scaled by their weights (`apply_deriv_weights`).
+    """
+
+    def __init__(self, has_xent: bool, xent_deriv: bool, apply_deriv_weights: bool) -> None:
+        self._has_xent, self._xent_deriv = has_xent, xent_deriv
+        self._apply_deriv_weights = apply_deriv_weights
+
+    @staticmethod
+    def sequences_of(supervision: Any) -> SequenceOutput[Any]:
+        """The name, indexes and supervision of one output of an example."""
+        return supervision
+
+    @abstractmethod
+    def measure(
+        self, supervision: Any, computer: NnetComputer, derivs: tuple[Array, ...]
+    ) -> list[Measured]:
+        """Measure one output and its -xent, and write the derivatives, none to two, in this order.
+
+        `supervision` is one of an example's `supervisions`.
+        """
+
+    def names_of(self, supervision: Any) -> tuple[str, ...]:
+        """The output, and its -xent."""
+        name = self.sequences_of(supervision).name
+        return (name, f"{name}-xent") if self._has_xent else (name,)
+
+    def outputs(self, nnet: Nnet, example: NnetExample, need_deriv: bool) -> list[IoSpecification]:
+        """Each output, followed by its -xent."""
+        found = []
+        for supervision in example.supervisions:
+            indexes = self.sequences_of(supervision).indexes
+            derivs = (need_deriv, need_deriv and self._xent_deriv)
+            named = zip(self.names_of(supervision), derivs, strict=False)
+            found += [IoSpecification(name, indexes, has_deriv) for name, has_deriv in named]
+        for spec in found:
+            node = nnet.node_index(spec.name)
+            if node < 0 or not nnet.is_output(node):
+                raise DataError(
+                    f"example has output named '{spec.name}', but no such output node is in the "
+                    "network"
+                )
+        return found
+
+    def evaluations(
+        self, nnet: Nnet, example: NnetExample, computer: NnetComputer, need_deriv: bool
+    ) -> list[Evaluation]:
+        """One for each output, together with its -xent."""
+        found = []
+        for supervision in example.supervisions:
+            names = self.names_of(supervision)
+            with_deriv = (names if self._xent_deriv else names[:1]) if need_deriv else ()
+            derivs = tuple([computer.input_buffer(name) for name in with_deriv])
+            run = partial(self.measure, supervision, computer, derivs)
+            sequences = self.sequences_of(supervision).supervision
+            weight = sequences.weight * sequences.num_frames
+            found.append(Evaluation(names, derivs, weight, run, is_alike=False))
+        return found
+
+    def weight_frames(self, supervision: Any, deriv: Array) -> None:
+        """Scale the rows of a derivative by the weights of frames, if they are wanted."""
+        weights = self.sequences_of(supervision).deriv_weights
+        if self._apply_deriv_weights and len(weights):
+            _weight_rows(deriv, tensor.asarray(weights, like=deriv)[:, None])
