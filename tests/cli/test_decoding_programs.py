@@ -27,22 +27,13 @@ from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
+from support.utterance_networks import recurrent_config
 
 CONFIG = """
 input-node name=input dim=13
 component name=a type=NaturalGradientAffineComponent input-dim=39 output-dim=4 param-stddev=0.1
 component-node name=a component=a input=Append(Offset(input, -2), input, Offset(input, 2))
 output-node name=output input=a
-"""
-RECURRENT = """
-input-node name=input dim=13
-component name=in type=AffineComponent input-dim=13 output-dim=4
-component name=back type=LinearComponent input-dim=4 output-dim=4
-component name=tanh type=TanhComponent dim=4
-component-node name=in component=in input=input
-component-node name=back component=back input=IfDefined(Offset(tanh, -1))
-component-node name=tanh component=tanh input=Sum(in, back)
-output-node name=output input=tanh
 """
 SCALES = ("--frame-subsampling-factor=3", "--acoustic-scale=1.0")
 # The graph says words in any order: few of them are within so narrow a beam.
@@ -182,7 +173,7 @@ def answers_with(command: list[str], keys: str, last_line: str) -> None:
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("config", [CONFIG, RECURRENT])
+@pytest.mark.parametrize("config", [CONFIG, recurrent_config(13)])
 def test_graphs_stay_with_their_utterances_when_many_are_computed_together(
     system: Path, config: str, capfd
 ) -> None:

@@ -8,8 +8,7 @@ from nnet3tools.executor.batch_compute import BatchComputer, PaddedChunks
 from nnet3tools.executor.decodable_simple import Ivectors, SimpleNetwork, UtteranceComputer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
-from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.nnet import Nnet
+from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
 FEED_FORWARD = """
 input-node name=input dim=3
@@ -22,25 +21,6 @@ component-node name=b component=b input=Append(tanh, Offset(tanh, 3))
 output-node name=output input=b
 """
 
-WITH_IVECTOR = """
-input-node name=input dim=3
-input-node name=ivector dim=2
-component name=a type=AffineComponent input-dim=5 output-dim=4
-component-node name=a component=a input=Append(Offset(input, -1), ReplaceIndex(ivector, t, 0))
-output-node name=output input=a
-"""
-
-RECURRENT = """
-input-node name=input dim=3
-component name=in type=AffineComponent input-dim=3 output-dim=4
-component name=back type=LinearComponent input-dim=4 output-dim=4
-component name=tanh type=TanhComponent dim=4
-component-node name=in component=in input=input
-component-node name=back component=back input=IfDefined(Offset(tanh, -1))
-component-node name=tanh component=tanh input=Sum(in, back)
-output-node name=output input=tanh
-"""
-
 POOLING = """
 input-node name=input dim=3
 component name=stats type=StatisticsExtractionComponent input-dim=3 input-period=1 output-period=1 \
@@ -51,14 +31,6 @@ component-node name=stats component=stats input=input
 component-node name=pool component=pool input=stats
 output-node name=output input=Round(pool, 1)
 """
-
-
-def make(config):
-    nnet, rng = Nnet.from_config(parse_config_lines(config, "config")), np.random.default_rng(3)
-    for component in nnet.components:
-        for values in getattr(component, "parameters", dict)().values():
-            values[...] = rng.normal(size=values.shape) / 3
-    return nnet
 
 
 def batch_computer(nnet, options):
@@ -91,7 +63,7 @@ def feed_forward_by_hand(nnet, x):
 @pytest.mark.parametrize("factor", [1, 3])
 @pytest.mark.parametrize("per_chunk", [1, 7, 12, 1000])
 def test_chunks_of_a_feed_forward_network_give_what_the_whole_gives(per_chunk, factor):
-    nnet = make(FEED_FORWARD)
+    nnet = network_of(FEED_FORWARD)
     options = SimpleComputationOptions(
         frames_per_chunk=per_chunk, frame_subsampling_factor=factor, extra_left_context=2
     )
@@ -103,7 +75,7 @@ def test_chunks_of_a_feed_forward_network_give_what_the_whole_gives(per_chunk, f
 
 
 def test_outputs_of_one_utterance_survive_the_next():
-    nnet = make(FEED_FORWARD)
+    nnet = network_of(FEED_FORWARD)
     computer = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
     first = computer.compute(frames(9))
     kept = first.copy()
@@ -112,7 +84,7 @@ def test_outputs_of_one_utterance_survive_the_next():
 
 
 def test_programs_are_compiled_once_for_each_shape_of_chunk():
-    nnet = make(FEED_FORWARD)
+    nnet = network_of(FEED_FORWARD)
     computer = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
     for count in (25, 15, 13, 28):
         computer.compute(frames(count))
@@ -120,7 +92,7 @@ def test_programs_are_compiled_once_for_each_shape_of_chunk():
 
 
 def test_a_recurrence_starts_anew_at_each_chunks_extra_context():
-    nnet = make(RECURRENT)
+    nnet = network_of(recurrent_config())
     (w, b), (u,) = weights(nnet, "in"), weights(nnet, "back")
     x = frames(10)
     options = SimpleComputationOptions(
@@ -139,7 +111,7 @@ def test_a_recurrence_starts_anew_at_each_chunks_extra_context():
 
 @pytest.mark.parametrize("online", [False, True])
 def test_ivectors_of_the_utterance_or_of_the_chunks_middle(online):
-    nnet = make(WITH_IVECTOR)
+    nnet = network_of(WITH_IVECTOR)
     ((w, b),) = [weights(nnet, "a")]
     x, vectors = frames(20), frames(5, 2)
     ivectors = Ivectors(vectors, 4) if online else Ivectors(vectors[0])
@@ -152,7 +124,7 @@ def test_ivectors_of_the_utterance_or_of_the_chunks_middle(online):
 
 
 def test_priors_are_divided_by_and_the_scale_comes_last():
-    nnet, x = make(FEED_FORWARD), frames(6)
+    nnet, x = network_of(FEED_FORWARD), frames(6)
     priors = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
     options = SimpleComputationOptions(acoustic_scale=0.5)
     result = UtteranceComputer(nnet, options, priors).compute(x)
@@ -182,7 +154,7 @@ def nan_frames():
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(config, x, ivectors, message):
-    computer = UtteranceComputer(make(config), SimpleComputationOptions())
+    computer = UtteranceComputer(network_of(config), SimpleComputationOptions())
     with pytest.raises(DataError, match=message):
         computer.compute(x, ivectors)
 
@@ -193,7 +165,7 @@ def test_inputs_that_do_not_fit_are_refused(config, x, ivectors, message):
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("factor", [1, 3])
 def test_batches_give_the_same_numbers_in_the_same_order(factor, exact):
-    nnet = make(FEED_FORWARD)
+    nnet = network_of(FEED_FORWARD)
     common = {"frames_per_chunk": 6, "frame_subsampling_factor": factor}
     options = BatchComputationOptions(**common, minibatch_size=4, ensure_exact_final_context=exact)
     one, many = UtteranceComputer(nnet, SimpleComputationOptions(**common)), []
@@ -211,7 +183,7 @@ def test_batches_give_the_same_numbers_in_the_same_order(factor, exact):
 
 
 def test_batches_keep_edges_and_ivectors_apart():
-    nnet = make(WITH_IVECTOR)
+    nnet = network_of(WITH_IVECTOR)
     common = {"frames_per_chunk": 4, "extra_left_context": 2, "extra_left_context_initial": 0}
     options = BatchComputationOptions(**common, minibatch_size=3, edge_minibatch_size=2)
     one = UtteranceComputer(nnet, SimpleComputationOptions(**common))
@@ -225,7 +197,7 @@ def test_batches_keep_edges_and_ivectors_apart():
 
 
 def test_an_utterance_does_not_wait_for_company_for_ever():
-    nnet = make(FEED_FORWARD)
+    nnet = network_of(FEED_FORWARD)
     options = BatchComputationOptions(
         frames_per_chunk=4,
         extra_left_context=1,
@@ -244,7 +216,7 @@ def test_an_utterance_does_not_wait_for_company_for_ever():
 
 @pytest.mark.parametrize(("size", "shortest"), [(-1, 1), (7, 1), (7, 5), (7, 9)])
 def test_xvectors_average_over_pieces_by_their_frames(size, shortest):
-    nnet, x = make(POOLING), frames(17)
+    nnet, x = network_of(POOLING), frames(17)
     total = np.zeros(3)
     for first in range(0, 17, 17 if size < 0 else size):
         piece = x[first : first + (17 if size < 0 else size)]
@@ -258,7 +230,7 @@ def test_xvectors_average_over_pieces_by_their_frames(size, shortest):
 
 
 def test_short_pieces_are_left_out_without_padding():
-    nnet, x = make(POOLING), frames(17)
+    nnet, x = network_of(POOLING), frames(17)
     options = XvectorOptions(7, 5, pad_input=False)
     result = XvectorComputer(nnet, SimpleComputationOptions(), options).compute(x)
     np.testing.assert_allclose(result, x[:14].mean(axis=0), rtol=1e-4, atol=1e-5)

@@ -11,11 +11,9 @@ from nnet3tools.executor.shared_compute import shared_computer
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
-from nnet3tools.nnet.config import parse_config_lines
-from nnet3tools.nnet.nnet import Nnet
+from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
 INPUT = "input-node name=input dim=3\n"
-IVECTOR = "input-node name=ivector dim=2\n"
 LOCAL = """
 component name=a type=AffineComponent input-dim=9 output-dim=5
 component name=tanh type=TanhComponent dim=5
@@ -25,21 +23,7 @@ component-node name=tanh component=tanh input=a
 component-node name=b component=b input=Sum(tanh, Scale(0.5, Offset(tanh, 2)))
 output-node name=output input=b
 """
-RECURRENCE = """
-component name=in type=AffineComponent input-dim=3 output-dim=4
-component name=back type=LinearComponent input-dim=4 output-dim=4
-component name=tanh type=TanhComponent dim=4
-component-node name=in component=in input=Offset(input, 1)
-component-node name=back component=back input=IfDefined(Offset(tanh, SHIFT))
-component-node name=tanh component=tanh input=Sum(in, back)
-output-node name=output input=tanh
-"""
-FORWARD, BACKWARD = (RECURRENCE.replace("SHIFT", shift) for shift in ("-1", "2"))
-WITH_IVECTOR = """
-component name=a type=AffineComponent input-dim=5 output-dim=4
-component-node name=a component=a input=Append(Offset(input, -1), ReplaceIndex(ivector, t, 0))
-output-node name=output input=a
-"""
+FORWARD, BACKWARD = (recurrent_config(3, offset, "Offset(input, 1)") for offset in (-1, 2))
 PADDED = """
 component name=c type=TimeHeightConvolutionComponent num-filters-in=1 num-filters-out=2 \
 height-in=3 height-out=3 height-offsets=0 time-offsets=-1,0,1 required-time-offsets=0
@@ -52,34 +36,26 @@ AT_TIME_0 = "output-node name=output input=Append(input, ReplaceIndex(input, t, 
 LENGTHS = (1, 2, 7, 30, 8, 8, 61, 400, 3, 16, 9, 40, 1000, 5)
 
 
-def make(config: str) -> Nnet:
-    nnet, rng = Nnet.from_config(parse_config_lines(config, "config")), np.random.default_rng(3)
-    for component in nnet.components:
-        for values in getattr(component, "parameters", dict)().values():
-            values[...] = rng.normal(size=values.shape) / 3
-    return nnet
-
-
 @pytest.mark.parametrize(
     ("config", "is_local", "looks_ahead"),
     [
         (INPUT + LOCAL, True, True),
-        (INPUT + FORWARD, False, True),
-        (INPUT + BACKWARD, False, False),
-        (INPUT + IVECTOR + WITH_IVECTOR, False, True),
+        (FORWARD, False, True),
+        (BACKWARD, False, False),
+        (WITH_IVECTOR, False, True),
         (INPUT + PADDED, False, False),
         (INPUT + OPTIONAL, False, False),
         (INPUT + ROUNDED, False, False),
     ],
 )
 def test_only_outputs_of_a_window_may_be_computed_in_any_chunk(config, is_local, looks_ahead):
-    nnet = make(config)
+    nnet = network_of(config)
     assert is_local_in_time(nnet) == is_local
     assert looks_ahead_within(nnet, compute_simple_nnet_context(nnet)) == looks_ahead
 
 
 def test_frames_of_one_time_belong_to_a_chunk():
-    assert not is_local_in_time(make(INPUT + AT_TIME_0))
+    assert not is_local_in_time(network_of(INPUT + AT_TIME_0))
 
 
 @pytest.mark.parametrize("factor", [1, 3])
@@ -88,15 +64,15 @@ def test_frames_of_one_time_belong_to_a_chunk():
     [
         (INPUT + LOCAL, SimpleComputationOptions),
         (INPUT + LOCAL, BatchComputationOptions),
-        (INPUT + FORWARD, SimpleComputationOptions),
-        (INPUT + BACKWARD, SimpleComputationOptions),
+        (FORWARD, SimpleComputationOptions),
+        (BACKWARD, SimpleComputationOptions),
         (INPUT + PADDED, SimpleComputationOptions),
         (INPUT + OPTIONAL, SimpleComputationOptions),
-        (INPUT + IVECTOR + WITH_IVECTOR, SimpleComputationOptions),
+        (WITH_IVECTOR, SimpleComputationOptions),
     ],
 )
 def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type, factor):
-    nnet, rng = make(config), np.random.default_rng(7)
+    nnet, rng = network_of(config), np.random.default_rng(7)
     options = options_type(frames_per_chunk=9, frame_subsampling_factor=factor)
     one_by_one = UtteranceComputer(nnet, options)
     together = shared_computer(nnet, options)
@@ -116,9 +92,9 @@ def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type
         np.testing.assert_allclose(output, wanted, rtol=1e-4, atol=1e-5, err_msg=key)
 
 
-@pytest.mark.parametrize("config", [LOCAL, FORWARD])
+@pytest.mark.parametrize("config", [INPUT + LOCAL, FORWARD])
 def test_more_utterances_may_come_after_all_that_waited_are_computed(config):
-    nnet, rng = make(INPUT + config), np.random.default_rng(1)
+    nnet, rng = network_of(config), np.random.default_rng(1)
     options = SimpleComputationOptions(frames_per_chunk=9, frame_subsampling_factor=3)
     one_by_one, together = UtteranceComputer(nnet, options), shared_computer(nnet, options)
     given = {}
@@ -134,7 +110,7 @@ def test_more_utterances_may_come_after_all_that_waited_are_computed(config):
 
 
 def test_few_utterances_wait_whose_companions_are_large():
-    computer = shared_computer(make(INPUT + FORWARD), SimpleComputationOptions(frames_per_chunk=9))
+    computer = shared_computer(network_of(FORWARD), SimpleComputationOptions(frames_per_chunk=9))
     num_ready = 0
     for i in range(1, 12):
         computer.accept(str(i), np.zeros((9, 3), np.float32), None, held_bytes=2**24)
@@ -143,7 +119,7 @@ def test_few_utterances_wait_whose_companions_are_large():
 
 
 def test_one_short_utterance_is_computed_by_a_program_of_its_size():
-    computer = shared_computer(make(INPUT + LOCAL), SimpleComputationOptions())
+    computer = shared_computer(network_of(INPUT + LOCAL), SimpleComputationOptions())
     assert isinstance(computer, LocalComputer)
     computer.accept("a", np.ones((4, 3), np.float32))
     computer.finish()
@@ -153,8 +129,8 @@ def test_one_short_utterance_is_computed_by_a_program_of_its_size():
 
 def test_lengths_share_programs():
     """1,000 lengths would otherwise be 50 programs, of a tenth of a second each."""
-    for config, most in ((LOCAL, 1), (FORWARD, 12)):
-        computer = shared_computer(make(INPUT + config), SimpleComputationOptions())
+    for config, most in ((INPUT + LOCAL, 1), (FORWARD, 12)):
+        computer = shared_computer(network_of(config), SimpleComputationOptions())
         for length in range(1, 200, 7):
             computer.accept(str(length), np.ones((length, 3), np.float32))
         computer.finish()
