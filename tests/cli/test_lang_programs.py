@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nnet3tools import draws
 from nnet3tools.fst.files import FST, load_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.holders import INT32_VECTOR, MATRIX, TOKEN_VECTOR
+from nnet3tools.lang.gaussians import Gaussian
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from support.shell import Shell
 
@@ -245,6 +247,34 @@ def test_a_flat_start_has_a_gaussian_for_each_pdf(shell: Shell, model: Transitio
     shown = " ".join(f"{value:.5g}" for value in scaled)
     found = Path("f").read_text().split("<MEANS_INVVARS>  [\n")[1].split("]")[0].split()
     assert " ".join(f"{float(value):.5g}" for value in found) == shown
+
+
+def test_perturbed_means_are_kaldis(shell: Shell, lang: Path) -> None:
+    """What Kaldi's gmm-init-mono writes: the first numbers of rand() in the order it draws them."""
+    draws.seed(1)
+    perturb = ("--binary=false", "--perturb-factor=0.1")
+    shell("gmm-init-mono", *perturb, "lang/topo", 3, "perturbed", "tree")
+    pdfs = Path("perturbed").read_text().split("<DiagGMM>")[1:]
+    assert len(pdfs) == 10
+    for text, constant, means in (
+        (pdfs[0], "-4.246599", "0.9535108 1.020956 1.013919"),
+        (pdfs[1], "-4.053949", "1.016898 0.8490558 0.9161279"),
+    ):
+        assert f"<GCONSTS>  [ {constant} ]" in text
+        assert f"<MEANS_INVVARS>  [\n  {means} ]" in text
+    features = {"u": np.array([[1e-25, 2, 3], [0, 5, 7]], np.float32)}
+    feats = "--train-feats=" + shell.write("feats", MATRIX, features)
+    error = shell.error("gmm-init-mono", feats, "lang/topo", 3, "none", "none.tree")
+    assert "a Gaussian's constant is not a number" in error
+    assert not Path("none").exists()
+
+
+def test_a_perturbation_is_a_part_of_the_standard_deviation() -> None:
+    inverse = np.repeat(np.array([0.25, 16.0], np.float32), 5000)
+    moved = Gaussian(np.zeros(10_000, np.float32), inverse).perturbed(0.5)
+    in_deviations = (moved.scaled_mean / np.sqrt(inverse)).reshape(2, 5000)
+    np.testing.assert_allclose(in_deviations.std(axis=1), 0.5, rtol=0.05)
+    np.testing.assert_allclose(in_deviations.mean(axis=1), 0.0, atol=0.03)
 
 
 def test_training_graphs_accept_their_words_with_silence(

@@ -107,7 +107,7 @@ def test_bad_lines_are_told_with_their_places(tmp_path: Path) -> None:
 def test_the_gaussians_constant_is_the_density_at_zero() -> None:
     import numpy as np
 
-    gaussian = Gaussian(np.array([1.0, -2.0], np.float32), np.array([0.5, 4.0], np.float32))
+    gaussian = Gaussian(np.array([0.5, -8.0], np.float32), np.array([0.5, 4.0], np.float32))
     density = 1.0
     for mean, inverse in ((1.0, 0.5), (-2.0, 4.0)):
         density *= np.sqrt(inverse / (2 * np.pi)) * np.exp(-0.5 * inverse * mean**2)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from nnet3tools.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nnet3tools.lang.gaussians import Gaussian
     from nnet3tools.nnet.hmm.topology import HmmTopology
     from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -35,11 +37,11 @@ def load_topology(rxfilename: str) -> HmmTopology:
 def save_flat_start(
     tree: ContextDependency,
     topology: HmmTopology,
-    gaussian: Gaussian,
+    gaussians: Sequence[Gaussian],
     names: tuple[str, str],
     binary: bool,
 ) -> None:
-    """Write the model, one Gaussian for every pdf in it, and the tree."""
+    """Write the model, with a Gaussian for every pdf, and the tree."""
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.gaussians import write_gaussians
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -48,6 +50,6 @@ def save_flat_start(
     model_out, tree_out = names
     with open_output(model_out, binary) as writer:
         model.write(writer)
-        write_gaussians(writer, gaussian, tree.num_pdfs)
+        write_gaussians(writer, gaussians)
     with open_output(tree_out, binary) as writer:
         tree.write(writer)

@@ -1,12 +1,14 @@
 """The Gaussians of a flat start's acoustic model: one for each pdf, all alike (am-diag-gmm.cc).
 
-Nothing here is trained on them; other programs expect them after a transition model.
+Or nearly so, if their means are perturbed. Nothing here is trained on them; other programs expect
+them after a transition model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +21,9 @@ __all__ = ["Gaussian", "write_gaussians"]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A diagonal Gaussian: means and inverse variances, both (D,)."""
+    """A diagonal Gaussian as files have it: means times inverse variances, and these, each (D,)."""
 
-    mean: NDArray[np.float32]
+    scaled_mean: NDArray[np.float32]
     inverse_variance: NDArray[np.float32]
 
     @classmethod
@@ -45,24 +47,52 @@ class Gaussian:
         variance = squares / count - mean**2
         if not (variance > 0.0).all():
             raise DataError("bad variance")
-        return cls(mean.astype(np.float32), (1.0 / variance).astype(np.float32))
+        with np.errstate(all="ignore"):  # what overflows has no constant
+            inverse = (1.0 / variance).astype(np.float32)
+            return cls(mean.astype(np.float32) * inverse, inverse)
 
-    @property
+    def perturbed(self, factor: float) -> Gaussian:
+        """With means moved by `factor` times a random part of a standard deviation.
+
+        Two numbers of `rand` make a normal one, as in Kaldi (RandGauss, DiagGmm::Perturb). These
+        are Kaldi's numbers, but for the last bit of some of them where its BLAS adds a product
+        without rounding it; functions are taken in float64 and rounded, as the C library's are.
+        """
+        from nnet3tools.tensor.random import rand_uniform  # which takes a while to load
+
+        draws = np.array([rand_uniform() for _ in range(2 * len(self.scaled_mean))], np.float32)
+        first, second = draws.reshape(-1, 2).astype(np.float64).T
+        radius = np.sqrt(np.float32(-2.0) * np.log(first).astype(np.float32))
+        angle = (2.0 * np.pi * second).astype(np.float32)
+        normal = radius * np.cos(angle, dtype=np.float64).astype(np.float32)
+        with np.errstate(all="ignore"):
+            moved = np.float32(factor) * (normal * np.sqrt(self.inverse_variance))
+            return Gaussian(self.scaled_mean + moved, self.inverse_variance)
+
+    @cached_property
     def constant(self) -> np.float32:
-        """The log-likelihood of a vector of zeros, summed in float32 as Kaldi does."""
-        scaled = self.mean * self.inverse_variance
-        terms = 0.5 * np.log(self.inverse_variance) - 0.5 * scaled * scaled / self.inverse_variance
-        first = np.float32(-0.5 * np.log(2.0 * np.pi) * len(self.mean))
-        return np.add.accumulate(np.append(first, terms.astype(np.float32)))[-1]
+        """The log-likelihood of a vector of zeros, summed up in float32 as Kaldi does.
+
+        DataError if it is not a number.
+        """
+        scaled, inverse = self.scaled_mean.astype(np.float64), self.inverse_variance
+        total = np.float32(-0.5 * np.log(2.0 * np.pi) * len(inverse))
+        with np.errstate(all="ignore"):
+            terms = 0.5 * np.log(inverse).astype(np.float64) - 0.5 * scaled * scaled / inverse
+            for term in terms:
+                total = np.float32(total + term)
+        if np.isnan(total):
+            raise DataError("a Gaussian's constant is not a number: its mean or variance is none")
+        return -abs(total) if np.isinf(total) else total
 
 
-def write_gaussians(writer: Writer, gaussian: Gaussian, num_pdfs: int) -> None:
-    """Write an AmDiagGmm of as many copies of one Gaussian."""
+def write_gaussians(writer: Writer, gaussians: Sequence[Gaussian]) -> None:
+    """Write an AmDiagGmm of one Gaussian a pdf."""
     writer.write_token("<DIMENSION>")
-    writer.write_int32(len(gaussian.mean))
+    writer.write_int32(len(gaussians[0].scaled_mean) if gaussians else 0)
     writer.write_token("<NUMPDFS>")
-    writer.write_int32(num_pdfs)
-    for _ in range(num_pdfs):
+    writer.write_int32(len(gaussians))
+    for gaussian in gaussians:
         _write_gaussian(writer, gaussian)
 
 
@@ -74,7 +104,7 @@ def _write_gaussian(writer: Writer, gaussian: Gaussian) -> None:
     writer.write_token("<WEIGHTS>")
     writer.write_vector(np.ones(1, np.float32))
     writer.write_token("<MEANS_INVVARS>")
-    writer.write_matrix((gaussian.mean * gaussian.inverse_variance)[np.newaxis])
+    writer.write_matrix(gaussian.scaled_mean[np.newaxis])
     writer.write_token("<INV_VARS>")
     writer.write_matrix(gaussian.inverse_variance[np.newaxis])
     writer.write_token("</DiagGMM>")

@@ -61,4 +61,6 @@ def main(options: Options, args: list[str]) -> None:
         options.min_biphone_count,
         options.min_monophone_count,
     )
-    save_flat_start(tree, topology, gaussian, (model_out, tree_out), options.binary)
+    save_flat_start(
+        tree, topology, [gaussian] * tree.num_pdfs, (model_out, tree_out), options.binary
+    )

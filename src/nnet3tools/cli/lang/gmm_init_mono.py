@@ -24,6 +24,9 @@ class Options:
     shared_phones: str = option(
         "", "rxfilename containing, on each line, a list of phones whose pdfs should be shared."
     )
+    perturb_factor: float = option(
+        0.0, "Perturb the means using this fraction of standard deviation."
+    )
 
 
 @program("gmm-init-mono", USAGE, Options, num_args=4)
@@ -43,4 +46,7 @@ def main(options: Options, args: list[str]) -> None:
             gaussian = Gaussian.of_features(features, dimension(dim_text))
     topology = load_topology(topology_in)
     tree = monophone_tree(read_shared_phones(options.shared_phones, topology), topology)
-    save_flat_start(tree, topology, gaussian, (model_out, tree_out), options.binary)
+    gaussians = [gaussian] * tree.num_pdfs
+    if options.perturb_factor:
+        gaussians = [each.perturbed(options.perturb_factor) for each in gaussians]
+    save_flat_start(tree, topology, gaussians, (model_out, tree_out), options.binary)
