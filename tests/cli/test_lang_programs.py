@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -379,4 +380,44 @@ def test_symbols_of_a_model_without_a_table(shell: Shell) -> None:
     shell("arpa2fst", "--disambig-symbol=#0", "--write-symbol-table=w.txt", "lm.arpa", "G.fst")
     names = [line.split()[0] for line in lines(Path("w.txt"))]
     assert names == ["<eps>", "#0", "<s>", "</s>", "TWO", "TO", "TOO", "A"]
-    assert "one of --read-symbol-table" in shell.error("arpa2fst", "lm.arpa", "G.fst")
+
+
+def _table_as_openfst_writes_it(name: str, symbols: dict[str, int]) -> bytes:
+    """By hand: magic number, name, next number, how many, and each with its number."""
+
+    def text(word: str) -> bytes:
+        return len(word).to_bytes(4, "little") + word.encode()
+
+    sizes = struct.pack("<qq", max(symbols.values()) + 1, len(symbols))
+    entries = b"".join(text(symbol) + struct.pack("<q", n) for symbol, n in symbols.items())
+    return struct.pack("<i", 2125658996) + text(name) + sizes + entries
+
+
+def _with_symbols(plain: bytes, table: bytes) -> bytes:
+    """A vector file with its flags set, and a table for each side after its header."""
+    flags_at, header = 4 + 4 + 6 + 4 + 8 + 4, 4 + 4 + 6 + 4 + 8 + 40
+    return (
+        plain[:flags_at] + b"\3\0\0\0" + plain[flags_at + 4 : header] + 2 * table + plain[header:]
+    )
+
+
+def test_symbols_that_no_file_has_are_kept_in_the_fst(shell: Shell) -> None:
+    Path("lm.arpa").write_text(ARPA)
+    shell("arpa2fst", "--write-symbol-table=w.txt", "lm.arpa", "plain.fst")
+    shell("arpa2fst", "lm.arpa", "G it's.fst")
+    names = ["<eps>", "<s>", "</s>", "TWO", "TO", "TOO", "A"]
+    table = _table_as_openfst_writes_it('"G it\'s.fst"', {n: i for i, n in enumerate(names)})
+    plain = Path("plain.fst").read_bytes()
+    assert Path("G it's.fst").read_bytes() == _with_symbols(plain, table)
+    assert load_fst("G it's.fst").num_arcs == load_fst("plain.fst").num_arcs
+
+
+def test_symbols_of_a_file_are_kept_by_number_if_asked_for(shell: Shell) -> None:
+    Path("lm.arpa").write_text(ARPA)
+    Path("words.txt").write_text("TOO 9\nTO 2\n<s> 4\n<eps> 0\nTWO 7\n")
+    options = ("--read-symbol-table=words.txt", "--ilabel-sort=false", "--keep-symbols")
+    for kept, out in ((f"{options[2]}=false", "plain.fst"), (f"{options[2]}=true", "G.fst")):
+        shell("arpa2fst", *options[:2], kept, "lm.arpa", out)
+    symbols = {"<eps>": 0, "TO": 2, "<s>": 4, "TWO": 7, "TOO": 9, "</s>": 10}
+    table = _table_as_openfst_writes_it("words.txt", symbols)
+    assert Path("G.fst").read_bytes() == _with_symbols(Path("plain.fst").read_bytes(), table)

@@ -76,7 +76,7 @@ _COMMANDS = (
     "nnet3-discriminative-merge-egs --minibatch-size=2 ark:*degs.single ark:out",
     "nnet3-discriminative-subset-egs --n=1 ark:*degs.bin ark:out",
     # dictionaries, language models, graphs
-    "arpa2fst --write-symbol-table=out2 *grammar.arpa out",
+    "arpa2fst --keep-symbols=true --write-symbol-table=out2 *grammar.arpa out",
     "arpa2fst --disambig-symbol=#0 --read-symbol-table=*words.txt grammar.arpa out",
     "compile-train-graphs *lang.tree *lang.mdl *lang/L.fst ark:*transcripts ark:out",
     "nnet3-make-graph lang *lang.tree *lang.mdl graph",

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import numpy as np
 
 from nnet3tools.fst.file_numbers import (
+    HAS_INPUT_SYMBOLS,
+    HAS_OUTPUT_SYMBOLS,
     HEADER,
     MAGIC,
     NOT_AN_ARC,
+    SYMBOL_TABLE_MAGIC,
     TRINARY,
     VECTOR_STATE,
     VERSION,
@@ -21,6 +25,7 @@ from nnet3tools.fst.properties import Property, all_properties
 from nnet3tools.io.stream import Writer
 
 __all__ = [
+    "symbol_table",
     "write_compact_acceptor",
     "write_const_fst",
     "write_vector_fst",
@@ -35,12 +40,26 @@ def _write_header(
     fst: Fst,
     num_arcs: int,
     arc_type: str = "standard",
+    symbols: bytes = b"",
 ) -> None:
-    names = b"".join(
-        struct.pack("<i", len(name)) + name for name in (kind.encode(), arc_type.encode())
-    )
-    numbers = HEADER.pack(VERSION, 0, properties, fst.start, fst.num_states, num_arcs)
-    writer.write_bytes(struct.pack("<i", MAGIC) + names + numbers)
+    names = _name(kind) + _name(arc_type)
+    flags = HAS_INPUT_SYMBOLS | HAS_OUTPUT_SYMBOLS if symbols else 0
+    numbers = HEADER.pack(VERSION, flags, properties, fst.start, fst.num_states, num_arcs)
+    writer.write_bytes(struct.pack("<i", MAGIC) + names + numbers + 2 * symbols)
+
+
+def _name(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<i", len(data)) + data
+
+
+def symbol_table(name: str, numbers: Mapping[str, int]) -> bytes:
+    """Symbols in an FST's file: the table's name, the next number, all symbols by number."""
+    ordered = sorted(numbers.items(), key=lambda item: item[1])
+    entries = b"".join(_name(symbol) + struct.pack("<q", number) for symbol, number in ordered)
+    following = max(numbers.values(), default=-1) + 1
+    sizes = struct.pack("<qq", following, len(numbers))
+    return struct.pack("<i", SYMBOL_TABLE_MAGIC) + _name(name) + sizes + entries
 
 
 def _arc_array(fst: Fst) -> np.ndarray:
@@ -50,15 +69,17 @@ def _arc_array(fst: Fst) -> np.ndarray:
     return arcs
 
 
-def write_vector_header(writer: Writer, fst: Fst, arc_type: str = "standard") -> None:
+def write_vector_header(
+    writer: Writer, fst: Fst, arc_type: str = "standard", symbols: bytes = b""
+) -> None:
     """What a vector file begins with; it says of the FST what `fst.properties` does."""
     properties = fst.properties | Property.EXPANDED | Property.MUTABLE
-    _write_header(writer, "vector", properties, fst, 0, arc_type)
+    _write_header(writer, "vector", properties, fst, 0, arc_type, symbols)
 
 
-def write_vector_fst(writer: Writer, fst: Fst) -> None:
-    """OpenFst's vector file."""
-    write_vector_header(writer, fst)
+def write_vector_fst(writer: Writer, fst: Fst, symbols: bytes = b"") -> None:
+    """OpenFst's vector file; with a `symbol_table`, if there is one, for both sides' labels."""
+    write_vector_header(writer, fst, symbols=symbols)
     arcs = _arc_array(fst).tobytes()
     ends = (fst.offsets * ARC.itemsize).tolist()
     counts = fst.counts.tolist()

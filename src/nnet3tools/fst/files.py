@@ -26,10 +26,13 @@ def load_fst(rxfilename: str) -> Fst:
         return read_fst(reader)
 
 
-def save_fst(wxfilename: str, fst: Fst) -> None:
-    """Write a vector file (whole or not at all), pipe or "-"; always binary, as Kaldi does."""
+def save_fst(wxfilename: str, fst: Fst, symbols: bytes = b"") -> None:
+    """Write a vector file (whole or not at all), pipe or "-"; always binary, as Kaldi does.
+
+    `symbols`: a `binary_writer.symbol_table` that goes with it.
+    """
     with open_output(wxfilename, header=False) as writer:
-        write_vector_fst(writer, fst)
+        write_vector_fst(writer, fst, symbols)
 
 
 def save_const_fst(wxfilename: str, fst: Fst) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.options import option, program
-from nnet3tools.errors import OptionError
+from nnet3tools.cli.options import option, program, quote
 
 USAGE = """Convert an ARPA format language model into an FST
 Usage: arpa2fst [opts] <input-arpa> <output-fst>
  e.g.: arpa2fst --disambig-symbol=#0 --read-symbol-table=data/lang/words.txt lm/input.arpa G.fst
 
-Note: symbol tables are files of their own here, never part of the FST: one of
---read-symbol-table and --write-symbol-table is needed.
+Note: When called without switches, the output G.fst will contain
+an embedded symbol table.
 """
 
 
@@ -29,6 +28,11 @@ class Options:
     )
     read_symbol_table: str = option("", "Use existing symbol table")
     write_symbol_table: str = option("", "Write generated symbol table to a file")
+    keep_symbols: bool = option(
+        False,
+        "Store symbol table with FST. Symbols always saved to FST if symbol tables are neither "
+        "read or written (otherwise symbols would be lost entirely)",
+    )
     ilabel_sort: bool = option(True, "Ilabel-sort the output FST")
     max_arpa_warnings: int = option(
         30, "Maximum warnings to report on ARPA parsing, 0 to disable, -1 to show all"
@@ -38,13 +42,12 @@ class Options:
 @program("arpa2fst", USAGE, Options, num_args=(1, 2))
 def main(options: Options, args: list[str]) -> None:
     """Convert it."""
+    from nnet3tools.fst.binary_writer import symbol_table
     from nnet3tools.fst.files import save_fst
     from nnet3tools.io.files import read_text_lines
     from nnet3tools.lang.arpa import ArpaOptions, arpa_fst, arpa_words
     from nnet3tools.lang.symbols import SymbolTable
 
-    if not (options.read_symbol_table or options.write_symbol_table):
-        raise OptionError("one of --read-symbol-table and --write-symbol-table is needed")
     arpa_in, fst_out = args[0], args[1] if len(args) > 1 else "-"
     lines = read_text_lines(arpa_in)
     ends = [options.bos_symbol, options.eos_symbol]
@@ -62,4 +65,13 @@ def main(options: Options, args: list[str]) -> None:
     fst = arpa_fst(lines, words, arpa_in)
     if options.write_symbol_table:
         table.save(options.write_symbol_table)
-    save_fst(fst_out, fst.sorted_by_input() if options.ilabel_sort else fst)
+    kept = b""
+    if options.keep_symbols or not (options.read_symbol_table or options.write_symbol_table):
+        name = options.read_symbol_table or fst_out
+        kept = symbol_table(_shown(name), table.numbers)
+    save_fst(fst_out, fst.sorted_by_input() if options.ilabel_sort else fst, kept)
+
+
+def _shown(wxfilename: str) -> str:
+    """A file's name as Kaldi shows it (PrintableWxfilename): what it calls a symbol table."""
+    return "standard output" if wxfilename in ("", "-") else quote(wxfilename)
