@@ -24,6 +24,7 @@ __all__ = [
     "ShuffleOptions",
     "SubsetOptions",
     "copy_examples",
+    "frame_shift_option",
     "merge_table",
     "shuffle_table",
     "subset_table",
@@ -72,6 +73,16 @@ class CopyOptions(DrawOptions):
         """Whether these options leave the examples as they are."""
         contexts = (self.left_context, self.right_context)
         return contexts == (-1, -1) and not self.weights and not self.outputs
+
+
+def frame_shift_option() -> int:
+    """--frame-shift of examples of sequences, whose outputs may be fewer than their inputs."""
+    return option(
+        0,
+        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
+        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
+        "frame subsampling factor",
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, program
@@ -27,41 +27,27 @@ See also: nnet3-compute
 
 
 @dataclass(frozen=True)
-class Options:
-    """Options of nnet3-compute-from-egs."""
+class OutputOptions:
+    """Options of the programs that write outputs for examples."""
 
     binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
     apply_exp: bool = option(False, "If true, apply exp function to output")
-    output_name: str = option("output", "Do computation for specified output-node")
     use_gpu: str = use_gpu_option("yes")
     gpu_math: str = gpu_math_option()
     cpu_kernels: str = cpu_kernels_option()
+
+
+@dataclass(frozen=True)
+class Options(OutputOptions):
+    """Options of nnet3-compute-from-egs."""
+
+    output_name: str = option("output", "Do computation for specified output-node")
 
 
 @program("nnet3-compute-from-egs", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
     """Compute and write."""
     write_outputs(args, options, options.output_name)
-
-
-class OutputOptions(Protocol):
-    """What programs that write outputs for examples have in common."""
-
-    @property
-    def apply_exp(self) -> bool:
-        """Whether exponentials are written."""
-
-    @property
-    def use_gpu(self) -> str:
-        """--use-gpu."""
-
-    @property
-    def gpu_math(self) -> str:
-        """--gpu-math."""
-
-    @property
-    def cpu_kernels(self) -> str:
-        """--cpu-kernels."""
 
 
 def write_outputs(

@@ -27,39 +27,40 @@ CHAIN_NAMES = ExampleNames("cegs", "nnet3-chain-")
 
 
 @dataclass(frozen=True)
-class ChainEgsOpts:
+class _SharedEgsOpts:
+    """The options that --egs.opts holds for either of the two scripts."""
+
+    compress: bool = option(True, "Compress features")
+    num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
+    num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
+    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
+    max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
+
+
+@dataclass(frozen=True)
+class ChainEgsOpts(_SharedEgsOpts):
     """The options that --egs.opts holds, as chain/get_egs.sh has them."""
 
     frames_overlap_per_eg: int = option(0, "Frames by which examples overlap")
     constrained: bool = option(True, "Phones keep to their times (with tolerances) in chunks")
-    compress: bool = option(True, "Compress features")
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
-    num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
-    num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
     num_egs_diagnostic: int = option(400, "Examples for diagnostics")
-    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
     lattice_lm_scale: str = option(
         "", "Scale of the lattices' graph weights in supervision (semi-supervised training)"
     )
     deriv_weights_scp: str = option("", "Weights of frames, a vector an utterance")
     generate_egs_scp: bool = option(False, "Write a script file for each archive, too")
     max_jobs_run: int = option(15, "Not used: see --num-jobs")
-    max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
 
 
 @dataclass(frozen=True)
-class E2eEgsOpts:
+class E2eEgsOpts(_SharedEgsOpts):
     """The options that --egs.opts holds, as chain/e2e/get_egs_e2e.sh has them."""
 
     nj: int = option(15, "Number of parts that the data is split into")
     normalize_egs: bool = option(True, "Compose the graphs with normalization.fst")
-    compress: bool = option(True, "Compress features")
     num_utts_subset: int = option(1400, "Utterances in the subsets for validation and diagnostics")
-    num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
-    num_train_egs_combine: int = option(1000, "Examples of training data for combining models")
     num_egs_diagnostic: int = option(700, "Examples for diagnostics")
-    online_cmvn: bool = option(False, "Normalise with apply-cmvn-online")
-    max_shuffle_jobs_run: int = option(50, "Not used: see --num-jobs")
     generate_egs_scp = False
 
 

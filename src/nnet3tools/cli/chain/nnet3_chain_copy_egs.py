@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples
-from nnet3tools.cli.options import option, option_group, program
+from nnet3tools.cli.egs_tables import Changes, CopyOptions, copy_examples, frame_shift_option
+from nnet3tools.cli.options import option_group, program
 
 if TYPE_CHECKING:
     from nnet3tools.io.holder import Holder
@@ -29,12 +29,7 @@ class Options:
     """Options of nnet3-chain-copy-egs."""
 
     common: CopyOptions = option_group("", CopyOptions)
-    frame_shift: int = option(
-        0,
-        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
-        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
-        "frame subsampling factor",
-    )
+    frame_shift: int = frame_shift_option()
 
 
 @program("nnet3-chain-copy-egs", USAGE, Options, num_args=(2, None))

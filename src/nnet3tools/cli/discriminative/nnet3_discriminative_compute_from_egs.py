@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3tools.cli.gpu import cpu_kernels_option, gpu_math_option, use_gpu_option
-from nnet3tools.cli.nnet3_compute_from_egs import write_outputs
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.nnet3_compute_from_egs import OutputOptions, write_outputs
+from nnet3tools.cli.options import program
 
 USAGE = """Read input nnet discriminative training examples, and compute the output for each one.
 This program is similar to nnet3-compute-from-egs, but works with discriminative egs.
@@ -22,19 +19,8 @@ See also: nnet3-compute nnet3-compute-from-egs
 """  # noqa: E501
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of nnet3-discriminative-compute-from-egs."""
-
-    binary: bool = option(True, "Accepted for compatibility; the wspecifier decides")
-    apply_exp: bool = option(False, "If true, apply exp function to output")
-    use_gpu: str = use_gpu_option("yes")
-    gpu_math: str = gpu_math_option()
-    cpu_kernels: str = cpu_kernels_option()
-
-
-@program("nnet3-discriminative-compute-from-egs", USAGE, Options, num_args=3)
-def main(options: Options, args: list[str]) -> None:
+@program("nnet3-discriminative-compute-from-egs", USAGE, OutputOptions, num_args=3)
+def main(options: OutputOptions, args: list[str]) -> None:
     """Compute and write."""
     from nnet3tools.discriminative.example import DISCRIMINATIVE_FRAMES
 

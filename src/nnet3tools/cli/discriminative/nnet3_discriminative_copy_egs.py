@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.egs_tables import Changes, CopyOptions, DrawOptions, copy_examples
-from nnet3tools.cli.options import option, program
+from nnet3tools.cli.egs_tables import (
+    Changes,
+    CopyOptions,
+    DrawOptions,
+    copy_examples,
+    frame_shift_option,
+)
+from nnet3tools.cli.options import program
 
 if TYPE_CHECKING:
     from nnet3tools.discriminative.example import NnetDiscriminativeExample
@@ -28,12 +34,7 @@ nnet3-discriminative-copy-egs ark:train.degs ark:1.degs ark:2.degs
 class Options(DrawOptions):
     """Options of nnet3-discriminative-copy-egs."""
 
-    frame_shift: int = option(
-        0,
-        "Allows you to shift time values in the supervision data (excluding iVector data) - useful "
-        "in augmenting data.  Note, the outputs will remain at the closest exact multiples of the "
-        "frame subsampling factor",
-    )
+    frame_shift: int = frame_shift_option()
 
 
 @program("nnet3-discriminative-copy-egs", USAGE, Options, num_args=(2, None))
