@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import random
+import signal
 from dataclasses import replace
 from time import process_time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -266,3 +268,29 @@ def test_subsets_that_owe_what_is_no_number_are_not_looked_for():
     began = process_time()
     assert supervisor(normalization).make(Kind.WHOLE, cyclic, [Job(0)]) == [None]
     assert process_time() - began < 1.0
+
+
+def test_a_signal_is_heeded_after_a_few_jobs_and_the_next_block_is_whole(monkeypatch):
+    """Python heeds signals between calls of C only; here one comes in the second of them."""
+    fst = supervision_fst(random.Random(1), 9, COSTS["equal costs"])
+    jobs = [Job(0, n % 9, 1, 9) for n in range(100)]
+    stopped, ends = supervisor(), []
+    expected = supervisor().make(Kind.PIECES, compact(fst), jobs)
+
+    def supervise(*args) -> None:
+        LIBRARY.nn_supervise(*args)
+        ends.append(args[4].value)
+        if len(ends) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(stopped, "_library", SimpleNamespace(nn_supervise=supervise))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                stopped.make(Kind.PIECES, compact(fst), jobs)
+        finally:
+            signal.signal(signal.SIGINT, before)
+    assert len(ends) == 2
+    assert ends[-1] <= 20
+    assert stopped.make(Kind.PIECES, compact(fst), jobs) == expected

@@ -13,6 +13,7 @@ typedef struct {
   int32_t *labels;   /* what a graph's labels become */
   int64_t num_labels;
   growing out, times, steps, queue;
+  int can_cut; /* whether `times` is of `whole` */
   fst whole, given, one, other;
   walks walks;
   epsilon_work epsilons;
@@ -194,18 +195,20 @@ failed:
   return NULL;
 }
 
-/* Makes what each job asks for of the FSTs in the data, which are vector files for GRAPHS, else compact
-   acceptors. What job i made is in the output from ends[i] to ends[i + 1]; nothing if it was left. */
-void nn_supervise(supervisor *w, int kind, const uint8_t *data, int64_t count, const job *jobs, int64_t *ends) {
-  const int32_t *times = NULL; /* of `whole`, for pieces of one FST that follow one another */
-  w->out.size = ends[0] = 0;
-  for (int64_t i = 0; i < count; i++) {
+/* Makes what the jobs from `begin` to `end` ask for of the FSTs in the data, which are vector files for
+   GRAPHS, else compact acceptors; those before them have been done. What job i made is in the output from
+   ends[i] to ends[i + 1]; nothing if it was left. */
+void nn_supervise(supervisor *w, int kind, const uint8_t *data, int64_t begin, int64_t end, const job *jobs,
+                  int64_t *ends) {
+  if (!begin) w->out.size = ends[0] = 0;
+  for (int64_t i = begin; i < end; i++) {
     const job *j = jobs + i;
     const uint8_t *from = data + j->at;
     int is_made;
     if (kind == PIECES) {
-      if (!i || j->at != jobs[i - 1].at) times = read_compact(&w->whole, from) ? state_times(w, &w->whole, j->size) : NULL;
-      is_made = times && make_piece(w, &w->whole, times, j);
+      /* Pieces of one FST follow one another. */
+      if (!i || j->at != jobs[i - 1].at) w->can_cut = read_compact(&w->whole, from) && state_times(w, &w->whole, j->size);
+      is_made = w->can_cut && make_piece(w, &w->whole, w->times.data, j);
     } else if (kind == GRAPHS) {
       is_made = read_vector(&w->given, from) && make_end_to_end(w, j);
     } else {
