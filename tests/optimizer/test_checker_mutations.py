@@ -21,7 +21,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.pipeline import optimize
 from nnet3tools.program.checker import check_computation
-from nnet3tools.program.command import AccessType, Command, operand_names
+from nnet3tools.program.command import Command, operand_names
 from nnet3tools.program.commands import (
     AddRowRanges,
     Backprop,
@@ -34,6 +34,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 from support.equivalence import difference, run
 from support.random_networks import Case, random_case
 

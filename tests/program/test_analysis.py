@@ -5,7 +5,6 @@ import pytest
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AllocMatrix,
     DeallocMatrix,
@@ -15,6 +14,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.variables import Variables
 from support.handmade import small_nnet, small_program
 

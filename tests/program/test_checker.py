@@ -11,7 +11,6 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.indexes import make_indexes
 from nnet3tools.program.checker import check_computation
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AcceptInput,
     AddRowRanges,
@@ -36,6 +35,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 from support.handmade import small_nnet, small_program
 
 NNET = small_nnet()

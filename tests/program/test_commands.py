@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     COMMANDS,
     AddRowsMulti,
@@ -19,6 +18,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 
 
 def example(cls):

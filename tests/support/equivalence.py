@@ -15,9 +15,9 @@ from nnet3tools.graph.request import IoSpecification
 from nnet3tools.nnet.arithmetic import scale_nnet, set_as_gradient
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 from support.random_networks import Case
 
 __all__ = ["ALL_OFF", "PASS_OPTIONS", "Results", "describe", "difference", "run", "variants"]

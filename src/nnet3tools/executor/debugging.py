@@ -10,9 +10,9 @@ from nnet3tools.executor.bound_program import BoundProgram
 from nnet3tools.io.log import log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.components.updatable import UpdatableComponent
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Backprop
 from nnet3tools.program.component_facts import ComponentTable
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import ProgramNames, command_texts, preamble_text
 
 __all__ = ["Debugger", "Magnitudes", "written_submatrices"]

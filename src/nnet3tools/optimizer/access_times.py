@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import Command, SetConst
+from nnet3tools.program.operands import AccessType
 
 __all__ = ["AccessTimes", "is_zeroing", "zeroings"]
 

@@ -7,7 +7,6 @@ import numpy as np
 from nnet3tools.nnet.indexes import BoolArray
 from nnet3tools.optimizer.access_times import AccessTimes
 from nnet3tools.optimizer.pass_context import PassContext
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AddRows,
     AddRowsMulti,
@@ -21,6 +20,7 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup
+from nnet3tools.program.operands import AccessType
 
 __all__ = ["convert_addition"]
 

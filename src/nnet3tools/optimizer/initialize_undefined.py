@@ -9,9 +9,9 @@ from nnet3tools.optimizer.access_times import zeroings
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.optimizer.renumber import remove_no_operations
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import NoOperation
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 
 __all__ = ["initialize_undefined"]
 

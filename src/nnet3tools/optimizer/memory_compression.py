@@ -9,7 +9,6 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.optimizer.pass_context import PassContext
 from nnet3tools.program.analysis import Analysis
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     Backprop,
     Command,
@@ -19,6 +18,7 @@ from nnet3tools.program.commands import (
     NoOperationMarker,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 
 __all__ = ["memory_compression"]
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.indexes import IntArray
 from nnet3tools.optimizer.origins import Origins
-from nnet3tools.program.command import listed_submatrices, operand_names
+from nnet3tools.program.command import operand_names
 from nnet3tools.program.commands import Command, NoOperation
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup, group_commands, made_of_columns
+from nnet3tools.program.operands import listed_submatrices
 
 __all__ = ["first_equal_rows", "remove_no_operations", "renumber"]
 

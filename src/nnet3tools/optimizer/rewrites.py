@@ -22,8 +22,8 @@ from nnet3tools.nnet.indexes import IntArray, sorted_unique
 from nnet3tools.optimizer.origins import Origins
 from nnet3tools.optimizer.pass_context import PassContext, Transform
 from nnet3tools.optimizer.renumber import first_equal_rows
-from nnet3tools.program.command import listed_submatrices
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import listed_submatrices
 
 __all__ = ["Rewrites"]
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, Command, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.groups import CommandGroup, group_commands
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.variables import Variables
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.program.analysis import Analyst
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import (
     AcceptInput,
     Backprop,
@@ -25,6 +24,7 @@ from nnet3tools.program.commands import (
     SwapMatrix,
 )
 from nnet3tools.program.computation import Computation
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.order_checker import OrderChecker
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnet3tools.program.command import COMMANDS, Access, AccessType, Command
+from nnet3tools.program.command import COMMANDS, Command
 from nnet3tools.program.component_commands import Backprop, BackpropNoModelUpdate, Propagate
 from nnet3tools.program.control_commands import (
     AcceptInput,
@@ -31,6 +31,7 @@ from nnet3tools.program.matrix_commands import (
     MatrixAdd,
     MatrixCopy,
 )
+from nnet3tools.program.operands import Access, AccessType
 
 __all__ = [
     "COMMANDS",

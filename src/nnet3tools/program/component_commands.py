@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nnet3tools.program.command import (
+from nnet3tools.program.command import Command, command
+from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
+from nnet3tools.program.groups import CommandGroup
+from nnet3tools.program.operands import (
     Accesses,
     AccessType,
-    Command,
     Component,
     Memo,
     Names,
     Precomputed,
     Submatrix,
     Tables,
-    command,
 )
-from nnet3tools.program.component_facts import ComponentFacts, ComponentTable
-from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet

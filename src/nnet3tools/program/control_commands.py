@@ -5,17 +5,16 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, ClassVar
 
-from nnet3tools.program.command import (
+from nnet3tools.program.command import Command, command
+from nnet3tools.program.operands import (
     AccessMap,
     AccessType,
     Alpha,
-    Command,
     Names,
     Node,
     Position,
     Submatrix,
     Tables,
-    command,
     size_problem,
 )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.computation import Computation
 from nnet3tools.program.lifetimes import matrix_subject
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import command_texts
 
 __all__ = ["network_dot", "program_dot"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.program.command import AccessType
 from nnet3tools.program.commands import AcceptInput, ProvideOutput
 from nnet3tools.program.component_facts import ComponentTable
 from nnet3tools.program.lifetimes import matrix_subject
+from nnet3tools.program.operands import AccessType
 from nnet3tools.program.printing import ProgramNames, command_texts
 from nnet3tools.program.report import ProgramReport
 

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 
 from nnet3tools.graph.tables import all_true
-from nnet3tools.program.command import (
+from nnet3tools.program.command import Command, command
+from nnet3tools.program.groups import CommandGroup
+from nnet3tools.program.operands import (
     Accesses,
     AccessMap,
     AccessType,
     Alpha,
-    Command,
     Indexes,
     IndexesMulti,
     IndexesRanges,
     Names,
     Submatrix,
     Tables,
-    command,
     listed_submatrices,
     size_problem,
 )
-from nnet3tools.program.groups import CommandGroup
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet

@@ -1,0 +1,167 @@
+"""What the operands of commands are: their kinds, how they are touched, named and checked."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.graph.tables import sorted_unique
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.component_facts import ComponentTable
+    from nnet3tools.program.computation import Computation
+
+__all__ = [
+    "Access",
+    "AccessMap",
+    "AccessType",
+    "Accesses",
+    "Alpha",
+    "Component",
+    "Indexes",
+    "IndexesMulti",
+    "IndexesRanges",
+    "Memo",
+    "Names",
+    "Node",
+    "Position",
+    "Precomputed",
+    "Submatrix",
+    "Tables",
+    "listed_submatrices",
+    "size_problem",
+]
+
+# Kinds of operands; the decorator of commands looks at these names.
+Submatrix = int
+"""Number of a submatrix; 0 for none where a command allows that."""
+Indexes = int
+"""Position in `Computation.indexes`."""
+IndexesMulti = int
+"""Position in `Computation.indexes_multi`."""
+IndexesRanges = int
+"""Position in `Computation.indexes_ranges`."""
+Precomputed = int
+"""Position in `Computation.component_precomputed_indexes`; 0 for none."""
+Component = int
+"""Number of a component of the network."""
+Node = int
+"""Number of a node of the network."""
+Memo = int
+"""Number that joins a Propagate to the Backprop that uses its memo; 0 for none."""
+Position = int
+"""Position of a command in the program."""
+Alpha = float
+"""The one number that is not an integer: stored as Kaldi's alpha."""
+
+
+class AccessType(enum.IntFlag):
+    """How a command touches a submatrix; READ_WRITE where the result depends on what was there."""
+
+    READ = 1
+    WRITE = 2
+    READ_WRITE = 3
+
+
+class Access(NamedTuple):
+    """One submatrix that a command touches."""
+
+    submatrix: int
+    type: AccessType
+
+
+Ints = NDArray[np.int64]
+
+
+class Accesses(NamedTuple):
+    """Submatrices that commands of one class touch; 0 stands for none."""
+
+    which: Ints
+    """Number of each command among those of its class."""
+    submatrices: Ints
+    kinds: Ints | AccessType
+    """AccessType of each, or of all."""
+
+
+AccessMap = dict[str, AccessType]
+
+
+class Names(Protocol):
+    """How a program's parts are written in the text of a command."""
+
+    def submatrix(self, index: int) -> str:
+        """Such as "m3" or "m3(0:10, 5:9)"; "[]" for 0."""
+
+    def dim(self, index: int) -> tuple[int, int]:
+        """Rows and columns of a submatrix."""
+
+    def indexes(self, index: int) -> str:
+        """Row indexes, with runs shortened."""
+
+    def indexes_multi(self, index: int) -> str:
+        """Pairs of a Multi command as rows of matrices."""
+
+    def indexes_ranges(self, index: int) -> str:
+        """Row ranges, last row included."""
+
+    def component(self, index: int) -> str:
+        """Name of a component."""
+
+    def node(self, index: int) -> str:
+        """Name of a node."""
+
+    @property
+    def need_model_derivative(self) -> bool:
+        """The program's own flag."""
+
+
+class Tables(Protocol):
+    """The tables that a command's `problem` may look at; see program/checker.py."""
+
+    computation: Computation
+    nnet: Nnet
+    components: ComponentTable
+    submatrix_table: Ints
+    """(submatrices, 5): `computation.submatrix_table()`."""
+
+    def overlap(self, a: int, b: int) -> bool:
+        """Whether two submatrices share elements."""
+
+    def same(self, a: int, b: int) -> bool:
+        """Whether two submatrices are the same block of the same matrix."""
+
+    def rows(self, submatrix: int) -> int:
+        """Rows of a submatrix."""
+
+    def cols(self, submatrix: int) -> int:
+        """Columns of a submatrix."""
+
+
+def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
+    """The submatrices that lists of (submatrix, row) pairs name, without the -1 of "none".
+
+    (number of the list, submatrix), both (M,): each submatrix once a list, increasing.
+    """
+    if not lists:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    which = np.repeat(np.arange(len(lists)), [len(pairs) for pairs in lists])
+    submatrices = np.concatenate([pairs[:, 0] for pairs in lists]).astype(np.int64)
+    # Few distinct values in long runs are the rule: compare neighbours first, then sort the rest.
+    first = np.ones(len(which), bool)
+    first[1:] = (submatrices[1:] != submatrices[:-1]) | (which[1:] != which[:-1])
+    first &= submatrices != -1
+    width = int(submatrices.max(initial=0)) + 1
+    return np.divmod(sorted_unique(which[first] * width + submatrices[first]), width)
+
+
+def size_problem(tables: Tables, a: int, b: int) -> str:
+    """A message if two submatrices differ in size, else ""."""
+    x, y = tables.computation.submatrices[a], tables.computation.submatrices[b]
+    if x.num_rows == y.num_rows and x.num_cols == y.num_cols:
+        return ""
+    return f"sizes {x.num_rows} x {x.num_cols} and {y.num_rows} x {y.num_cols} differ"
