@@ -39,6 +39,14 @@ def test_populated_memory_is_zero_as_other_new_memory_and_what_was_written_stays
     assert not memory[5:-5].any()
 
 
+def test_where_no_thread_can_be_had_memory_is_populated_by_whoever_writes_to_it(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(host_memory.threading.Thread, "start", start)
+    host_memory.populate_aside(Region(5 * MB).first(5 * MB))
+
+
 def test_beyond_its_room_memory_moves_and_old_views_stay(monkeypatch):
     monkeypatch.setattr(host_memory, "_ROOM", MB)
     memory = GrowingBytes()

@@ -6,6 +6,9 @@ at results. The second run records (tensor/recording.py): what comes after the s
 host's events, a variant of the work, is a list of calls, which later runs call in turn, or capture
 once as a graph and launch. A variant that has not come up yet is recorded when it does.
 
+What a CPU will run again, as a training does its minibatches, is recorded in its first run, which
+takes a quarter longer; compiled kernels then do the second.
+
 On a CPU each step has its own variants, so that they do not multiply, and what has no events is one
 flat list. On a GPU, where launches are dear, steps are gathered into sections with few random
 decisions each, as every one of them may double the variants.
@@ -124,7 +127,9 @@ class _Piece:
         self._steps, self._workspace, self._capture = steps, workspace, capture
         self._memory: Memory = {}
         self._left = num_noted
-        """Live runs to come; fewer if the latest was an example of all that follow."""
+        """Live runs to come, fewer if the latest was an example of all that follow; 0 at first if
+        the first run is to be recorded.
+        """
         self._excused: set[int] = set()
         self._random: dict[int, int] = {}
         """Step -> how many decisions of a live run were random."""

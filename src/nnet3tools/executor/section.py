@@ -136,7 +136,7 @@ class Section:
             return
         node = self._note_events(recorder)
         if recorder.excused and is_first:
-            return  # it may have been for what is done once
+            return  # perhaps for something that is done once: the next run tells
         node.is_live = recorder.excused
         if recorder.excused:
             log.vlog(2, f"command c{self._steps[0][0]} has work for the host: not recorded")

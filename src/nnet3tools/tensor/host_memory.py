@@ -5,6 +5,7 @@ malloc takes large blocks from its heap once it has seen some come and go, and k
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import sys
@@ -62,7 +63,8 @@ def populate_aside(memory: np.ndarray) -> None:
     minibatch of benchmarks/' tdnnf, most where a virtual machine has to be given that memory.
     """
     if memory.size >= _HUGE and sys.platform == "linux":
-        threading.Thread(target=_populate, args=(memory,), daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # with a limit on threads, or on their stacks
+            threading.Thread(target=_populate, args=(memory,), daemon=True).start()
 
 
 def _populate(memory: np.ndarray) -> None:

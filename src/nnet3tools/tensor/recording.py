@@ -11,8 +11,9 @@ where it happens:
 
 Elsewhere both just call what they are given. A replay first calls all events again, in order, and
 then does the work recorded for these outcomes (executor/replay.py); so they must do no device work
-and depend on none of the same step. What cannot be repeated, as making room for statistics at
-first, or looking at results on the host, says `not_capturable()`: it runs as it is each time.
+and depend on none of the same step. What is made once, as room for statistics, is made by
+`prepare`. What cannot be repeated, as looking at results on the host, says `not_capturable()`: it
+runs as it is each time.
 
 Numbers that depend on data are tensor.number's, in memory; attributes that are plain numbers are
 settings, which are part of a recording (tensor/settings.py).

@@ -10,7 +10,8 @@ __all__ = ["HasSettings", "begin_settings", "note_setting", "settings_version"]
 class HasSettings:
     """An object whose attributes are settings, but for those in NO_SETTINGS.
 
-    Arrays count by identity: what is recorded refers to them.
+    Arrays count by identity: what is recorded refers to them. Values that attributes begin with,
+    and those that `begin_settings` gives, outdate nothing.
     """
 
     NO_SETTINGS: ClassVar[frozenset[str]] = frozenset()
@@ -30,7 +31,7 @@ class HasSettings:
 def begin_settings(thing: object, **values: object) -> None:
     """Give attributes first values, which outdate nothing that was recorded before.
 
-    For what no recording takes before it is there, as that is decided on first.
+    Only for those that recordings take after somebody has seen to it that they are there.
     """
     thing.__dict__.update(values)
 
