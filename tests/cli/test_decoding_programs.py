@@ -25,6 +25,7 @@ from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
 from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
+from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 from support.utterance_networks import recurrent_config
@@ -283,8 +284,8 @@ def test_features_of_pieces_are_normalized_as_those_of_the_whole(norm_vars: bool
     np.testing.assert_allclose(found, normalization.whole(features), rtol=1e-5, atol=1e-6)
 
 
-def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd) -> None:
-    pytest.importorskip("kaldi_native_fbank")
+def test_sound_becomes_words_whole_or_as_a_stream(system: Path, capfd, monkeypatch) -> None:
+    with_sound_features(monkeypatch)
     Path("mfcc.conf").write_text("--dither=0\n")
     Path("frame_subsampling_factor").write_text("3\n")
     write_wave("one.wav", 0.7)

@@ -13,6 +13,7 @@ from support.damage import damaged
 from support.fuzz_corpus import in_corpus, run
 from support.fuzz_programs import must_end_well
 from support.fuzz_targets import TARGETS
+from support.plain_sound import with_sound_features
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +35,6 @@ NO_ROW = {
 }
 
 
-def skip_without_sound(name: str) -> None:
-    """Features of sound need the extra [recipe]."""
-    if {command[0] for command in TARGETS[name]} == {"nnet3-decode"}:
-        pytest.importorskip("kaldi_native_fbank")
-
-
 def test_every_program_that_reads_files_has_a_row() -> None:
     rows = {command[0] for commands in TARGETS.values() for command in commands}
     assert set(PROGRAMS) - rows == set().union(*NO_ROW.values())
@@ -58,7 +53,7 @@ def check(name: str, seed: int, rounds: int) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_undamaged_files_are_read(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_sound(name)
+    with_sound_features(monkeypatch)
     monkeypatch.chdir(corpus)
     Path("BAD").write_bytes(Path(name).read_bytes())
     for command in TARGETS[name]:
@@ -69,7 +64,7 @@ def test_undamaged_files_are_read(corpus: Path, name: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_files(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_sound(name)
+    with_sound_features(monkeypatch)
     monkeypatch.chdir(corpus)
     check(name, seed=1, rounds=6)
 
@@ -77,6 +72,6 @@ def test_damaged_files(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_many_damaged_files(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_sound(name)
+    with_sound_features(monkeypatch)
     monkeypatch.chdir(corpus)
     check(name, seed=2, rounds=300)
