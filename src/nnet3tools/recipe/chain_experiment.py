@@ -146,7 +146,7 @@ class ChainExperiment(Experiment):
 
     def _check_pdfs(self) -> None:
         tree = self.tree_dir / "tree"
-        self.check_targets(ContextDependency.load(str(tree)).num_pdfs, str(tree))
+        self.network.check_targets(ContextDependency.load(str(tree)).num_pdfs, str(tree))
 
     # -- examples
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.recipe.data_dir import DataDir, first_matrix_dim, number_in, read_lines
+from nnet3tools.recipe.data_dir import DataDir, number_in
 from nnet3tools.recipe.egs import EgsMaking
 from nnet3tools.recipe.egs_dir import EgsDir, ExpectedEgs, open_egs_dir
 from nnet3tools.recipe.egs_parts import (
@@ -16,6 +15,8 @@ from nnet3tools.recipe.egs_parts import (
     GivenTargets,
     parse_egs_opts,
 )
+from nnet3tools.recipe.frame_targets import aligned_targets, given_targets
+from nnet3tools.recipe.network_source import NetworkSource
 from nnet3tools.recipe.objective import ExampleNames, FrameObjective, Objective
 from nnet3tools.recipe.option_checks import check_minibatch_size, check_trainer
 from nnet3tools.recipe.options import (
@@ -171,14 +172,7 @@ class Experiment:
         if not self.dir.is_dir():
             raise DataError(f"--dir={self.dir}: there is no such directory")
         self._check_given()
-        model, configs = o.trainer.input_model, self.dir / "configs"
-        if model and not os.path.isfile(model):
-            raise DataError(f"--trainer.input-model={model}: there is no such file")
-        if not model and not (configs / "final.config").is_file():
-            raise DataError(
-                f"there is no '{configs}/final.config' (nnet3-xconfig-to-configs makes it), and no "
-                "--trainer.input-model"
-            )
+        self.network.check()
         named = "rnn.num-chunk-per-minibatch" if self.recurrence else "optimization.minibatch-size"
         check_minibatch_size(named, self.minibatch_size)
         chunk_widths(self.frames_per_eg)
@@ -189,58 +183,16 @@ class Experiment:
         if self.am is not None and not self.am.ali_dir:
             raise OptionError("option --ali-dir is required")
 
-    def check_targets(self, num_targets: int, source: str) -> None:
-        """DataError if the network's output is not that of the targets, as far as can be seen."""
-        reference = self.dir / "configs" / "ref.raw"
-        if not reference.is_file() or self.options.trainer.input_model:
-            return
-        from nnet3tools.nnet.model_file import read_nnet
-
-        nnet = read_nnet(str(reference))
-        node = nnet.node_index("output")
-        if node >= 0 and (dim := nnet.output_dim("output")) != num_targets:
-            raise DataError(
-                f"{self.dir}/configs: the network's output has dimension {dim}, but {source} has "
-                f"{num_targets} targets"
-            )
-
     # -- the network
 
-    def variables(self) -> dict[str, str]:
-        """configs/vars, or the same of --trainer.input-model."""
-        if model := self.options.trainer.input_model:
-            from nnet3tools.graph.context import compute_simple_nnet_context
-            from nnet3tools.nnet.model_file import read_nnet
-
-            context = compute_simple_nnet_context(read_nnet(model))
-            return {
-                "model_left_context": str(context.left),
-                "model_right_context": str(context.right),
-            }
-        found = {}
-        path = self.dir / "configs" / "vars"
-        for number, line in enumerate(read_lines(path), start=1):
-            name, equals, value = line.partition("=")
-            if not equals:
-                raise DataError(f"{path}: line {number}: expected name=value, found '{line[:60]}'")
-            found[name.strip()] = value.strip()
-        return found
-
-    def model_contexts(self) -> tuple[int, int]:
-        """Left and right context of the network."""
-        variables = self.variables()
-        path = self.dir / "configs" / "vars"
-        found = []
-        for side in ("left", "right"):
-            value = variables.get(f"model_{side}_context", variables.get(f"{side}_context", ""))
-            if not value.lstrip("-").isdecimal():
-                raise DataError(f"{path}: expected model_{side}_context=<number>, found '{value}'")
-            found.append(int(value))
-        return found[0], found[1]
+    @property
+    def network(self) -> NetworkSource:
+        """Where the network comes from."""
+        return NetworkSource(self.dir, self.options.trainer.input_model)
 
     def contexts(self) -> Contexts:
         """Frames of input of examples around their labels."""
-        left, right = self.model_contexts()
+        left, right = self.network.contexts()
         r = self.recurrence
         if r is None:
             return Contexts(left, right)
@@ -257,7 +209,7 @@ class Experiment:
         r = self.recurrence
         if r is None or r.deriv_truncate_margin < 0:
             return ()
-        left, right = self.model_contexts()
+        left, right = self.network.contexts()
         return (
             f"--optimization.min-deriv-time={-r.deriv_truncate_margin - left}",
             f"--optimization.max-deriv-time-relative={r.deriv_truncate_margin + right}",
@@ -266,8 +218,7 @@ class Experiment:
     @property
     def has_init_config(self) -> bool:
         """Whether there is an LDA-like transform to estimate."""
-        is_new = not self.options.trainer.input_model
-        return is_new and (self.dir / "configs" / "init.config").is_file()
+        return self.network.has_init_config
 
     # -- examples
 
@@ -297,40 +248,9 @@ class Experiment:
 
     def _targets(self) -> GivenTargets | AlignedTargets:
         if self.am is not None:
-            return self._aligned(Path(self.am.ali_dir))
+            return aligned_targets(Path(self.am.ali_dir), self.num_ali_jobs(), self.network)
         assert self.raw is not None
-        if not self.raw.targets_scp:
-            raise OptionError("option --targets-scp is required, unless there is --egs.dir")
-        script = Path(self.raw.targets_scp)
-        text = self.variables().get("num_targets", "")
-        if text and not text.isdecimal():
-            raise DataError(f"{self.dir}/configs/vars: num_targets={text}: expected a number")
-        if not self.raw.use_dense_targets:
-            if not text:
-                raise DataError(f"{self.dir}/configs/vars: expected num_targets=<number>")
-            self.check_targets(int(text), f"{self.dir}/configs/vars")
-            return GivenTargets(script, False, int(text))
-        dim = first_matrix_dim(script)
-        if text and int(text) != dim:
-            raise DataError(
-                f"{script}: targets have dimension {dim}, but {self.dir}/configs/vars says "
-                f"num_targets={text}"
-            )
-        self.check_targets(dim, str(script))
-        return GivenTargets(script, True, dim)
-
-    def _aligned(self, ali_dir: Path) -> AlignedTargets:
-        num_jobs = self.num_ali_jobs()
-        for name in ("final.mdl", "tree", *(f"ali.{n + 1}.gz" for n in range(num_jobs))):
-            if not (ali_dir / name).is_file():
-                raise DataError(f"--ali-dir={ali_dir}: there is no file '{ali_dir / name}'")
-        from nnet3tools.io.files import open_input
-        from nnet3tools.nnet.hmm.tree import ContextDependency
-
-        with open_input(str(ali_dir / "tree")) as reader:
-            tree = ContextDependency.read(reader)
-        self.check_targets(tree.num_pdfs, f"{ali_dir}/tree")
-        return AlignedTargets(ali_dir, tree.num_pdfs, num_jobs)
+        return given_targets(self.raw, self.network)
 
     def num_ali_jobs(self) -> int:
         """Number of files of alignments."""

@@ -1,0 +1,83 @@
+"""Where the network of an experiment comes from, and what is known of it before it is made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnet3tools.errors import DataError
+from nnet3tools.recipe.data_dir import read_lines
+
+__all__ = ["NetworkSource"]
+
+
+@dataclass(frozen=True)
+class NetworkSource:
+    """The config files in `dir`/configs, or --trainer.input-model."""
+
+    dir: Path
+    input_model: str
+
+    def check(self) -> None:
+        """DataError if it is not there."""
+        model, configs = self.input_model, self.dir / "configs"
+        if model and not os.path.isfile(model):
+            raise DataError(f"--trainer.input-model={model}: there is no such file")
+        if not model and not (configs / "final.config").is_file():
+            raise DataError(
+                f"there is no '{configs}/final.config' (nnet3-xconfig-to-configs makes it), and no "
+                "--trainer.input-model"
+            )
+
+    def check_targets(self, num_targets: int, source: str) -> None:
+        """DataError if the network's output is not that of the targets, as far as can be seen."""
+        reference = self.dir / "configs" / "ref.raw"
+        if not reference.is_file() or self.input_model:
+            return
+        from nnet3tools.nnet.model_file import read_nnet
+
+        nnet = read_nnet(str(reference))
+        node = nnet.node_index("output")
+        if node >= 0 and (dim := nnet.output_dim("output")) != num_targets:
+            raise DataError(
+                f"{self.dir}/configs: the network's output has dimension {dim}, but {source} has "
+                f"{num_targets} targets"
+            )
+
+    def variables(self) -> dict[str, str]:
+        """configs/vars, or the same of --trainer.input-model."""
+        if self.input_model:
+            from nnet3tools.graph.context import compute_simple_nnet_context
+            from nnet3tools.nnet.model_file import read_nnet
+
+            context = compute_simple_nnet_context(read_nnet(self.input_model))
+            return {
+                "model_left_context": str(context.left),
+                "model_right_context": str(context.right),
+            }
+        found = {}
+        path = self.dir / "configs" / "vars"
+        for number, line in enumerate(read_lines(path), start=1):
+            name, equals, value = line.partition("=")
+            if not equals:
+                raise DataError(f"{path}: line {number}: expected name=value, found '{line[:60]}'")
+            found[name.strip()] = value.strip()
+        return found
+
+    def contexts(self) -> tuple[int, int]:
+        """Left and right context of the network."""
+        variables = self.variables()
+        path = self.dir / "configs" / "vars"
+        found = []
+        for side in ("left", "right"):
+            value = variables.get(f"model_{side}_context", variables.get(f"{side}_context", ""))
+            if not value.lstrip("-").isdecimal():
+                raise DataError(f"{path}: expected model_{side}_context=<number>, found '{value}'")
+            found.append(int(value))
+        return found[0], found[1]
+
+    @property
+    def has_init_config(self) -> bool:
+        """Whether there is an LDA-like transform to estimate."""
+        return not self.input_model and (self.dir / "configs" / "init.config").is_file()
