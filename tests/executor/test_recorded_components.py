@@ -129,6 +129,39 @@ def test_nothing_runs_live_again_after_a_first_run_that_was_recorded(monkeypatch
     assert counts == [counts[0]] * 4
 
 
+def test_recordings_made_void_in_the_forward_pass_are_renewed_from_the_next_one_on():
+    """Else the backward pass would be recorded with masks of a forward recording that is gone."""
+
+    def run(repeats):
+        _, nnet = zoo_network(11, ["GeneralDropoutComponent", "SigmoidComponent"])
+        for component in nnet.components:
+            if hasattr(component, "value_sum"):  # in files it may have any size
+                component.value_sum = component.deriv_sum = np.ones(component.dim + 1)
+        delta = nnet.copy()
+        scale_nnet(delta, 0.0)
+        program, request = zoo_program(nnet)
+        computer = NnetComputer(
+            ComputeOptions(), program, nnet, delta, nnet_to_store_stats=nnet, repeats=repeats
+        )
+        if repeats:
+            computer._replays = True  # as on a GPU
+        else:
+            live(computer)
+        rng = np.random.default_rng(3)
+        tensor.random.seed(3)
+        for _ in range(6):
+            computer.reset()
+            computer.accept_input("input", noise(rng, (len(request.inputs[0].indexes), 3)))
+            computer.run()
+            computer.replay("objective", lambda: None)
+            computer.accept_input("output", noise(rng, computer.get_output("output").shape))
+            computer.run()
+            yield computer.get_output("input").copy()
+
+    for found, expected in zip(run(True), list(run(False)), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_a_new_program_does_not_outdate_recordings_of_others():
     """The indexes that it is made with are no settings of components."""
     _, nnet = zoo_network(3, ["TdnnComponent", "BackpropTruncationComponent"])

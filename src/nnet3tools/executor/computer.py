@@ -219,7 +219,7 @@ class NnetComputer:
         if key is None or not self._replays:
             work()
         else:
-            self._replayer.run(key, work)
+            self._replayer.run(key, work, opens=False)
 
     def _live_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
         return segment.steps

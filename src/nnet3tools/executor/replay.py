@@ -112,9 +112,12 @@ class Replayer:
 
             self._workspace.kernels = KernelsAtOnce()
 
-    def run(self, key: Hashable, work: Step) -> None:
-        """Do some work. That of an equal key must be the same, declared decisions excepted."""
-        for _, step in self.steps(key, [(0, work)]):
+    def run(self, key: Hashable, work: Step, opens: bool = True) -> None:
+        """Do some work. That of an equal key must be the same, declared decisions excepted.
+
+        `opens`: as of `steps`.
+        """
+        for _, step in self.steps(key, [(0, work)], opens):
             step()
 
 
