@@ -23,13 +23,15 @@ from nnet3tools.program.control_commands import (
 from nnet3tools.program.matrix_commands import (
     AddRowRanges,
     AddRows,
-    AddRowsMulti,
-    AddToRowsMulti,
     CopyRows,
-    CopyRowsMulti,
-    CopyToRowsMulti,
     MatrixAdd,
     MatrixCopy,
+)
+from nnet3tools.program.multi_commands import (
+    AddRowsMulti,
+    AddToRowsMulti,
+    CopyRowsMulti,
+    CopyToRowsMulti,
 )
 from nnet3tools.program.operands import Access, AccessType
 

@@ -34,6 +34,7 @@ __all__ = [
     "Submatrix",
     "Tables",
     "listed_submatrices",
+    "scale_flops",
     "size_problem",
 ]
 
@@ -157,6 +158,11 @@ def listed_submatrices(lists: Sequence[np.ndarray]) -> tuple[Ints, Ints]:
     first &= submatrices != -1
     width = int(submatrices.max(initial=0)) + 1
     return np.divmod(sorted_unique(which[first] * width + submatrices[first]), width)
+
+
+def scale_flops(alpha: float) -> int:
+    """Operations an element for a command's scale."""
+    return int(alpha != 1.0)
 
 
 def size_problem(tables: Tables, a: int, b: int) -> str:

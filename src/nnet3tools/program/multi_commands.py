@@ -1,0 +1,163 @@
+"""Commands that move and add rows between one submatrix and several, listed row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from nnet3tools.graph.tables import all_true
+from nnet3tools.program.command import Command, command
+from nnet3tools.program.groups import CommandGroup
+from nnet3tools.program.operands import (
+    Accesses,
+    AccessMap,
+    AccessType,
+    Alpha,
+    IndexesMulti,
+    Names,
+    Submatrix,
+    Tables,
+    listed_submatrices,
+    scale_flops,
+)
+
+if TYPE_CHECKING:
+    from nnet3tools.nnet.nnet import Nnet
+    from nnet3tools.program.component_facts import ComponentTable
+    from nnet3tools.program.computation import Computation
+
+__all__ = ["AddRowsMulti", "AddToRowsMulti", "CopyRowsMulti", "CopyToRowsMulti"]
+
+READ, WRITE, READ_WRITE = AccessType.READ, AccessType.WRITE, AccessType.READ_WRITE
+
+
+class _MultiCommand(Command):
+    """Rows of one submatrix against rows of several, listed as (submatrix, row) pairs."""
+
+    __slots__ = ()
+    OWN: ClassVar[str]
+    """Field of the one submatrix."""
+    LISTED: ClassVar[AccessType]
+    """How the several are touched."""
+    ADDS: ClassVar[bool] = False
+    indexes_multi: int
+    alpha: float
+
+    @classmethod
+    def accesses_of(
+        cls, group: CommandGroup, computation: Computation, components: ComponentTable
+    ) -> Iterator[Accesses]:
+        yield from super().accesses_of(group, computation, components)
+        lists = [computation.indexes_multi[i] for i in group.column("indexes_multi").tolist()]
+        which, submatrices = listed_submatrices(lists)
+        yield Accesses(which, submatrices, cls.LISTED)
+
+    def problem(self, tables: Tables) -> str:
+        pairs = tables.computation.indexes_multi[self.indexes_multi]
+        own = getattr(self, self.OWN)
+        if len(pairs) != tables.rows(own):
+            return f"{len(pairs)} pairs for {tables.rows(own)} rows"
+        if pairs.min(initial=0) < -1 or not all_true((pairs[:, 0] < 0) == (pairs[:, 1] < 0)):
+            return "a pair that is neither (-1,-1) nor a row of a submatrix"
+        listed, rows = pairs[pairs[:, 0] >= 0].T
+        if len(wrong := listed[(listed == 0) | (listed >= len(tables.submatrix_table))]):
+            return f"there is no submatrix {wrong.min()}"
+        infos = tables.submatrix_table[listed]
+        if len(wrong := infos[infos[:, 4] != tables.cols(own), 4]):
+            return f"{wrong[0]} columns do not fit {tables.cols(own)}"
+        if len(wrong := listed[rows >= infos[:, 2]]):
+            return f"row outside submatrix {wrong.min()}"
+        in_own_matrix = infos[:, 0] == tables.submatrix_table[own, 0]
+        for submatrix in set(listed[in_own_matrix].tolist()):
+            if tables.overlap(submatrix, own):
+                return "source and destination overlap"
+        return ""
+
+    def flops(self, computation: Computation, nnet: Nnet) -> int:
+        moved = int((computation.indexes_multi[self.indexes_multi][:, 0] >= 0).sum())
+        cols = computation.submatrices[getattr(self, self.OWN)].num_cols
+        return (self.ADDS + scale_flops(self.alpha)) * moved * cols
+
+    def text(self, names: Names) -> str:
+        own = names.submatrix(getattr(self, self.OWN))
+        verb = self.NAME.removeprefix("k")
+        return f"{own}.{verb}({self.alpha:g}, {names.indexes_multi(self.indexes_multi)})"
+
+
+@command(11)
+class CopyRowsMulti(_MultiCommand):
+    """dest[i] = alpha * the i-th listed row; a row of zeros where none is listed."""
+
+    dest: Submatrix
+    indexes_multi: IndexesMulti
+    alpha: Alpha = 1.0
+
+    OWN: ClassVar[str] = "dest"
+    ACCESS: ClassVar[AccessMap] = {"dest": WRITE}
+    LISTED: ClassVar[AccessType] = READ
+
+
+@command(12)
+class CopyToRowsMulti(_MultiCommand):
+    """The i-th listed row = src[i]; alpha must be 1. No row may be listed twice."""
+
+    src: Submatrix
+    indexes_multi: IndexesMulti
+    alpha: Alpha = 1.0
+
+    OWN: ClassVar[str] = "src"
+    ACCESS: ClassVar[AccessMap] = {"src": READ}
+    LISTED: ClassVar[AccessType] = READ_WRITE
+
+    def problem(self, tables: Tables) -> str:
+        if self.alpha != 1.0:
+            return f"alpha is {self.alpha:g}, must be 1"
+        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+
+
+@command(13)
+class AddRowsMulti(_MultiCommand):
+    """dest[i] += alpha * the i-th listed row."""
+
+    dest: Submatrix
+    indexes_multi: IndexesMulti
+    alpha: Alpha = 1.0
+
+    OWN: ClassVar[str] = "dest"
+    ACCESS: ClassVar[AccessMap] = {"dest": READ_WRITE}
+    LISTED: ClassVar[AccessType] = READ
+    ADDS: ClassVar[bool] = True
+
+
+@command(14)
+class AddToRowsMulti(_MultiCommand):
+    """The i-th listed row += alpha * src[i]. No row may be listed twice."""
+
+    src: Submatrix
+    indexes_multi: IndexesMulti
+    alpha: Alpha = 1.0
+
+    OWN: ClassVar[str] = "src"
+    ACCESS: ClassVar[AccessMap] = {"src": READ}
+    LISTED: ClassVar[AccessType] = READ_WRITE
+    ADDS: ClassVar[bool] = True
+
+    def problem(self, tables: Tables) -> str:
+        return _MultiCommand.problem(self, tables) or _twice_problem(tables, self.indexes_multi)
+
+
+def _twice_problem(tables: Tables, indexes_multi: int) -> str:
+    """A row that is written twice would race on a GPU; also one reached by two submatrices."""
+    pairs = tables.computation.indexes_multi[indexes_multi]
+    pairs = pairs[pairs[:, 0] >= 0]
+    if len(pairs) < 2:
+        return ""
+    sub = tables.submatrix_table[pairs[:, 0]]
+    row, col, width = sub[:, 1] + pairs[:, 1], sub[:, 3], sub[:, 4]
+    order = np.lexsort((col, row, sub[:, 0]))
+    matrix, row, col, width = sub[order, 0], row[order], col[order], width[order]
+    same_row = (matrix[1:] == matrix[:-1]) & (row[1:] == row[:-1])
+    twice = np.flatnonzero(same_row & (col[1:] < col[:-1] + width[:-1]))
+    return f"row {row[twice[0]]} of m{matrix[twice[0]]} is written twice" if len(twice) else ""
