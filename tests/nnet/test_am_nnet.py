@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import struct
 
 import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.hmm.topology import HmmTopology
@@ -17,7 +16,7 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
 from nnet3tools.nnet.model_file import load_nnet
 from nnet3tools.nnet.nnet import Nnet
-from support.streams import bytes_reader
+from support.streams import bytes_reader, to_bytes
 
 TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
@@ -47,14 +46,6 @@ def make(extra: str = CHAIN_ENTRY) -> TransitionModel:
     tree = ContextDependency.read(text_reader(TREE))
     topology = HmmTopology.read(text_reader(TOPOLOGY.format(extra)))
     return TransitionModel.from_tree(tree, topology)
-
-
-def to_bytes(value: TransitionModel | AmNnet, binary: bool) -> bytes:
-    file = io.BytesIO()
-    writer = Writer(file, binary)
-    writer.write_header()
-    value.write(writer)
-    return file.getvalue()
 
 
 def test_transition_states_of_a_tree() -> None:

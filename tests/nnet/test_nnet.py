@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
@@ -10,12 +9,11 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import ConfigError, DataError
-from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.model_file import load_nnet, read_nnet, write_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentNode, DimRangeNode, InputNode, OutputNode
-from support.streams import bytes_reader
+from support.streams import bytes_reader, to_bytes
 
 CONFIG = """
 # out of order on purpose: nodes may be used before the line that defines them
@@ -31,14 +29,6 @@ dim-range-node name=range input-node=relu dim-offset=1 dim=2
 
 def make(text: str = CONFIG) -> Nnet:
     return Nnet.from_config(parse_config_lines(text, "net.config"))
-
-
-def to_bytes(nnet: Nnet, binary: bool) -> bytes:
-    file = io.BytesIO()
-    writer = Writer(file, binary)
-    writer.write_header()
-    nnet.write(writer)
-    return file.getvalue()
 
 
 def test_nodes_are_numbered_in_the_order_of_their_lines() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 
 from nnet3tools.io.posterior import Posterior
 from nnet3tools.io.sparse import SparseMatrix
-from nnet3tools.io.stream import Reader
+from nnet3tools.io.stream import Reader, Writer
 
 
 def bytes_reader(data: bytes, name: str = "bytes") -> Reader:
@@ -16,6 +17,15 @@ def bytes_reader(data: bytes, name: str = "bytes") -> Reader:
     reader = Reader(io.BytesIO(data), name)
     reader.read_header()
     return reader
+
+
+def to_bytes(value: Any, binary: bool) -> bytes:
+    """The file of a value that has `write`, header and all: what `bytes_reader` reads."""
+    file = io.BytesIO()
+    writer = Writer(file, binary)
+    writer.write_header()
+    value.write(writer)
+    return file.getvalue()
 
 
 class Trickle(io.RawIOBase):

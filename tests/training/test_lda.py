@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
-from nnet3tools.io.stream import Writer
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
 from nnet3tools.nnet.config import parse_config_lines
@@ -18,7 +15,7 @@ from nnet3tools.training.example import EXAMPLE, NnetExample
 from nnet3tools.training.feature_transform import estimate_transform
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.lda_accumulation import LdaAccumulator, accumulate_examples
-from support.streams import bytes_reader
+from support.streams import bytes_reader, to_bytes
 from support.training_helpers import example, network
 
 DIM, CLASSES = 5, 4
@@ -46,14 +43,6 @@ def covariances(data, classes, weights):
         for x, w in zip(data[mine], weights[mine], strict=True):
             within += w * np.outer(x - centre, x - centre) / total
     return within, between, mean
-
-
-def to_bytes(stats: LdaStats, binary: bool) -> bytes:
-    file = io.BytesIO()
-    writer = Writer(file, binary)
-    writer.write_header()
-    stats.write(writer)
-    return file.getvalue()
 
 
 def test_covariances() -> None:
