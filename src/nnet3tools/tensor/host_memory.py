@@ -59,8 +59,9 @@ def map_bytes(num_bytes: int) -> np.ndarray:
 def populate_aside(memory: np.ndarray) -> None:
     """Have the system find memory for new bytes on a thread of its own, from the first on.
 
-    Else whoever writes to them first waits for it: that is 50 to 200 ms for the 136 MB of a
-    minibatch of benchmarks/' tdnnf, most where a virtual machine has to be given that memory.
+    Else whoever writes to them first waits for it: 180 ms of the main thread for the 136 MB of a
+    minibatch of benchmarks/' tdnnf, where a virtual machine had to be given the memory; where the
+    system had it at hand, no difference could be measured.
     """
     if memory.size >= _HUGE and sys.platform == "linux":
         with contextlib.suppress(RuntimeError):  # with a limit on threads, or on their stacks
