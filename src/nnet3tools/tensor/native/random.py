@@ -12,7 +12,7 @@ import numpy as np
 from nnet3tools.tensor.native.choice import are_native
 from nnet3tools.tensor.native.jobs import run_if_made
 from nnet3tools.tensor.native.kernels import Job, Kernel
-from nnet3tools.tensor.numpy_backend.random import prefer
+from nnet3tools.tensor.numpy_backend.random import INCREMENT, MULTIPLIER, prefer
 
 __all__ = ["draw_uniform"]
 
@@ -23,7 +23,7 @@ _BODY = f"""\
   f32 *out = w[0].p;
   const i64 count = w[1].i;
   const i64 first = begin * {_BLOCK}, last = NN_LEAST(end * {_BLOCK}, count);
-  u32 state = (u32)w[2].i, factor = 1103515245u, offset = 12345u;
+  u32 state = (u32)w[2].i, factor = {MULTIPLIER}u, offset = {INCREMENT}u;
   for (i64 left = 3 * first; left; left >>= 1) {{
     if (left & 1) state = factor * state + offset;
     offset *= factor + 1;
@@ -31,10 +31,10 @@ _BODY = f"""\
   }}
   u32 s[3][16], far_factor = 1, far_offset = 0;
   for (int k = 0; k < 48; ++k) {{
-    state = 1103515245u * state + 12345u;
+    state = {MULTIPLIER}u * state + {INCREMENT}u;
     s[k % 3][k / 3] = state;
-    far_offset = 1103515245u * far_offset + 12345u;
-    far_factor *= 1103515245u;
+    far_offset = {MULTIPLIER}u * far_offset + {INCREMENT}u;
+    far_factor *= {MULTIPLIER}u;
   }}
   for (i64 i = first; i < last; i += 16) {{
     f32 found[16];

@@ -32,7 +32,7 @@ static pid_t nn_owner; /* whose second thread there is: a forked process has non
 #define NN_YIELDS 2000
 /* Where others do want it they keep it for 3 ms and more, though one is waited for; who sleeps is
    given it back at once. So whoever waits after that sleeps; now and then one tries again. With two
-   more processes on two processors lstm took 16 to 28 s without this, and 7 to 10 s as now. */
+   more processes on two processors lstm took 16 to 32 s without this, and 4 s as now. */
 #define NN_TAKEN 1000000 /* ns; neighbours of a virtual machine take 50 us now and then */
 #define NN_SLEEPS 500
 

@@ -17,11 +17,11 @@ import numpy as np
 from nnet3tools.tensor.random import rand
 from nnet3tools.tensor.registry import implements
 
-__all__ = ["prefer"]
+__all__ = ["INCREMENT", "MULTIPLIER", "prefer"]
 
 _BLOCK = 1 << 14
 _16 = np.uint32(16)
-_MULTIPLIER, _INCREMENT = 1103515245, 12345
+MULTIPLIER, INCREMENT = 1103515245, 12345
 _SEED_OFFSET = 27437
 """RandomState's addition to rand()."""
 
@@ -42,7 +42,7 @@ def _jumps() -> tuple[np.ndarray, np.ndarray]:
     """A_k and C_k for the three steps of each number of a block, both (3, _BLOCK) uint32."""
     count = 3 * _BLOCK
     factor, offset = np.empty(count, np.uint32), np.empty(count, np.uint32)
-    factor[0], offset[0] = _MULTIPLIER, _INCREMENT
+    factor[0], offset[0] = MULTIPLIER, INCREMENT
     done = 1
     while done < count:
         # k + d steps are d steps after k steps
