@@ -23,8 +23,8 @@ from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.io.table import SequentialTableReader
+from nnet3tools.tensor.cpu.live import run_compiled
 from nnet3tools.tensor.leaky_hmm import leaky_hmm
-from nnet3tools.tensor.native.live import run_compiled
 
 TURNS = 4
 OPTIONS = ChainTrainingOptions(l2_regularize=0.00005, leaky_hmm_coefficient=0.1)

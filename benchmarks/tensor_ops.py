@@ -34,7 +34,7 @@ def _optional(name: str) -> Any:
 
 def _both(operator: Any, *operands: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     """An operator bound as a compiled kernel, as recordings have it, and as NumPy's tiles."""
-    from nnet3tools.tensor.native.calls import series
+    from nnet3tools.tensor.cpu.calls import series
     from nnet3tools.tensor.recording import bound
 
     return series([bound(operator, *operands)]), operator.bind(*operands)

@@ -133,7 +133,7 @@ def main() -> int:
     chosen = [NETWORKS[name]() for name in options.networks]
     chosen = [replace(n, minibatch=max(1, n.minibatch // options.scale)) for n in chosen]
     if options.device == "gpu":
-        from nnet3tools.tensor.cupy_backend import cuda
+        from nnet3tools.tensor.cuda import cuda
 
         print(f"Device: {cuda.describe()}; --gpu-math={options.gpu_math}; frames a second.\n")
     if options.memory_check:

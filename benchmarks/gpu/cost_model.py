@@ -35,9 +35,9 @@ from host_time import host_time  # noqa: E402
 from ours import Ours  # noqa: E402
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
-from nnet3tools.tensor.cupy_backend.launches import Launch as Launch_  # noqa: E402
-from nnet3tools.tensor.cupy_backend.launches import is_noting  # noqa: E402
-from nnet3tools.tensor.cupy_backend.wave import Wave  # noqa: E402
+from nnet3tools.tensor.cuda.launches import Launch as Launch_  # noqa: E402
+from nnet3tools.tensor.cuda.launches import is_noting  # noqa: E402
+from nnet3tools.tensor.cuda.wave import Wave  # noqa: E402
 from support import emulated_cuda  # noqa: E402
 from support.paper_device import Launch, PaperDevice, paper_device  # noqa: E402
 

@@ -38,7 +38,7 @@ def check_growth(network: BenchNetwork, device: Any, minibatches: int) -> bool:
 
 def _used_bytes(device: Any) -> int:
     if not isinstance(device, np.ndarray):
-        from nnet3tools.tensor.cupy_backend.device import get_device
+        from nnet3tools.tensor.cuda.device import get_device
 
         free, total = get_device().memory()
         return total - free

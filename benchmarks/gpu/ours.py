@@ -95,7 +95,7 @@ def synchronizer(device: Any) -> Callable[[], None]:
     """What waits for all work on the device."""
     if isinstance(device, np.ndarray) and type(device).__module__ == "numpy":
         return lambda: None
-    from nnet3tools.tensor.cupy_backend.device import get_device
+    from nnet3tools.tensor.cuda.device import get_device
 
     return lambda: get_device().record().synchronize()
 
@@ -111,7 +111,7 @@ def seconds(run: Callable[[int], None], count: int, wait: Callable[[], None]) ->
 
 def products(network: BenchNetwork, device: Any) -> tuple[float, float]:
     """Seconds and operations of one minibatch's matrix products, run by themselves."""
-    from nnet3tools.tensor.cupy_backend.device import get_device
+    from nnet3tools.tensor.cuda.device import get_device
 
     cuda: Any = get_device()
     bound, found = cuda.gemm, list[tuple[float, Callable[[], None]]]()

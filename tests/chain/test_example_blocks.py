@@ -14,7 +14,7 @@ from nnet3tools.fst.files import FST
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.io.files import open_output
 from nnet3tools.io.holders import INT32_PAIR_VECTOR, INT32_VECTOR, MATRIX, VECTOR
-from nnet3tools.tensor.native import choice
+from nnet3tools.tensor.cpu import choice
 from support.programs import read_table, run, write_table
 from support.tiny_chain import BIPHONE_TREE, CHAIN_TOPOLOGY, model_of
 

@@ -26,8 +26,8 @@ import test_cuda_operators as operators
 import test_cuda_waves as waves
 
 from nnet3tools import tensor
-from nnet3tools.tensor import cupy_backend
-from nnet3tools.tensor.cupy_backend.device import use_device
+from nnet3tools.tensor import cuda
+from nnet3tools.tensor.cuda.device import use_device
 from support import model_cupy
 from support.emulated_cuda import REAL, EmulatedDevice, needs_compiler
 from support.model_streams import Schedule
@@ -36,7 +36,7 @@ pytestmark = [
     needs_compiler, pytest.mark.slow, pytest.mark.skipif(REAL, reason="edits kernels"),
 ]  # fmt: skip
 
-BACKEND = Path(cupy_backend.__file__).parent
+BACKEND = Path(cuda.__file__).parent
 BARRIER = "__syncthreads();"
 ORDERS = (Schedule.EARLY, Schedule.LATE, Schedule.RANDOM)
 """Backwards first: it shows most."""

@@ -59,9 +59,9 @@ def test_the_table_has_every_variant_and_the_share_of_products(
         {"tdnn": lambda: tiny, "large-tdnnf": lambda: replace(tiny, name="large-tdnnf")},
     )
     monkeypatch.setattr(module, "product_rate", lambda device: 1e6)
-    monkeypatch.setitem(sys.modules, "nnet3tools.tensor.cupy_backend.cuda", FakeCuda)
+    monkeypatch.setitem(sys.modules, "nnet3tools.tensor.cuda.cuda", FakeCuda)
     monkeypatch.setattr(
-        importlib.import_module("nnet3tools.tensor.cupy_backend"), "cuda", FakeCuda, raising=False
+        importlib.import_module("nnet3tools.tensor.cuda"), "cuda", FakeCuda, raising=False
     )
     words = ("--minibatches=2", "--rounds=1", "--no-torch", "--networks", "tdnn", "large-tdnnf")
     assert options(module, monkeypatch, *words) == 0

@@ -17,7 +17,7 @@ import nnet3tools.nnet
 import nnet3tools.tensor
 from nnet3tools import tensor
 from nnet3tools.tensor.aggregate import Aggregate
-from nnet3tools.tensor.cupy_backend.device import PRELUDE, use_device
+from nnet3tools.tensor.cuda.device import PRELUDE, use_device
 from nnet3tools.tensor.element import Element
 from support import kernel_compilers, model_cupy
 from support.emulated_cuda import EmulatedDevice, mirror, to_device
@@ -38,7 +38,7 @@ def _all_formulas() -> tuple[list[Element], list[Aggregate]]:
     """Every formula that a module of the package declares."""
     for room in (nnet3tools.tensor, nnet3tools.nnet, nnet3tools.expression):
         for found in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
-            if not found.name.endswith(("cupy_backend.cuda", "cupy_backend.cublas")):
+            if not found.name.endswith(("cuda.cuda", "cuda.cublas")):
                 importlib.import_module(found.name)
     objects = gc.get_objects()
     return (

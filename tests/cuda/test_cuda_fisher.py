@@ -81,7 +81,7 @@ def test_estimates_are_those_of_the_host(device, rank, dim):
 
 def test_columns_may_be_shared_by_whole_warps(device, monkeypatch):
     """As those of ranks above 128 are."""
-    monkeypatch.setattr("nnet3tools.tensor.cupy_backend.fisher._MOST_OF_HALF_A_WARP", 8)
+    monkeypatch.setattr("nnet3tools.tensor.cuda.fisher._MOST_OF_HALF_A_WARP", 8)
     test_estimates_are_those_of_the_host(device, 37, 41)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import functional as F
+from nnet3tools.tensor import formulas as F
 from support.emulated_cuda import counts_transfers, fetch, mirror, needs_compiler, to_device
 
 pytestmark = needs_compiler

@@ -14,7 +14,7 @@ from nnet3tools.cli.cuda_options import CudaAllocatorOptions, CudaDeviceOptions
 from nnet3tools.cli.options import program
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.errors import OptionError, UserError
-from nnet3tools.tensor.cupy_backend.pools import SharedLimit
+from nnet3tools.tensor.cuda.pools import SharedLimit
 from support.emulated_cuda import REAL, needs_compiler
 
 DEVICE = {"cuda-use-tensor-cores": False, "cuda-use-tf32-compute": False}

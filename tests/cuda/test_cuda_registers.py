@@ -7,8 +7,8 @@ import pytest
 import test_cuda_chain
 import test_cuda_nodes
 
-from nnet3tools.tensor.cupy_backend.device import PRELUDE
-from nnet3tools.tensor.cupy_backend.wave_source import in_registers
+from nnet3tools.tensor.cuda.device import PRELUDE
+from nnet3tools.tensor.cuda.wave_source import in_registers
 from nnet3tools.tensor.leaky_hmm import leaky_hmm
 from nnet3tools.tensor.numerator import numerator
 from support import kernel_compilers, model_cupy

@@ -21,8 +21,8 @@ from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor.aside import join
-from nnet3tools.tensor.cupy_backend.device import use_device
-from nnet3tools.tensor.cupy_backend.indexes import forget, uploaded
+from nnet3tools.tensor.cuda.device import use_device
+from nnet3tools.tensor.cuda.indexes import forget, uploaded
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support import model_cupy
 from support.emulated_cuda import REAL, EmulatedDevice, fetch, needs_compiler, to_device

@@ -9,10 +9,10 @@ from test_cuda_training import DROPOUT, MIXED, mixed_training
 from nnet3tools import tensor
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
-from nnet3tools.tensor.cupy_backend.launches import Launch, noted
-from nnet3tools.tensor.cupy_backend.wave import Wave
-from nnet3tools.tensor.cupy_backend.wave_table import in_turns, is_for_a_warp, smaller_grids
-from nnet3tools.tensor.cupy_backend.waves import capture, waves_of
+from nnet3tools.tensor.cuda.launches import Launch, noted
+from nnet3tools.tensor.cuda.wave import Wave
+from nnet3tools.tensor.cuda.wave_table import in_turns, is_for_a_warp, smaller_grids
+from nnet3tools.tensor.cuda.waves import capture, waves_of
 from support import model_streams
 from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device
 

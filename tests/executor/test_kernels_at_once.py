@@ -8,10 +8,10 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.executor import replay
 from nnet3tools.executor.replay import Replayer
-from nnet3tools.tensor.native import choice
-from nnet3tools.tensor.native.at_once import KernelsAtOnce
-from nnet3tools.tensor.native.choice import CpuKernels
-from nnet3tools.tensor.native.library import library
+from nnet3tools.tensor.cpu import choice
+from nnet3tools.tensor.cpu.at_once import KernelsAtOnce
+from nnet3tools.tensor.cpu.choice import CpuKernels
+from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.workspace import Workspace
 from support.native_kernels import needs_compiler
 

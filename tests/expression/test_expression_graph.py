@@ -11,7 +11,7 @@ from nnet3tools.errors import ProgramError
 from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.memory import Buffer, place
 from nnet3tools.expression.schedule import Schedule, topological
-from nnet3tools.tensor import functional
+from nnet3tools.tensor import formulas
 from support.expression_checks import normal
 
 
@@ -334,8 +334,8 @@ def random_tree(rng, names, depth):
 def test_random_trees_graph_derivative_against_symbolic(seed):
     rng = np.random.default_rng(seed)
     text = "tanh(x + 0 * y) + " + random_tree(rng, ["x", "y"], 4)
-    holders = {"x": functional.Placeholder(1), "y": functional.Placeholder(2)}
-    symbolic = functional.parse(text, holders)
+    holders = {"x": formulas.Placeholder(1), "y": formulas.Placeholder(2)}
+    symbolic = formulas.parse(text, holders)
     g = ex.Graph()
     x, y = matrix(g), matrix(g, "y", (1, 3))
     root = parse_formula(text).build(g, {"x": x, "y": y})
@@ -343,16 +343,16 @@ def test_random_trees_graph_derivative_against_symbolic(seed):
     g.forward(root, **arrays)
     g.backward()
     full = [arrays["x"], np.broadcast_to(arrays["y"], (4, 3)).copy()]
-    moved = {functional.Placeholder(i): functional.Placeholder(i + 1) for i in (1, 2)}
+    moved = {formulas.Placeholder(i): formulas.Placeholder(i + 1) for i in (1, 2)}
 
     def evaluate(expr):
         out = np.empty((4, 3))
-        moved_on = expr.substitute(moved) + 0 * functional.Placeholder(3)
-        tensor.element(functional.assign(functional.Placeholder(1), moved_on))(out, *full)
+        moved_on = expr.substitute(moved) + 0 * formulas.Placeholder(3)
+        tensor.element(formulas.assign(formulas.Placeholder(1), moved_on))(out, *full)
         return out
 
     np.testing.assert_allclose(root.value, evaluate(symbolic), 1e-9, 1e-9)
-    by_x, by_y = (evaluate(functional.derivative(symbolic, holders[n])) for n in "xy")
+    by_x, by_y = (evaluate(formulas.derivative(symbolic, holders[n])) for n in "xy")
     np.testing.assert_allclose(x.grad, by_x, 1e-7, 1e-8)
     np.testing.assert_allclose(y.grad, by_y.sum(0, keepdims=True), 1e-7, 1e-8)
 

@@ -7,7 +7,7 @@ import pytest
 
 from nnet3tools import expression as ex
 from nnet3tools.expression.formula import parse_formula
-from nnet3tools.tensor.functional import FormulaError
+from nnet3tools.tensor.formulas import FormulaError
 from support.expression_checks import check, normal, run
 
 X = normal(4, 3)

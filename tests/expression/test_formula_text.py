@@ -11,8 +11,8 @@ from nnet3tools import expression as ex
 from nnet3tools.expression.elementwise import KINDS, apply
 from nnet3tools.expression.formula import parse_formula
 from nnet3tools.expression.formula_functions import CALLABLE
-from nnet3tools.tensor.functional import CASTS, FormulaError
-from nnet3tools.tensor.functional.functions import ALIASES
+from nnet3tools.tensor.formulas import CASTS, FormulaError
+from nnet3tools.tensor.formulas.functions import ALIASES
 
 PYTHON = {
     "x + y - 2 * x / y": lambda x, y, i: x + y - 2 * x / y,

@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.tensor import arrays
-from nnet3tools.tensor.cupy_backend import device as device_module
-from nnet3tools.tensor.cupy_backend import indexes
+from nnet3tools.tensor.cuda import device as device_module
+from nnet3tools.tensor.cuda import indexes
 from support import model_cupy
 from support.model_cupy import GXX, ndarray
 from support.model_streams import Machine, Schedule, get_machine, set_machine
@@ -147,7 +147,7 @@ class RealDevice:
     """The device of this machine, with a list of what is launched."""
 
     def __init__(self) -> None:
-        from nnet3tools.tensor.cupy_backend import cublas, cuda
+        from nnet3tools.tensor.cuda import cublas, cuda
 
         self._cublas: Any = cublas
         self._device: Any = cuda.CudaDevice()
@@ -214,7 +214,7 @@ def get_real_device() -> RealDevice:
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A device that the CuPy backend uses for the length of a test."""
-    from nnet3tools.tensor.cupy_backend.device import use_device
+    from nnet3tools.tensor.cuda.device import use_device
 
     if REAL:
         with use_device(get_real_device()) as real:  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3tools import expression as ex
 from nnet3tools import tensor
-from nnet3tools.tensor.functional import type_of_dtype
+from nnet3tools.tensor.formulas import type_of_dtype
 
 EPSILON = 1e-6
 

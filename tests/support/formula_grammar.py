@@ -11,8 +11,8 @@ from typing import Any
 
 import pyparsing as pp
 
-from nnet3tools.tensor.functional.formula_error import FormulaError
-from nnet3tools.tensor.functional.grammar import FormulaReader, Token, deep_recursion
+from nnet3tools.tensor.formulas.formula_error import FormulaError
+from nnet3tools.tensor.formulas.grammar import FormulaReader, Token, deep_recursion
 
 __all__ = ["read_by_hand", "read_with_grammar"]
 

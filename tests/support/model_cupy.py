@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnet3tools.tensor import cupy_backend
-from nnet3tools.tensor.cupy_backend.device import PRELUDE
+from nnet3tools.tensor import cuda
+from nnet3tools.tensor.cuda.device import PRELUDE
 from support.model_blas import ModelCublas
 from support.model_memory import (
     CUDARuntimeError,
@@ -423,7 +423,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> None:
 def load_cuda() -> Any:
     """The backend's cuda.py, by a name of its own, on the model and on `load_cublas()`."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setitem(sys.modules, f"{cupy_backend.__name__}.cublas", load_cublas())
+        monkeypatch.setitem(sys.modules, f"{cuda.__name__}.cublas", load_cublas())
         return _load("cuda")
 
 
@@ -436,7 +436,7 @@ def load_cublas() -> Any:
 
 
 def _load(name: str) -> Any:
-    path = Path(cupy_backend.__file__).parent / f"{name}.py"
+    path = Path(cuda.__file__).parent / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{name}_on_the_model", path)
     assert spec is not None
     assert spec.loader is not None

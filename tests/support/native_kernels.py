@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3tools.tensor.native.calls import jobs_of
-from nnet3tools.tensor.native.compiler import find_compiler
-from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.compiler import find_compiler
+from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recording import Origin
 

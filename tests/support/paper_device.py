@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nnet3tools.tensor.cupy_backend.device import use_device
+from nnet3tools.tensor.cuda.device import use_device
 from support import model_cupy
 from support.emulated_cuda import EmulatedDevice
 from support.model_streams import Launch

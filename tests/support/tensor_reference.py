@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from nnet3tools.tensor import functional as F
-from nnet3tools.tensor.functional import Apply, Cast, Constant, Placeholder
+from nnet3tools.tensor import formulas as F
+from nnet3tools.tensor.formulas import Apply, Cast, Constant, Placeholder
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 

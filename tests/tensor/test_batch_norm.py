@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.numpy_backend import threads
+from nnet3tools.tensor.plain import threads
 
 
 def strided(array):

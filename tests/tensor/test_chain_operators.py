@@ -7,7 +7,7 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LOG_PROB, POSTERIOR_SUM, Hmm, leaky_hmm
-from nnet3tools.tensor.numpy_backend.jagged import JaggedSum
+from nnet3tools.tensor.plain.jagged import JaggedSum
 
 PDFS = 5
 LEAK = 0.1

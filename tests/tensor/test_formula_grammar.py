@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nnet3tools.tensor.functional import FormulaError, parse, parse_statements
+from nnet3tools.tensor.formulas import FormulaError, parse, parse_statements
 from support.formula_grammar import read_by_hand, read_with_grammar
 
 ATOMS = ["x", "_1", "2", ".5", "1e-3", "pi", "notable", "orb", "and_", "f(x)", "g()", "h(x, 2)"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.functional import Type, parse
-from nnet3tools.tensor.functional.lowered import used
-from nnet3tools.tensor.numpy_backend.fusion import fuse
-from nnet3tools.tensor.numpy_backend.lowering import Steps
+from nnet3tools.tensor.formulas import Type, parse
+from nnet3tools.tensor.formulas.lowered import used
+from nnet3tools.tensor.plain.fusion import fuse
+from nnet3tools.tensor.plain.lowering import Steps
 
 
 def lowered(formula, shapes):

@@ -111,7 +111,7 @@ def test_a_large_mean_does_not_cancel(name):
 
 
 def test_sums_do_not_depend_on_the_number_of_threads():
-    from nnet3tools.tensor.numpy_backend import threads
+    from nnet3tools.tensor.plain import threads
 
     x, e = data(3000, 200, dtype=np.float32), data(3000, 200, seed=1, dtype=np.float32)
     found, before = [], threads.num_threads()

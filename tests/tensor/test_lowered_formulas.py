@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import functional as F
-from nnet3tools.tensor.functional import Type, parse
-from nnet3tools.tensor.functional.lowered import Kind, Lowering, Target, used
+from nnet3tools.tensor import formulas as F
+from nnet3tools.tensor.formulas import Type, parse
+from nnet3tools.tensor.formulas.lowered import Kind, Lowering, Target, used
 from nnet3tools.tensor.registry import UnsupportedOperator
 
 PRIMITIVES = frozenset(name for name, f in F.FUNCTIONS.items() if f.definition is None)

@@ -16,9 +16,9 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-from nnet3tools.tensor.native import cache, choice, compiler, library
-from nnet3tools.tensor.native.calls import jobs_of
-from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.cpu import cache, choice, compiler, library
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.recording import Origin
 from support.native_kernels import needs_compiler
 
@@ -29,7 +29,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("NNET3TOOLS_CACHE", str(tmp_path / "cache"))
     new = library.Library()
     for module in ("library", "jobs"):
-        monkeypatch.setattr(f"nnet3tools.tensor.native.{module}.library", new)
+        monkeypatch.setattr(f"nnet3tools.tensor.cpu.{module}.library", new)
     compiler.find_compiler.cache_clear()
     compiler._failed.cache_clear()
     lines: list[str] = []
@@ -83,7 +83,7 @@ def test_a_library_is_kept_and_found_again(fresh, tmp_path, monkeypatch):
     assert kept.suffix == ".so"
     assert stat.S_IMODE(kept.stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE(kept.parent.stat().st_mode) & 0o077 == 0
-    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     monkeypatch.setattr(compiler.Compiler, "build", lambda *_: pytest.fail("compiled again"))
     doubled()
 
@@ -138,13 +138,13 @@ def test_all_is_left_to_numpy_if_one_of_two_compilers_fails(fresh, tmp_path, mon
 @needs_compiler
 def test_other_sources_compilers_and_processors_have_other_libraries(fresh, tmp_path, monkeypatch):
     doubled()
-    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     monkeypatch.setattr(library, "cpu_features", lambda: "another processor")
     doubled()
     assert len(files(tmp_path)) == 2
     other = compiler.Compiler(compiler.find_compiler().path, "another version")
     monkeypatch.setattr(library, "find_compiler", lambda: other)
-    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     doubled()
     assert len(files(tmp_path)) == 3
 
@@ -160,7 +160,7 @@ def test_what_others_can_write_is_not_loaded(fresh, tmp_path, monkeypatch, what)
     opened = []
     real = library._open
     monkeypatch.setattr(library, "_open", lambda path: opened.append(path) or real(path))
-    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     doubled()
     if what == "file":  # replaced by a new one of ours
         assert not files(tmp_path)[0].stat().st_mode & stat.S_IWOTH
@@ -195,7 +195,7 @@ def test_a_damaged_library_is_made_again(fresh, tmp_path, monkeypatch):
     doubled()
     (kept,) = files(tmp_path)
     replaced(kept, kept.read_bytes()[:-100])
-    monkeypatch.setattr("nnet3tools.tensor.native.jobs.library", library.Library())
+    monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     doubled()
 
 
@@ -268,8 +268,8 @@ _PROCESS = """
 import sys
 import numpy as np
 from nnet3tools import tensor
-from nnet3tools.tensor.native.calls import jobs_of
-from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.recording import Origin
 x, out = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
 Series([(jobs_of(Origin(tensor.element("_1 = exp(_2)"), (out, x), {})), sys.exit)])()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.native.calls import jobs_of
-from nnet3tools.tensor.native.fusion import fused
-from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.fusion import fused
+from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recording import Origin
 from support.native_kernels import needs_compiler, unexpected

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor import functional as F
+from nnet3tools.tensor import formulas as F
 from nnet3tools.tensor.compress import compress, decompress
-from nnet3tools.tensor.functional import Placeholder
-from nnet3tools.tensor.native.calls import jobs_of
-from nnet3tools.tensor.native.jobs import Series
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.jobs import Series
+from nnet3tools.tensor.formulas import Placeholder
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recording import Origin
 from support.native_kernels import Bound, check, needs_compiler, unexpected
@@ -398,7 +398,7 @@ THREADED = """
 import os, sys
 import numpy as np
 from nnet3tools import tensor
-from nnet3tools.tensor.numpy_backend import threads
+from nnet3tools.tensor.plain import threads
 from support.native_kernels import Bound
 
 rng = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from test_tensor_operators import layouts
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import functional as F
-from nnet3tools.tensor.numpy_backend import threads
+from nnet3tools.tensor import formulas as F
+from nnet3tools.tensor.plain import threads
 
 SHAPES = [(5, 7), (1, 4), (3, 1), (0, 4), (4, 0), (700, 130), (2, 70000)]
 PLAIN = {"row_sum": np.sum, "row_mean": np.mean, "row_max": np.max, "row_min": np.min}

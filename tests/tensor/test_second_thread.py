@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3tools.tensor.native import library
+from nnet3tools.tensor.cpu import library
 from support.native_kernels import needs_compiler
 
 pytestmark = needs_compiler

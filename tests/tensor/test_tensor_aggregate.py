@@ -9,7 +9,7 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import functional as F
+from nnet3tools.tensor import formulas as F
 from support.tensor_reference import evaluate
 
 REDUCTIONS = ("sum", "mean", "max", "min", "prod", "logsumexp")

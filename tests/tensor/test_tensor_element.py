@@ -9,9 +9,9 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import functional as F
-from nnet3tools.tensor.functional import Placeholder
-from nnet3tools.tensor.numpy_backend import calls, threads, tiles
+from nnet3tools.tensor import formulas as F
+from nnet3tools.tensor.formulas import Placeholder
+from nnet3tools.tensor.plain import calls, threads, tiles
 from support.tensor_reference import evaluate, random_expression
 
 TOLERANCE = {"float16": 4e-3, "float32": 3e-6, "float64": 1e-12}

@@ -11,7 +11,7 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import registry
-from nnet3tools.tensor.numpy_backend import products
+from nnet3tools.tensor.plain import products
 from nnet3tools.tensor.registry import OPERATORS, UnsupportedOperator
 from support.row_operators import reference
 

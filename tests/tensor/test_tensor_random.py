@@ -13,10 +13,10 @@ from nnet3tools import tensor
 from nnet3tools.draws import GlibcRand
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import random
-from nnet3tools.tensor.native import choice, jobs
-from nnet3tools.tensor.native.choice import CpuKernels
-from nnet3tools.tensor.native.library import library
-from nnet3tools.tensor.native.random import _KERNEL, draw_uniform
+from nnet3tools.tensor.cpu import choice, jobs
+from nnet3tools.tensor.cpu.choice import CpuKernels
+from nnet3tools.tensor.cpu.library import library
+from nnet3tools.tensor.cpu.random import _KERNEL, draw_uniform
 from support.native_kernels import needs_compiler
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with glibc")

@@ -17,7 +17,7 @@ from nnet3tools.io.general_matrix import GeneralMatrix, compress
 from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.io.table_reader import iterate_archive
-from nnet3tools.tensor.native import choice
+from nnet3tools.tensor.cpu import choice
 from nnet3tools.training import like_examples
 from nnet3tools.training.example import EXAMPLE, NnetExample, frames_io, structure_key
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES, ExampleBytes

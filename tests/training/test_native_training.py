@@ -7,7 +7,7 @@ import pytest
 
 from nnet3tools.io.table import TableWriter
 from nnet3tools.nnet.model_file import read_nnet, write_nnet
-from nnet3tools.tensor.native import choice
+from nnet3tools.tensor.cpu import choice
 from nnet3tools.training.example import EXAMPLE
 from support.native_kernels import needs_compiler
 from support.training_helpers import minibatch, network

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.objective import are_near_sums
+from nnet3tools.tensor.cpu.live import run_compiled
 from nnet3tools.tensor.leaky_hmm import LOG_PROB, leaky_hmm
-from nnet3tools.tensor.native.live import run_compiled
 from nnet3tools.tensor.random import rand_int
 
 __all__ = ["denominator_posteriors"]

@@ -71,7 +71,7 @@ class CudaAllocatorOptions:
         """Set up the memory of a device, given by an empty array on it; none of the host's."""
         if type(device).__module__ == "numpy":
             return
-        from nnet3tools.tensor.cupy_backend import pools
+        from nnet3tools.tensor.cuda import pools
 
         if not self.cuda_cache_memory:
             pools.use_none()

@@ -80,7 +80,7 @@ def cpu_kernels_option() -> str:
 def choose_cpu_kernels(cpu_kernels: str) -> None:
     """Compute with these on a CPU, if they were asked for; OptionError for none that there is."""
     if not isinstance(cpu_kernels, _NotGiven):
-        from nnet3tools.tensor.native.choice import choose  # late: it loads NumPy
+        from nnet3tools.tensor.cpu.choice import choose  # late: it loads NumPy
 
         choose(cpu_kernels)
 
@@ -115,7 +115,7 @@ def choose_device(
 
 
 def _set_math_mode(gpu_math: str) -> None:
-    cublas = importlib.import_module("nnet3tools.tensor.cupy_backend.cublas")
+    cublas = importlib.import_module("nnet3tools.tensor.cuda.cublas")
     try:
         cublas.set_math_mode(gpu_math)
     except OptionError as error:
@@ -201,7 +201,7 @@ def _load_libraries() -> None:
     """Have cuBLAS and NVRTC loaded now, as they may be missing where CuPy itself is not."""
     import cupy
 
-    from nnet3tools.tensor.cupy_backend.device import get_device
+    from nnet3tools.tensor.cuda.device import get_device
 
     cupy.cuda.nvrtc.getVersion()
     get_device()

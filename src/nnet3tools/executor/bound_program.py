@@ -16,7 +16,7 @@ from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
 from nnet3tools.tensor.host_memory import populate_aside
-from nnet3tools.tensor.numpy_backend.threads import num_threads
+from nnet3tools.tensor.plain.threads import num_threads
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace
 
@@ -104,7 +104,7 @@ def _free_bytes(arena: Arena) -> tuple[int, int] | None:
     """Of a GPU: bytes free, and all."""
     if device_of(arena.take(0)) == "numpy":
         return None
-    from nnet3tools.tensor.cupy_backend.device import get_device
+    from nnet3tools.tensor.cuda.device import get_device
 
     return get_device().memory()
 

@@ -16,7 +16,7 @@ _NUM_BUFFERS = 2
 _SPARSE_TARGET = 12
 """Bytes of a target with one class a frame: row, column and value."""
 _WORKSPACE = 32 << 20
-"""cuBLAS's (tensor/cupy_backend/cublas.py)."""
+"""cuBLAS's (tensor/cuda/cublas.py)."""
 
 
 def memory_need(computation: Computation, nnet: Nnet, plan: MemoryPlan) -> dict[str, int]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from nnet3tools.executor.section import Capture, Section, Step, Steps
-from nnet3tools.tensor.native.choice import are_native
+from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.recorder import Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
@@ -43,7 +43,7 @@ _MAX_RANDOM = 3
 
 def device_capture() -> Capture:
     """How the GPU in use captures work."""
-    from nnet3tools.tensor.cupy_backend.waves import capture
+    from nnet3tools.tensor.cuda.waves import capture
 
     return capture
 
@@ -108,7 +108,7 @@ class Replayer:
     def _use_kernels(self) -> None:
         """Have kernels do what is new from now on: enough is done again and again, or new."""
         if self._capture is None and are_native() and self._workspace.kernels is None:
-            from nnet3tools.tensor.native.at_once import KernelsAtOnce
+            from nnet3tools.tensor.cpu.at_once import KernelsAtOnce
 
             self._workspace.kernels = KernelsAtOnce()
 
@@ -245,8 +245,8 @@ def _flat(sections: Sequence[tuple[int, Section]]) -> Steps:
 
 def _joined(steps: Steps) -> Iterator[tuple[int, Step]]:
     """Neighbouring calls that have kernels as one step; the others keep their command."""
-    from nnet3tools.tensor.native.calls import part_of
-    from nnet3tools.tensor.native.jobs import Part, Series
+    from nnet3tools.tensor.cpu.calls import part_of
+    from nnet3tools.tensor.cpu.jobs import Part, Series
 
     waiting: list[Part] = []
     first = 0

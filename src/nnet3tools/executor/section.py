@@ -8,7 +8,7 @@ from typing import Protocol
 
 from nnet3tools.io import log
 from nnet3tools.tensor.arrays import captured_scratch
-from nnet3tools.tensor.native.choice import are_native
+from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.recorder import ACTION, Memory, Recorder
 from nnet3tools.tensor.recording import (
     Call,
@@ -175,7 +175,7 @@ class Section:
 
 def _series(calls: Sequence[Call]) -> Callable[[], None]:
     # Here, as it loads the compiled kernels' modules.
-    from nnet3tools.tensor.native.calls import series
+    from nnet3tools.tensor.cpu.calls import series
 
     return series(calls)
 

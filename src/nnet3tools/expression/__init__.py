@@ -9,7 +9,7 @@ g.forward(loss, x=array); g.backward(); w.grad
 Nodes are lazy: building checks shapes and types (ExpressionError shows the operands) and gives the
 node that exists if there is an equal one; `Graph.forward` plans memory and binds operations of
 nnet3tools.tensor, which do all the maths. Elementwise kinds are the rows of the table
-tensor.functional.functions: value, derivatives, ONNX name; any other kind is a subclass of Node
+tensor.formulas.functions: value, derivatives, ONNX name; any other kind is a subclass of Node
 with its forward and backward operations. `parse_formula` builds the same from text.
 """
 
@@ -25,7 +25,7 @@ from nnet3tools.expression.operators import *  # noqa: F403
 from nnet3tools.expression.operators import __all__ as _operators
 from nnet3tools.expression.operators import nodes_checked
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 
 __all__ = ["Execution", "ExpressionError", "Graph", "Node", "Type"]
 __all__ += _operators

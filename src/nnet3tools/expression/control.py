@@ -14,7 +14,7 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.io import log
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, dtype_of
+from nnet3tools.tensor.formulas import Type, dtype_of
 
 __all__ = [
     "callback",

@@ -1,7 +1,7 @@
-"""Elementwise nodes: every function of tensor.functional is a kind of node.
+"""Elementwise nodes: every function of tensor.formulas is a kind of node.
 
 What a kind is called, its value, its derivatives and ONNX's name for it are stated once, in the
-table tensor.functional.functions; here are broadcasting, the operations bound to memory, and the
+table tensor.formulas.functions; here are broadcasting, the operations bound to memory, and the
 operands that a node need not be made for. Operands may be numbers.
 """
 
@@ -17,18 +17,18 @@ from nnet3tools import tensor
 from nnet3tools.expression.gradients import add_reduced, named_term, parse_term
 from nnet3tools.expression.node import Node, NodeGraph, NodeOp, Operand, common_shape
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor import functional
-from nnet3tools.tensor.functional import Apply, Constant, Function, Placeholder, Rule, Type
+from nnet3tools.tensor import formulas
+from nnet3tools.tensor.formulas import Apply, Constant, Function, Placeholder, Rule, Type
 
 __all__ = ["KINDS", "Cast", "Elementwise", "apply", "cast"]
 
-KINDS = functional.FUNCTIONS
+KINDS = formulas.FUNCTIONS
 """Every kind of elementwise node by type name."""
 
 _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
-def _names(arity: int) -> dict[str, functional.Expr]:
+def _names(arity: int) -> dict[str, formulas.Expr]:
     """Names that derivatives may read: operands a, b, c, the node's value, its gradient adj."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
@@ -56,7 +56,7 @@ class Elementwise(Node):
         kinds = ["child" if isinstance(o, Node) else (type(o), repr(o)) for o in self.operands]
         return self.type_name, *kinds
 
-    def as_formula(self, arguments: Sequence[functional.Expr]) -> functional.Expr:
+    def as_formula(self, arguments: Sequence[formulas.Expr]) -> formulas.Expr:
         """The function of these arguments, one a child, as a functional expression."""
         left = iter(arguments)
         return self.function(*(next(left) if isinstance(o, Node) else o for o in self.operands))
@@ -67,7 +67,7 @@ class Elementwise(Node):
     def forward_ops(self) -> list[NodeOp]:
         return [_element(self.function).bind(self.value, *self._arrays())]
 
-    def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
+    def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
         """The terms added to the children's gradients: names of arrays, and the term of these."""
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
@@ -107,13 +107,13 @@ class Cast(Elementwise):
     def content(self) -> tuple:
         return (self.to,)
 
-    def as_formula(self, arguments: Sequence[functional.Expr]) -> functional.Expr:
-        return functional.cast(arguments[0], self.to)
+    def as_formula(self, arguments: Sequence[formulas.Expr]) -> formulas.Expr:
+        return formulas.cast(arguments[0], self.to)
 
     def forward_ops(self) -> list[NodeOp]:
         return [tensor.copy.bind(self.value, self.children[0].value)]
 
-    def _terms(self) -> list[tuple[tuple[str, ...], functional.Expr]]:
+    def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
         return [parse_term("adj")]
 
 
@@ -124,7 +124,7 @@ _AS_IT_IS = Function("cast", 1, Rule.ARITHMETIC, "the operand", definition=lambd
 
 
 @functools.cache
-def _formula(function: Function) -> functional.Expr:
+def _formula(function: Function) -> formulas.Expr:
     return function(*(Placeholder(i + 2) for i in range(function.arity)))
 
 
@@ -134,7 +134,7 @@ def _element(function: Function) -> tensor.Element:
 
 
 @functools.cache
-def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], functional.Expr]]:
+def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas.Expr]]:
     """The terms added to the operands' gradients: the arriving gradient times the derivative."""
     names = _names(function.arity)
     holders = [names["abc"[i]] for i in range(function.arity)]
@@ -142,19 +142,19 @@ def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], function
         factors = function.derivative(_VALUE, *holders)
     else:
         assert function.definition is not None
-        factors = functional.derivatives(function.definition(*holders), holders)
-    return [named_term(_times_adj(functional.simplify(f)), names) for f in factors]
+        factors = formulas.derivatives(function.definition(*holders), holders)
+    return [named_term(_times_adj(formulas.simplify(f)), names) for f in factors]
 
 
-def _times_adj(factor: functional.Expr) -> functional.Expr:
+def _times_adj(factor: formulas.Expr) -> formulas.Expr:
     """`adj` times a factor, in the form that is cheapest and keeps infinities out."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
-            return functional.FUNCTIONS["where"](factor, _ADJ, 0)
+            return formulas.FUNCTIONS["where"](factor, _ADJ, 0)
         if name == "div" and isinstance(arguments[0], Constant):
-            return functional.simplify(arguments[0] * _ADJ) / arguments[1]
-    return functional.simplify(_ADJ * factor)
+            return formulas.simplify(arguments[0] * _ADJ) / arguments[1]
+    return formulas.simplify(_ADJ * factor)
 
 
 # -- making nodes

@@ -18,7 +18,7 @@ from nnet3tools.expression.schedule import (
 )
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array, recording
-from nnet3tools.tensor.functional import dtype_of
+from nnet3tools.tensor.formulas import dtype_of
 
 __all__ = ["Execution"]
 

@@ -1,7 +1,7 @@
 """Formula text to expression graphs, with errors that mark the column.
 
 `name = expression; ...; expression`: the last expression is the value; definitions may stand in
-any order, each name once. Operators as in tensor.functional; functions are those of this package
+any order, each name once. Operators as in tensor.formulas; functions are those of this package
 under NumPy's names: sum, mean, var, std, max, min, prod and logsumexp take `axis=` (without one
 they reduce all elements; max and min of two operands are elementwise).
 """
@@ -18,8 +18,8 @@ from nnet3tools.expression.formula_functions import CALLABLE, call_function
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import FUNCTIONS, Constant, FormulaError, simplify
-from nnet3tools.tensor.functional.grammar import (
+from nnet3tools.tensor.formulas import FUNCTIONS, Constant, FormulaError, simplify
+from nnet3tools.tensor.formulas.grammar import (
     CONSTANTS,
     MAX_LEVELS,
     SYMBOLS,

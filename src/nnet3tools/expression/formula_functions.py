@@ -11,8 +11,8 @@ from nnet3tools.expression import operators as ops
 from nnet3tools.expression.elementwise import KINDS, apply
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import CASTS
-from nnet3tools.tensor.functional.functions import ALIASES
+from nnet3tools.tensor.formulas import CASTS
+from nnet3tools.tensor.formulas.functions import ALIASES
 
 __all__ = ["CALLABLE", "call_function"]
 

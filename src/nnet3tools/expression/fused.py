@@ -14,8 +14,15 @@ from nnet3tools.expression.elementwise import Elementwise
 from nnet3tools.expression.joins import Concatenate
 from nnet3tools.expression.leaves import Input, Parameter
 from nnet3tools.expression.node import Node
-from nnet3tools.tensor import Array, functional
-from nnet3tools.tensor.functional import Assignments, Constant, Placeholder, derivatives, simplify
+from nnet3tools.tensor import Array
+from nnet3tools.tensor.formulas import (
+    Assignments,
+    Constant,
+    Expr,
+    Placeholder,
+    derivatives,
+    simplify,
+)
 
 __all__ = ["Fused", "fuse"]
 
@@ -28,7 +35,7 @@ def fuse(root: Node) -> Fused | None:
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
     leaves: dict[Node, Placeholder] = {}
-    made: dict[Node, functional.Expr] = {}
+    made: dict[Node, Expr] = {}
     for piece in pieces:
         if not _fits(piece, piece.shape, leaves, made):
             return None
@@ -39,7 +46,7 @@ def fuse(root: Node) -> Fused | None:
 
 def _fits(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
-    made: dict[Node, functional.Expr],
+    made: dict[Node, Expr],
 ) -> bool:  # fmt: skip
     """Translate a node and what it needs; False if something is not elementwise over `shape`."""
     stack = [node]
@@ -68,7 +75,7 @@ def _fits(
 class _Compact:
     """Expressions over the placeholders that occur, renumbered from `first`."""
 
-    def __init__(self, exprs: Sequence[functional.Expr], first: int) -> None:
+    def __init__(self, exprs: Sequence[Expr], first: int) -> None:
         self.numbers = sorted({n for e in exprs for n in e.placeholders()})
         new = {Placeholder(n): Placeholder(first + i) for i, n in enumerate(self.numbers)}
         self.exprs = [e.substitute(new) for e in exprs]  # type: ignore[arg-type]
@@ -79,7 +86,7 @@ class Fused:
 
     def __init__(
         self, pieces: Sequence[Node], leaves: Mapping[Node, Placeholder],
-        formulas: Sequence[functional.Expr],
+        formulas: Sequence[Expr],
     ) -> None:  # fmt: skip
         self.inputs = [leaf for leaf in leaves if isinstance(leaf, Input)]
         self.parameters = [leaf for leaf in leaves if isinstance(leaf, Parameter)]
@@ -92,19 +99,17 @@ class Fused:
         self._derivatives(leaves, formulas)
 
     def _value_group(
-        self, numbers: list[int], formulas: Sequence[functional.Expr]
+        self, numbers: list[int], formulas: Sequence[Expr]
     ) -> tuple[list[int], list[int], tensor.Element]:
         """One formula for the pieces with these numbers, which have one width."""
         compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
         items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
         return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
-    def _derivatives(
-        self, leaves: Mapping[Node, Placeholder], formulas: Sequence[functional.Expr]
-    ) -> None:
+    def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
         """Of sum over pieces of adj * piece, by every leaf."""
-        total: functional.Expr = Constant(0)
-        made: dict[functional.Expr, functional.Expr] = {}
+        total: Expr = Constant(0)
+        made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):
             total = simplify(total + Placeholder(_ADJ + k) * formula, made)
         wanted = [leaves[leaf] for leaf in (*self.inputs, *self.parameters)]

@@ -13,20 +13,20 @@ from typing import Any
 from nnet3tools import tensor
 from nnet3tools.expression.node import NodeOp
 from nnet3tools.expression.shapes import reduced_axes
-from nnet3tools.tensor import Array, functional
-from nnet3tools.tensor.functional import Placeholder
+from nnet3tools.tensor import Array, formulas
+from nnet3tools.tensor.formulas import Placeholder
 
 __all__ = ["add_reduced", "add_term", "in_order", "named_term", "parse_term"]
 
-Term = tuple[tuple[str, ...], functional.Expr]
+Term = tuple[tuple[str, ...], formulas.Expr]
 """Names of the operands, and the expression of these."""
 
-_HOLDERS: dict[str, functional.Expr] = {
+_HOLDERS: dict[str, formulas.Expr] = {
     name: Placeholder(i + 2) for i, name in enumerate(("a", "b", "c", "d", "value", "adj"))
 }
 
 
-def named_term(term: functional.Expr, holders: Mapping[str, functional.Expr]) -> Term:
+def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
     """The term over `_1`, `_2`, ... and the names of these; `adj` first, none if it is zero."""
     used = [name for name, holder in holders.items() if holder in set(term.walk())]
     used.sort(key=lambda name: name != "adj")
@@ -38,18 +38,18 @@ def named_term(term: functional.Expr, holders: Mapping[str, functional.Expr]) ->
 @functools.cache
 def parse_term(text: str) -> Term:
     """A term from text over a, b, c, d, value and adj."""
-    return named_term(functional.simplify(functional.parse(text, _HOLDERS)), _HOLDERS)
+    return named_term(formulas.simplify(formulas.parse(text, _HOLDERS)), _HOLDERS)
 
 
 @functools.cache
-def _setter(term: functional.Expr, add: bool) -> tensor.Element:
+def _setter(term: formulas.Expr, add: bool) -> tensor.Element:
     """`_1` = or += the term, whose placeholders move up by one."""
     moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
     return tensor.element(Placeholder(1) + moved if add else moved)
 
 
 @functools.cache
-def _reducer(term: functional.Expr, axis: int) -> tensor.Aggregate:
+def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
     return tensor.aggregate(term, "sum", axis)
 
 
@@ -60,7 +60,7 @@ def add_term(out: Array, text: str, operands: Mapping[str, Any], fresh: bool = F
 
 
 def add_reduced(
-    out: Array, term: functional.Expr, operands: Sequence[Any], fresh: bool = False
+    out: Array, term: formulas.Expr, operands: Sequence[Any], fresh: bool = False
 ) -> NodeOp:
     """Adds the term of `_1`, `_2`, ... to `out`, summed over the axes out was broadcast over.
 
@@ -84,7 +84,7 @@ def add_reduced(
 
 
 def _reduce_along(
-    target: Array, term: functional.Expr, operands: Sequence[Any], axis: int, fresh: bool
+    target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, fresh: bool
 ) -> NodeOp:
     """Adds the term's sums along an axis; factors that are the same all along are left for last."""
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
@@ -103,9 +103,9 @@ def _reduce_along(
     )
 
 
-def _renumbered(term: functional.Expr, first: int) -> functional.Expr:
+def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
     """The term over the placeholders from this number on."""
-    moved: dict[functional.Expr, functional.Expr] = {
+    moved: dict[formulas.Expr, formulas.Expr] = {
         Placeholder(n): Placeholder(first + i) for i, n in enumerate(term.placeholders())
     }
     return term.substitute(moved)
@@ -118,24 +118,22 @@ def _varying(operands: Sequence[Any], axis: int) -> list[int]:
     return [i + 1 for i, s in enumerate(shapes) if len(s) >= -back and s[back] != 1]
 
 
-def _split(
-    term: functional.Expr, varying: frozenset[int]
-) -> tuple[functional.Expr, functional.Expr]:
+def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr, formulas.Expr]:
     """(outer, inner) whose product is the term, nothing that varies being in the outer one."""
-    one = functional.Constant(1)
+    one = formulas.Constant(1)
     if varying.isdisjoint(term.placeholders()):
         return term, one
-    name = term.function.name if isinstance(term, functional.Apply) else ""
+    name = term.function.name if isinstance(term, formulas.Apply) else ""
     if name not in ("mul", "div", "neg"):
         return one, term
     parts = [_split(argument, varying) for argument in term.arguments]
-    combine = functional.FUNCTIONS[name]
-    outer = functional.simplify(combine(*(o for o, _ in parts)))
+    combine = formulas.FUNCTIONS[name]
+    outer = formulas.simplify(combine(*(o for o, _ in parts)))
     if name == "neg":
         return outer, parts[0][1]
     if name == "div" and parts[1][1] is one:
         return outer, parts[0][1]
-    return outer, functional.simplify(combine(*(i for _, i in parts)))
+    return outer, formulas.simplify(combine(*(i for _, i in parts)))
 
 
 def in_order(ops: Sequence[NodeOp]) -> NodeOp:

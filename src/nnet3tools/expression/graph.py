@@ -27,7 +27,7 @@ from nnet3tools.expression.node import Node, Operand
 from nnet3tools.expression.products import dot
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 
 __all__ = ["Graph"]
 

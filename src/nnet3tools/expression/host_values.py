@@ -9,7 +9,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import Type, dtype_of, type_of_dtype
+from nnet3tools.tensor.formulas import Type, dtype_of, type_of_dtype
 
 __all__ = ["as_array", "type_of_array"]
 

@@ -13,7 +13,7 @@ from nnet3tools.expression.host_values import as_array
 from nnet3tools.expression.node import Node, NodeGraph
 from nnet3tools.expression.shapes import ExpressionError, Shape
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.formulas import Type, type_of_dtype
 
 __all__ = ["Constant", "Input", "Leaf", "Parameter", "constant_like"]
 

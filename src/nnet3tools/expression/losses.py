@@ -9,7 +9,7 @@ from nnet3tools.expression.node import Node, NodeGraph, NodeOp
 from nnet3tools.expression.reductions import logsumexp, mean
 from nnet3tools.expression.select import as_indexes, gather
 from nnet3tools.expression.shapes import ExpressionError, Shape, normal_axis
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 
 __all__ = ["cross_entropy", "dropout", "dropout_mask", "unlikelihood"]
 

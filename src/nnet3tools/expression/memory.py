@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nnet3tools import tensor
 from nnet3tools.expression.shapes import Shape
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, dtype_of
+from nnet3tools.tensor.formulas import Type, dtype_of
 from nnet3tools.tensor.offsets import ALIGNMENT, assign_offsets, rounded_up
 
 __all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 from nnet3tools.expression.shapes import ExpressionError, Shape, broadcast, shape_text
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, promote
+from nnet3tools.tensor.formulas import Type, promote
 
 __all__ = ["Node", "NodeGraph", "NodeOp", "Operand", "common_shape", "common_type"]
 

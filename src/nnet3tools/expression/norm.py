@@ -16,7 +16,7 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.expression.softmax import rows_of
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.registry import Operator
 
 __all__ = ["batch_norm", "layer_norm", "rms_norm"]

@@ -19,7 +19,7 @@ from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["check_objective", "evaluate_objective"]

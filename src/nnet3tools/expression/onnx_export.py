@@ -16,7 +16,7 @@ from nnet3tools.expression.onnx_nodes import NODES
 from nnet3tools.expression.onnx_writer import OnnxWriter
 from nnet3tools.expression.schedule import topological
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import Placeholder, dtype_of
+from nnet3tools.tensor.formulas import Placeholder, dtype_of
 
 __all__ = ["OPSET", "export_onnx"]
 

@@ -12,7 +12,7 @@ from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.onnx_writer import OnnxWriter
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.functional import Type, dtype_of
+from nnet3tools.tensor.formulas import Type, dtype_of
 
 __all__ = ["NODES"]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from nnet3tools.errors import UserError, install_command
 from nnet3tools.expression.node import Node
-from nnet3tools.tensor.functional import FUNCTIONS, Type, dtype_of
-from nnet3tools.tensor.functional import Expr as FormulaExpr
-from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
+from nnet3tools.tensor.formulas import FUNCTIONS, Type, dtype_of
+from nnet3tools.tensor.formulas import Expr as FormulaExpr
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target, used
 
 __all__ = ["OnnxWriter"]
 

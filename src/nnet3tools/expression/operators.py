@@ -179,7 +179,7 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(name: str) -> Callable[..., Node]:
-    """Makes the elementwise nodes of this name; what they are: tensor.functional.functions."""
+    """Makes the elementwise nodes of this name; what they are: tensor.formulas.functions."""
     return functools.partial(apply, name)
 
 

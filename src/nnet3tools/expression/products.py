@@ -13,7 +13,7 @@ from nnet3tools.expression.losses import dropout
 from nnet3tools.expression.moves import contiguous, reshape, transpose
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, broadcast
-from nnet3tools.tensor.functional import Placeholder
+from nnet3tools.tensor.formulas import Placeholder
 
 __all__ = ["affine", "affine_relu_dropout", "bdot", "dot"]
 

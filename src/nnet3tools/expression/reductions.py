@@ -10,7 +10,7 @@ from nnet3tools.expression.gradients import add_term, in_order, parse_term
 from nnet3tools.expression.moves import flatten
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, shape_text
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 
 __all__ = [
     "average",

@@ -23,7 +23,7 @@ from nnet3tools.expression.node import Node
 from nnet3tools.expression.schedule import no_gradient_reason
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array, recording
-from nnet3tools.tensor.functional import Type, type_of_dtype
+from nnet3tools.tensor.formulas import Type, type_of_dtype
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["RowFunction"]

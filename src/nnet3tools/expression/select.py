@@ -18,7 +18,7 @@ from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.schedule import value_owner
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.gather import add_gathered, add_taken, take
 from nnet3tools.tensor.gather import gather as gather_op
 from nnet3tools.tensor.gather import scatter as scatter_op

@@ -10,7 +10,7 @@ from nnet3tools.expression.moves import contiguous, swap_axes
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor import Array
-from nnet3tools.tensor.functional import Type
+from nnet3tools.tensor.formulas import Type
 from nnet3tools.tensor.registry import Operator
 
 __all__ = ["MASKED", "log_softmax", "rows_of", "softmax"]

@@ -20,7 +20,7 @@ from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.queue_search import QueueSearch
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.strict_search import StrictSearch, is_strict
-from nnet3tools.tensor.native.choice import are_native
+from nnet3tools.tensor.cpu.choice import are_native
 
 __all__ = ["draw_graph_checks"]
 

@@ -19,7 +19,7 @@ later statement sees what an earlier one assigned. Outputs have the full shape; 
 output itself (in place). Functions: + - * / ** and unary minus, < <= > >= == !=, && || ! (or `and`,
 `or`, `not`), max min clip abs sgn sqr sqrt pow exp log sin cos tan tanh erf round floor ceil,
 where(condition, a, b), sigmoid softplus logaddexp relu leaky_relu prelu gelu swish bump, and
-relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.functional for the
+relu_back leaky_relu_back prelu_back; float32(x) and its like convert. See tensor.formulas for the
 same in Python form, for derivatives and for types. A formula is one pass over memory: put as much
 into one as belongs together. What depends on a (D,) operand alone is computed once, not N times.
 
@@ -85,7 +85,7 @@ already.
 
 from __future__ import annotations
 
-from nnet3tools.tensor import functional, random
+from nnet3tools.tensor import formulas, random
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
 from nnet3tools.tensor.arrays import (
     Array,
@@ -161,7 +161,7 @@ __all__ = [
     "element",
     "empty",
     "fill",
-    "functional",
+    "formulas",
     "gaps",
     "gru_nonlinearity",
     "gru_nonlinearity_backprop",

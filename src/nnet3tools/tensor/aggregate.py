@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.functional import Constant, Expr, Placeholder, parse
+from nnet3tools.tensor.formulas import Constant, Expr, Placeholder, parse
 from nnet3tools.tensor.registry import (
     UnsupportedOperator,
     device_of,

@@ -148,7 +148,7 @@ def constant(host: np.ndarray, like: Array) -> Array:
     """As `asarray`, for an array that nobody changes any more: uploaded once, not at each call."""
     if _module(like) is np:
         return host
-    from nnet3tools.tensor.cupy_backend.indexes import uploaded
+    from nnet3tools.tensor.cuda.indexes import uploaded
 
     host.flags.writeable = False
     return uploaded(host, host.dtype)

@@ -10,7 +10,7 @@ from typing import Any
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.functional import Assignments, Expr, Placeholder, assign, parse_statements
+from nnet3tools.tensor.formulas import Assignments, Expr, Placeholder, assign, parse_statements
 from nnet3tools.tensor.registry import (
     UnsupportedOperator,
     device_of,

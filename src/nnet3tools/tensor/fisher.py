@@ -4,7 +4,7 @@ nnet/natural_gradient.py has the paper and the notation: F = R^T D R + rho I est
 matrix of D-dimensional rows, and W = E^1/2 R is kept instead of R. What is R x R or a vector of R
 elements is done here, in float64; on the host by the functions below, which are the operators'
 NumPy implementations, too, on a GPU by one block of threads for each estimate, so that nobody waits
-for the device (cupy_backend/fisher_step.cuh states the formulas again, as there is no LAPACK).
+for the device (cuda/fisher_step.cuh states the formulas again, as there is no LAPACK).
 There the products of all estimates are one kernel, and so are all new estimates.
 
 `numbers` (3,) float64 holds rho at RHO; at DOUBTFUL whether the rows of R may have lost their

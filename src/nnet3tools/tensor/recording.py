@@ -146,7 +146,7 @@ def _shown(operand: Any) -> str:
 
 
 class Kernels(Protocol):
-    """Compiled kernels for calls as they come (native/at_once.py)."""
+    """Compiled kernels for calls as they come (cpu/at_once.py)."""
 
     def pay_for(self, operator: Any) -> bool:
         """Whether a kernel that is used once is less work than what does without."""

@@ -42,8 +42,8 @@ FLOATS = ("float32", "float64")
 """Element types that most operators are declared for."""
 
 DEVICES = {
-    "numpy": "nnet3tools.tensor.numpy_backend",
-    "cupy": "nnet3tools.tensor.cupy_backend",
+    "numpy": "nnet3tools.tensor.plain",
+    "cupy": "nnet3tools.tensor.cuda",
 }
 """Where each kind of array is implemented; imported when the first such array is seen."""
 

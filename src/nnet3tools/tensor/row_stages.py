@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.functional.lowered import Instruction, Kind
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind
 
 __all__ = ["RowStages", "varying"]
 

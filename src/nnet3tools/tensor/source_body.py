@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.functional import Expr, Type
-from nnet3tools.tensor.functional.lowered import Instruction, Kind, Lowering, Target, used
+from nnet3tools.tensor.formulas import Expr, Type
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target, used
 
 __all__ = ["Body", "Dialect"]
 

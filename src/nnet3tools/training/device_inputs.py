@@ -20,7 +20,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.tensor.offsets import rounded_up
 
 if TYPE_CHECKING:
-    from nnet3tools.tensor.cupy_backend.device import Device, Event
+    from nnet3tools.tensor.cuda.device import Device, Event
 
 __all__ = ["DeviceInputs", "Packed"]
 

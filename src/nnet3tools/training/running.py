@@ -135,7 +135,7 @@ class ExampleRunner:
         self._device_inputs: DeviceInputs | None = None
         self._requests: dict[ComputationRequest, ComputationRequest] = {}
         if like is not None and device_of(like) != "numpy":
-            from nnet3tools.tensor.cupy_backend.device import get_device
+            from nnet3tools.tensor.cuda.device import get_device
 
             self._device_inputs = DeviceInputs(get_device(), like)
 
@@ -231,7 +231,7 @@ class ExampleRunner:
 
     def _explained(self, error: MemoryError) -> Exception:
         """Lack of a GPU's memory, wherever it was noticed: what takes it, and what would help."""
-        from nnet3tools.tensor.cupy_backend.device import get_device
+        from nnet3tools.tensor.cuda.device import get_device
 
         if self._latest is None:
             return error

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from nnet3tools.fst.fst import Fst
 from nnet3tools.fst.layout import ARC
-from nnet3tools.tensor.native.choice import are_native
-from nnet3tools.tensor.native.library import load_files
+from nnet3tools.tensor.cpu.choice import are_native
+from nnet3tools.tensor.cpu.library import load_files
 
 __all__ = ["Job", "Kind", "NativeSupervisor", "compiled_library", "native_supervisor"]
 

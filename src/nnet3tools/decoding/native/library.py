@@ -6,8 +6,8 @@ import ctypes
 import functools
 from pathlib import Path
 
-from nnet3tools.tensor.native.choice import are_native
-from nnet3tools.tensor.native.library import load_files
+from nnet3tools.tensor.cpu.choice import are_native
+from nnet3tools.tensor.cpu.library import load_files
 
 __all__ = ["compiled_library", "decoding_library"]
 

@@ -15,7 +15,7 @@ from nnet3tools.graph.node_rules import DescriptorRule, NodeRule
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.graph.search_facts import SearchFacts
 from nnet3tools.nnet.indexes import BoolArray, IntArray
-from nnet3tools.tensor.native.library import load_files
+from nnet3tools.tensor.cpu.library import load_files
 
 __all__ = ["NativeSearch", "search_library"]
 

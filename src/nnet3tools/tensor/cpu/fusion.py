@@ -1,0 +1,153 @@
+"""Neighbouring elementwise jobs as one: what one writes and the next reads stays in registers.
+
+Two jobs a and b, in this order, are joined if
+
+1. both do a formula that reduces nothing, over operands of one full shape;
+2. what b reads or writes shares memory with what a writes element for element, or not at all;
+3. what b writes shares memory with what a reads element for element, or not at all: at each element
+   everything is read before anything is written, but another element's turn may have come before;
+4. neither writes a number that the other looks up once for all elements;
+5. together they have few operands: a processor has 16 or 32 registers.
+
+Jobs between them stay where they are: b may come before those that share nothing with it, and else
+a may come after those that share nothing with a, where either writes; a job of which it is not
+known what it touches is passed by none. All values are stored, but those that are overwritten at
+once, and computed by the same instructions: results are those of the jobs by themselves, bit for
+bit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.cpu.element import element_jobs
+from nnet3tools.tensor.cpu.kernels import Formula, Job
+from nnet3tools.tensor.formulas import (
+    Assignments,
+    Expr,
+    Placeholder,
+    Type,
+    cast,
+    type_of_dtype,
+)
+from nnet3tools.tensor.plain.operands import is_number, overlap
+
+__all__ = ["fused"]
+
+_MOST_OPERANDS = 12
+_LOOK_BACK = 6
+"""Jobs that another may pass."""
+
+
+def fused(jobs: Sequence[Job]) -> list[Job]:
+    """Jobs that do the same in fewer passes over memory."""
+    done: list[Job] = []
+    for job in jobs:
+        if not _join_with_earlier(done, job):
+            done.append(job)
+    return done
+
+
+def _join_with_earlier(done: list[Job], job: Job) -> bool:
+    """Whether a job became part of an earlier one: both stand in `done` where they may."""
+    if job.formula is None:
+        return False
+    between: list[Formula] = []
+    for k in range(len(done) - 1, max(-1, len(done) - 2 - _LOOK_BACK), -1):
+        earlier = done[k].formula
+        if earlier is None:
+            return False
+        if _full_shape(earlier) == _full_shape(job.formula):
+            comes_early = all(_are_independent(job.formula, other) for other in between)
+            comes_late = all(_are_independent(earlier, other) for other in between)
+            both = _joined(earlier, job.formula) if comes_early or comes_late else None
+            if both is not None:
+                del done[k]
+                done.insert(k if comes_early else len(done), both)
+                return True
+        between.append(earlier)
+    return False
+
+
+def _are_independent(a: Formula, b: Formula) -> bool:
+    """Whether the two may change places."""
+    return not _clash(a, b, "same") and not _clash(b, a, "same")
+
+
+def _clash(writer: Formula, other: Formula, *kinds: str) -> bool:
+    """Whether what one writes shares memory askew, or in these ways too, with what another touches.
+
+    A number that is looked up once is touched askew.
+    """
+    for n in writer.assignments.targets:
+        target = writer.operands[n - 1]
+        for operand in other.operands:
+            if isinstance(operand, np.ndarray):
+                kind = overlap(target, operand)
+                if kind == "partial" or kind in kinds:
+                    return True
+            elif is_number(operand) and overlap(target, operand.array):
+                return True
+    return False
+
+
+def _full_shape(formula: Formula) -> tuple[int, ...]:
+    shape: tuple[int, ...] = formula.operands[formula.assignments.targets[0] - 1].shape
+    return shape
+
+
+def _joined(a: Formula, b: Formula) -> Job | None:
+    """One job for two neighbours of one full shape; None if they cannot be joined."""
+    if max(len(a.operands), len(b.operands)) > _MOST_OPERANDS or _clash(a, b) or _clash(b, a):
+        return None
+    operands: list[Any] = []
+    first, second = _places(a.operands, operands), _places(b.operands, operands)
+    if len(operands) > _MOST_OPERANDS:
+        return None
+    types = tuple(type_of_dtype(a.operands[n - 1].dtype) for n in a.assignments.targets)
+    jobs = element_jobs(_both(a.assignments, first, types, b.assignments, second), operands)
+    return jobs[0] if jobs else None
+
+
+def _places(given: Sequence[Any], operands: list[Any]) -> tuple[int, ...]:
+    """Where in a list, from 1, operands are; those that are new are added at its end."""
+    places = []
+    for operand in given:
+        place = next((i for i, other in enumerate(operands, 1) if _are_same(operand, other)), 0)
+        if not place:
+            operands.append(operand)
+        places.append(place or len(operands))
+    return tuple(places)
+
+
+def _are_same(operand: Any, other: Any) -> bool:
+    if isinstance(operand, np.ndarray) and isinstance(other, np.ndarray):
+        return overlap(operand, other) == "same"
+    return operand is other
+
+
+@functools.lru_cache(maxsize=1024)
+def _both(
+    a: Assignments, a_places: tuple[int, ...], a_types: tuple[Type, ...],
+    b: Assignments, b_places: tuple[int, ...],
+) -> Assignments:  # fmt: skip
+    """The assignments of a, then of b, which reads what a has stored: values of a's types."""
+    first, second = _renumbered(a, a_places), _renumbered(b, b_places)
+    stored: dict[Expr, Expr] = {
+        target: cast(value, t) for (target, value), t in zip(first.items, a_types, strict=True)
+    }
+    later = tuple((target, value.substitute(stored)) for target, value in second.items)
+    overwritten = {target for target, _ in later}
+    kept = tuple((target, value) for target, value in first.items if target not in overwritten)
+    return Assignments(kept + later)
+
+
+def _renumbered(assignments: Assignments, places: tuple[int, ...]) -> Assignments:
+    """The assignments over operands at other places."""
+    at = {Placeholder(n): Placeholder(place) for n, place in enumerate(places, 1)}
+    values: dict[Expr, Expr] = {operand: place for operand, place in at.items()}
+    return Assignments(tuple((at[t], value.substitute(values)) for t, value in assignments.items))

@@ -1,0 +1,184 @@
+"""Compiled kernels of this process: loaded from disk, or made of all that were asked for so far.
+
+Kernels are asked for while calls are bound, and made when the first of them is to run: all of a
+program at once, in one file. The file's name is a digest of its source, the compiler and the
+processor; whoever needs the same kernels finds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nnet3tools import __version__
+from nnet3tools.io import log
+from nnet3tools.tensor.cpu.cache import (
+    cache_folder,
+    is_trusted,
+    is_whole,
+    private_folder,
+    publish,
+)
+from nnet3tools.tensor.cpu.compiler import (
+    Compiler,
+    cpu_features,
+    find_compiler,
+    num_processors,
+)
+from nnet3tools.tensor.cpu.kernels import Kernel
+
+__all__ = ["Library", "library", "load_files", "load_library"]
+
+
+class Library:
+    """The kernels of this process."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, int] = {}
+        self._wanted: dict[str, Kernel] = {}
+        self._lock = threading.Lock()
+        self._failed = False
+        self.runner: Callable[[int, int, int], None] | None = None
+        """nn_run of the first library."""
+        self._loaded: list[ctypes.CDLL] = []
+
+    def want(self, kernels: Iterable[Kernel]) -> None:
+        """Have kernels among those of the next file, unless they are there."""
+        with self._lock:
+            for kernel in kernels:
+                if kernel.name not in self._addresses:
+                    self._wanted[kernel.name] = kernel
+
+    def addresses(self, names: Sequence[str]) -> list[int] | None:
+        """Where these kernels are in memory, made now if need be; None if that cannot be."""
+        with self._lock:
+            if self._wanted and any(name in self._wanted for name in names):
+                self._make(list(self._wanted.values()))
+                self._wanted.clear()
+            found = [self._addresses.get(name) for name in names]
+        return None if None in found else [a for a in found if a is not None]
+
+    def made(self, name: str) -> int | None:
+        """Where a kernel is in memory, if it is there by now."""
+        return self._addresses.get(name)
+
+    def _make(self, kernels: Sequence[Kernel]) -> None:
+        if self._failed:
+            return
+        parts = _parts(kernels)
+        made = _load_at_once(parts)
+        if any(loaded is None for loaded in made):
+            self._failed = True
+            return
+        for part, loaded in zip(parts, made, strict=True):
+            assert loaded is not None
+            self._take(part, loaded)
+
+    def _take(self, kernels: Sequence[Kernel], loaded: ctypes.CDLL) -> None:
+        """Have kernels of a new file."""
+        self._loaded.append(loaded)
+        for kernel in kernels:
+            function = getattr(loaded, kernel.name)
+            self._addresses[kernel.name] = int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+        if self.runner is None:
+            run: Any = loaded.nn_run
+            run.restype, run.argtypes = None, [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+            self.runner = run
+
+
+library = Library()
+"""The one of this process."""
+
+
+@functools.cache
+def _text(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def _source(kernels: Sequence[Kernel]) -> str:
+    parts = [_text("prelude.h"), _text("runtime.h"), *(kernel.text for kernel in kernels)]
+    return "\n".join(parts)
+
+
+_LARGE = 16_000
+"""Characters of kernels that take long enough (0.2 s) to be made by two compilers at once."""
+
+
+def _parts(kernels: Sequence[Kernel]) -> list[list[Kernel]]:
+    """Kernels by file: two that take about as long where there are many, and two processors."""
+    if sum(len(kernel.body) for kernel in kernels) < _LARGE or num_processors() < 2:
+        return [list(kernels)]
+    parts: list[list[Kernel]] = [[], []]
+    costs = [0.0, 0.0]
+    for kernel in sorted(kernels, key=lambda k: (-len(k.body), k.name)):
+        lighter = costs.index(min(costs))
+        parts[lighter].append(kernel)
+        costs[lighter] += len(kernel.body) ** 1.2  # long ones take longer for each line
+    return [part for part in parts if part]
+
+
+def _load_at_once(parts: Sequence[Sequence[Kernel]]) -> list[ctypes.CDLL | None]:
+    """The library of each part, a thread waiting for each compiler but the first."""
+    made: list[ctypes.CDLL | None] = [None] * len(parts)
+
+    def load(i: int) -> None:
+        made[i] = load_library(_source(parts[i]), f"{len(parts[i])} kernels")
+
+    others = [threading.Thread(target=load, args=(i,)) for i in range(1, len(parts))]
+    for other in others:
+        other.start()
+    try:
+        load(0)
+    finally:
+        for other in others:
+            other.join()
+    return made
+
+
+def load_library(source: str, what: str) -> ctypes.CDLL | None:
+    """The library of a C source: the one that is kept, or a new one; None if there can be none.
+
+    `what` it holds is told by `--verbose=2`.
+    """
+    compiler = find_compiler()
+    return None if compiler is None else _load(compiler, source, what)
+
+
+def load_files(folder: Path, names: Iterable[str], what: str) -> ctypes.CDLL | None:
+    """The library of C files of a folder, with `growing.h` before them, as `load_library`."""
+    files = [_text("growing.h"), *((folder / name).read_text(encoding="utf-8") for name in names)]
+    return load_library("\n".join(files), what)
+
+
+def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
+    facts = (source, compiler.identity, " ".join(compiler.flags), cpu_features(), __version__)
+    name = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:40] + ".so"
+    folder, began = cache_folder(), time.thread_time()
+    if folder is not None and (kept := folder / name).is_file():
+        if is_trusted(kept) and is_whole(kept) and (loaded := _open(kept)) is not None:
+            log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
+            return loaded
+    with private_folder() as work:
+        (work / "kernels.c").write_text(source, encoding="utf-8")
+        began = time.perf_counter()
+        if not compiler.build(work / "kernels.c", work / name):
+            return None
+        log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
+        if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
+            if (loaded := _open(kept_now)) is not None:
+                return loaded
+        return _open(work / name)
+
+
+def _open(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        log.warning(f"no compiled kernels: {path}: {error}")
+        return None

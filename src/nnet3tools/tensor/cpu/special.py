@@ -1,0 +1,252 @@
+"""Operators that are not formulas, as jobs: by formulas and sums of columns where these will do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.concatenate import pairs_along
+from nnet3tools.tensor.cpu.batch_norm import batch_norm, batch_norm_backprop
+from nnet3tools.tensor.cpu.columns import Columns, column_job, finish, finish_arguments
+from nnet3tools.tensor.cpu.element import element_jobs
+from nnet3tools.tensor.cpu.kernels import Job
+from nnet3tools.tensor.cpu.leaky_hmm import leaky_hmm
+from nnet3tools.tensor.cpu.moves import MOVES
+from nnet3tools.tensor.cpu.numerator import numerator
+from nnet3tools.tensor.cpu.products import product
+from nnet3tools.tensor.cpu.walks import can_walk, walk_of
+from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.formulas import Assignments, Expr
+from nnet3tools.tensor.gru import gru_columns
+from nnet3tools.tensor.plain.operands import is_number, overlap
+from nnet3tools.tensor.strides import broadcast_strides
+
+__all__ = ["SPECIAL"]
+
+Jobs = list[Job] | None
+
+_copy, _scale = element("_1 = _2"), element("_1 = _1 * _2")
+_add, _subtract, _add_scaled = (
+    element("_1 += _2"), element("_1 -= _2"), element("_1 += _2 * _3")
+)  # fmt: skip
+_is_positive = element("_1 = _2 > 0")
+_add_measured = element("_1 += where(_3 != 0, _2 * _3, 0)")
+
+
+def _jobs(formula: Element, *operands: Any) -> Jobs:
+    return element_jobs(formula.assignments, operands)
+
+
+def _copied(out: Any, src: Any) -> Jobs:
+    return _jobs(_copy, out, src)
+
+
+def _filled(out: Any, value: Any) -> Jobs:
+    return _jobs(_copy, out, value) if out.dtype.kind == "f" else None
+
+
+def _scaled(out: Any, alpha: Any) -> Jobs:
+    return _jobs(_scale, out, alpha)
+
+
+def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
+    if isinstance(src, np.ndarray) and src.dtype != out.dtype:
+        return None
+    if is_number(alpha):
+        return _jobs(_add_measured, out, src, alpha)
+    if alpha == 0.0:
+        return []
+    if alpha == 1.0:
+        return _jobs(_add, out, src)
+    return _jobs(_subtract, out, src) if alpha == -1.0 else _jobs(_add_scaled, out, src, alpha)
+
+
+# -- parts of an array
+
+
+def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> Jobs:
+    """A formula of each target and what it takes, one after the other."""
+    jobs: list[Job] = []
+    for target, source in pairs:
+        if target.dtype.kind != "f" or (some := _jobs(formula, target, source)) is None:
+            return None
+        jobs += some
+    return jobs
+
+
+def _concatenated(out: Any, parts: Any, axis: int) -> Jobs:
+    return _in_turn(pairs_along(out, parts, axis), _copy)
+
+
+def _split(src: Any, parts: Any, axis: int) -> Jobs:
+    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _copy)
+
+
+def _split_added(src: Any, parts: Any, axis: int) -> Jobs:
+    if any(part.dtype != src.dtype for part in parts):
+        return None
+    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _add)
+
+
+# -- signs, which ReLU's derivatives need
+
+
+def _compressed(out: Any, src: Any, value_range: Any, truncate: bool = True) -> Jobs:
+    if value_range != 0.0 or out.dtype != np.uint8:
+        return None
+    return _jobs(_is_positive, out.view(np.bool_), src)
+
+
+def _decompressed(out: Any, src: Any, value_range: Any) -> Jobs:
+    if value_range != 0.0 or src.dtype != np.uint8:
+        return None
+    return _jobs(_copy, out, src.view(np.bool_))
+
+
+# -- LSTM
+
+_FORWARD = (
+    "i = sigmoid(x_i + w_i * before){by_i}; f = sigmoid(x_f + w_f * before){by_f};"
+    "c = f * before + i * tanh(x_g);"
+    "m = sigmoid(x_o + w_o * c){by_o} * tanh(c)"
+)
+_BACKWARD = (
+    "i = sigmoid(x_i + w_i * before); f = sigmoid(x_f + w_f * before); g = tanh(x_g);"
+    "c = f{by_f} * before + i{by_i} * g; o = sigmoid(x_o + w_o * c); h = tanh(c);"
+    "dm = at_m{by_o};"
+    "d_o = o * (1 - o) * (h * dm) - (2 * o - 1) * repair_o;"
+    "dc = (1 - h * h) * (o * dm) + at_c + d_o * w_o - h * repair_h;"
+    "d_i = dc * g{by_i} * i * (1 - i) - (2 * i - 1) * repair_i;"
+    "d_f = dc * before{by_f} * f * (1 - f) - (2 * f - 1) * repair_f;"
+    "d_g = (1 - g * g) * (i * dc{by_i}) - g * repair_g;"
+    "at_i = d_i; at_f = d_f; at_g = d_g; at_o = d_o;"
+    "at_before = w_i * d_i + w_f * d_f + f * dc{by_f};"
+    "p_i = d_i * before; p_f = d_f * before; p_o = d_o * c;"
+    "v_i = i; v_f = f; v_g = g; v_o = o; v_h = h;"
+    "s_i = i * (1 - i); s_f = f * (1 - f); s_g = 1 - g * g; s_o = o * (1 - o); s_h = 1 - h * h"
+)
+_STORED = "at_i at_f at_g at_o at_before"
+_SUMS = ("p_i p_f p_o", "v_i v_f v_g v_o v_h", "s_i s_f s_g s_o s_h")
+"""What goes to the rows of params_deriv, value_sum and deriv_sum."""
+_READ = "x_i x_f x_g x_o before w_i w_f w_o at_c at_m repair_i repair_f repair_g repair_o repair_h"
+
+
+def _by_scales(text: str, dropout: bool) -> str:
+    return text.format(**{f"by_{k}": f" * scale_{k}" if dropout else "" for k in "ifo"})
+
+
+@functools.cache
+def _forward(dropout: bool) -> Element:
+    scales = " scale_i scale_f scale_o" * dropout
+    names = f"c m x_i x_f x_g x_o before w_i w_f w_o{scales}"
+    return element(_by_scales(_FORWARD, dropout), names)
+
+
+@functools.cache
+def _backward(dropout: bool) -> tuple[Assignments, dict[str, Expr]]:
+    """The derivatives that are stored, and what is summed by columns, by name."""
+    scales = " scale_i scale_f scale_o" * dropout
+    names = f"{_STORED} {_READ}{scales} {' '.join(_SUMS)}".split()
+    items = element(_by_scales(_BACKWARD, dropout), " ".join(names)).assignments.items
+    values = {names[target.number - 1]: value for target, value in items}
+    stored = tuple(item for item in items if names[item[0].number - 1] in _STORED.split())
+    return Assignments(stored), values
+
+
+def _parts(x: np.ndarray, dim: int) -> list[np.ndarray]:
+    """The five blocks of columns, and the scales if there are any."""
+    blocks = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
+    return blocks + [x[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
+
+
+def _lstm(out: Any, x: Any, params: Any) -> Jobs:
+    dim = params.shape[1]
+    parts = _parts(x, dim)
+    formula = _forward(len(parts) > 5)
+    return _jobs(formula, out[:, :dim], out[:, dim:], *parts[:5], *params, *parts[5:])
+
+
+def _lstm_backprop(
+    x: Any, params: Any, out_deriv: Any, repair: Any, in_deriv: Any = None,
+    params_deriv: Any = None, value_sum: Any = None, deriv_sum: Any = None,
+) -> Jobs:  # fmt: skip
+    dim = params.shape[1]
+    parts = _parts(x, dim)
+    stored, values = _backward(len(parts) > 5)
+    sums: list[_Sum] = []
+    totals = (params_deriv, 0.0), (value_sum, 1.0), (deriv_sum, 1.0)
+    for names, (total, beta) in zip(_SUMS, totals, strict=True):
+        if total is not None:
+            pairs = zip(names.split(), total, strict=True)
+            sums += [(values[name], row, beta) for name, row in pairs]
+    derivs = parts[:5] if in_deriv is None else _parts(in_deriv, dim)[:5]
+    at = out_deriv[:, :dim], out_deriv[:, dim:]
+    operands = [*derivs, *parts[:5], *params, *at, *repair, *parts[5:]]
+    if in_deriv is not None and not _apart(in_deriv, (x, out_deriv, params, repair)):
+        return None
+    jobs = _summed(None if in_deriv is None else stored, sums, operands, (len(x), dim))
+    if jobs is None or in_deriv is None or in_deriv.shape[1] == 5 * dim:
+        return jobs
+    zeroed = _filled(in_deriv[:, 5 * dim :], 0.0)
+    return None if zeroed is None else [*jobs, *zeroed]
+
+
+_Sum = tuple[Expr, np.ndarray, float]
+"""A formula, the row that takes the sums of its columns, and what the row's old values count."""
+
+
+def _apart(target: np.ndarray, others: tuple[np.ndarray, ...]) -> bool:
+    """Whether a target shares no memory with what is read."""
+    return not any(overlap(target, other) for other in others)
+
+
+def _summed(
+    stored: Assignments | None, sums: list[_Sum], operands: list[Any], shape: tuple[int, int]
+) -> Jobs:
+    """One pass that stores, and adds up columns."""
+    outs = [out for _, out, _ in sums]
+    floats = all(out.dtype.kind == "f" for out in outs)
+    if not can_walk([*operands, *outs]) or 0 in shape or not floats:
+        return None
+    if not sums:
+        return [] if stored is None else element_jobs(stored, operands)
+    strides = [broadcast_strides(o, shape) for o in operands if isinstance(o, np.ndarray)]
+    found = walk_of(operands, strides)
+    columns = Columns(
+        stored, tuple((value, "sum", finish(out, 1.0, beta)) for value, out, beta in sums), 16
+    )
+    ends = [
+        finish_arguments(out, [out.strides[0] // out.itemsize], 1.0, 1.0, beta)
+        for _, out, beta in sums
+    ]
+    return [column_job(columns, found, shape, operands, strides, ends)]
+
+
+# -- GRU
+
+_OUTPUT_GATED = element(
+    "h = tanh(x_h + before * w_h); c = (1 - z) * h + z * before", "h c x_h before w_h z"
+)
+
+
+def _gru(out: Any, x: Any, w_h: Any) -> Jobs:
+    columns = gru_columns(w_h)
+    if columns.recurrent_dim:  # there is a product in between
+        return None
+    h, c = out[:, : columns.cell_dim], out[:, columns.cell_dim :]
+    gates = columns.argument_of(x), columns.cell_of(x), w_h, columns.update_of(x)
+    return _jobs(_OUTPUT_GATED, h, c, *gates)
+
+
+SPECIAL: dict[str, Callable[..., Jobs]] = {
+    **MOVES, "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added,
+    "batch_norm": batch_norm, "batch_norm_backprop": batch_norm_backprop,
+    "lstm_nonlinearity": _lstm, "lstm_nonlinearity_backprop": _lstm_backprop,
+    "gru_nonlinearity": _gru, "leaky_hmm": leaky_hmm, "numerator": numerator,
+    "concatenate": _concatenated, "split": _split, "add_split": _split_added,
+    "compress": _compressed, "decompress": _decompressed, "prod": product,
+}  # fmt: skip
+"""Operator -> its jobs; None where that is left to NumPy."""

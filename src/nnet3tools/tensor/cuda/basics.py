@@ -1,0 +1,55 @@
+"""Copies, fills, sums and the inner product on CUDA: formulas, most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.cuda.device import Array
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.registry import implements
+
+_copy = element("_1 = _2")
+_scale = element("_1 *= _2")
+_add = element("_1 += _2")
+_add_scaled = element("_1 += _2 * _3")
+# a factor 0 stands for "do not": what it is multiplied with may be infinite
+_add_if = {
+    "float32": element("_1 += where(_3 != 0, _2 * float32(_3), 0)"),
+    "float64": element("_1 += where(_3 != 0, _2 * _3, 0)"),
+}
+_dot = aggregate("float64(_1) * float64(_2)", "sum", axis=None)
+
+
+@implements("copy", "cupy", binder=True)
+def bind_copy(out: Array, src: Array) -> Callable[[], None]:
+    """Broadcast copy with conversion."""
+    return _copy.bind(out, src)
+
+
+@implements("fill", "cupy", binder=True)
+def bind_fill(out: Array, value: float) -> Callable[[], None]:
+    """Set every element."""
+    return _copy.bind(out, value)
+
+
+@implements("scale", "cupy", binder=True)
+def bind_scale(out: Array, alpha: float) -> Callable[[], None]:
+    """Multiply in place."""
+    return _scale.bind(out, float(alpha))
+
+
+@implements("add", "cupy", binder=True)
+def bind_add(out: Array, src: Array, alpha: Any = 1.0) -> Callable[[], None]:
+    """Add alpha times src; alpha may be a number that is on the device only."""
+    if isinstance(alpha, Number):
+        return _add_if[out.dtype.name].bind(out, src, alpha.array)
+    return _add.bind(out, src) if alpha == 1.0 else _add_scaled.bind(out, src, float(alpha))
+
+
+@implements("dot", "cupy", binder=True)
+def bind_dot(a: Array, b: Array) -> Callable[[], Any]:
+    """Products and sums in float64; the number stays on the device until it is looked at."""
+    return _dot.bind(a, b)

@@ -1,0 +1,147 @@
+"""cuBLAS on CuPy's arrays, and how it does products.
+
+It is called directly, as CuPy's wrappers refuse to be captured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+import numpy as np
+
+from nnet3tools.errors import OptionError, ProgramError
+from nnet3tools.tensor.cuda.device import Array, Gemm
+from nnet3tools.tensor.precision import are_precise
+
+__all__ = ["Cublas", "load_cublas", "set_math_mode"]
+
+_WORKSPACE_BYTES = 32 << 20
+"""What cuBLAS asks for on the newest devices; its own, so that captured products stay valid."""
+
+_COMPUTE_TYPES = {"fp32": 68, "tf32": 77, "fp16": 74, "bf16": 75}
+"""--gpu-math -> cublasComputeType_t; storage and accumulation are float32 in all of them."""
+_COMPUTE_64F = 70
+_CUDA_R = {"float32": 0, "float64": 1}
+_FIRST_OF_FAST_MATH = 8
+"""Compute capability (major) that tf32 and bf16 products need."""
+
+_math_mode = "fp32"
+
+
+def set_math_mode(name: str) -> None:
+    """How float32 products are done from here on: fp32, tf32, fp16 or bf16."""
+    global _math_mode
+    if name not in _COMPUTE_TYPES:
+        raise OptionError(f"--gpu-math={name}: expected {'|'.join(_COMPUTE_TYPES)}")
+    major = _capability()
+    if name in ("tf32", "bf16") and major < _FIRST_OF_FAST_MATH:
+        raise OptionError(f"--gpu-math={name}: this device has compute capability {major}.x")
+    _math_mode = name
+
+
+def _compute_type(dtype: np.dtype) -> int:
+    if dtype != np.float32:
+        return _COMPUTE_64F
+    if _math_mode in ("fp16", "bf16") and are_precise():
+        return _COMPUTE_TYPES["tf32" if _capability() >= _FIRST_OF_FAST_MATH else "fp32"]
+    return _COMPUTE_TYPES[_math_mode]
+
+
+def _capability() -> int:
+    """The major part of the device's compute capability."""
+    return int(cupy.cuda.Device().compute_capability[:-1])
+
+
+def load_cublas() -> Any:
+    """CuPy's cuBLAS, from wherever CuPy has it."""
+    from cudas.cuda.libs import cublas  # noqa: F401 (loads the shared library)
+
+    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    return ctypes.CDLL(f"libcublas.so.{major}")
+
+
+class Cublas:
+    """A handle of our own: stream and workspace fixed."""
+
+    def __init__(self, stream: int, upload: Callable[[np.ndarray], Array]) -> None:
+        self._upload = upload
+        self._betas: dict[tuple[np.dtype, float], Array] = {}
+        self._library = load_cublas()
+        self._handle = ctypes.c_void_p()
+        self._check(self._library.cublasCreate_v2(ctypes.byref(self._handle)))
+        self._workspaces: dict[int, Array] = {}
+        self.use(stream)
+
+    def use(self, stream: int) -> None:
+        """Give products to a stream; each has a workspace, as they may run side by side.
+
+        All are of one size, which cuBLAS's choice of a kernel, and so its rounding, depends on.
+        """
+        if stream not in self._workspaces:
+            self._workspaces[stream] = cupy.empty(_WORKSPACE_BYTES, cupy.uint8)
+        library, workspace = self._library, self._workspaces[stream]
+        self._check(library.cublasSetStream_v2(self._handle, ctypes.c_void_p(stream)))
+        # a new stream brings cuBLAS's own workspace back
+        self._check(
+            library.cublasSetWorkspace_v2(
+                self._handle,
+                ctypes.c_void_p(workspace.data.ptr),
+                ctypes.c_size_t(_WORKSPACE_BYTES),
+            )
+        )
+
+    @staticmethod
+    def _check(status: int) -> None:
+        if status != 0:
+            raise ProgramError(f"cuBLAS returned status {status}")
+
+    def bind(
+        self, dtype: np.dtype, rows: int, cols: int, inner: int, batch: int,
+        a: int, lda: int, trans_a: bool, stride_a: int,
+        b: int, ldb: int, trans_b: bool, stride_b: int,
+        c: int, ldc: int, stride_c: int, alpha: Any, beta: float,
+    ) -> Gemm:  # fmt: skip
+        """Row-major C = op(A) op(B) is column-major C' = op(B)' op(A)'."""
+        on_device = not isinstance(alpha, float)
+        factors = self._factors(dtype, alpha, beta)
+        kind, integer, pointer = _CUDA_R[dtype.name], ctypes.c_int, ctypes.c_void_p
+        long = ctypes.c_longlong
+        args: tuple[Any, ...] = (
+            self._handle, integer(int(trans_b)), integer(int(trans_a)),
+            integer(cols), integer(rows), integer(inner),
+            factors[0], pointer(b), integer(kind), integer(ldb), long(stride_b),
+            pointer(a), integer(kind), integer(lda), long(stride_a),
+            factors[1], pointer(c), integer(kind), integer(ldc), long(stride_c),
+            integer(batch),
+            integer(_compute_type(dtype)),
+            integer(-1),
+        )  # fmt: skip
+        function = self._library.cublasGemmStridedBatchedEx
+        if batch == 1:
+            function = self._library.cublasGemmEx
+            args = tuple(x for i, x in enumerate(args) if i not in (10, 14, 19, 20))
+        check, keep, set_mode = self._check, alpha, self._library.cublasSetPointerMode_v2
+
+        def run() -> None:
+            check(function(*args))
+
+        def run_with_device_factors() -> None:
+            check(set_mode(self._handle, 1))
+            check(function(*args))
+            check(set_mode(self._handle, 0))
+            keep  # noqa: B018
+
+        return run_with_device_factors if on_device else run
+
+    def _factors(self, dtype: np.dtype, alpha: Any, beta: float) -> tuple[Any, Any]:
+        """Both factors on the host, or both on the device, as cuBLAS wants them."""
+        if isinstance(alpha, float):
+            scalar = ctypes.c_float if dtype == np.float32 else ctypes.c_double
+            return ctypes.byref(scalar(alpha)), ctypes.byref(scalar(beta))
+        if (key := (dtype, beta)) not in self._betas:
+            self._betas[key] = self._upload(np.array([beta], dtype))
+        pointer = ctypes.c_void_p
+        return pointer(alpha.data.ptr), pointer(self._betas[key].data.ptr)

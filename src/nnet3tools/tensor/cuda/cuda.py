@@ -1,0 +1,255 @@
+"""The real device: CuPy's modules, memory and streams.
+
+CuPy keeps compiled kernels on disk (CUPY_CACHE_DIR, default ~/.cupy/kernel_cache), named after a
+hash of source, options, compiler and device, each written to a temporary file and renamed: several
+processes may share it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cupy
+import numpy as np
+
+from nnet3tools.tensor.aside import begun
+from nnet3tools.tensor.cuda.cublas import Cublas
+from nnet3tools.tensor.cuda.device import PRELUDE, Array, Kernel
+from nnet3tools.tensor.cuda.indexes import kept_copies
+from nnet3tools.tensor.cuda.pools import SharedLimit
+from nnet3tools.tensor.cuda.wave_source import in_registers
+from nnet3tools.tensor.recording import NotCapturable
+
+__all__ = ["CudaDevice", "describe"]
+
+_BRANCHES = 2
+"""Streams besides the main one, for what a graph may do side by side."""
+_COMPILERS = 8
+"""Threads that compile kernels."""
+
+
+class CudaDevice:
+    """The current CUDA device, with one stream that all work goes to."""
+
+    def __init__(self) -> None:
+        device = cupy.cuda.Device()
+        self.num_processors = int(device.attributes["MultiProcessorCount"])
+        self.most_shared_bytes = int(device.attributes["MaxSharedMemoryPerBlockOptin"])
+        # A stream of our own, made current: the default one cannot be captured. Entered for good,
+        # as CuPy goes back to what was entered last after each `with` of its own, which fetching an
+        # array with gaps has, and `use` does not count there.
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.get_current_stream().synchronize()
+        self.stream.__enter__()
+        self.copy_stream = cupy.cuda.Stream(non_blocking=True)
+        self._side_stream = cupy.cuda.Stream(non_blocking=True)
+        self._number = device.id
+        self._capturing = False
+        self._sending: deque[tuple[Any, np.ndarray]] = deque()
+        """Copies from pinned memory that may be under way: it must not be used again meanwhile."""
+        self._capture_memory = cupy.cuda.MemoryPool()
+        self._limit = SharedLimit(cupy.get_default_memory_pool(), self._capture_memory)
+        self._cublas = Cublas(self.stream.ptr, self.upload)
+        self._branches = list(self._branches_there_is_room_for())
+        self.gemm = self._cublas.bind
+        self.kernel = functools.cache(self._kernel)
+
+    def _kernel(self, source: str, name: str, shared_bytes: int = 0) -> Kernel:
+        if self._capturing:  # loading may wait for the device, which a capture does not survive
+            raise NotCapturable
+        options: tuple[str, ...] = ("--std=c++17",)
+        if "__half" in source:
+            source = "#include <cuda_fp16.h>\n" + source
+        found = cupy.RawKernel(PRELUDE + source, name, options=options)
+        found.compile()
+        if found.local_size_bytes and in_registers(source) != source:
+            found = cupy.RawKernel(PRELUDE + in_registers(source), name, options=options)
+            found.compile()
+
+        # never less than before: CuPy has one function for all kernels of the same source
+        if shared_bytes > found.max_dynamic_shared_size_bytes:
+            found.max_dynamic_shared_size_bytes = shared_bytes
+
+        def launch(grid: Any, block: Any, args: Any) -> None:
+            found(grid, block, tuple(args), shared_mem=shared_bytes)
+
+        return launch
+
+    def load(self, sources: Sequence[tuple[str, str]]) -> None:
+        """In threads: 8 kernels that took NVRTC (CUDA 13.0) 2.2 s by one took 0.5 s by eight."""
+
+        def compiled(source: tuple[str, str]) -> None:
+            with cupy.cuda.Device(self._number):  # a new thread would use device 0
+                self.kernel(*source)
+
+        found = set(sources)
+        if len(found) > 1:
+            with ThreadPoolExecutor(min(len(found), _COMPILERS)) as pool:
+                list(pool.map(compiled, sorted(found)))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """From CuPy's memory pool."""
+        return cupy.empty(shape, dtype)
+
+    def upload(self, host: np.ndarray) -> Array:
+        """Through a pinned buffer that is kept until the copy is done (CuPy's habit).
+
+        During a capture on the other stream, and to the end: the graph shall find it done. Memory
+        comes from that stream's part of the pool then, as captured work may write to the other's.
+        """
+        if not self._capturing:
+            return cupy.asarray(host)
+        with self.copy_stream:
+            made = cupy.asarray(host)
+        self.copy_stream.synchronize()
+        return made
+
+    def pinned(self, num_bytes: int) -> np.ndarray:
+        """From CuPy's pool of pinned memory."""
+        with cupy.cuda.Device(self._number):  # a new thread would use device 0
+            memory = cupy.cuda.alloc_pinned_memory(num_bytes)
+        return np.frombuffer(memory, np.uint8, num_bytes)
+
+    def copy_from_pinned(self, dest: Array, source: np.ndarray, after: Any) -> Any:
+        """cudaMemcpyAsync between events."""
+        while self._sending and self._sending[0][0].done:
+            self._sending.popleft()
+        self.copy_stream.wait_event(after)
+        cupy.cuda.runtime.memcpyAsync(
+            dest.data.ptr,
+            source.ctypes.data,
+            source.nbytes,
+            cupy.cuda.runtime.memcpyHostToDevice,
+            self.copy_stream.ptr,
+        )
+        copied = self.copy_stream.record(cupy.cuda.Event(disable_timing=True))
+        self._sending.append((copied, source))
+        return copied
+
+    def record(self) -> Any:
+        """An event without a time, which is cheaper."""
+        return self.stream.record(cupy.cuda.Event(disable_timing=True))
+
+    def wait(self, event: Any) -> None:
+        """cudaStreamWaitEvent."""
+        self.stream.wait_event(event)
+
+    def strided(self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        """CuPy's as_strided."""
+        return cupy.lib.stride_tricks.as_strided(array, shape, strides)
+
+    def memory(self) -> tuple[int, int]:
+        """What CuPy's pool keeps unused counts as free; at most what CUPY_GPU_MEMORY_LIMIT says."""
+        free, total = cupy.cuda.runtime.memGetInfo()
+        free += cupy.get_default_memory_pool().free_bytes()
+        if self._limit.limit:
+            total = min(total, self._limit.limit)
+            free = min(free, self._limit.free_bytes())
+        return int(free), int(total)
+
+    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+        """A CUDA graph of the work, instantiated.
+
+        Memory the work asks for stays the graph's: CuPy's pools would give what is free back to the
+        device when they cannot grow, and graphs know addresses only.
+        """
+        kept: list[Any] = []
+        self._limit.share()
+        # uploads have memory of graphs that are gone, which may be running yet
+        self.copy_stream.wait_event(self.record())
+        allocator = cupy.cuda.using_allocator(functools.partial(self._malloc, kept))
+        with kept_copies() as copies, allocator:
+            self.stream.begin_capture()
+            self._capturing = True
+            try:
+                work()
+            except BaseException:
+                self._abandon_capture()
+                raise
+            finally:
+                self._capturing = False
+                self._limit.share()
+            graph = self.stream.end_capture()
+        stream = self.stream
+
+        def replay() -> None:
+            graph.launch(stream)
+            kept, copies  # noqa: B018 (the graph points into their memory)
+
+        def replay_aside() -> None:
+            side = self._side_stream
+            side.wait_event(self.record())
+            graph.launch(side)
+            ended = side.record(cupy.cuda.Event(disable_timing=True))
+
+            def join() -> None:
+                stream.wait_event(ended)
+                # Memory that is freed goes to whoever asks next in the first stream: this holds
+                # the graph's until that stream waits.
+                graph, kept, copies, work  # noqa: B018
+
+            begun(join)
+
+        return replay_aside if aside else replay
+
+    def _branches_there_is_room_for(self) -> Iterator[Any]:
+        """Streams for which products have workspaces now, as a capture could not make any."""
+        try:
+            for _ in range(_BRANCHES):
+                stream = cupy.cuda.Stream(non_blocking=True)
+                self._cublas.use(stream.ptr)
+                yield stream
+        except MemoryError:
+            pass
+        finally:
+            self._cublas.use(self.stream.ptr)
+
+    def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
+        """In a capture the first step goes on in the stream, the others take turns in branches."""
+        if not self._capturing or len(steps) == 1:
+            for step in steps:
+                step()
+            return
+        begun = self.record()
+        used = self._branches[: len(steps) - 1]
+        for stream in used:
+            stream.wait_event(begun)
+        try:
+            for i, step in enumerate(steps):
+                stream = (self.stream, *used)[i % (1 + len(used))]
+                self._cublas.use(stream.ptr)
+                with stream:
+                    step()
+        finally:
+            self._cublas.use(self.stream.ptr)
+            for stream in used:  # also where a step failed: the capture must be ended
+                self.stream.wait_event(stream.record(cupy.cuda.Event(disable_timing=True)))
+
+    def _malloc(self, kept: list[Any], num_bytes: int) -> Any:
+        """Memory of the graphs' pool, kept; what other memory is unused may be had for it."""
+        try:
+            found = self._capture_memory.malloc(num_bytes)
+        except MemoryError:
+            cupy.get_default_memory_pool().free_all_blocks()
+            self._limit.share()
+            found = self._capture_memory.malloc(num_bytes)
+        kept.append(found)
+        return found
+
+    def _abandon_capture(self) -> None:
+        with contextlib.suppress(cupy.cuda.runtime.CUDARuntimeError):
+            self.stream.end_capture()
+
+
+def describe() -> str:
+    """Device name and number, for logs."""
+    device = cupy.cuda.Device()
+    name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return f"{name}, device {device.id}" + (f" of {visible}" if visible else "")

@@ -1,0 +1,101 @@
+"""Index arrays on the device: checked and uploaded once, found again by what they hold.
+
+Components pass the same host arrays at every call; a captured graph keeps pointing at the copy it
+was captured with. Copies are therefore kept, up to a limit that no usual set of programs meets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cuda.device import Array, get_device
+
+__all__ = ["check_rows", "forget", "kept_copies", "sent", "table", "uploaded"]
+
+_KEEP = 1 << 16
+_by_content: dict[Any, Array] = {}
+_by_object: dict[tuple[int, int], tuple[Any, Array]] = {}
+_lists: list[list[Array]] = []
+
+
+def sent(host: Any, dtype: Any = np.int32) -> Array:
+    """A device copy of a host array, made anew and kept by nobody else."""
+    return get_device().upload(np.ascontiguousarray(host, dtype))
+
+
+def uploaded(host: Any, dtype: Any = np.int32) -> Array:
+    """The device copy of an index array; device arrays of the type come back as they are."""
+    copy = _found_or_made(host, dtype)
+    for kept in _lists:
+        kept.append(copy)
+    return copy
+
+
+@contextlib.contextmanager
+def kept_copies() -> Iterator[list[Array]]:
+    """A list of all copies handed out in the `with` block.
+
+    A captured graph knows them by address only: whoever keeps the graph keeps the list.
+    """
+    kept: list[Array] = []
+    _lists.append(kept)
+    try:
+        yield kept
+    finally:
+        _lists.remove(kept)
+
+
+def _found_or_made(host: Any, dtype: Any) -> Array:
+    if not isinstance(host, np.ndarray) or type(host).__module__.startswith("cupy"):
+        if hasattr(host, "dtype") and host.dtype == dtype:
+            return host
+        host = np.asarray(host.get() if hasattr(host, "get") else host)
+    device = get_device()
+    at = (id(device), id(host))
+    found = _by_object.get(at)
+    # an array that may be written to may hold something else by now
+    if found is not None and found[0]() is host and not host.flags.writeable:
+        return found[1]
+    values = np.ascontiguousarray(host, dtype)
+    digest = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
+    key = (id(device), values.shape, values.dtype, digest)
+    copy = _by_content.get(key)
+    if copy is None:
+        if len(_by_content) >= _KEEP:
+            forget()
+        copy = _by_content[key] = device.upload(values)
+    _by_object[at] = (weakref.ref(host, lambda _: _by_object.pop(at, None)), copy)
+    return copy
+
+
+def forget() -> None:
+    """Drop all copies; bound operators and captured graphs keep theirs."""
+    _by_content.clear()
+    _by_object.clear()
+
+
+def check_rows(indexes: Any, limit: int, count: int | None = None, lowest: int = -1) -> None:
+    """ProgramError if a host index is beyond `limit` rows, or there are not `count` of them."""
+    if count is not None and len(indexes) != count:
+        raise ProgramError(f"{len(indexes)} row indexes for {count} rows")
+    if isinstance(indexes, np.ndarray) and indexes.size and not hasattr(indexes, "get"):
+        if int(indexes.max()) >= limit or int(indexes.min()) < lowest:
+            raise ProgramError(
+                f"row indexes {int(indexes.min())} to {int(indexes.max())} for {limit} rows"
+            )
+
+
+def table(arrays: list[Array]) -> Array:
+    """Addresses and strides of matrices (address, row stride, column stride), on the device."""
+    from nnet3tools.tensor.cuda.device import pointer
+    from nnet3tools.tensor.cuda.operands import element_strides
+
+    rows = [(pointer(a), *element_strides(a)) for a in arrays]
+    return uploaded(np.array(rows, np.int64).reshape(-1, 3), np.int64)

@@ -1,0 +1,178 @@
+"""Hand-written kernels: a body in C++ over an index space, operands of any strides.
+
+In a body `src[[r, c]]` is the element of `src` at r, c; T is the first array's C++ type.
+`grid_step` runs the body once for every point of the space; `block_step` gives every point of the
+space a block of threads, whose body loops over what else there is.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.launch import THREADS, grid_for
+from nnet3tools.tensor.cuda.launches import Launch
+from nnet3tools.tensor.cuda.operands import element_strides
+
+__all__ = ["block_step", "grid_step"]
+
+_NAMES = {
+    "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
+    "uint16": "unsigned short", "int32": "int", "uint32": "unsigned", "int64": "long long",
+    "uint64": "unsigned long long", "float16": "__half", "float32": "float", "float64": "double",
+}  # fmt: skip
+_ACCESS = re.compile(r"(\w+)\[\[([^\[\]]*)\]\]")
+
+
+def _expanded(body: str) -> str:
+    """The body with every `name[[i, j]]` written out, innermost first."""
+
+    def access(found: re.Match[str]) -> str:
+        name, indexes = found.group(1), found.group(2).split(",")
+        terms = [f"({index.strip()}) * {name}_s{k}" for k, index in enumerate(indexes)]
+        # other brackets for now, so that what stands around sees no brackets inside
+        return f"{name}\x01{' + '.join(terms)}\x02"
+
+    while _ACCESS.search(body):
+        body = _ACCESS.sub(access, body)
+    return body.replace("\x01", "[").replace("\x02", "]")
+
+
+def _source(
+    what: str, space: list[str], arrays: Mapping[str, Array], numbers: Mapping[str, Any],
+    body: str, threads: int,
+) -> tuple[str, str]:  # fmt: skip
+    first = next(iter(arrays.values()))
+    parameters = [f"long long n_{i}" for i in space]
+    for name, array in arrays.items():
+        parameters.append(f"{_NAMES[array.dtype.name]}* {name}")
+        parameters += [f"long long {name}_s{k}" for k in range(array.ndim)]
+    parameters += [f"{_NAMES[value.dtype.name]} {name}" for name, value in numbers.items()]
+    body = re.sub(r"\bT\b", _NAMES[first.dtype.name], _expanded(body)).strip("\n")
+    # the last index goes along x, the others, taken together, along y
+    outer, inner = (space, None) if threads else (space[:-1], space[-1])
+    rows = " * ".join(f"n_{i}" for i in outer) or "1"
+    lines = ["long long rest = row;"]
+    for i in reversed(outer[1:]):
+        lines.append(f"const long long {i} = rest % n_{i}; rest /= n_{i};")
+    if outer:
+        lines.append(f"const long long {outer[0]} = rest;")
+    setup = "\n".join(f"    {line}" for line in lines)
+    if inner is None:
+        text = (
+            f"({', '.join(parameters)}) {{\n"
+            f"  for (long long row = blockIdx.x; row < {rows}; row += gridDim.x) {{\n"
+            f"{setup}\n{body}\n  }}\n}}\n"
+        )
+    else:
+        text = (
+            f"({', '.join(parameters)}) {{\n"
+            "  for (long long row = blockIdx.y * (long long)blockDim.y + threadIdx.y;"
+            f" row < {rows}; row += (long long)gridDim.y * blockDim.y) {{\n{setup}\n"
+            f"    for (long long {inner} = blockIdx.x * (long long)blockDim.x + threadIdx.x;"
+            f" {inner} < n_{inner}; {inner} += (long long)gridDim.x * blockDim.x) {{\n"
+            f"{body}\n    }}\n  }}\n}}\n"
+        )
+    name = f"{what}_{hashlib.sha1(text.encode()).hexdigest()[:12]}"
+    # of so many threads the compiler must know: it may give each too many registers otherwise
+    bounds = f"__launch_bounds__({threads}) " if threads > THREADS else ""
+    return f'extern "C" {bounds}__global__ void {name}{text}', name
+
+
+_sources: dict[Any, tuple[str, str]] = {}
+
+
+_ASSIGNED = re.compile(r"\s*(?:[-+*]?=)(?!=)")
+
+
+def _accesses(body: str, name: str) -> list[tuple[str, bool]]:
+    """The index lists by which a body goes to an array, and whether it assigns there."""
+    found = []
+    for match in re.finditer(rf"\b{name}\[\[", body):
+        end, depth = match.end(), 1
+        while depth:
+            close, inner = body.index("]]", end), body.find("[[", end)
+            nested = 0 <= inner < close
+            depth, end = depth + (1 if nested else -1), (inner if nested else close) + 2
+        assigned = _ASSIGNED.match(body, end) is not None
+        found.append((body[match.end() : end - 2].replace(" ", ""), assigned))
+    return found
+
+
+@functools.cache
+def _uses(body: str, space: tuple[str, ...], names: tuple[str, ...]) -> tuple[set[str], set[str]]:
+    """Names of the arrays that a body assigns to, and of those that it uses by `space` only."""
+    uses = {name: _accesses(body, name) for name in names}
+    own = ",".join(space)
+    return (
+        {name for name, found in uses.items() if any(assigned for _, assigned in found)},
+        {name for name, found in uses.items() if all(indexes == own for indexes, _ in found)},
+    )
+
+
+def _bind(
+    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], numbers: Mapping[str, Any],
+    body: str, threads: int, reads: Sequence[Array], writes: Sequence[Array],
+) -> Callable[[], None]:  # fmt: skip
+    if 0 in space.values():
+        return lambda: None
+    key = (
+        what, body, min(threads, 1) if threads <= THREADS else threads,
+        tuple((n, a.dtype, a.ndim) for n, a in arrays.items()),
+        tuple((n, v.dtype) for n, v in numbers.items()),
+    )  # fmt: skip
+    if (found := _sources.get(key)) is None:
+        found = _sources[key] = _source(what, list(space), arrays, numbers, body, threads)
+    device = get_device()
+    args: list[Any] = [np.int64(n) for n in space.values()]
+    for array in arrays.values():
+        args += [np.uint64(pointer(array)), *map(np.int64, element_strides(array))]
+    args += numbers.values()
+    sizes = tuple(space.values())
+    assigned, own = _uses(body, tuple(space), tuple(arrays))
+    options: dict[str, Any] = {}
+    if threads:
+        grid, block = (min(math.prod(sizes), 1 << 20), 1, 1), (threads, 1, 1)
+    else:
+        options |= {"loops": True, "size": math.prod(sizes)}
+        rows = math.prod(sizes[:-1])
+        grid, block = grid_for(sizes[-1], rows, device.num_processors)
+        options["space"] = sizes[-1], rows, 1
+        elsewhere = {id(a) for n, a in arrays.items() if n not in own or a.shape != sizes}
+        options["points"] = [a for a in arrays.values() if id(a) not in elsewhere]
+    return Launch(
+        device.kernel(*found), *found, grid, block, args, [*arrays.values(), *reads],
+        [*(arrays[name] for name in assigned), *writes], **options,
+    )  # fmt: skip
+
+
+def grid_step(
+    what: str, space: Mapping[str, int], arrays: Mapping[str, Array], body: str, *,
+    reads: Sequence[Array] = (), writes: Sequence[Array] = (), **numbers: Any,
+) -> Callable[[], None]:  # fmt: skip
+    """The bound kernel that runs the body for every point of `space`, index name -> size.
+
+    The last index goes the fastest. `numbers` are NumPy scalars, known to the body by name.
+    `reads` and `writes` are arrays that the body knows by address only.
+    """
+    return _bind(what, space, arrays, numbers, body, 0, reads, writes)
+
+
+def block_step(
+    what: str, space: Mapping[str, int], length: int, arrays: Mapping[str, Array], body: str, *,
+    writes: Sequence[Array] = (), most_threads: int = THREADS, **numbers: Any,
+) -> Callable[[], None]:  # fmt: skip
+    """The bound kernel that runs the body by a block of threads for every point.
+
+    `length` is the work of a block, a power of two of threads. `writes` are arrays that the body
+    knows by address only.
+    """
+    threads = min(most_threads, max(32, 1 << (max(length, 1) - 1).bit_length()))
+    return _bind(what, space, arrays, numbers, body, threads, (), writes)

@@ -1,0 +1,338 @@
+"""Expression trees over placeholders: immutable, interned (equal trees are one object), printable.
+
+`_1 * sigmoid(_2)` in Python and the same text read by `parse` give the same object, so identity is
+equality, a tree can be a dictionary key, and common subexpressions are shared by construction.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.formulas.printing import (
+    ATOM,
+    Text,
+    call_text,
+    constant_text,
+)
+from nnet3tools.tensor.formulas.types import Rule, Type, result_type
+
+__all__ = [
+    "FUNCTIONS",
+    "ROW_REDUCTIONS",
+    "Apply",
+    "Cast",
+    "Constant",
+    "Expr",
+    "Function",
+    "Number",
+    "Placeholder",
+    "as_expr",
+]
+
+Number = bool | int | float
+
+_interned: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
+
+
+def _intern(cls: type, key: tuple, **fields: Any) -> Any:
+    found = _interned.get((cls, key))
+    if found is None:
+        found = object.__new__(cls)
+        for name, value in fields.items():
+            object.__setattr__(found, name, value)
+        _interned[(cls, key)] = found
+    return found
+
+
+class Expr:
+    """A node of an expression; Python's operators build larger ones.
+
+    `&`, `|`, `~` are and, or, not; `<` and its kin compare elementwise, but `==` compares the trees
+    (equal trees are the same object): elementwise equality is `formulas.eq`.
+    """
+
+    __slots__ = ("__weakref__", "arguments")
+    arguments: tuple[Expr, ...]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("expressions cannot be changed")
+
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Expr:
+        return self
+
+    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
+        """The element type, given those of the placeholders."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """The formula, which `parse` reads back to this very object."""
+        done: dict[Expr, Text] = {}
+        for node in self.walk():
+            done[node] = node._text([done[a] for a in node.arguments])
+        return done[self][0]
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        """The text of this node, its arguments' being known."""
+        raise NotImplementedError
+
+    @property
+    def digest(self) -> str:
+        """A stable hash of the content, the same in every process."""
+        import hashlib  # 2 ms, for OpenSSL
+
+        return hashlib.sha1(self.text().encode()).hexdigest()
+
+    def walk(self, known: Container[Expr] = ()) -> Iterator[Expr]:
+        """Every distinct node once, arguments before what uses them; none below a known one."""
+        done: set[Expr] = set()
+        stack: list[tuple[Expr, bool]] = [(self, False)]
+        while stack:
+            node, expanded = stack.pop()
+            if node in done or node in known:
+                continue
+            if expanded or not node.arguments:
+                done.add(node)
+                yield node
+            else:
+                stack.append((node, True))
+                stack.extend((a, False) for a in reversed(node.arguments))
+
+    def placeholders(self) -> list[int]:
+        """Numbers of the placeholders that occur, ascending."""
+        return sorted(n.number for n in self.walk() if isinstance(n, Placeholder))
+
+    def substitute(self, replacements: Mapping[Expr, Expr]) -> Expr:
+        """The tree with some nodes (usually placeholders) replaced."""
+        made: dict[Expr, Expr] = {}
+        for node in self.walk():
+            if node in replacements:
+                made[node] = replacements[node]
+            else:
+                made[node] = node.rebuild([made[a] for a in node.arguments])
+        return made[self]
+
+    def rebuild(self, arguments: Sequence[Expr]) -> Expr:
+        """The same node over other arguments."""
+        return self
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def __bool__(self) -> bool:
+        raise ProgramError(
+            f"the expression {self.text()} has no truth value: use & | ~ and where() in expressions"
+        )
+
+    def __add__(self, other: Operand) -> Expr:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _call("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _call("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _call("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _call("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _call("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _call("div", other, self)
+
+    def __pow__(self, other: Operand) -> Expr:
+        return _call("pow", self, other)
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return _call("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return _call("neg", self)
+
+    def __abs__(self) -> Expr:
+        return _call("abs", self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return _call("lt", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return _call("le", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return _call("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return _call("ge", self, other)
+
+    def __and__(self, other: Operand) -> Expr:
+        return _call("and", self, other)
+
+    def __or__(self, other: Operand) -> Expr:
+        return _call("or", self, other)
+
+    def __invert__(self) -> Expr:
+        return _call("not", self)
+
+
+Operand = Expr | bool | int | float
+
+
+class Placeholder(Expr):
+    """An operand of the operator, `_1` the first."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __new__(cls, number: int) -> Placeholder:
+        if number < 1:
+            raise ProgramError(f"placeholders are numbered from 1, not {number}")
+        return _intern(cls, (number,), number=number, arguments=())
+
+    def __reduce__(self) -> tuple:
+        return Placeholder, (self.number,)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return f"_{self.number}", ATOM
+
+    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
+        """The type of the operand."""
+        return placeholder_types[self.number]
+
+
+class Constant(Expr):
+    """A plain number; it takes the type of what it meets (a truth value is of type bool)."""
+
+    __slots__ = ("value",)
+    value: Number
+
+    def __new__(cls, value: Number) -> Constant:
+        # repr tells 0.0 from -0.0, and makes every nan the same node
+        return _intern(cls, (type(value), repr(value)), value=value, arguments=())
+
+    def __reduce__(self) -> tuple:
+        return Constant, (self.value,)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return constant_text(self.value)
+
+    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
+        """Weak for numbers."""
+        if isinstance(self.value, bool):
+            return Type.BOOL
+        return Type.WEAK_INT if isinstance(self.value, int) else Type.WEAK_FLOAT
+
+
+class Apply(Expr):
+    """A function of the table applied to arguments."""
+
+    __slots__ = ("function",)
+    function: Function
+
+    def __new__(cls, function: Function, arguments: tuple[Expr, ...]) -> Apply:
+        return _intern(
+            cls, (function.name, arguments), function=function, arguments=tuple(arguments)
+        )
+
+    def __reduce__(self) -> tuple:
+        return _call, (self.function.name, *self.arguments)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        of_number = isinstance(self.arguments[0], Constant)
+        return call_text(self.function.name, arguments, of_number)
+
+    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
+        """By the function's rule; shared subtrees are visited once."""
+        types: dict[Expr, Type] = {}
+        for node in self.walk():
+            if isinstance(node, Apply):
+                types[node] = result_type(node.function.rule, [types[a] for a in node.arguments])
+            else:
+                types[node] = node.type(placeholder_types)
+        return types[self]
+
+    def rebuild(self, arguments: Sequence[Expr]) -> Expr:
+        """The same function of other arguments."""
+        return Apply(self.function, tuple(arguments))
+
+
+class Cast(Expr):
+    """A change of element type: `float32(_1)`."""
+
+    __slots__ = ("to",)
+    to: Type
+
+    def __new__(cls, argument: Expr, to: Type) -> Cast:
+        return _intern(cls, (argument, to), to=to, arguments=(argument,))
+
+    def __reduce__(self) -> tuple:
+        return Cast, (*self.arguments, self.to)
+
+    def _text(self, arguments: Sequence[Text]) -> Text:
+        return f"{self.to.value}({arguments[0][0]})", ATOM
+
+    def type(self, placeholder_types: Mapping[int, Type]) -> Type:
+        """The type cast to."""
+        return self.to
+
+    def rebuild(self, arguments: Sequence[Expr]) -> Expr:
+        """The same cast of another argument."""
+        return Cast(arguments[0], self.to)
+
+
+def as_expr(value: Operand) -> Expr:
+    """An expression as it is, a number as a Constant."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return Constant(value)
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        return Constant(value.item())
+    raise ProgramError(f"cannot use {type(value).__name__} in an expression")
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """One function of the table; calling it builds an expression."""
+
+    name: str
+    arity: int
+    rule: Rule
+    doc: str
+    derivative: Callable[..., Sequence[Expr]] | None = None
+    """One partial derivative an argument; None: that of the definition."""
+    definition: Callable[..., Expr] | None = None
+    """The value in terms of other functions; None for a primitive."""
+    onnx: str = ""
+    """ONNX's operator of the same meaning, if there is one."""
+
+    def __call__(self, *arguments: Operand) -> Expr:
+        if len(arguments) != self.arity:
+            raise ProgramError(
+                f"function {self.name} takes {self.arity} arguments, not {len(arguments)}"
+            )
+        return Apply(self, tuple(as_expr(a) for a in arguments))
+
+
+FUNCTIONS: dict[str, Function] = {}
+"""Every elementwise function by name; formulas.functions fills it."""
+
+ROW_REDUCTIONS: dict[str, Function] = {}
+"""Functions of a whole row (along the last axis), with one value for all of its elements."""
+
+
+def _call(name: str, *arguments: Operand) -> Expr:
+    return (FUNCTIONS.get(name) or ROW_REDUCTIONS[name])(*arguments)

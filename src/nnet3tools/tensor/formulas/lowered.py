@@ -1,0 +1,183 @@
+"""Formulas lowered: typed instructions over operands, from which every backend emits its code.
+
+Here types are settled, conversions become explicit, functions that a backend has no instruction for
+are written out by their definitions, constants are folded and common subexpressions shared; a
+backend only says how each instruction is spelt.
+
+float16 is computed in float32 and rounded where it is stored; plain numbers are computed in 64 bits
+until they meet an array's type.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number, Placeholder
+from nnet3tools.tensor.formulas.functions import ROW_REDUCTIONS, Function
+from nnet3tools.tensor.formulas.simplify import simplify
+from nnet3tools.tensor.formulas.types import Rule, Type, compute_type, dtype_of
+from nnet3tools.tensor.registry import UnsupportedOperator
+
+__all__ = ["Instruction", "Kind", "Lowering", "Target", "held_dtype", "used"]
+
+_COMMUTATIVE = frozenset({"add", "mul", "max", "min", "eq", "ne", "and", "or"})
+_TO_INTEGERS = frozenset({"round", "floor", "ceil"})
+
+Definition = Callable[..., Expr]
+
+
+class Kind(enum.Enum):
+    """The kinds of instructions."""
+
+    OPERAND = "an operand: an array, or a plain number if its type is weak"
+    CONSTANT = "a number of the formula"
+    CAST = "its input as another type"
+    APPLY = "a function of its inputs, which have the type it computes in"
+    REDUCE = "one value for each row of its input"
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Instruction:
+    """One value of a lowered formula; equal ones are one object."""
+
+    kind: Kind
+    type: Type
+    inputs: tuple[Instruction, ...] = ()
+    name: str = ""
+    """Of APPLY and REDUCE: the function."""
+    number: int = 0
+    """Of OPERAND: its position, from 0."""
+    value: Number = 0
+    """Of CONSTANT: the number, exactly as its type holds it."""
+
+
+def _no_rewrite(name: str, compute: Type) -> Definition | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A backend as formulas are lowered for it."""
+
+    device: str
+    functions: Collection[str]
+    """Functions that it has instructions for; others are replaced by their definitions."""
+    rewrite: Callable[[str, Type], Definition | None] = _no_rewrite
+    """Its own definition of a function in a type, if it has one."""
+
+
+@dataclass
+class Lowering:
+    """Lowers expressions over operands of given types, weak ones being plain numbers.
+
+    Instructions are shared between all expressions lowered.
+    """
+
+    types: Sequence[Type]
+    target: Target
+    instructions: list[Instruction] = field(default_factory=list)
+    """In an order in which they can be executed."""
+    _known: dict[Any, Instruction] = field(default_factory=dict)
+
+    def lower(self, expr: Expr) -> Instruction:
+        """The instruction that gives an expression's value."""
+        operands = [self._share(Kind.OPERAND, t, number=i) for i, t in enumerate(self.types)]
+        return self._lower(simplify(expr), operands)
+
+    def cast(self, given: Instruction, to: Type) -> Instruction:
+        """The value as another type."""
+        if given.type is to:
+            return given
+        if given.kind is Kind.CONSTANT:
+            return self._constant(given.value, to)
+        return self._share(Kind.CAST, to, (given,))
+
+    def _lower(self, expr: Expr, operands: Sequence[Instruction]) -> Instruction:
+        done: dict[Expr, Instruction] = {}
+        for node in expr.walk():
+            inputs = [done[argument] for argument in node.arguments]
+            if isinstance(node, Placeholder):
+                if node.number > len(operands):
+                    raise ProgramError(
+                        f"a formula uses _{node.number} but has {len(operands)} operands"
+                    )
+                done[node] = operands[node.number - 1]
+            elif isinstance(node, Constant):
+                done[node] = self._constant(node.value, node.type({}))
+            elif isinstance(node, Cast):
+                done[node] = self.cast(inputs[0], node.to)
+            else:
+                assert isinstance(node, Apply)
+                done[node] = self._apply(node.function, inputs)
+        return done[expr]
+
+    def _apply(self, function: Function, given: Sequence[Instruction]) -> Instruction:
+        compute = compute_type(function.rule, [v.type for v in given])
+        if compute is Type.FLOAT16:
+            compute = Type.FLOAT32
+        wanted = [Type.BOOL if function.rule is Rule.LOGIC else compute] * len(given)
+        if function.rule is Rule.CHOOSE:
+            wanted[0] = Type.BOOL
+        inputs = [self.cast(v, t) for v, t in zip(given, wanted, strict=True)]
+        if function.name in ROW_REDUCTIONS:
+            if compute.is_weak:
+                raise ProgramError(f"{function.name} of a plain number")
+            return self._share(Kind.REDUCE, compute, tuple(inputs), function.name)
+        is_truth = function.rule in (Rule.COMPARE, Rule.LOGIC)
+        result = Type.BOOL if is_truth else compute
+        definition = self.target.rewrite(function.name, compute)
+        if definition is None and function.name not in self.target.functions:
+            definition = function.definition
+            if definition is None:
+                raise UnsupportedOperator(function.name, compute.value, self.target.device)
+        if definition is not None:
+            holders = map(Placeholder, range(1, len(inputs) + 1))
+            return self.cast(self._lower(definition(*holders), inputs), result)
+        if function.name in _TO_INTEGERS and not compute.is_float:
+            return inputs[0]
+        if function.name in _COMMUTATIVE:
+            inputs.sort(key=lambda v: v.kind is Kind.CONSTANT)
+        return self._share(Kind.APPLY, result, tuple(inputs), function.name)
+
+    def _constant(self, value: Number, to: Type) -> Instruction:
+        with np.errstate(all="ignore"):
+            held: Number = np.asarray(value).astype(held_dtype(to)).item()
+        return self._share(Kind.CONSTANT, to, value=held)
+
+    def _share(
+        self, kind: Kind, to: Type, inputs: tuple[Instruction, ...] = (), name: str = "",
+        number: int = 0, value: Number = 0,
+    ) -> Instruction:  # fmt: skip
+        # repr tells 0.0 from -0.0, and makes every nan the same
+        key = kind, to, inputs, name, number, repr(value)
+        if (known := self._known.get(key)) is None:
+            known = self._known[key] = Instruction(kind, to, inputs, name, number, value)
+            self.instructions.append(known)
+        return known
+
+
+def held_dtype(element_type: Type) -> np.dtype:
+    """The dtype of a value of a type: 64 bits for plain numbers."""
+    if element_type is Type.WEAK_FLOAT:
+        return np.dtype(np.float64)
+    if element_type is Type.WEAK_INT:
+        return np.dtype(np.int64)
+    return dtype_of(element_type)
+
+
+V = TypeVar("V")
+
+
+def used(values: Sequence[V], roots: Sequence[V]) -> list[V]:
+    """The values (instructions, or a backend's steps) that some root needs, in order."""
+    needed: set[Any] = set(roots)
+    for value in reversed(values):
+        if value in needed:
+            needed.update(value.inputs)  # type: ignore[attr-defined]
+    return [value for value in values if value in needed]

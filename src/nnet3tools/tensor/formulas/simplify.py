@@ -1,0 +1,185 @@
+"""Simplification: constants folded, neutral elements dropped, powers made cheap.
+
+Everything holds for all finite values; `0 * x` becomes 0 even where x may be infinite, as one wants
+of a derivative's formula. Types are kept: only weak numbers (see types) are dropped or folded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number
+from nnet3tools.tensor.formulas.functions import FUNCTIONS
+from nnet3tools.tensor.formulas.types import Rule
+
+__all__ = ["simplify"]
+
+
+def _real(function: Callable[[float], float]) -> Callable[[Number], float]:
+    return lambda a: function(float(a))
+
+
+_FOLD: dict[str, Callable[..., Number]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "neg": lambda a: -a,
+    "abs": abs,
+    "sqr": lambda a: a * a,
+    "max": max,
+    "min": min,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+    "not": lambda a: not a,
+    "sqrt": _real(math.sqrt),
+    "exp": _real(math.exp),
+    "log": _real(math.log),
+    "sin": _real(math.sin),
+    "cos": _real(math.cos),
+    "tanh": _real(math.tanh),
+    "erf": _real(math.erf),
+    "pow": lambda a, b: float(a) ** b,
+}
+
+
+def _number(node: Expr) -> Number | None:
+    """The value of a plain number (not of a truth value)."""
+    if isinstance(node, Constant) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def _fold(name: str, arguments: tuple[Expr, ...]) -> Expr | None:
+    values = [a.value for a in arguments if isinstance(a, Constant)]
+    if len(values) != len(arguments) or name not in _FOLD:
+        return None
+    try:
+        folded = _FOLD[name](*values)
+    except (ValueError, ArithmeticError):
+        return None
+    if isinstance(folded, complex) or (isinstance(folded, int) and abs(folded) >= 1 << 31):
+        return None
+    return Constant(folded)
+
+
+def _add(a: Expr, b: Expr) -> Expr | None:
+    if _number(a) == 0:
+        return b
+    if _number(b) == 0:
+        return a
+    if isinstance(b, Apply) and b.function.name == "neg":
+        return a - b.arguments[0]
+    return None
+
+
+def _sub(a: Expr, b: Expr) -> Expr | None:
+    if _number(b) == 0:
+        return a
+    if _number(a) == 0:
+        return -b
+    if isinstance(b, Apply) and b.function.name == "neg":
+        return a + b.arguments[0]
+    return None
+
+
+def _mul(a: Expr, b: Expr) -> Expr | None:
+    for one, other in ((a, b), (b, a)):
+        value = _number(one)
+        if value == 0:
+            return Constant(0)
+        if value == 1 and not _is_bool(other):
+            return other
+        if value == -1 and not _is_bool(other):
+            return -other
+    return FUNCTIONS["sqr"](a) if a is b and not _is_bool(a) else None
+
+
+def _is_bool(node: Expr) -> bool:
+    """Whether it surely is or might be a truth value, whose arithmetic changes the type."""
+    if isinstance(node, Constant):
+        return isinstance(node.value, bool)
+    return isinstance(node, Apply) and node.function.rule in (Rule.COMPARE, Rule.LOGIC)
+
+
+def _div(a: Expr, b: Expr) -> Expr | None:
+    if _number(a) == 0:
+        return Constant(0)
+    return None
+
+
+def _neg(a: Expr) -> Expr | None:
+    if isinstance(a, Apply) and a.function.name == "neg":
+        return a.arguments[0]
+    if isinstance(a, Apply) and a.function.name == "sub":
+        return a.arguments[1] - a.arguments[0]
+    return None
+
+
+def _pow(a: Expr, b: Expr) -> Expr | None:
+    sqr, sqrt = FUNCTIONS["sqr"], FUNCTIONS["sqrt"]
+    cheap: dict[Number, Callable[[], Expr]] = {
+        0: lambda: Constant(1.0),
+        1: lambda: a,
+        2: lambda: sqr(a),
+        3: lambda: a * sqr(a),
+        4: lambda: sqr(sqr(a)),
+        0.5: lambda: sqrt(a),
+        -0.5: lambda: 1.0 / sqrt(a),
+        -1: lambda: 1.0 / a,
+        -2: lambda: 1.0 / sqr(a),
+    }
+    exponent = _number(b)
+    return cheap[exponent]() if exponent is not None and exponent in cheap else None
+
+
+def _where(c: Expr, a: Expr, b: Expr) -> Expr | None:
+    if isinstance(c, Constant):
+        return a if c.value else b
+    return a if a is b else None
+
+
+_RULES: dict[str, Callable[..., Expr | None]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "neg": _neg,
+    "pow": _pow,
+    "where": _where,
+}
+
+
+def _step(node: Apply) -> Expr:
+    """One node over simplified arguments, simplified as far as its own rules go."""
+    if (folded := _fold(node.function.name, node.arguments)) is not None:
+        return folded
+    rule = _RULES.get(node.function.name)
+    better = rule(*node.arguments) if rule is not None else None
+    if better is None:
+        return node
+    return _step(better) if isinstance(better, Apply) else better
+
+
+def simplify(expr: Expr, made: dict[Expr, Expr] | None = None) -> Expr:
+    """An expression of equal value (see the module's text for the exceptions), never larger.
+
+    `made` remembers what has been simplified, so that an expression that grows step by step takes
+    linear time.
+    """
+    made = {} if made is None else made
+    for node in expr.walk(made):
+        new = node.rebuild([made[a] for a in node.arguments])
+        if isinstance(new, Cast) and isinstance(new.arguments[0], Cast):
+            inner = new.arguments[0]
+            new = inner if inner.to is new.to else new
+        made[node] = _step(new) if isinstance(new, Apply) else new
+        made.setdefault(made[node], made[node])
+    return made[expr]

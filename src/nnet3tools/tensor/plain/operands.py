@@ -1,0 +1,91 @@
+"""Operands as given to shapes and types a formula can work with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.formulas import Type, type_of_dtype
+from nnet3tools.tensor.plain.addresses import address
+
+__all__ = ["collapse", "is_number", "operand_types", "overlap", "with_axes"]
+
+
+def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
+    """The Type of each operand, weak for plain numbers; ProgramError for anything else."""
+    return tuple(_type(operand) for operand in operands)
+
+
+def _type(operand: Any) -> Type:
+    if isinstance(operand, np.ndarray):
+        return type_of_dtype(operand.dtype)
+    if isinstance(operand, (bool, np.bool_, int, np.integer)):
+        return Type.WEAK_INT
+    if isinstance(operand, (float, np.floating)) or is_number(operand):
+        return Type.WEAK_FLOAT
+    raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
+
+
+def is_number(operand: Any) -> bool:
+    """Whether it is a Number (tensor/number.py): a plain number, but what it is changes."""
+    return getattr(operand, "is_host_number", False)
+
+
+def with_axes(array: np.ndarray, axes: int) -> np.ndarray:
+    """The array with axes of size 1 put in front, as broadcasting does."""
+    return array[(None,) * (axes - array.ndim)] if array.ndim < axes else array
+
+
+def collapse(operands: Sequence[Any], full: tuple[int, ...]) -> list[Any] | None:
+    """All arrays as vectors, if each is either contiguous and of the full shape or one number.
+
+    Vectors cut into tiles of equal size whatever the shape was. None where it cannot be done.
+    """
+    for operand in operands:
+        if isinstance(operand, np.ndarray):
+            whole = operand.shape == full and operand.flags.c_contiguous
+            if not whole and operand.size != 1:
+                return None
+    return [o.reshape(-1) if isinstance(o, np.ndarray) else o for o in operands]
+
+
+_MAX_WORK: Any = 10000
+"""Bound on the search for common elements of two strided arrays."""
+
+
+def overlap(target: np.ndarray, other: np.ndarray) -> str:
+    """How two arrays share memory: "", "same" (the same elements), or "partial"."""
+    if target is other:
+        return "same"
+    if not np.may_share_memory(target, other):
+        return ""
+    distance = address(other) - address(target)
+    if distance == 0 and target.strides == other.strides:
+        if target.shape == other.shape and target.dtype == other.dtype:
+            return "same"
+    if _apart_in_columns(target, other, distance):
+        return ""
+    try:
+        return "partial" if np.shares_memory(target, other, max_work=_MAX_WORK) else ""
+    except np.exceptions.TooHardError:
+        return "partial"
+
+
+def _apart_in_columns(a: np.ndarray, b: np.ndarray, distance: int) -> bool:
+    """Whether two matrices are different columns of one, `distance` bytes from a to b.
+
+    The blocks of an LSTM are such; the search for common elements would take long for them.
+    """
+    if not (a.ndim == b.ndim == 2 and a.strides[0] == b.strides[0] > 0):
+        return False
+    if min(a.strides[1], b.strides[1]) <= 0:
+        return False
+    stride = a.strides[0]
+    wide_a, wide_b = (
+        (x.shape[1] - 1) * x.strides[1] + x.itemsize if x.shape[1] else 0 for x in (a, b)
+    )
+    offset = distance % stride
+    return wide_a <= offset and offset + wide_b <= stride

@@ -1,0 +1,137 @@
+"""Matrix products on NumPy: BLAS without copies; alpha and beta without temporaries."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.arrays import scratch
+from nnet3tools.tensor.plain.addresses import address
+from nnet3tools.tensor.plain.blas import gemm, thread_setter
+from nnet3tools.tensor.plain.threads import num_threads, run_calls
+from nnet3tools.tensor.registry import implements
+
+__all__ = ["CUT", "SHARED", "is_symmetric"]
+
+_BLOCK_BYTES = 1 << 20
+
+SHARED = 1 << 22
+"""Multiplications (40 us) from which two threads do half a product each. BLAS has no threads of its
+own: it begins far below, and its threads spin for 25 ms after each product, in the way of ours."""
+
+CUT = 48
+"""Halves of products begin at multiples of this, as blocks (of 4, 12 or 16) of BLAS do."""
+
+if num_threads() > 1 and (_set_threads := thread_setter()) is not None:
+    _set_threads(1)
+
+
+def _check(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> None:
+    rows, inner = left.shape[-2:]
+    if right.shape[-2] != inner or out.shape[-2:] != (rows, right.shape[-1]):
+        raise ProgramError(
+            f"prod: ({rows} x {inner}) times ({right.shape[-2]} x {right.shape[-1]}) does not "
+            f"give {' x '.join(str(n) for n in out.shape)}"
+        )
+
+
+@implements("prod", "numpy", binder=True)
+def bind_prod(
+    out: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> Callable[[], Any]:
+    """The product bound; of large ones two threads do a half each."""
+    if min(out.ndim, a.ndim, b.ndim) < 2:
+        raise ProgramError("prod: operands must be matrices or stacks of matrices")
+    left = a.swapaxes(-1, -2) if trans_a else a
+    right = b.swapaxes(-1, -2) if trans_b else b
+    _check(out, left, right)
+    if num_threads() < 2 or not _is_shared(out, left, right):
+        return _bind(out, a, b, trans_a, trans_b, alpha, beta)
+    groups = [
+        [(_bind(*some, trans_a, trans_b, alpha, beta), ())]
+        for some in _halves(out, a, b, trans_a, trans_b)
+    ]
+    return functools.partial(run_calls, (), groups)
+
+
+def _is_shared(out: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether two threads are to do a product; BLAS does but half of a symmetric one."""
+    if out.ndim != 2 or left.ndim != 2 or right.ndim != 2 or is_symmetric(left, right):
+        return False
+    return out.size * left.shape[1] >= SHARED
+
+
+def is_symmetric(left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether a product is of a matrix and its transpose."""
+    if left.shape != right.shape[::-1] or left.strides != right.strides[::-1]:
+        return False
+    return address(left) == address(right)
+
+
+def _halves(
+    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The operands of both halves: of the rows, or of the columns if there are more of them."""
+    rows, columns = out.shape
+    middle = max(rows, columns) // CUT // 2 * CUT
+    for half in (slice(middle), slice(middle, None)):
+        if rows >= columns:
+            yield out[half], (a[:, half] if trans_a else a[half]), b
+        else:
+            yield out[:, half], a, (b[half] if trans_b else b[:, half])
+
+
+def _bind(
+    out: np.ndarray, a: np.ndarray, b: np.ndarray, trans_a: bool, trans_b: bool,
+    alpha: float, beta: float,
+) -> Callable[[], Any]:  # fmt: skip
+    """Matmul for a plain product (it knows symmetric ones), gemm for the others."""
+    left = a.swapaxes(-1, -2) if trans_a else a
+    right = b.swapaxes(-1, -2) if trans_b else b
+    if left.shape[-1] == 0 or out.size == 0:
+        return functools.partial(_scale, out, beta)
+    if alpha == 1.0 and beta == 0.0:
+        return functools.partial(np.matmul, left, right, out)
+    if out.ndim == a.ndim == b.ndim == 2 and out.dtype == a.dtype == b.dtype:
+        found = gemm(out, a, b, trans_a, trans_b)
+        if found is not None:
+            return found.bound(alpha, beta)
+    return functools.partial(_blocks, out, left, right, alpha, beta)
+
+
+def _scale(out: np.ndarray, beta: float) -> None:
+    """The result of a product over nothing: a multiple of out."""
+    if beta == 0.0:
+        out.fill(0.0)
+    elif beta != 1.0:
+        np.multiply(out, out.dtype.type(beta), out=out)
+
+
+def _blocks(
+    out: np.ndarray, left: np.ndarray, right: np.ndarray, alpha: float, beta: float
+) -> None:
+    """By blocks of rows, the product of each in scratch while it is added."""
+    rows = max(64, _BLOCK_BYTES // max(1, out[..., :1, :].nbytes))
+    factor = out.dtype.type(alpha)
+    for start in range(0, out.shape[-2], rows):
+        target = out[..., start : start + rows, :]
+        with scratch(target.shape, like=out) as product:
+            np.matmul(left[..., start : start + rows, :], right, out=product)
+            if alpha != 1.0:
+                np.multiply(product, factor, out=product)
+            if beta == 0.0:
+                np.copyto(target, product)
+                continue
+            if beta != 1.0:
+                np.multiply(target, out.dtype.type(beta), out=target)
+            np.add(target, product, out=target)

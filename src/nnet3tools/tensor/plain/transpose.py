@@ -1,0 +1,101 @@
+"""Transposes on NumPy: square tiles, where a plain copy would lose cache lines half read.
+
+NumPy's own copy runs along the output's rows and so reads a column of the source, one element of
+each cache line; that is fine if these lines are still in the cache when the next column is read.
+They are not if there are too many of them, or if they compete for few places, as they do where rows
+begin at multiples of a large power of two. Then a tile is copied row by row into scratch with a row
+length of its own, and from there across: 4096 x 1024 float32 in 9 ms instead of 34.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from nnet3tools.tensor.plain.calls import add_to, convert
+from nnet3tools.tensor.plain.threads import Call, register, run_calls
+from nnet3tools.tensor.registry import implements
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+_TILED_FROM = 1 << 18
+"""Bytes from which tiles pay."""
+_SMALLEST_FACE = 1 << 12
+"""Elements that a plane of the two axes must have for this."""
+_SIDE, _PAD = 384, 64
+"""Length of a tile's rows in bytes, and the gap between them in scratch."""
+_MOST_ROWS = 128
+"""Of a tile: elements of one byte or two would make more of them than scratch has room for."""
+_MOST_LINES, _WAYS, _WAY_BYTES, _LINE = 1024, 8, 1 << 16, 64
+"""Cache lines to be kept at a time, and a typical second-level cache: lines whose addresses differ
+by multiples of _WAY_BYTES have _WAYS places."""
+
+
+def _tile(put: Callable[..., None], scratch: np.ndarray, out: np.ndarray, src: np.ndarray) -> None:
+    part = scratch[: src.shape[0], : src.shape[1]]
+    np.copyto(part, src)
+    put(part.T, out)
+
+
+def _loses_lines(out: np.ndarray, src: np.ndarray, p: int, q: int) -> bool:
+    """Whether a copy along out's axis q forgets lines of src before it goes on along p."""
+    faster = [n for n, step in zip(out.shape, out.strides, strict=True)
+              if abs(step) < abs(out.strides[p])]  # fmt: skip
+    places = _WAY_BYTES // max(_LINE, math.gcd(src.strides[q], _WAY_BYTES))
+    return math.prod(faster) > _MOST_LINES or out.shape[q] > _WAYS * places
+
+
+def _faces(out: np.ndarray, src: np.ndarray) -> list[Pair] | None:
+    """Pairs of matrices, each contiguous along its rows, the one the other's transpose.
+
+    None where a plain copy is as good.
+    """
+    if out.nbytes < _TILED_FROM or out.dtype != src.dtype:
+        return None
+    along = [i for i, n in enumerate(out.shape) if n > 1]
+    q, p = (min(along, key=lambda i: abs(a.strides[i])) for a in (out, src))
+    if p == q or out.shape[p] * out.shape[q] < _SMALLEST_FACE or not _loses_lines(out, src, p, q):
+        return None
+    order = [*(i for i in range(out.ndim) if i not in (p, q)), p, q]
+    to, of = out.transpose(order), src.transpose(order)
+    return [(to[at], of[at].T) for at in np.ndindex(to.shape[:-2])]
+
+
+def _tiles(out: np.ndarray, src: np.ndarray, side: int) -> Iterator[Pair]:
+    """The tiles of a face: those that follow each other are neighbours on the output's side."""
+    for p in range(0, out.shape[0], side):
+        for q in range(0, out.shape[1], side):
+            yield out[p : p + side, q : q + side], src[q : q + side, p : p + side]
+
+
+def _bind(
+    put: Callable[..., None], out: np.ndarray, src: np.ndarray, axes: Sequence[int]
+) -> Callable[[], None]:
+    moved = src.transpose(axes)
+    faces = _faces(out, moved)
+    if faces is None:
+        return functools.partial(put, moved, out)
+    side = min(_SIDE // out.itemsize, _MOST_ROWS)
+    scratch = register(0, 0)[: side * (_SIDE + _PAD)].view(out.dtype).reshape(side, -1)
+    tiles = itertools.chain.from_iterable(_tiles(to, of, side) for to, of in faces)
+    calls: list[Call] = [(_tile, (put, scratch, to, of)) for to, of in tiles]
+    # one thread: calls as short as these spend their time handing the interpreter over
+    return functools.partial(run_calls, calls, ())
+
+
+@implements("transpose", "numpy", binder=True)
+def bind_transpose(out: np.ndarray, src: np.ndarray, axes: Sequence[int]) -> Callable[[], None]:
+    """Copies."""
+    return _bind(convert, out, src, axes)
+
+
+@implements("add_transposed", "numpy", binder=True)
+def bind_add_transposed(
+    out: np.ndarray, src: np.ndarray, axes: Sequence[int]
+) -> Callable[[], None]:
+    """Sums."""
+    return _bind(add_to, out, src, axes)
