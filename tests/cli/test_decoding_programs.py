@@ -16,6 +16,7 @@ import pytest
 from nnet3tools.cli.recognizer import Normalization
 from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.fst.files import FST, save_fst
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice_files import COMPACT_LATTICE
@@ -24,7 +25,6 @@ from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
 from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
-from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
 from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of

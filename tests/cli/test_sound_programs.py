@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import install_command
+from nnet3tools.features.resample import resample
 from nnet3tools.io.foreign_features import HTK, SPHINX, HtkFeatures
 from nnet3tools.io.holders import MATRIX
 from nnet3tools.io.wave import WAVE, Wave
-from nnet3tools.training.resample import resample
 from support.shell import Shell
 
 RNG = np.random.default_rng(3)

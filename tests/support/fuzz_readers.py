@@ -20,6 +20,7 @@ from nnet3tools.cli.nnet3_merge_egs import main as merge_egs
 from nnet3tools.discriminative.example import DISCRIMINATIVE_EXAMPLE
 from nnet3tools.errors import DataError, naming
 from nnet3tools.expression.graph import Graph
+from nnet3tools.features.segments import parse_segment
 from nnet3tools.fst.binary_writer import write_const_fst, write_vector_fst
 from nnet3tools.fst.compact_reader import read_compact_acceptor
 from nnet3tools.fst.files import FST, read_fst
@@ -56,7 +57,6 @@ from nnet3tools.training.example import EXAMPLE
 from nnet3tools.training.example_bytes import EXAMPLE_BYTES
 from nnet3tools.training.lda import LdaStats
 from nnet3tools.training.minibatch_rules import MinibatchRules
-from nnet3tools.training.segments import parse_segment
 from nnet3tools.training.xvector_egs import read_ranges
 from nnet3tools.xconfig.configs import Conversion, write_config_dir
 from support.component_zoo import ZOO

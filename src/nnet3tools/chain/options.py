@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 
 __all__ = ["ChainTrainingOptions"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnet3tools.cli.gpu import math_if_possible
-from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError
+from nnet3tools.options import option
 
 __all__ = ["CudaAllocatorOptions", "CudaDeviceOptions"]
 

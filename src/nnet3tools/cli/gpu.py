@@ -18,9 +18,9 @@ from nnet3tools.cli.gpu_faults import (
 )
 from nnet3tools.cli.gpu_locks import claims
 from nnet3tools.cli.gpu_survey import Gpu, memory_text, survey, tiers
-from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import OptionError, UserError
 from nnet3tools.io import log
+from nnet3tools.options import option
 
 __all__ = [
     "choose_cpu_kernels",

@@ -1,8 +1,7 @@
-"""Options as fields of frozen dataclasses: their names, kinds, defaults and help texts.
+"""The options that a frozen dataclass declares (see `nnet3tools.options`): names, kinds, defaults.
 
-A field `max_change: float = option(2.0, "help")` is the option `--max-change`. A field whose type
-is a dataclass is a group: its options get the field's name (or metadata "prefix") and a dot before
-theirs, or nothing if the prefix is "".
+A field whose type is a dataclass is a group. Its options are named `prefix.option`, where the
+prefix is the field's name or the metadata "prefix", or `option` if that prefix is empty.
 """
 
 from __future__ import annotations
@@ -10,42 +9,16 @@ from __future__ import annotations
 import dataclasses
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nnet3tools.errors import ProgramError
 
-__all__ = ["OptionSpec", "build", "option", "option_group", "specs_of"]
+__all__ = ["OptionSpec", "build", "specs_of"]
 
 T = TypeVar("T")
 
 _KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ...]: "strings"}
-
-
-def option(
-    default: T, text: str, name: str = "", infinite: bool = False, aliases: tuple[str, ...] = ()
-) -> T:
-    """A dataclass field that is an option; its name comes from the field's unless given.
-
-    A number may be infinite only if `infinite` says so; all of Kaldi's may be, and NaN, too.
-    `aliases` are other names, in full. A tuple of strings is an option that may be repeated.
-    """
-    metadata: dict[str, Any] = {"help": text, "aliases": aliases}
-    if name:
-        metadata["name"] = name
-    if infinite:
-        metadata["kind"] = "any float"
-    declared: Any = field(default=default, metadata=metadata)
-    return declared
-
-
-def option_group(prefix: str, options: type[T]) -> T:
-    """A dataclass field that holds another dataclass of options, named `prefix.option`.
-
-    With prefix "" they stand among the program's own.
-    """
-    declared: Any = field(default_factory=options, metadata={"prefix": prefix})
-    return declared
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from nnet3tools import __version__
-from nnet3tools.cli.option_specs import OptionSpec, build, option, option_group, specs_of
+from nnet3tools.cli.option_specs import OptionSpec, build, specs_of
 from nnet3tools.cli.running import Usage, Version, run_program
 from nnet3tools.errors import DataError, OptionError, quoted
 from nnet3tools.io import log
+from nnet3tools.options import option, option_group
 
 __all__ = ["NoOptions", "option", "option_group", "program", "quote"]
 

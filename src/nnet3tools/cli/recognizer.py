@@ -18,14 +18,14 @@ from nnet3tools.errors import DataError
 from nnet3tools.executor.batch_compute import BatchComputer
 from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.local_compute import LocalComputer
+from nnet3tools.features.online_cmvn import online_cmvn
+from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.fst.lattice import CompactLattice
 from nnet3tools.io import log
 from nnet3tools.io.wave import Wave
 from nnet3tools.lang.symbols import SymbolTable
 from nnet3tools.nnet.hmm.transition_model import Transitions
-from nnet3tools.training.online_cmvn import online_cmvn
-from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
-from nnet3tools.training.sound_features import SoundFeatures
 
 __all__ = ["Heard", "Normalization", "Recognized", "Recognizer", "text_of"]
 

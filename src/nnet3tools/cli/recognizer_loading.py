@@ -18,13 +18,13 @@ from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.local_compute import LocalComputer
 from nnet3tools.executor.shared_compute import shared_computer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.features.sound_features import SoundFeatures
+from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
 from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.holders import DOUBLE_MATRIX
 from nnet3tools.lang.symbols import SymbolTable
-from nnet3tools.training.sound_features import SoundFeatures
-from nnet3tools.training.sound_options import FbankOptions, MfccOptions
 
 __all__ = ["load_recognizer"]
 

@@ -6,16 +6,16 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.io import log
+from nnet3tools.options import option
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3tools.features.sound_features import SoundFeatures
+    from nnet3tools.features.sound_options import FbankOptions, MfccOptions
     from nnet3tools.io.wave import Wave
-    from nnet3tools.training.sound_features import SoundFeatures
-    from nnet3tools.training.sound_options import FbankOptions, MfccOptions
 
 __all__ = ["SoundOptions", "compute_features"]
 
@@ -62,11 +62,11 @@ def compute_features(
 
     `htk_base` is HTK's code of features without energy or C0, for --output-format=htk.
     """
+    from nnet3tools.features.sound_features import SoundFeatures
     from nnet3tools.io.foreign_features import HTK, HtkFeatures
     from nnet3tools.io.holders import DOUBLE, MATRIX, Holder
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.io.wave import WAVE
-    from nnet3tools.training.sound_features import SoundFeatures
 
     options.check()
     computer = SoundFeatures(of)

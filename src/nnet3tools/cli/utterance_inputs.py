@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nnet3tools.cli.option_specs import option
 from nnet3tools.errors import EmptyError, NotFiniteError, OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.options import option
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nnet3tools.options import option
+
 __all__ = ["CompilerOptions"]
 
 
@@ -11,21 +13,16 @@ __all__ = ["CompilerOptions"]
 class CompilerOptions:
     """Options of the compiler and of its cache."""
 
-    use_shortcut: bool = field(
-        default=True,
-        metadata={
-            "help": "If true, use the 'shortcut' in compilation whereby computation requests with "
-            "regular structure are identified as such, a computation with a smaller number of "
-            "distinct values of 'n' is compiled (e.g. 2), and the compiled computation is expanded "
-            "to match the size of the real computation request."
-        },
+    use_shortcut: bool = option(
+        True,
+        "If true, use the 'shortcut' in compilation whereby computation requests with "
+        "regular structure are identified as such, a computation with a smaller number of "
+        "distinct values of 'n' is compiled (e.g. 2), and the compiled computation is expanded "
+        "to match the size of the real computation request.",
     )
-    cache_capacity: int = field(
-        default=64,
-        metadata={
-            "help": "Determines how many computations the computation-cache will store "
-            "(most-recently-used)."
-        },
+    cache_capacity: int = option(
+        64,
+        "Determines how many computations the computation-cache will store (most-recently-used).",
     )
     output_debug_info: bool = field(default=True, metadata={"hidden": True})
     """Keep which cindexes each matrix is about; passes and printing use it."""

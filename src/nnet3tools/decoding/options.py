@@ -6,75 +6,68 @@ Only declarations: programs read their command lines before they load what compu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
+from nnet3tools.options import option
 
 __all__ = ["AlignOptions", "DeterminizeOptions", "LatticeDecoderOptions"]
 
-T = TypeVar("T")
-
 _MOST = 2**31 - 1
-
-
-def _option(default: T, text: str) -> T:
-    declared: Any = field(default=default, metadata={"help": text})
-    return declared
 
 
 @dataclass(frozen=True)
 class DeterminizeOptions:
     """Kaldi's DeterminizeLatticePhonePrunedOptions."""
 
-    delta: float = _option(1.0 / 1024, "Tolerance used in determinization")
-    max_mem: int = _option(
+    delta: float = option(1.0 / 1024, "Tolerance used in determinization")
+    max_mem: int = option(
         50_000_000,
         "Maximum approximate memory usage in determinization (real usage might be many times "
         "this).",
     )
-    phone_determinize: bool = _option(
+    phone_determinize: bool = option(
         True,
         "If true, do an initial pass of determinization on both phones and words (see also "
         "--word-determinize)",
     )
-    word_determinize: bool = _option(
+    word_determinize: bool = option(
         True,
         "If true, do a second pass of determinization on words only (see also --phone-determinize)",
     )
-    minimize: bool = _option(False, "If true, push and minimize after determinization.")
+    minimize: bool = option(False, "If true, push and minimize after determinization.")
 
 
 @dataclass(frozen=True)
 class LatticeDecoderOptions(DeterminizeOptions):
     """Kaldi's LatticeFasterDecoderConfig."""
 
-    beam: float = _option(16.0, "Decoding beam.  Larger->slower, more accurate.")
-    max_active: int = _option(_MOST, "Decoder max active states.  Larger->slower; more accurate")
-    min_active: int = _option(200, "Decoder minimum #active states.")
-    lattice_beam: float = _option(
+    beam: float = option(16.0, "Decoding beam.  Larger->slower, more accurate.")
+    max_active: int = option(_MOST, "Decoder max active states.  Larger->slower; more accurate")
+    min_active: int = option(200, "Decoder minimum #active states.")
+    lattice_beam: float = option(
         10.0, "Lattice generation beam.  Larger->slower, and deeper lattices"
     )
-    prune_interval: int = _option(25, "Interval (in frames) at which to prune tokens")
-    determinize_lattice: bool = _option(
+    prune_interval: int = option(25, "Interval (in frames) at which to prune tokens")
+    determinize_lattice: bool = option(
         True,
         "If true, determinize the lattice (lattice-determinization, keeping only best pdf-sequence "
         "for each word-sequence).",
     )
-    beam_delta: float = _option(
+    beam_delta: float = option(
         0.5,
         "Increment used in decoding-- this parameter is obscure and relates to a speedup in the "
         "way the max-active constraint is applied.  Larger is more accurate.",
     )
-    hash_ratio: float = _option(
+    hash_ratio: float = option(
         2.0,
         "Kaldi's hash tables of tokens have this many buckets a token: only the order in which "
         "equal ways are found depends on it",
     )
-    memory_pool_tokens_block_size: int = _option(
+    memory_pool_tokens_block_size: int = option(
         256, "Accepted as Kaldi's option about its memory: not used here"
     )
-    memory_pool_links_block_size: int = _option(
+    memory_pool_links_block_size: int = option(
         256, "Accepted as Kaldi's option about its memory: not used here"
     )
 
@@ -93,9 +86,9 @@ class LatticeDecoderOptions(DeterminizeOptions):
 class AlignOptions:
     """Kaldi's AlignConfig."""
 
-    beam: float = _option(200.0, "Decoding beam used in alignment")
-    retry_beam: float = _option(0.0, "Decoding beam for second try at alignment")
-    careful: bool = _option(
+    beam: float = option(200.0, "Decoding beam used in alignment")
+    retry_beam: float = option(0.0, "Decoding beam for second try at alignment")
+    careful: bool = option(
         False,
         "If true, do 'careful' alignment, which is better at detecting alignment failure (involves "
         "loop to start of decoding graph).",

@@ -21,7 +21,7 @@ from nnet3tools.fst.lattice_epsilon import lattice_without_epsilons
 from nnet3tools.fst.lattice_order import in_top_order, lattice_state_times, with_states_in
 from nnet3tools.fst.properties import Property, linear_properties
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 
 __all__ = ["SplitOptions", "SupervisionSplitter"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, check_num_frames
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.options import option
 
 __all__ = [
     "BatchComputationOptions",
@@ -22,49 +22,42 @@ __all__ = [
     "SimpleComputationOptions",
 ]
 
-T = TypeVar("T")
-
-
-def _option(default: T, text: str) -> T:
-    declared: Any = field(default=default, metadata={"help": text})
-    return declared
-
 
 @dataclass(frozen=True)
 class SimpleComputationOptions:
     """How an utterance is cut into chunks, and how each is computed."""
 
-    extra_left_context: int = _option(
+    extra_left_context: int = option(
         0,
         "Number of frames of additional left-context to add on top of the neural net's inherent "
         "left context (may be useful in recurrent setups)",
     )
-    extra_right_context: int = _option(
+    extra_right_context: int = option(
         0,
         "Number of frames of additional right-context to add on top of the neural net's inherent "
         "right context (may be useful in recurrent setups)",
     )
-    extra_left_context_initial: int = _option(
+    extra_left_context_initial: int = option(
         -1,
         "If >= 0, overrides the --extra-left-context value at the start of an utterance.",
     )
-    extra_right_context_final: int = _option(
+    extra_right_context_final: int = option(
         -1,
         "If >= 0, overrides the --extra-right-context value at the end of an utterance.",
     )
-    frame_subsampling_factor: int = _option(
+    frame_subsampling_factor: int = option(
         1,
         "Required if the frame-rate of the output (e.g. in 'chain' models) is less than the "
         "frame-rate of the original alignment.",
     )
-    acoustic_scale: float = _option(1.0, "Scaling factor for acoustic log-likelihoods")
-    frames_per_chunk: int = _option(
+    acoustic_scale: float = option(1.0, "Scaling factor for acoustic log-likelihoods")
+    frames_per_chunk: int = option(
         50,
         "Number of frames in each chunk that is separately evaluated by the neural net. Measured "
         "before any subsampling, if the --frame-subsampling-factor options is used (i.e. counts "
         "input frames)",
     )
-    debug_computation: bool = _option(
+    debug_computation: bool = option(
         False, "If true, turn on debug for the actual computation (very verbose!)"
     )
     optimization: OptimizeOptions = field(default_factory=OptimizeOptions)
@@ -117,22 +110,22 @@ class SimpleComputationOptions:
 class BatchComputationOptions(SimpleComputationOptions):
     """With chunks of many utterances computed together (Kaldi's NnetBatchComputerOptions)."""
 
-    minibatch_size: int = _option(
+    minibatch_size: int = option(
         128, "Number of chunks per minibatch (see also edge-minibatch-size)"
     )
-    edge_minibatch_size: int = _option(
+    edge_minibatch_size: int = option(
         32,
         "Number of chunks per minibatch: this applies to chunks at the beginnings and ends of "
         "utterances, in cases (such as recurrent models) when the computation would be different "
         "from the usual one.",
     )
-    ensure_exact_final_context: bool = _option(
+    ensure_exact_final_context: bool = option(
         False,
         "If true, for utterances shorter than --frames-per-chunk, use exact-length, special "
         "computations. If false, pad with repeats of the last frame. Would only affect the output "
         "for backwards-recurrent models, but would negatively impact speed in all cases.",
     )
-    partial_minibatch_factor: float = _option(
+    partial_minibatch_factor: float = option(
         0.5,
         "Factor that controls how small partial minibatches will be when they become necessary. We "
         "will potentially do the computation for sizes int(partial_minibatch_factor^n * "
@@ -158,11 +151,11 @@ _DECODING_SCALE = 0.1
 class DecodingOptions(SimpleComputationOptions):
     """For programs that decode, whose acoustic scale is another where none is given."""
 
-    acoustic_scale: float = _option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
+    acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
 
 
 @dataclass(frozen=True)
 class BatchDecodingOptions(BatchComputationOptions):
     """For programs that decode with chunks of many utterances computed together."""
 
-    acoustic_scale: float = _option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")
+    acoustic_scale: float = option(_DECODING_SCALE, "Scaling factor for acoustic log-likelihoods")

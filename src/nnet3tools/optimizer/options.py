@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from nnet3tools.options import option
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer
@@ -14,104 +16,97 @@ __all__ = ["MAX_TIME", "MIN_TIME", "OptimizeOptions"]
 MIN_TIME, MAX_TIME = -(1 << 31), (1 << 31) - 1
 """Times that mean "no limit" (the ends of Kaldi's int32)."""
 
-T = TypeVar("T")
-
-
-def _option(default: T, text: str) -> T:
-    declared: Any = field(default=default, metadata={"help": text})
-    return declared
-
 
 @dataclass(frozen=True)
 class OptimizeOptions:
     """One field an option of `--optimization.*`; the order is that of Kaldi's file form."""
 
-    optimize: bool = _option(
+    optimize: bool = option(
         True,
         "Set this to false to turn off all optimizations except, as in Kaldi, the limits of "
         "derivative times (off unless --optimization.min-deriv-time, --optimization.max-deriv-time "
         "or --optimization.max-deriv-time-relative is set) and memory compression (off with "
         "--optimization.memory-compression-level=0)",
     )
-    consolidate_model_update: bool = _option(
+    consolidate_model_update: bool = option(
         True,
         "Set to false to disable optimization that consolidates the model-update phase of "
         "backprop (e.g. for recurrent architectures)",
     )
-    propagate_in_place: bool = _option(
+    propagate_in_place: bool = option(
         True, "Set to false to disable optimization that allows in-place propagation"
     )
-    backprop_in_place: bool = _option(
+    backprop_in_place: bool = option(
         True, "Set to false to disable optimization that allows in-place backprop"
     )
-    optimize_row_ops: bool = _option(
+    optimize_row_ops: bool = option(
         True,
         "Set to false to disable certain optimizations that act on operations of type *Row*.",
     )
-    split_row_ops: bool = _option(
+    split_row_ops: bool = option(
         True,
         "Set to false to disable an optimization that may replace some operations of type "
         "CopyRowsMulti or AddRowsMulti with up to two simpler operations.",
     )
-    extend_matrices: bool = _option(
+    extend_matrices: bool = option(
         True,
         "This optimization can reduce memory requirements for TDNNs when applied together with "
         "--convert-addition=true",
     )
-    convert_addition: bool = _option(
+    convert_addition: bool = option(
         True,
         "Set to false to disable the optimization that converts Add commands into Copy commands "
         "wherever possible.",
     )
-    remove_assignments: bool = _option(
+    remove_assignments: bool = option(
         True, "Set to false to disable optimization that removes redundant assignments"
     )
-    allow_left_merge: bool = _option(
+    allow_left_merge: bool = option(
         True,
         "Set to false to disable left-merging of variables in remove-assignments (obscure option)",
     )
-    allow_right_merge: bool = _option(
+    allow_right_merge: bool = option(
         True,
         "Set to false to disable right-merging of variables in remove-assignments (obscure option)",
     )
-    initialize_undefined: bool = _option(
+    initialize_undefined: bool = option(
         True, "Set to false to disable optimization that avoids redundant zeroing"
     )
-    move_sizing_commands: bool = _option(
+    move_sizing_commands: bool = option(
         True,
         "Set to false to disable optimization that moves matrix allocation and deallocation "
         "commands to conserve memory.",
     )
-    allocate_from_other: bool = _option(
+    allocate_from_other: bool = option(
         True,
         "Instead of deleting a matrix of a given size and then allocating a matrix of the same "
         "size, allow re-use of that memory",
     )
-    min_deriv_time: int = _option(
+    min_deriv_time: int = option(
         MIN_TIME,
         "You can set this to the minimum t value that you want derivatives to be computed at when "
         "updating the model. This is an optimization that saves time in the backprop phase for "
         "recurrent frameworks",
     )
-    max_deriv_time: int = _option(
+    max_deriv_time: int = option(
         MAX_TIME,
         "You can set this to the maximum t value that you want derivatives to be computed at when "
         "updating the model. This is an optimization that saves time in the backprop phase for "
         "recurrent frameworks",
     )
-    max_deriv_time_relative: int = _option(
+    max_deriv_time_relative: int = option(
         MAX_TIME,
         "An alternative mechanism for setting the --max-deriv-time, suitable for situations where "
         "the length of the egs is variable. If set, it is equivalent to setting the "
         "--max-deriv-time to this value plus the largest 't' value in any 'output' node of the "
         "computation request.",
     )
-    snip_row_ops: bool = _option(
+    snip_row_ops: bool = option(
         True,
         "Set this to false to disable an optimization that reduces the size of certain per-row "
         "operations",
     )
-    memory_compression_level: int = _option(
+    memory_compression_level: int = option(
         1,
         "This is only relevant to training, not decoding. Set this to 0,1,2; higher levels are "
         "more aggressive at reducing memory by compressing quantities needed for backprop, "
@@ -130,20 +125,20 @@ class OptimizeOptions:
         """Read Kaldi's form; options that older files lack keep their defaults."""
         reader.expect_token("<NnetOptimizeOptions>")
         values: dict[str, bool | int] = {}
-        for option in dataclasses.fields(cls):
-            if reader.peek_token() == _token(option.name):
+        for item in dataclasses.fields(cls):
+            if reader.peek_token() == _token(item.name):
                 reader.read_token()
-                is_flag = isinstance(option.default, bool)
-                values[option.name] = reader.read_bool() if is_flag else reader.read_int32()
+                is_flag = isinstance(item.default, bool)
+                values[item.name] = reader.read_bool() if is_flag else reader.read_int32()
         reader.expect_token("</NnetOptimizeOptions>")
         return cls(**values)  # type: ignore[arg-type]
 
     def write(self, writer: Writer) -> None:
         """Write Kaldi's form."""
         writer.write_token("<NnetOptimizeOptions>")
-        for option in dataclasses.fields(self):
-            value = getattr(self, option.name)
-            writer.write_token(_token(option.name))
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            writer.write_token(_token(item.name))
             writer.write_bool(value) if isinstance(value, bool) else writer.write_int32(value)
         writer.write_token("</NnetOptimizeOptions>")
 

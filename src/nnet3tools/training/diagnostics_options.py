@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.optimizer.options import OptimizeOptions
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 
 __all__ = ["ComputeProbOptions"]
 

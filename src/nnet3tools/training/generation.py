@@ -21,8 +21,8 @@ from nnet3tools.io.general_matrix import (
 )
 from nnet3tools.io.general_matrix import compress as compress_one
 from nnet3tools.io.posterior import Posterior
+from nnet3tools.options import option
 from nnet3tools.training.example import NnetExample, NnetIo, frames_io
-from nnet3tools.training.options import option
 from nnet3tools.training.splitting import Chunk, UtteranceSplitter
 
 __all__ = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 
 __all__ = ["MINIBATCH_SIZE_HELP", "ExampleMergingOptions", "MinibatchRules"]
 

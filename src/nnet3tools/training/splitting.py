@@ -15,7 +15,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.errors import EmptyError, OptionError, check_num_frames
 from nnet3tools.io import log
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 from nnet3tools.training.std_order import MersenneTwister, shuffle
 
 __all__ = ["Chunk", "ExampleGenerationOptions", "UtteranceSplitter"]

@@ -30,11 +30,11 @@ from nnet3tools.nnet.orthonormal import (
 from nnet3tools.optimizer.cache_files import load_cache, save_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.options import option
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetExample
 from nnet3tools.training.loss_scale import LossScale
 from nnet3tools.training.objective import Evaluation, FrameObjective, Objective
-from nnet3tools.training.options import option
 from nnet3tools.training.reporting import ObjectiveTotals
 from nnet3tools.training.running import ExampleRunner
 from nnet3tools.training.update import (

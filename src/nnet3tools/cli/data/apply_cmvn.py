@@ -50,8 +50,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Normalise a table."""
     from nnet3tools.cli.tables import colon_list, convert_table, lookup_by_speaker
+    from nnet3tools.features.cmvn import apply_cmvn, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, GENERAL_MATRIX, MATRIX
-    from nnet3tools.training.features import apply_cmvn, skip_cmvn
 
     stats_in, source, target = args
     if options.norm_vars and not options.norm_means:

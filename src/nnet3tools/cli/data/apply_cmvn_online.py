@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, option_group, program
 from nnet3tools.errors import naming
+from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.io import log
-from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,10 +41,10 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Normalise a table."""
     from nnet3tools.cli.tables import colon_list, read_object
+    from nnet3tools.features.cmvn import accumulate_cmvn
+    from nnet3tools.features.online_cmvn import online_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX, MATRIX
     from nnet3tools.io.table import TableWriter
-    from nnet3tools.training.features import accumulate_cmvn
-    from nnet3tools.training.online_cmvn import online_cmvn
 
     stats_in, source, target = args
     options.cmvn.check()

@@ -47,8 +47,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Normalise a table."""
     from nnet3tools.cli.tables import convert_table
+    from nnet3tools.features.sliding_cmvn import normalize, windows
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.sliding_cmvn import normalize, windows
 
     if options.cmn_window < 1:
         raise OptionError(f"--cmn-window={options.cmn_window} must be at least 1")

@@ -94,7 +94,7 @@ class _Totals:
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
         """The statistics with those of the features; None, after a warning, without weights."""
-        from nnet3tools.training.features import accumulate_cmvn
+        from nnet3tools.features.cmvn import accumulate_cmvn
 
         weights = None
         if self._weights is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.options import option_group, program
 from nnet3tools.cli.sound import SoundOptions, compute_features
-from nnet3tools.training.sound_options import FbankOptions
+from nnet3tools.features.sound_options import FbankOptions
 
 USAGE = """Create Mel-filter bank (FBANK) feature files.
 Usage:  compute-fbank-feats [options...] <wav-rspecifier> <feats-wspecifier>

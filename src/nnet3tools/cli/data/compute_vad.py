@@ -67,8 +67,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Decide for a table of features."""
     from nnet3tools.cli.tables import convert_table
+    from nnet3tools.features.voice_activity import voiced_frames
     from nnet3tools.io.holders import MATRIX, VECTOR
-    from nnet3tools.training.features import voiced_frames
 
     options.check()
     num_empty = num_unvoiced = num_frames = num_voiced = num_read = 0

@@ -66,7 +66,7 @@ def _piece(
     line: str, reader: RandomAccessTableReader[Wave], options: Options
 ) -> tuple[str, Wave] | None:
     """A line's name and sound; None, and a warning, if there is none."""
-    from nnet3tools.training.segments import cut_segment, parse_segment
+    from nnet3tools.features.segments import cut_segment, parse_segment
 
     try:
         segment = parse_segment(line)

@@ -36,8 +36,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Change a table of statistics."""
     from nnet3tools.cli.tables import colon_list, convert_table
+    from nnet3tools.features.cmvn import mean_and_variance, skip_cmvn
     from nnet3tools.io.holders import DOUBLE_MATRIX
-    from nnet3tools.training.features import mean_and_variance, skip_cmvn
 
     *first, source, target = args
     dims = colon_list(first[0] if first else "", "first argument")

@@ -38,8 +38,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Paste tables, or single matrices."""
     from nnet3tools.cli.tables import is_table, read_object, write_object
+    from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.features import paste
 
     *sources, target = args
     if is_table(sources[0]):
@@ -54,9 +54,9 @@ def main(options: Options, args: list[str]) -> int:
 
 def _paste_tables(sources: list[str], target: str, tolerance: int) -> int:
     """The first table decides which utterances there are; utterances missing from others go."""
+    from nnet3tools.features.frames import paste
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import RandomAccessTableReader, SequentialTableReader, TableWriter
-    from nnet3tools.training.features import paste
 
     num_done = num_failed = 0
     with ExitStack() as stack:

@@ -19,9 +19,9 @@ def main(options: NoOptions, args: list[str]) -> None:
     """Copy a table; the selection must fit its first matrix."""
     from itertools import chain
 
+    from nnet3tools.features.frames import select_columns
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import SequentialTableReader, TableWriter
-    from nnet3tools.training.features import select_columns
 
     selection, source, target = args
     with SequentialTableReader(source, MATRIX) as reader:

@@ -34,8 +34,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Shift a table, or a single matrix."""
     from nnet3tools.cli.tables import are_tables, convert_table, read_object, write_object
+    from nnet3tools.features.frames import shift
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.features import shift
 
     source, target = args
     if not are_tables(source, target, "features"):

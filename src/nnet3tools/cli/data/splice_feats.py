@@ -25,8 +25,8 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Splice a table."""
     from nnet3tools.cli.tables import convert_table
+    from nnet3tools.features.frames import splice
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.features import splice
 
     left, right = options.left_context, options.right_context
     if left < 0 or right < 0:

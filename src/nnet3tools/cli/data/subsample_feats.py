@@ -39,8 +39,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Subsample a table."""
     from nnet3tools.cli.tables import convert_table
+    from nnet3tools.features.frames import subsample
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.features import subsample
 
     if options.n == 0 or options.offset < 0:
         raise OptionError("--n must not be 0, nor --offset negative")

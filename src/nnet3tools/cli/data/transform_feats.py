@@ -35,8 +35,8 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Transform a table."""
     from nnet3tools.cli.tables import convert_table, lookup_by_speaker
+    from nnet3tools.features.frames import transform
     from nnet3tools.io.holders import MATRIX
-    from nnet3tools.training.features import transform
 
     transforms, source, target = args
     determinants = _Determinants()

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError, OptionError, install_command
-from nnet3tools.training.resample import resample
-from nnet3tools.training.sound_options import FbankOptions, MfccOptions
+from nnet3tools.features.resample import resample
+from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 
 __all__ = ["SoundFeatures"]
 

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.errors import DataError
-from nnet3tools.training.features import Features, floor_variance, skip_cmvn
-from nnet3tools.training.online_cmvn_options import OnlineCmvnOptions
+from nnet3tools.features.cmvn import floor_variance, skip_cmvn
+from nnet3tools.features.frames import Features
+from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 
 __all__ = ["online_cmvn"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3tools.errors import OptionError
-from nnet3tools.training.options import option
+from nnet3tools.options import option
 
 __all__ = ["FbankOptions", "FrameOptions", "MelOptions", "MfccOptions"]
 

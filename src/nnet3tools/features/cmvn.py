@@ -1,0 +1,95 @@
+"""Cepstral mean and variance normalization (CMVN) with the statistics of a speaker or utterance.
+
+Statistics are a (2, D + 1) matrix: the sums of the features and their count, the sums of squares.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError
+from nnet3tools.features.frames import Features
+from nnet3tools.io import log
+
+__all__ = [
+    "accumulate_cmvn",
+    "apply_cmvn",
+    "floor_variance",
+    "mean_and_variance",
+    "skip_cmvn",
+]
+
+_VARIANCE_FLOOR = 1.0e-20
+
+
+def accumulate_cmvn(
+    stats: NDArray[np.float64] | None, features: Features, weights: Features | None = None
+) -> NDArray[np.float64]:
+    """Statistics with those of the features, frames weighted, added; None stands for none yet."""
+    dim = features.shape[1]
+    if stats is None:
+        stats = np.zeros((2, dim + 1))
+    if stats.shape[1] != dim + 1:
+        raise DataError(f"features of dimension {dim} after such of {stats.shape[1] - 1}")
+    weighted = features if weights is None else features * weights[:, None]
+    squares = features * features if weights is None else features * features * weights[:, None]
+    stats[0, :dim] += weighted.sum(axis=0, dtype=np.float64)
+    stats[1, :dim] += squares.sum(axis=0, dtype=np.float64)
+    stats[0, dim] += len(features) if weights is None else weights.sum(dtype=np.float64)
+    return stats
+
+
+def skip_cmvn(stats: NDArray[np.float64], columns: list[int]) -> NDArray[np.float64]:
+    """Statistics that leave these columns as they are: their mean is 0 and their variance 1."""
+    dim = stats.shape[1] - 1
+    if len(stats) != 2 or any(not 0 <= column < dim for column in columns):
+        raise DataError(
+            f"cannot skip the dimensions {columns}: the statistics are {len(stats)} x {dim + 1}"
+        )
+    stats = stats.copy()
+    stats[0, columns] = 0.0
+    stats[1, columns] = stats[0, dim]
+    return stats
+
+
+def mean_and_variance(stats: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean and centred variance, shape (2, D), of statistics whose count is positive."""
+    mean, squares = stats[:, :-1] / stats[0, -1]
+    return np.stack([mean, squares - mean * mean])
+
+
+def apply_cmvn(
+    stats: NDArray[np.float64], features: Features, norm_vars: bool, reverse: bool = False
+) -> Features:
+    """Features with the mean (and with `norm_vars` the variance) of the statistics taken out.
+
+    With `reverse` they are put in instead. DataError for statistics that do not fit.
+    """
+    dim = stats.shape[1] - 1
+    if len(stats) not in (1, 2) or features.shape[1] != dim:
+        raise DataError(
+            f"Dim mismatch: cmvn {len(stats)}x{dim + 1}, feats {len(features)}x{features.shape[1]}"
+        )
+    if len(stats) == 1 and norm_vars:
+        raise DataError("You requested variance normalization but no variance stats are supplied.")
+    count = stats[0, dim]
+    if not count >= 1.0:
+        raise DataError(
+            f"Insufficient stats for cepstral mean and variance normalization: count = {count:g}"
+        )
+    mean = stats[0, :dim] / count
+    if not norm_vars:
+        return features + (mean if reverse else -mean).astype(np.float32)
+    deviation = np.sqrt(floor_variance(stats[1, :dim] / count - mean * mean))
+    if not np.isfinite(deviation).all():
+        raise DataError("NaN or infinity in cepstral mean/variance computation")
+    scale, offset = (deviation, mean) if reverse else (1.0 / deviation, -mean / deviation)
+    return features * scale.astype(np.float32) + offset.astype(np.float32)
+
+
+def floor_variance(variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Variances not below 1e-20; those below are warned about."""
+    for value in variance[variance < _VARIANCE_FLOOR].tolist():
+        log.warning(f"Flooring cepstral variance from {value:g} to {_VARIANCE_FLOOR:g}")
+    return np.maximum(variance, _VARIANCE_FLOOR)

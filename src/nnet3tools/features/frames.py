@@ -1,0 +1,89 @@
+"""Operations on feature matrices, one row for each frame, as Kaldi's featbin programs do them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError, OptionError
+from nnet3tools.io import log
+
+__all__ = [
+    "paste",
+    "select_columns",
+    "shift",
+    "splice",
+    "subsample",
+    "transform",
+]
+
+Features = NDArray[np.float32]
+
+
+def splice(features: Features, left: int, right: int) -> Features:
+    """Each frame with `left` frames before and `right` after it, (T, D * (left + 1 + right)).
+
+    The first and last frame are repeated beyond the ends.
+    """
+    if features.size == 0:
+        raise DataError("SpliceFrames: empty input")
+    num_frames = len(features)
+    at = np.arange(num_frames)[:, None] + np.arange(-left, right + 1)
+    return features[at.clip(0, num_frames - 1)].reshape(num_frames, -1)
+
+
+def subsample(features: Features, n: int, offset: int = 0) -> Features:
+    """Every n-th frame from `offset` on; for negative n each frame -n times."""
+    return features[offset::n] if n > 0 else features.repeat(-n, axis=0)
+
+
+def paste(parts: list[Features], tolerance: int, utterance: str = "") -> Features | None:
+    """The columns of all, as many rows as the shortest has; None, after a warning, if the lengths
+    differ by more than `tolerance` frames or there are none.
+    """
+    lengths = [len(part) for part in parts]
+    shortest, longest = min(lengths), max(lengths)
+    which = f" for utt {utterance}" if utterance else ""
+    if longest - shortest > tolerance or shortest == 0:
+        log.warning(
+            f"Length mismatch {longest} vs. {shortest}{which} exceeds tolerance {tolerance}"
+        )
+        return None
+    if longest > shortest:
+        log.vlog(2, f"Length mismatch {longest} vs. {shortest}{which} within tolerance {tolerance}")
+    return np.hstack([part[:shortest] for part in parts])
+
+
+def shift(features: Features, num_frames: int) -> Features:
+    """Frame t is frame t - num_frames; the first or last one stands where there is none."""
+    size = len(features)
+    return features[np.clip(np.arange(size) - num_frames, 0, size - 1)]
+
+
+def select_columns(selection: str, dim: int) -> list[int]:
+    """The columns of `dim` that a selection such as 0,24-22,3-12 names; else OptionError."""
+    columns: list[int] = []
+    for part in selection.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            begin, end = int(first), int(last if dash else first)
+        except ValueError:
+            raise OptionError(
+                f"expected columns such as 0,24-22,3-12, found '{selection}'"
+            ) from None
+        for column in (begin, end):
+            if not 0 <= column < dim:
+                raise OptionError(f"column {column} of '{selection}': the features have {dim}")
+        step = 1 if begin <= end else -1
+        columns += range(begin, end + step, step)
+    return columns
+
+
+def transform(features: Features, matrix: Features) -> Features | None:
+    """A linear transform, or an affine one if it has a column more; None for any other size."""
+    dim = features.shape[1]
+    if matrix.shape[1] == dim:
+        return features @ matrix.T
+    if matrix.shape[1] == dim + 1:
+        return features @ matrix[:, :-1].T + matrix[:, -1]
+    return None

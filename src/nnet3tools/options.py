@@ -1,0 +1,41 @@
+"""Program options as fields of frozen dataclasses, each with its default and help text.
+
+A field `max_change: float = option(2.0, "help")` is the option `--max-change`. `cli.option_specs`
+reads these fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, TypeVar
+
+__all__ = ["option", "option_group"]
+
+T = TypeVar("T")
+
+
+def option(
+    default: T, text: str, name: str = "", infinite: bool = False, aliases: tuple[str, ...] = ()
+) -> T:
+    """A dataclass field for one option with this default and help text.
+
+    The option's name is the field's name with dashes, unless `name` is given; `aliases` are further
+    full names. A field whose type is a tuple of strings is an option that may be repeated. With
+    `infinite`, infinity and NaN are accepted as values of a number.
+    """
+    metadata: dict[str, Any] = {"help": text, "aliases": aliases}
+    if name:
+        metadata["name"] = name
+    if infinite:
+        metadata["kind"] = "any float"
+    declared: Any = field(default=default, metadata=metadata)
+    return declared
+
+
+def option_group(prefix: str, options: type[T]) -> T:
+    """A dataclass field for a group of options, a dataclass of its own.
+
+    The group's options are named `prefix.option`, or `option` if the prefix is empty.
+    """
+    declared: Any = field(default_factory=options, metadata={"prefix": prefix})
+    return declared
