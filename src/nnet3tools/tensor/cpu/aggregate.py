@@ -24,9 +24,9 @@ from nnet3tools.tensor.cpu.spelling import C
 from nnet3tools.tensor.cpu.walks import SIMD, Parameters, Walk, arguments, can_walk, walk_of
 from nnet3tools.tensor.formulas import Expr, Placeholder, Type
 from nnet3tools.tensor.formulas.lowered import Kind, used
+from nnet3tools.tensor.formulas.stages import varying
 from nnet3tools.tensor.plain.aggregate import prepare, target_of
 from nnet3tools.tensor.plain.operands import overlap
-from nnet3tools.tensor.row_stages import varying
 from nnet3tools.tensor.source_body import Body
 from nnet3tools.tensor.strides import broadcast_strides, element_strides, merge_axes
 

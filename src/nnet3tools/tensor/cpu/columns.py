@@ -20,7 +20,7 @@ from nnet3tools.tensor.cpu.spelling import C_TYPES, STORED_TYPES, C
 from nnet3tools.tensor.cpu.walks import SIMD, Parameters, Walk, arguments
 from nnet3tools.tensor.formulas import Assignments, Expr, Type, type_of_dtype
 from nnet3tools.tensor.formulas.lowered import Kind, used
-from nnet3tools.tensor.row_stages import varying
+from nnet3tools.tensor.formulas.stages import varying
 from nnet3tools.tensor.source_body import Body
 
 __all__ = ["GROUP", "Columns", "Finish", "column_job", "finish", "finish_arguments"]

@@ -18,8 +18,8 @@ from nnet3tools.tensor.cpu.spelling import C_TYPES, C
 from nnet3tools.tensor.cpu.walks import SIMD, Parameters, Walk, arguments, can_walk, walk
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.formulas.lowered import Kind, used
+from nnet3tools.tensor.formulas.stages import varying
 from nnet3tools.tensor.plain.operands import overlap
-from nnet3tools.tensor.row_stages import varying
 from nnet3tools.tensor.source_body import Body
 from nnet3tools.tensor.strides import broadcast_shape
 
@@ -91,7 +91,9 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> _Plan | bool:
         return False
     full = broadcast_shape([o.shape for o in operands if isinstance(o, np.ndarray)]) or (1,)
     by_rows = assignments.reduces_rows
-    if not _targets_fit(operands, assignments.targets, full, by_rows):
+    if assignments.reduces_columns or not _targets_fit(
+        operands, assignments.targets, full, by_rows
+    ):
         return False
     if 0 in full:
         return True

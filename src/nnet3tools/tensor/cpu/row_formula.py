@@ -17,7 +17,7 @@ from nnet3tools.tensor.cpu.spelling import C_TYPES, COSTLY, C
 from nnet3tools.tensor.cpu.walks import SIMD, Walk
 from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
-from nnet3tools.tensor.row_stages import RowStages
+from nnet3tools.tensor.formulas.stages import RowStages, varying
 from nnet3tools.tensor.source_body import Body
 
 __all__ = ["Rows", "extreme"]
@@ -39,7 +39,7 @@ class Rows:
         self._roots = [self._body.lower(value) for _, value in assignments.items]
         self._targets = [n - 1 for n in assignments.targets]
         self._instructions = used(self._body.instructions, self._roots)
-        self._stages = RowStages(self._instructions, found.varies)
+        self._stages = RowStages(self._instructions, varying(self._instructions, found.varies))
         self._varying = self._stages.varying
         read = [v.number for v in self._instructions if self._is_array(v)]
         self.arrays = list(dict.fromkeys([*self._targets, *read]))

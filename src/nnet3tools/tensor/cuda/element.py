@@ -211,6 +211,8 @@ class ElementKernel:
         return in_turn([*copies, run])
 
     def _bind(self, operands: list[Any]) -> Callable[[], None]:
+        if self._assignments.reduces_columns:
+            raise ProgramError("formulas on CUDA reduce no columns yet")
         if self._assignments.reduces_rows:
             return bind_row_formula(self._assignments, operands)
         device = get_device()

@@ -8,7 +8,7 @@ loops, by every thread.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from nnet3tools.tensor.cuda.operands import broadcast_shape, is_array, operand_t
 from nnet3tools.tensor.cuda.strided import block_step
 from nnet3tools.tensor.formulas import Assignments, Type
 from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
-from nnet3tools.tensor.row_stages import RowStages
+from nnet3tools.tensor.formulas.stages import RowStages, varying
 
 __all__ = ["bind_row_formula"]
 
@@ -83,13 +83,14 @@ class _Rows:
     def __init__(self, types: Sequence[Type], repeated: Sequence[tuple[bool, ...]]) -> None:
         self._repeated, self._types = repeated, types
         self._body = Body(types)
-        self._varying: set[Instruction] = set()
+        self._varying: Collection[Instruction] = ()
         self.lines: list[str] = []
 
     def source(self, assignments: Assignments, whole_targets: Sequence[bool]) -> str:
         """The whole body."""
         roots = [self._body.lower(value) for _, value in assignments.items]
-        stages = RowStages(used(self._body.instructions, roots), self._differs)
+        instructions = used(self._body.instructions, roots)
+        stages = RowStages(instructions, varying(instructions, self._differs))
         self._varying = stages.varying
         for stage in range(stages.last):
             self._add_once(stages, stage)

@@ -21,6 +21,7 @@ from nnet3tools.tensor.formulas.printing import (
 from nnet3tools.tensor.formulas.types import Rule, Type, result_type
 
 __all__ = [
+    "COLUMN_REDUCTIONS",
     "FUNCTIONS",
     "ROW_REDUCTIONS",
     "Apply",
@@ -333,6 +334,20 @@ FUNCTIONS: dict[str, Function] = {}
 ROW_REDUCTIONS: dict[str, Function] = {}
 """Functions of a whole row (along the last axis), with one value for all of its elements."""
 
+COLUMN_REDUCTIONS: dict[str, Function] = {}
+"""Functions of a whole column (along all axes but the last), with one value for all rows.
+
+`col_sum(x)` is a row of numbers, shape (1, ..., 1, D). Values are added up as they are over a few
+rows, and these sums in float64. The result is a plain number of 64 bits in each column: it takes
+the type of the first array that it meets (`x - col_mean(x)` is of x's type), and formulas of such
+numbers alone are computed in float64. It may be assigned to an operand (D,) or (1, D), and an
+operand of this shape may be read beside it: `total = total + col_sum(x)`.
+
+Reductions may stand within reductions, as in `col_sum(e * (x - row_mean(x)))`. What a column
+reduction reduces must differ from row to row, and what a row reduction reduces within a row.
+"""
+
 
 def _call(name: str, *arguments: Operand) -> Expr:
-    return (FUNCTIONS.get(name) or ROW_REDUCTIONS[name])(*arguments)
+    function = FUNCTIONS.get(name) or ROW_REDUCTIONS.get(name) or COLUMN_REDUCTIONS[name]
+    return function(*arguments)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from nnet3tools.tensor.formulas.expr import (
+    COLUMN_REDUCTIONS,
     FUNCTIONS,
     ROW_REDUCTIONS,
     Apply,
@@ -23,7 +24,7 @@ from nnet3tools.tensor.formulas.expr import (
 )
 from nnet3tools.tensor.formulas.types import Rule, Type
 
-__all__ = ["ALIASES", "CASTS", "FUNCTIONS", "ROW_REDUCTIONS", "Function"]
+__all__ = ["ALIASES", "CASTS", "COLUMN_REDUCTIONS", "FUNCTIONS", "ROW_REDUCTIONS", "Function"]
 
 Partials = Sequence[Expr]
 
@@ -238,6 +239,9 @@ for _name, _doc in (
     ("row_min", "the smallest of the row"),
 ):
     ROW_REDUCTIONS[_name] = Function(_name, 1, _F, _doc)
+
+for _name, _doc in (("col_sum", "the sum of the column"), ("col_mean", "the mean of the column")):
+    COLUMN_REDUCTIONS[_name] = Function(_name, 1, Rule.TOTAL, _doc)
 
 
 def cast(argument: Operand, to: Type) -> Expr:

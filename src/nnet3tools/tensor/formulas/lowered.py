@@ -19,7 +19,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas.expr import Apply, Cast, Constant, Expr, Number, Placeholder
-from nnet3tools.tensor.formulas.functions import ROW_REDUCTIONS, Function
+from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS, Function
 from nnet3tools.tensor.formulas.simplify import simplify
 from nnet3tools.tensor.formulas.types import Rule, Type, compute_type, dtype_of
 from nnet3tools.tensor.registry import UnsupportedOperator
@@ -39,7 +39,8 @@ class Kind(enum.Enum):
     CONSTANT = "a number of the formula"
     CAST = "its input as another type"
     APPLY = "a function of its inputs, which have the type it computes in"
-    REDUCE = "one value for each row of its input"
+    REDUCE_ROW = "one value for each row of its input (along the last axis)"
+    REDUCE_COLUMN = "one value of 64 bits for each column of its input (along the other axes)"
 
 
 @dataclass(eq=False, frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Instruction:
     type: Type
     inputs: tuple[Instruction, ...] = ()
     name: str = ""
-    """Of APPLY and REDUCE: the function."""
+    """Of APPLY, REDUCE_ROW and REDUCE_COLUMN: the function."""
     number: int = 0
     """Of OPERAND: its position, from 0."""
     value: Number = 0
@@ -125,10 +126,14 @@ class Lowering:
         if function.rule is Rule.CHOOSE:
             wanted[0] = Type.BOOL
         inputs = [self.cast(v, t) for v, t in zip(given, wanted, strict=True)]
-        if function.name in ROW_REDUCTIONS:
+        if function.name in ROW_REDUCTIONS or function.name in COLUMN_REDUCTIONS:
             if compute.is_weak:
                 raise ProgramError(f"{function.name} of a plain number")
-            return self._share(Kind.REDUCE, compute, tuple(inputs), function.name)
+            by_row = function.name in ROW_REDUCTIONS
+            kind, to = (
+                (Kind.REDUCE_ROW, compute) if by_row else (Kind.REDUCE_COLUMN, Type.WEAK_FLOAT)
+            )
+            return self._share(kind, to, tuple(inputs), function.name)
         is_truth = function.rule in (Rule.COMPARE, Rule.LOGIC)
         result = Type.BOOL if is_truth else compute
         definition = self.target.rewrite(function.name, compute)

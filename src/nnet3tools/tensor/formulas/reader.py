@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 
 from nnet3tools.tensor.formulas.expr import Cast, Constant, Expr, Placeholder
 from nnet3tools.tensor.formulas.formula_error import FormulaError
-from nnet3tools.tensor.formulas.functions import ALIASES, CASTS, FUNCTIONS, ROW_REDUCTIONS
+from nnet3tools.tensor.formulas.functions import (
+    ALIASES,
+    CASTS,
+    COLUMN_REDUCTIONS,
+    FUNCTIONS,
+    ROW_REDUCTIONS,
+)
 from nnet3tools.tensor.formulas.grammar import (
     CONSTANTS,
     SYMBOLS,
@@ -22,6 +28,7 @@ Build = Callable[[Mapping[str, Expr]], Expr]
 """What a subformula is read to: it makes the expression, once names have values."""
 
 
+_FUNCTIONS = FUNCTIONS | ROW_REDUCTIONS | COLUMN_REDUCTIONS
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=")
 
 
@@ -113,10 +120,10 @@ def _apply(name: str, arguments: list[Expr], text: str, position: int) -> Expr:
     make: Callable[..., Expr]
     if target in CASTS:
         arity, make = 1, functools.partial(Cast, to=CASTS[target])
-    elif (function := FUNCTIONS.get(target) or ROW_REDUCTIONS.get(target)) is not None:
+    elif (function := _FUNCTIONS.get(target)) is not None:
         arity, make = function.arity, function
     else:
-        known = [*FUNCTIONS, *ROW_REDUCTIONS, *ALIASES, *CASTS]
+        known = [*_FUNCTIONS, *ALIASES, *CASTS]
         raise _unknown("function", name, known, text, position)
     if len(arguments) != arity:
         raise FormulaError(

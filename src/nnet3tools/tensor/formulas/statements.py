@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nnet3tools.tensor.formulas.expr import Apply, Expr, Operand, Placeholder, as_expr
-from nnet3tools.tensor.formulas.functions import ROW_REDUCTIONS
+from nnet3tools.tensor.formulas.expr import Apply, Expr, Function, Operand, Placeholder, as_expr
+from nnet3tools.tensor.formulas.functions import COLUMN_REDUCTIONS, ROW_REDUCTIONS
 
 __all__ = ["Assignments", "assign"]
 
@@ -38,8 +39,16 @@ class Assignments:
     @functools.cached_property
     def reduces_rows(self) -> bool:
         """Whether some value is of a whole row, so that rows must not be cut."""
+        return self._applies(ROW_REDUCTIONS)
+
+    @functools.cached_property
+    def reduces_columns(self) -> bool:
+        """Whether some value is of a whole column, so that all rows must be read for it."""
+        return self._applies(COLUMN_REDUCTIONS)
+
+    def _applies(self, functions: Mapping[str, Function]) -> bool:
         nodes = (node for _, value in self.items for node in value.walk())
-        return any(isinstance(n, Apply) and n.function.name in ROW_REDUCTIONS for n in nodes)
+        return any(isinstance(n, Apply) and n.function.name in functions for n in nodes)
 
     def text(self) -> str:
         """Formula text that reads back to equal assignments (of old contents)."""

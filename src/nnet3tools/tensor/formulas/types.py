@@ -61,6 +61,7 @@ class Rule(enum.Enum):
     COMPARE = "bool; arguments are promoted"
     LOGIC = "bool; arguments are tested for being non-zero"
     CHOOSE = "the promoted type of the second and third argument"
+    TOTAL = "a plain number in 64 bits; the argument has a float type"
 
 
 def type_of_dtype(dtype: np.dtype) -> Type:
@@ -106,6 +107,8 @@ def result_type(rule: Rule, arguments: Sequence[Type]) -> Type:
     """The type of a function's value by its rule and its arguments' types."""
     if rule is Rule.COMPARE or rule is Rule.LOGIC:
         return Type.BOOL
+    if rule is Rule.TOTAL:
+        return Type.WEAK_FLOAT
     found = compute_type(rule, arguments)
     if rule is Rule.ARITHMETIC and found is Type.BOOL:
         return Type.INT32
@@ -118,7 +121,7 @@ def compute_type(rule: Rule, arguments: Sequence[Type]) -> Type:
     found = relevant[0]
     for other in relevant[1:]:
         found = promote(found, other)
-    if rule is Rule.FLOAT and not found.is_float:
+    if rule in (Rule.FLOAT, Rule.TOTAL) and not found.is_float:
         return Type.WEAK_FLOAT if found.is_weak else Type.FLOAT32
     if rule is Rule.ARITHMETIC and found is Type.BOOL:
         return Type.INT32

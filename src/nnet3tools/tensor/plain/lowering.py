@@ -122,7 +122,7 @@ class Steps:
             return Value("constant", dtype, constant=array)
         if instruction.kind is Kind.CAST:
             return self.step(None, inputs, dtype)
-        if instruction.kind is Kind.REDUCE:
+        if instruction.kind is Kind.REDUCE_ROW:
             positive = inputs[0].function in _POSITIVE
             function = ROW_STEPS[instruction.name]
             return self.step(of_positive(function) if positive else function, inputs, dtype)

@@ -1,0 +1,158 @@
+"""The loops that a formula with reductions needs: passes over all rows, and stages of each row.
+
+Without column reductions there is one pass. Each column reduction that depends on others needs
+another pass. Within a pass every row is done by itself, in stages: a loop over the row for the
+reductions whose inputs are known, the values that follow from these reductions, and so on. The
+last loop over the row stores elements, or adds them to the column reductions of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, used
+
+__all__ = ["Pass", "RowStages", "passes", "varying"]
+
+_NOT_WITHIN_ROW = frozenset({Kind.REDUCE_ROW})
+_NOT_ALONG_ROWS = frozenset({Kind.REDUCE_COLUMN})
+
+
+def varying(
+    instructions: Sequence[Instruction],
+    varies: Callable[[int], bool],
+    constant_kinds: Collection[Kind] = _NOT_WITHIN_ROW,
+) -> set[Instruction]:
+    """The values that differ within a row.
+
+    `varies(number)` says whether the array operand with this number (from 0) differs within a row.
+    Values of `constant_kinds` do not differ, whatever their inputs do.
+    """
+    found = set[Instruction]()
+    for v in instructions:
+        if v.kind is Kind.OPERAND:
+            if not v.type.is_weak and varies(v.number):
+                found.add(v)
+        elif v.kind not in constant_kinds and any(i in found for i in v.inputs):
+            found.add(v)
+    return found
+
+
+class RowStages:
+    """The stages in which one row is computed.
+
+    `instructions` are the values that the row needs, in order, `varying` those that differ within
+    the row. `known` are the instructions that are computed before the pass begins (see
+    Pass.columns). ProgramError if a formula reduces rows of a value that does not differ in a row.
+    """
+
+    def __init__(
+        self,
+        instructions: Sequence[Instruction],
+        varying: Collection[Instruction],
+        known: Collection[Instruction] = (),
+    ) -> None:
+        self.varying = varying
+        """The values that differ within a row: they are computed in loops over the row."""
+        self._loops: dict[Instruction, int] = {}
+        """The number of loops over the row before a value is known."""
+        self._known = frozenset(known)
+        for v in instructions:
+            if v in self._known:
+                self._loops[v] = 0
+                continue
+            before = max((self._loops[i] for i in v.inputs), default=0)
+            self._loops[v] = before + (v.kind is Kind.REDUCE_ROW)
+            if v.kind is Kind.REDUCE_ROW and v.inputs[0] not in self.varying:
+                raise ProgramError("a formula reduces rows of an operand that has none")
+        self.last = max(self._loops.values(), default=0)
+        """The number of the last stage: the number of loops that make row reductions."""
+
+    def reductions(self, stage: int) -> list[Instruction]:
+        """The row reductions that the loop at the end of a stage makes."""
+        return [v for v, n in self._loops.items() if v.kind is Kind.REDUCE_ROW and n == stage + 1]
+
+    def once(self, stage: int) -> list[Instruction]:
+        """The values of a stage that are computed once for each row, after its row reductions."""
+        return [
+            v
+            for v, n in self._loops.items()
+            if n == stage
+            and v.kind is not Kind.REDUCE_ROW
+            and v not in self.varying
+            and v not in self._known
+        ]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass over all rows of the operands."""
+
+    columns: tuple[Instruction, ...]
+    """Values, the same for all rows, that follow from the column reductions of earlier passes.
+
+    They are computed before this pass begins, once for each column in which they differ. Operands
+    that they need beside those reductions are among them.
+    """
+    rows: RowStages
+    """The stages of each row; empty in a last pass that stores nothing in every row."""
+    reductions: tuple[Instruction, ...]
+    """The column reductions that this pass makes of its rows; none in the last pass."""
+
+
+def passes(
+    instructions: Sequence[Instruction],
+    roots: Sequence[Instruction],
+    varies_within_row: Callable[[int], bool],
+    varies_along_rows: Callable[[int], bool],
+) -> list[Pass]:
+    """The passes that compute the `roots` of lowered `instructions`.
+
+    The two functions say of an array operand's number (from 0) whether it differs within a row, and
+    whether it differs from row to row. Roots that differ from row to row are stored by the last
+    pass, the others after its `columns`. ProgramError if a formula reduces columns of a value
+    that is the same for all rows, or rows of a value that follows from column reductions alone.
+    """
+    needed = used(instructions, roots)
+    within = varying(needed, varies_within_row)
+    along = varying(needed, varies_along_rows, _NOT_ALONG_ROWS)
+    number: dict[Instruction, int] = {}
+    """The number of passes before a value is known."""
+    for v in needed:
+        number[v] = max((number[i] for i in v.inputs), default=0)
+        if v.kind is Kind.REDUCE_COLUMN:
+            number[v] += 1
+            if v.inputs[0] not in along:
+                raise ProgramError("a formula reduces columns of an operand that has one row")
+    last = max(number.values(), default=0)
+    found = []
+    for index in range(last + 1):
+        totals = [v for v in needed if v.kind is Kind.REDUCE_COLUMN and number[v] == index + 1]
+        wanted = [v.inputs[0] for v in totals]
+        if index == last:
+            wanted = [v for v in roots if v in along]
+        alone = [v for v in roots if v not in along] if index == last else []
+        known = {v for v in needed if v not in along and 0 < number[v] <= index}
+        now = {v for v in known if number[v] == index and v.kind is not Kind.REDUCE_COLUMN}
+        made = _below(needed, [*now, *alone], known - now)
+        columns = [v for v in made if v not in known or v in now]
+        if any(v.kind is Kind.REDUCE_ROW for v in columns):
+            raise ProgramError("a formula reduces rows of a value that is the same for all rows")
+        rows = RowStages(_below(needed, wanted, known), within, known)
+        found.append(Pass(tuple(columns), rows, tuple(totals)))
+    return found
+
+
+def _below(
+    instructions: Sequence[Instruction],
+    roots: Sequence[Instruction],
+    known: Collection[Instruction],
+) -> list[Instruction]:
+    """The values that the roots need, in order, down to known ones, which are included."""
+    needed = set(roots)
+    for v in reversed(instructions):
+        if v in needed and v not in known:
+            needed.update(v.inputs)
+    return [v for v in instructions if v in needed]
