@@ -1,17 +1,23 @@
-"""Inputs that once made a reader fail, found by tests/fuzz/run.py: one file each, in folders."""
+"""Inputs that once made a reader fail: one file each, in a folder named after the reader."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from support.fuzz_corpus import in_corpus
 from support.fuzz_readers import READERS
-from support.fuzz_shrink import cases
 from support.fuzz_trial import attempt, guarded
 
-CASES = cases(Path(__file__).parent, list(READERS))
+HERE = Path(__file__).parent
+FOLDERS = {re.sub(r"[^A-Za-z0-9.]+", "_", name).strip("_"): name for name in READERS}
+CASES = [
+    (FOLDERS[path.parent.name], path)
+    for path in sorted(HERE.glob("*/*-*"))
+    if path.parent.name in FOLDERS
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +36,6 @@ def test_a_fault_that_was_mended(
 
 
 def test_every_case_belongs_to_a_reader() -> None:
-    found = Path(__file__).parent.glob("*/*-*")
+    found = HERE.glob("*/*-*")
     files = [path for path in found if path.is_file() and path.suffix != ".pyc"]
     assert len(CASES) == len(files)

@@ -1,182 +1,152 @@
-"""Seeded damage to files: what a disk, a network, an editor or a liar may do to them."""
+"""Damaged files as a hypothesis strategy: what disks, networks, editors or liars do to files."""
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-import numpy as np
+from hypothesis import strategies as st
 
-__all__ = ["damaged", "mutated"]
+__all__ = ["damaged_files"]
 
-_EXTREMES = (0, 1, -1, 2, 255, 1 << 16, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 28)
-_WORDS = (
-    "-1", "0", "1", "2", "7", "99999999999", "2147483647", "-2147483648", "1e30", "nan", "inf",
-    "-inf", "0.5", "x", "", "[", "]", "T", "F", "true", "false", "<X>", "=", "\n", "\0", "é",
+_INTEGERS = st.sampled_from(
+    (0, 1, -1, 2, 255, 1 << 16, 1 << 20, (1 << 31) - 1, -(1 << 31), 1 << 28)
+)
+_FLOATS = st.sampled_from((float("nan"), float("inf"), -float("inf"), 3e38, -1e-45))
+_STEPS = st.sampled_from((-2, -1, 1, 2, 50))
+_WORDS = st.sampled_from(
+    (b"-1", b"0", b"1", b"2", b"7", b"99999999999", b"2147483647", b"-2147483648", b"1e30", b"nan",
+     b"inf", b"-inf", b"0.5", b"x", b"", b"[", b"]", b"T", b"F", b"true", b"false", b"<X>", b"=",
+     b"\n", b"\0", b"\xc3\xa9")
 )  # fmt: skip
-_RUNS = (
-    b"9", b"(", b"[", b" ", b"a", b"\n", b"-", b"1 ", b"1,", b"0.", b"Sum(", b"Offset(", b"\0",
-    b"\xff", b"=", b"{", b"<X> ", b"\x04\x01\0\0\0", b"e9", b"'", b'"', b"#", b"NULL ", b"!",
+_RUNS = st.sampled_from(
+    (b"9", b"(", b"[", b" ", b"a", b"\n", b"-", b"1 ", b"1,", b"0.", b"Sum(", b"Offset(", b"\0",
+     b"\xff", b"=", b"{", b"<X> ", b"\x04\x01\0\0\0", b"e9", b"'", b'"', b"#", b"NULL ", b"!")
 )  # fmt: skip
 _NUMBER = re.compile(rb"(?<![\w.])-?\d{1,9}(?![\w.])")
 _SIZED = re.compile(rb"\x04[^\0]\0\0\0", re.S)
 _WORD = re.compile(rb"[^\s=,()\[\]]+")
 
-
-def damaged(data: bytes, rng: np.random.Generator) -> bytes:
-    """The file after one accident, or a few."""
-    for _ in range(int(rng.choice([1, 1, 1, 1, 2, 3]))):
-        data = _KINDS[int(rng.integers(len(_KINDS)))](data, rng)
-    return data
+Change = Callable[[st.DrawFn, bytes, bytes], bytes]
+"""Draws one accident to a file; the third argument is another good file of the same kind."""
 
 
-def mutated(samples: Sequence[bytes], rng: np.random.Generator) -> bytes:
-    """One of the samples after accidents, some of which bring in pieces of other samples."""
-    data = samples[int(rng.integers(len(samples)))]
-    if rng.random() < 0.7:
-        return damaged(data, rng)
-    for _ in range(int(rng.choice([1, 1, 2, 4]))):
-        other = samples[int(rng.integers(len(samples)))]
-        kind = _MIXING[int(rng.integers(len(_MIXING)))]
-        data = kind(data, other, rng)
-    return damaged(data, rng) if rng.random() < 0.3 else data
+def _place(draw: st.DrawFn, data: bytes) -> int:
+    return draw(st.integers(0, max(0, len(data) - 1)))
 
 
-def _splice(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    return data[: _place(data, rng)] + other[_place(other, rng) :]
+def _match(draw: st.DrawFn, pattern: re.Pattern[bytes], data: bytes) -> re.Match[bytes] | None:
+    matches = list(pattern.finditer(data))
+    return draw(st.sampled_from(matches)) if matches else None
 
 
-def _bring_words(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    """A few words of another file, at the beginning of a word."""
-    words, places = list(_WORD.finditer(other)), list(_WORD.finditer(data))
-    if not words or not places:
+def _cut(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    return data[: _place(draw, data)]
+
+
+def _remove(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    at = _place(draw, data)
+    return data[:at] + data[at + draw(st.integers(1, 8)) :]
+
+
+def _insert(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    at = _place(draw, data)
+    return data[:at] + draw(st.binary(min_size=1, max_size=8)) + data[at:]
+
+
+def _flip_bit(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    at = _place(draw, data)
+    bit = 1 << draw(st.integers(0, 7))
+    return data[:at] + bytes(byte ^ bit for byte in data[at : at + 1]) + data[at + 1 :]
+
+
+def _set_integer(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Replace four bytes, if possible those of an integer with its size byte before it."""
+    sized = _match(draw, re.compile(rb"\x04"), data) if draw(st.booleans()) else None
+    at = sized.end() if sized else _place(draw, data)
+    return data[:at] + struct.pack("<i", draw(_INTEGERS)) + data[at + 4 :]
+
+
+def _set_float(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Replace a float or double by NaN, infinity or an extreme number."""
+    sized = _match(draw, re.compile(rb"[\x04\x08]"), data)
+    at = sized.end() if sized else _place(draw, data)
+    number = struct.pack(draw(st.sampled_from(("<f", "<d"))), draw(_FLOATS))
+    return data[:at] + number + data[at + len(number) :]
+
+
+def _set_word(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Replace a token, number or value of a key."""
+    if (word := _match(draw, _WORD, data)) is None:
         return data
-    first = int(rng.integers(len(words)))
-    last = min(first + int(rng.integers(1, 5)), len(words)) - 1
-    at = places[int(rng.integers(len(places)))].start()
-    return data[:at] + other[words[first].start() : words[last].end()] + b" " + data[at:]
+    own = st.sampled_from(_WORD.findall(data))
+    return data[: word.start()] + draw(_WORDS | own) + data[word.end() :]
 
 
-def _move_lines(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    """A line leaves, comes twice, or comes from the other file."""
-    lines, others = data.split(b"\n"), other.split(b"\n")
-    at = int(rng.integers(len(lines)))
-    way = int(rng.integers(4))
-    if way == 0:
-        del lines[at]
-    elif way == 1:
-        lines.insert(at, lines[int(rng.integers(len(lines)))])
-    elif way == 2:
-        lines.insert(at, others[int(rng.integers(len(others)))])
-    else:
-        lines[at] = lines[at] + b"\r"
-    return b"\n".join(lines)
-
-
-def _lengthen(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    """A long run of one thing."""
-    piece = _RUNS[int(rng.integers(len(_RUNS)))]
-    at = _place(data, rng)
-    return data[:at] + piece * int(rng.choice([3, 30, 300, 3000])) + data[at:]
-
-
-def _not_finite(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    """Four or eight bytes become NaN, infinity or a huge number."""
-    value = float(rng.choice([np.nan, np.inf, -np.inf, 3e38, -1e-45]))
-    piece = struct.pack("<f" if rng.random() < 0.7 else "<d", value)
-    sized = [m.start() + 1 for m in re.finditer(rb"[\x04\x08]", data)]
-    at = sized[int(rng.integers(len(sized)))] if sized else _place(data, rng)
-    return data[:at] + piece + data[at + len(piece) :]
-
-
-def _other_form(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
-    """Text becomes binary for the reader, and the other way round."""
-    return data.replace(b"\0B", b"", 1) if b"\0B" in data else b"\0B" + data
-
-
-def _cut(data: bytes, rng: np.random.Generator) -> bytes:
-    return data[: _place(data, rng)]
-
-
-def _remove(data: bytes, rng: np.random.Generator) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + data[at + int(rng.integers(1, 9)) :]
-
-
-def _insert(data: bytes, rng: np.random.Generator) -> bytes:
-    at = _place(data, rng)
-    return data[:at] + rng.bytes(int(rng.integers(1, 9))) + data[at:]
-
-
-def _flip_bits(data: bytes, rng: np.random.Generator) -> bytes:
-    flipped = bytearray(data)
-    for _ in range(int(rng.integers(1, 4))):
-        if flipped:
-            flipped[_place(data, rng)] ^= 1 << int(rng.integers(8))
-    return bytes(flipped)
-
-
-def _set_integer(data: bytes, rng: np.random.Generator) -> bytes:
-    """Some four bytes become a number that sizes and indexes should not have."""
-    at = _place(data, rng)
-    value = struct.pack("<i", _EXTREMES[int(rng.integers(len(_EXTREMES)))])
-    return data[:at] + value + data[at + 4 :]
-
-
-def _set_sized_integer(data: bytes, rng: np.random.Generator) -> bytes:
-    r"""The same to an integer that has its size byte before it (Kaldi's basic types)."""
-    places = [m.start() + 1 for m in re.finditer(rb"\x04", data)]
-    if not places:
-        return _set_word(data, rng)
-    at = places[int(rng.integers(len(places)))]
-    value = struct.pack("<i", _EXTREMES[int(rng.integers(len(_EXTREMES)))])
-    return data[:at] + value + data[at + 4 :]
-
-
-def _set_word(data: bytes, rng: np.random.Generator) -> bytes:
-    """A word (token, number, value of a key) becomes another."""
-    words = list(_WORD.finditer(data))
-    if not words:
+def _nudge(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Change a whole number a little: the file stays well formed and no longer fits."""
+    if draw(st.booleans()) and (sized := _match(draw, _SIZED, data)):
+        (value,) = struct.unpack_from("<I", data, sized.start() + 1)
+        number = struct.pack("<I", (value + draw(_STEPS)) % (1 << 32))
+        return data[: sized.start() + 1] + number + data[sized.end() :]
+    if (found := _match(draw, _NUMBER, data)) is None:
         return data
-    word = words[int(rng.integers(len(words)))]
-    new = _WORDS[int(rng.integers(len(_WORDS)))].encode()
-    if rng.random() < 0.3:
-        new = words[int(rng.integers(len(words)))].group()
-    return data[: word.start()] + new + data[word.end() :]
+    number = str(int(found.group()) + draw(_STEPS)).encode()
+    return data[: found.start()] + number + data[found.end() :]
 
 
-def _nudge(data: bytes, rng: np.random.Generator) -> bytes:
-    """A whole number becomes one near it: the file stays well formed and no longer fits."""
-    numbers = list(_NUMBER.finditer(data))
-    sized = list(_SIZED.finditer(data))
-    if sized and (not numbers or rng.random() < 0.7):
-        at = sized[int(rng.integers(len(sized)))].start() + 1
-        (value,) = struct.unpack_from("<i", data, at)
-        value = int(np.clip(value + int(rng.choice([-2, -1, 1, 2, 50])), -(1 << 31), (1 << 31) - 1))
-        return data[:at] + struct.pack("<i", value) + data[at + 4 :]
-    if not numbers:
-        return data
-    number = numbers[int(rng.integers(len(numbers)))]
-    value = int(number.group()) + int(rng.choice([-2, -1, 1, 2, 50]))
-    return data[: number.start()] + str(value).encode() + data[number.end() :]
-
-
-def _repeat(data: bytes, rng: np.random.Generator) -> bytes:
-    start, end = sorted((_place(data, rng), _place(data, rng)))
+def _repeat(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    start, end = sorted((_place(draw, data), _place(draw, data)))
     return data[:end] + data[start:]
 
 
-def _place(data: bytes, rng: np.random.Generator) -> int:
-    return int(rng.integers(max(1, len(data))))
+def _splice(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    return data[: _place(draw, data)] + other[_place(draw, other) :]
 
 
-_KINDS = (
-    _cut, _remove, _insert, _flip_bits, _set_integer, _set_sized_integer, _set_sized_integer,
-    _set_word, _set_word, _set_word, _repeat, _nudge, _nudge, _nudge, _nudge,
+def _insert_words(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Insert up to four words of the other file before a word."""
+    first, place = _match(draw, _WORD, other), _match(draw, _WORD, data)
+    if first is None or place is None:
+        return data
+    words = re.compile(rb"(?:\S+\s*){1,%d}" % draw(st.integers(1, 4))).match(other, first.start())
+    text = words.group() if words else b""
+    return data[: place.start()] + text + b" " + data[place.start() :]
+
+
+def _move_line(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Delete, repeat or insert a line, or end it with a carriage return."""
+    lines = data.split(b"\n")
+    at = draw(st.integers(0, len(lines) - 1))
+    new = (*lines, *other.split(b"\n"), lines[at] + b"\r")
+    replaced = draw(st.integers(0, 1))
+    inserted = draw(st.lists(st.sampled_from(new), max_size=1))
+    return b"\n".join([*lines[:at], *inserted, *lines[at + replaced :]])
+
+
+def _lengthen(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Insert a long run of one text."""
+    at = _place(draw, data)
+    return data[:at] + draw(_RUNS) * draw(st.sampled_from((3, 30, 300, 3000))) + data[at:]
+
+
+def _other_form(draw: st.DrawFn, data: bytes, other: bytes) -> bytes:
+    """Call text binary, or binary text."""
+    return data.replace(b"\0B", b"", 1) if b"\0B" in data else b"\0B" + data
+
+
+_CHANGES: tuple[Change, ...] = (
+    _nudge, _set_word, _set_integer, _set_float, _cut, _remove, _insert, _flip_bit, _repeat,
+    _splice, _insert_words, _move_line, _lengthen, _other_form,
 )  # fmt: skip
 
-_MIXING = (
-    _splice, _splice, _bring_words, _bring_words, _bring_words, _move_lines, _move_lines, _lengthen,
-    _not_finite, _not_finite, _other_form,
-)  # fmt: skip
+
+@st.composite
+def damaged_files(draw: st.DrawFn, samples: Sequence[bytes]) -> bytes:
+    """One of the samples after one to three accidents; some bring in parts of other samples."""
+    files = st.sampled_from(samples)
+    data = draw(files)
+    for change in draw(st.lists(st.sampled_from(_CHANGES), min_size=1, max_size=3)):
+        data = change(draw, data, draw(files))
+    return data

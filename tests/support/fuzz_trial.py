@@ -16,7 +16,6 @@ import signal
 import sys
 import traceback
 import warnings
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +25,10 @@ import numpy as np
 
 from nnet3tools.errors import DataError, UserError
 from nnet3tools.io.log import _one_line
-from support.damage import mutated
 from support.fuzz_programs import BadEnd
-from support.fuzz_readers import BAD, READERS, FuzzReader
+from support.fuzz_readers import BAD, FuzzReader
 
-__all__ = ["Failure", "attempt", "guarded", "mutation"]
+__all__ = ["Failure", "attempt", "guarded"]
 
 SECONDS, SECONDS_PER_MB = 2.0, 5.0
 SPARE_BYTES, BYTES_PER_BYTE = 64 << 20, 20
@@ -50,21 +48,6 @@ class Failure:
     def signature(self) -> str:
         """Kind and place."""
         return f"{self.kind} in {self.where}" if self.where else self.kind
-
-
-def mutation(name: str, index: int, seed: int) -> bytes:
-    """The input of this number for a reader."""
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode()), index])
-    return mutated(_samples(READERS[name]), rng)
-
-
-_loaded: dict[tuple[str, ...], list[bytes]] = {}
-
-
-def _samples(reader: FuzzReader) -> list[bytes]:
-    if reader.samples not in _loaded:
-        _loaded[reader.samples] = [Path(name).read_bytes() for name in reader.samples]
-    return _loaded[reader.samples]
 
 
 # -- what readers may not do

@@ -1,0 +1,82 @@
+"""Damaged files of every kind, given to readers and programs: no crash, no half output.
+
+2,000 inputs are spread over all readers, the same ones each time. More, drawn anew:
+
+    NNET3TOOLS_FUZZ_INPUTS=1000000 tests/run.sh --slow -n 2 tests/fuzz/test_damaged_files.py
+
+hypothesis shrinks what fails and tries it again in the next run. With `-n`, a reader that kills its
+process is named. A fault that was mended is kept as a file in tests/known_issues.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from nnet3tools.cli.programs import PROGRAMS
+from support.damage import damaged_files
+from support.fuzz_corpus import in_corpus, run
+from support.fuzz_readers import READERS
+from support.fuzz_targets import TARGETS
+from support.fuzz_trial import attempt, guarded
+from support.plain_sound import with_sound_features
+
+INPUTS = int(os.environ.get("NNET3TOOLS_FUZZ_INPUTS", "2000"))
+SHARES = sum(reader.share for reader in READERS.values())
+NO_ROW = {
+    "it reads no file": {"cuda-compiled"},
+    "it needs the extra [recipe] and reads what wav-copy reads": {
+        "compute-fbank-feats",
+        "compute-mfcc-feats",
+    },
+    "it reads folders of logs or trains (tests/recipe)": {
+        *("nnet3-report", "nnet3-train-chain", "nnet3-train-chain-e2e", "nnet3-train-dnn"),
+        *("nnet3-train-raw-dnn", "nnet3-train-raw-rnn", "nnet3-train-rnn"),
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with in_corpus(tmp_path_factory.mktemp("corpus")) as folder:
+        return folder
+
+
+def test_every_program_that_reads_files_has_a_row() -> None:
+    rows = {command[0] for commands in TARGETS.values() for command in commands}
+    assert set(PROGRAMS) - rows == set().union(*NO_ROW.values())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_undamaged_files_are_read(corpus: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_sound_features(monkeypatch)
+    monkeypatch.chdir(corpus)
+    Path("BAD").write_bytes(Path(name).read_bytes())
+    for command in TARGETS[name]:
+        outcome = run(*command)
+        assert outcome.crash is None
+        assert outcome.status == 0, outcome.log
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_takes_or_refuses_a_damaged_file(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with_sound_features(monkeypatch)
+    monkeypatch.chdir(corpus)
+    reader = READERS[name]
+    samples = [Path(sample).read_bytes() for sample in reader.samples]
+
+    @settings(max_examples=max(3, round(INPUTS * reader.share / SHARES)))
+    @given(damaged_files(samples))
+    def takes_or_refuses(data: bytes) -> None:
+        failure = attempt(reader, data)
+        assert failure is None, f"{failure.signature}\n{failure.detail}"
+
+    with guarded():
+        for sample in samples:
+            assert attempt(reader, sample) is None
+        takes_or_refuses()
