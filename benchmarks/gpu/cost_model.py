@@ -35,9 +35,9 @@ from host_time import host_time  # noqa: E402
 from ours import Ours  # noqa: E402
 
 from networks import NETWORKS, BenchNetwork  # noqa: E402
+from nnet3tools.tensor.cuda.fused_level import FusedLevel  # noqa: E402
 from nnet3tools.tensor.cuda.launches import Launch as Launch_  # noqa: E402
-from nnet3tools.tensor.cuda.launches import is_noting  # noqa: E402
-from nnet3tools.tensor.cuda.wave import Wave  # noqa: E402
+from nnet3tools.tensor.cuda.launches import is_collecting  # noqa: E402
 from support import emulated_cuda  # noqa: E402
 from support.paper_device import Launch, PaperDevice, paper_device  # noqa: E402
 
@@ -117,18 +117,18 @@ class Cost:
 
 @contextmanager
 def _noted_bytes(device: PaperDevice) -> Iterator[None]:
-    """In the `with` block kernels and waves leave a mark with their bytes before them."""
-    launch, bound = Launch_.__call__, Wave.bound
+    """In the `with` block kernels and fused levels leave a mark with their bytes before them."""
+    launch, bound = Launch_.__call__, FusedLevel.bound
 
     def mark(node: Any) -> None:
         device._do(lambda: device._note(Launch("mark", args=(node.num_bytes,))))
 
     def marked_launch(self: Any) -> None:
-        if not is_noting():
+        if not is_collecting():
             mark(self)
         launch(self)
 
-    def marked_wave(self: Any, *args: Any) -> Any:
+    def marked_level(self: Any, *args: Any) -> Any:
         run = bound(self, *args)
 
         def marked() -> None:
@@ -138,11 +138,11 @@ def _noted_bytes(device: PaperDevice) -> Iterator[None]:
         return marked
 
     Launch_.__call__ = marked_launch  # type: ignore[method-assign]
-    Wave.bound = marked_wave  # type: ignore[assignment]
+    FusedLevel.bound = marked_level  # type: ignore[assignment]
     try:
         yield
     finally:
-        Launch_.__call__, Wave.bound = launch, bound  # type: ignore[method-assign]
+        Launch_.__call__, FusedLevel.bound = launch, bound  # type: ignore[method-assign]
 
 
 def recorded(network: BenchNetwork, machine: Machine, minibatches: int) -> list[list[Work]]:

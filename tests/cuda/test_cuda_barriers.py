@@ -22,8 +22,8 @@ if __name__ == "__main__":
 import test_cuda_chain as chain
 import test_cuda_fisher as fisher
 import test_cuda_formulas as formulas
+import test_cuda_fused_levels as levels
 import test_cuda_operators as operators
-import test_cuda_waves as waves
 
 from nnet3tools import tensor
 from nnet3tools.tensor import cuda
@@ -54,10 +54,10 @@ CHECKS: dict[str, tuple[Check, ...]] = {
         partial(operators.test_transposes, shape=(33, 9, 41), axes=(2, 1, 0), dtype="float32"),
         partial(operators.test_transposes, shape=(2, 40, 3, 33), axes=(0, 3, 2, 1), dtype="bool"),
     ),
-    "wave_source.py": (
-        waves.test_a_closing_step_sees_what_all_threads_did_in_the_one_before,
-        waves.test_numbers_have_no_kernels_of_their_own,
-        partial(waves.test_training_is_the_same_bit_for_bit_with_and_without_graphs, dropout=True),
+    "level_source.py": (
+        levels.test_a_closing_step_sees_what_all_threads_did_in_the_one_before,
+        levels.test_numbers_have_no_kernels_of_their_own,
+        partial(levels.test_training_is_the_same_bit_for_bit_with_and_without_graphs, dropout=True),
     ),
     "row_products.cuh": (fisher.test_products_of_all_estimates_are_those_of_each,),
     "fisher_replace.cuh": (fisher.test_new_estimates_come_from_old_ones_unless_those_diverged,),

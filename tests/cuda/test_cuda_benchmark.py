@@ -118,4 +118,4 @@ def test_time_in_which_any_kernel_runs_counts_once(program):
     times = importlib.import_module("kernel_times")
     assert times.busy([(4.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.5)]) == 5.0
     assert times.kind("sm80_xmma_gemm_f32f32") == "products"
-    assert times.kind("wave_1234") == "wave"
+    assert times.kind("level_1234") == "level"

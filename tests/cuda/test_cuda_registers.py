@@ -8,7 +8,7 @@ import test_cuda_chain
 import test_cuda_nodes
 
 from nnet3tools.tensor.cuda.device import PRELUDE
-from nnet3tools.tensor.cuda.wave_source import in_registers
+from nnet3tools.tensor.cuda.level_source import in_registers
 from nnet3tools.tensor.leaky_hmm import leaky_hmm
 from nnet3tools.tensor.numerator import numerator
 from support import kernel_compilers, model_cupy
@@ -47,7 +47,7 @@ def check(sources, wanted, folder):
         still = {name: used for name, used in kernels.items() if used.stack_bytes}
         assert not still, f"sm_{architecture}: {still}"
         assert max(used.shared_bytes for used in kernels.values()) <= MOST_STATIC_SHARED
-        # waves have blocks of 256 threads, of which one at least must find its registers
+        # fused levels have blocks of 256 threads, of which one at least must find its registers
         assert max(used.registers for used in kernels.values()) <= 255
         print(f"sm_{architecture}: {len(kernels)} kernels, {len(spilling)} compiled twice")
 
@@ -89,7 +89,7 @@ def test_what_spills_is_seen(tmp_path):
 
 
 @pytest.mark.skipif(REAL, reason="a real compiler decides by itself what spills")
-def test_a_wave_that_spills_is_loaded_with_more_registers(device, monkeypatch):
+def test_a_fused_level_that_spills_is_loaded_with_more_registers(device, monkeypatch):
     loaded = []
 
     def spilled(code):

@@ -43,7 +43,7 @@ _MAX_RANDOM = 3
 
 def device_capture() -> Capture:
     """How the GPU in use captures work."""
-    from nnet3tools.tensor.cuda.waves import capture
+    from nnet3tools.tensor.cuda.fused_levels import capture
 
     return capture
 

@@ -22,8 +22,8 @@ from nnet3tools.tensor.aside import begun
 from nnet3tools.tensor.cuda.cublas import Cublas
 from nnet3tools.tensor.cuda.device import PRELUDE, Array, Kernel
 from nnet3tools.tensor.cuda.indexes import kept_copies
+from nnet3tools.tensor.cuda.level_source import in_registers
 from nnet3tools.tensor.cuda.pools import SharedLimit
-from nnet3tools.tensor.cuda.wave_source import in_registers
 from nnet3tools.tensor.recording import NotCapturable
 
 __all__ = ["CudaDevice", "describe"]

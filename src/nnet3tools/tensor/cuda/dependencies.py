@@ -1,4 +1,4 @@
-"""Which of a graph's launches wait for which: those that meet in memory, where one writes."""
+"""Dependencies between launches: two that share memory which at least one of them writes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, pointer
-from nnet3tools.tensor.cuda.launches import Launch, Other
+from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
 
 __all__ = ["dependencies"]
 
 
 def _spans(arrays: Sequence[Array]) -> np.ndarray:
-    """A row for each array: first byte, one past the last, and a block of columns' pitch and width.
+    """For each array a row: first byte, one past the last byte, pitch and width in bytes.
 
-    The two are bytes, and 0 for what is no block of columns.
+    Pitch and width are 0 unless the array is a block of columns of a matrix.
     """
     rows = np.zeros((len(arrays), 4), np.int64)
     for row, a in zip(rows, arrays, strict=True):
@@ -36,8 +36,8 @@ def _spans(arrays: Sequence[Array]) -> np.ndarray:
     return rows
 
 
-def dependencies(nodes: Sequence[Launch | Other]) -> list[set[int]]:
-    """For each node the earlier ones that it must wait for."""
+def dependencies(nodes: Sequence[Launch | LibraryCall]) -> list[set[int]]:
+    """For each node, the numbers of the earlier nodes that it must wait for."""
     owners, arrays, writes = list[int](), list[Array](), list[bool]()
     for i, node in enumerate(nodes):
         written = {id(a) for a in node.writes}

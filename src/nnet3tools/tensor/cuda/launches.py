@@ -1,24 +1,22 @@
-"""Launches as values: what is to be launched, and which memory it reads and writes.
+"""Launches as values: a kernel with its arguments, and the memory that it reads and writes.
 
-Operators are bound to launches. Called, a launch goes to the device; while somebody takes notes
-(`noted`), it is noted instead, so that a list of them can be rewritten before a graph is captured
-(waves.py).
+Operators are bound to launches. A launch that is called goes to the device. Within `launches_of` it
+is added to a list instead, which is rewritten before a graph is captured (fused_levels.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, Dim, Kernel, get_device
 
-__all__ = ["Launch", "Other", "Product", "is_noting", "noted", "zero_tickets"]
+__all__ = ["Launch", "LibraryCall", "is_collecting", "launches_of", "zero_tickets"]
 
-_notes: list[Launch | Other] | None = None
+_collected: list[Launch | LibraryCall] | None = None
 
 
 class Launch:
@@ -37,7 +35,7 @@ class Launch:
         self.kernel, self.source, self.name = kernel, source, name
         self.grid, self.block, self.args = grid, block, tuple(args)
         self.reads, self.writes = tuple(reads), tuple(writes)
-        """All memory it looks at, and all it changes; kept alive, as arguments are addresses."""
+        """Arrays that the kernel reads, and that it changes; kept alive for their addresses."""
         self.size = size
         """The number of points that threads work on."""
         self.loops = loops
@@ -45,13 +43,13 @@ class Launch:
         self.space = space
         """In launches of equal spaces (not None) the same thread works on the same point."""
         self.points = tuple(points)
-        """Those arrays of which a thread reads and writes its own points only."""
+        """The arrays of which each thread reads and writes its own points only."""
 
     def __call__(self) -> None:
-        if _notes is None:
+        if _collected is None:
             self.kernel(self.grid, self.block, self.args)
         else:
-            _notes.append(self)
+            _collected.append(self)
 
     @property
     def num_bytes(self) -> int:
@@ -62,8 +60,8 @@ class Launch:
         return f"{self.name} {self.grid} {self.block}"
 
 
-class Other:
-    """Work that is no kernel of ours, as a product: done as it is, between kernels."""
+class LibraryCall:
+    """Work between kernels that a library does, as a matrix product."""
 
     __slots__ = ("name", "reads", "run", "writes")
 
@@ -73,51 +71,37 @@ class Other:
         self.name, self.run, self.reads, self.writes = name, run, tuple(reads), tuple(writes)
 
     def __call__(self) -> None:
-        if _notes is None:
+        if _collected is None:
             self.run()
         else:
-            _notes.append(self)
+            _collected.append(self)
 
     def __repr__(self) -> str:
         return self.name
 
 
-class Product(Other):
-    """A matrix product, which products of the same form may join (products.py)."""
-
-    __slots__ = ("form", "places")
-
-    def __init__(
-        self, form: Hashable, places: tuple[int, int, int], run: Callable[[], Any],
-        reads: Sequence[Array], writes: Sequence[Array],
-    ) -> None:  # fmt: skip
-        super().__init__("product", run, reads, writes)
-        self.form, self.places = form, places
-        """All but the addresses of its three matrices, None for what nothing can join; those."""
-
-
-@contextlib.contextmanager
-def noted() -> Iterator[list[Launch | Other]]:
-    """The list of all that is launched in the `with` block, which is not done."""
-    global _notes
-    before, _notes = _notes, []
+def launches_of(work: Callable[[], Any]) -> list[Launch | LibraryCall]:
+    """Call `work` and return all that it launches, in order; nothing reaches the device."""
+    global _collected
+    before, _collected = _collected, []
     try:
-        yield _notes
+        work()
+        return _collected
     finally:
-        _notes = before
+        _collected = before
 
 
-def is_noting() -> bool:
-    """Whether launches are noted instead of done."""
-    return _notes is not None
+def is_collecting() -> bool:
+    """Whether launches are collected instead of done."""
+    return _collected is not None
 
 
 _TICKETS = 1 << 14
-"""Made at once."""
+"""Zeros that are uploaded in one array."""
 
 
 class _Tickets:
-    """A device's tickets: zeros that kernels leave as zeros, handed out again when free."""
+    """Zeros in a device's memory; kernels leave them zero, so that freed ones are used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Array]] = {}
@@ -141,8 +125,8 @@ _tickets: weakref.WeakKeyDictionary[Any, _Tickets] = weakref.WeakKeyDictionary()
 
 
 def zero_tickets(count: int) -> Array:
-    """Zeros (uint32), one for each group of blocks of which the last has something left to do.
+    """Zeros (uint32) on the device, a counter for each group of blocks that has a last block.
 
-    Kernels leave zeros behind (nn_is_last in prelude.cuh), so that whoever comes next finds them.
+    Kernels leave zeros behind (nn_is_last in prelude.cuh), so that the next kernel finds zeros.
     """
     return _tickets.setdefault(get_device(), _Tickets()).take(count)

@@ -22,7 +22,7 @@ from nnet3tools.tensor.packed_paths import COST_PARTS, INT_PARTS, pack_paths
 from nnet3tools.tensor.registry import implements
 
 _THREADS = 256
-"""Those of waves, which the kernels then may be part of."""
+"""The number of threads that kernels of fused levels have."""
 
 _SCORE = "(output[[cell / columns, cell % columns]] - {0}_costs[k])"
 

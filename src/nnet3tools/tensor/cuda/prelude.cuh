@@ -140,6 +140,6 @@ static __device__ __forceinline__ bool nn_is_last(unsigned* ticket, unsigned blo
   __syncthreads();
   return *answer;
 }
-// Where a kernel's function runs when it is part of a wave (wave_source.py).
+// Where a kernel's function runs when it is part of a fused level (level_source.py).
 struct nn_Three { unsigned x, y, z; };
 struct nn_Place { nn_Three at, of, thread, threads; };

@@ -1,34 +1,32 @@
-"""Matrix products on CUDA: cuBLAS into strided views.
+"""Matrix products on CUDA: cuBLAS on strided views.
 
-cuBLAS wants one of a matrix's two strides to be 1. Transposed views are transposes to it; anything
-else is copied to a buffer that belongs to the bound product.
+cuBLAS needs one of a matrix's two strides to be 1. A transposed view becomes a transposed operand.
+Any other matrix is copied to a buffer that belongs to the bound product.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.element import as_typed_number, copy_kernel
 from nnet3tools.tensor.cuda.launch import in_turn
-from nnet3tools.tensor.cuda.launches import Product
+from nnet3tools.tensor.cuda.launches import LibraryCall
 from nnet3tools.tensor.cuda.operands import element_strides
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.precision import are_precise, precise_products
 from nnet3tools.tensor.registry import implements
 
-__all__ = ["Form", "bind_prod", "joined"]
+__all__ = ["bind_prod"]
 
 _scale = element("_1 *= _2")
 _fill = element("_1 = _2")
 
 
 class _Matrix(NamedTuple):
-    """A stack of matrices as BLAS sees it."""
+    """A stack of matrices as BLAS takes it: row pitch and step between matrices, in elements."""
 
     array: Array
     pitch: int
@@ -37,7 +35,7 @@ class _Matrix(NamedTuple):
 
 
 def _as_blas(array: Array) -> _Matrix | None:
-    """The array's last two axes with one stride of 1; None if there is none."""
+    """The array's last two axes as a BLAS matrix; None if neither has stride 1."""
     strides, shape = element_strides(array), array.shape
     rows, cols = strides[-2:]
     step = strides[0] if len(shape) == 3 and shape[0] > 1 else 0
@@ -52,7 +50,7 @@ def _as_blas(array: Array) -> _Matrix | None:
 
 
 def _usable(array: Array, before: list[Callable[[], None]]) -> _Matrix:
-    """The matrix, or a copy of it that `before` will fill."""
+    """The array as a BLAS matrix, or a copy of it; `before` gets the step that makes the copy."""
     found = _as_blas(array)
     if found is None:
         buffer = get_device().empty(array.shape, array.dtype)
@@ -72,7 +70,7 @@ def bind_prod(
     alpha: Any = 1.0,
     beta: float = 0.0,
 ) -> Callable[[], None]:
-    """One call of cuBLAS, with copies around it where views are too wild for it."""
+    """One call of cuBLAS, with copies before and after it for views that cuBLAS cannot take."""
     rows, cols = out.shape[-2:]
     left = a.swapaxes(-1, -2) if trans_a else a
     right = b.swapaxes(-1, -2) if trans_b else b
@@ -122,73 +120,9 @@ def _gemm(
         pointer(b.array), b.pitch, b.transposed, b.step,
         pointer(c.array), c.pitch, c.step, factor, float(beta),
     )  # fmt: skip
-    read = [a.array, b.array, *([] if isinstance(factor, float) else [factor])]
-    form = None
-    if batch == 1 and isinstance(factor, float):
-        form = Form(
-            out.dtype, rows, cols, inner, a.pitch, a.transposed, b.pitch, b.transposed, c.pitch,
-            factor, float(beta), are_precise(),
-        )  # fmt: skip
-    places = pointer(a.array), pointer(b.array), pointer(c.array)
-    reads = [*read, *([c.array] if beta else [])]
-    product = Product(form, places, run, reads, [c.array])
-    return in_turn([*steps, product])
-
-
-class Form(NamedTuple):
-    """All of a product but where its matrices are."""
-
-    dtype: Any
-    rows: int
-    cols: int
-    inner: int
-    pitch_a: int
-    trans_a: bool
-    pitch_b: int
-    trans_b: bool
-    pitch_c: int
-    alpha: float
-    beta: float
-    is_precise: bool
-
-
-def joined(products: Sequence[Product]) -> list[Callable[[], Any]]:
-    """Work of independent products of one form; those at even distances are one product."""
-    left = sorted(products, key=lambda p: p.places[::-1])
-    steps: list[Callable[[], Any]] = []
-    while left:
-        same, rest = _evenly_spaced(left)
-        steps.append(_batch(same) if len(same) > 1 else same[0].run)
-        left = rest
-    return steps
-
-
-def _evenly_spaced(products: list[Product]) -> tuple[list[Product], list[Product]]:
-    """The first of some products with those that follow in equal steps forward, and the others."""
-    form = products[0].form
-    assert isinstance(form, Form)
-    count, size = 1, form.dtype.itemsize
-    steps = _steps_between(*products[:2]) if len(products) > 1 else (-1,)
-    if min(steps) >= 0 and not any(step % size for step in steps):
-        while count < len(products) and _steps_between(*products[count - 1 : count + 1]) == steps:
-            count += 1
-    return products[:count], products[count:]
-
-
-def _steps_between(first: Product, second: Product) -> tuple[int, ...]:
-    return tuple(b - a for a, b in zip(first.places, second.places, strict=True))
-
-
-def _batch(products: Sequence[Product]) -> Callable[[], Any]:
-    """The call of cuBLAS for products whose matrices are evenly spaced."""
-    form = products[0].form
-    assert isinstance(form, Form)
-    a, b, c = products[0].places
-    size = form.dtype.itemsize
-    steps = [step // size for step in _steps_between(*products[:2])]
-    with precise_products() if form.is_precise else contextlib.nullcontext():
-        return get_device().gemm(
-            form.dtype, form.rows, form.cols, form.inner, len(products),
-            a, form.pitch_a, form.trans_a, steps[0], b, form.pitch_b, form.trans_b, steps[1],
-            c, form.pitch_c, steps[2], form.alpha, form.beta,
-        )  # fmt: skip
+    reads = [a.array, b.array]
+    if not isinstance(factor, float):
+        reads.append(factor)
+    if beta:
+        reads.append(c.array)
+    return in_turn([*steps, LibraryCall("product", run, reads, [c.array])])

@@ -1,4 +1,4 @@
-"""What the kernel of a wave looks up: its table's words, grids, the order of closing steps."""
+"""The data that a fused level's kernel looks up: table, grids, the order of closing steps."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ import numpy as np
 from nnet3tools.tensor.cuda.dependencies import dependencies
 from nnet3tools.tensor.cuda.device import Array, Device, pointer
 from nnet3tools.tensor.cuda.launches import Launch
-from nnet3tools.tensor.cuda.wave_source import WARP, as_function
+from nnet3tools.tensor.cuda.level_source import WARP, as_function
 
-__all__ = ["Table", "in_turns", "is_for_a_warp", "smaller_grids"]
+__all__ = ["Table", "closing_turns", "is_for_a_warp", "smaller_grids"]
 
 _BLOCKS_A_PROCESSOR = 8
-"""Of 256 threads, as many as are at work at once if registers suffice."""
+"""Blocks of 256 threads that a processor can hold if registers suffice."""
 
 
 class Table:
-    """The words that the kernels of a graph look things up in: one array."""
+    """The words that all kernels of a graph look up, in one device array."""
 
     def __init__(self) -> None:
         self.words: list[int] = []
         self._array: Array = None
 
     def upload(self, device: Device) -> None:
-        """Make an array of it, which is then all there is to it."""
+        """Copy the words to the device; words that are added later are not copied."""
         if self.words:
             self._array = device.upload(np.array(self.words, np.int64))
 
     def address(self, word: int) -> np.uint64:
-        """Where a word lies."""
+        """The device address of a word."""
         return np.uint64(pointer(self._array) + 8 * word)
 
 
 def smaller_grids(
     grids: Sequence[tuple[int, int]], loops: Sequence[bool], processors: int
 ) -> list[tuple[int, int]]:
-    """The grids (x, y) of a wave's parts, those that loop made smaller if all are too many blocks.
+    """The grids (x, y) of a level's parts; where blocks are too many, grids that loop are reduced.
 
-    Each block looks up first what it has to do, some microseconds in which it moves nothing.
+    Each block spends some microseconds with the table before it does any work.
     """
     most, blocks = processors * _BLOCKS_A_PROCESSOR, [x * y for x, y in grids]
     fixed = sum(n for n, loop in zip(blocks, loops, strict=True) if not loop)
@@ -51,7 +51,7 @@ def smaller_grids(
 
 
 def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
-    """About so many of a grid's blocks, rather fewer rows at once than parts of rows."""
+    """A grid of about `kept` times the blocks: y is reduced first, x only if y = 1 is too many."""
     if kept >= 1.0:
         return grid
     x, y = grid
@@ -60,16 +60,16 @@ def _smaller(grid: tuple[int, int], kept: float) -> tuple[int, int]:
 
 
 def is_for_a_warp(step: Launch) -> bool:
-    """Whether a warp is as good as a block for a closing step."""
+    """Whether a warp can do a closing step as well as a block."""
     function = as_function(step.source)
     assert function is not None
     return not function.has_barriers and step.block[0] * step.block[1] <= WARP
 
 
-def in_turns(steps: Sequence[Launch]) -> list[list[Launch]]:
-    """Closing steps in an order in which each comes after those it waits for.
+def closing_turns(steps: Sequence[Launch]) -> list[list[Launch]]:
+    """Closing steps as lists to be done in turn, each step after all steps that it waits for.
 
-    Those of a list are done side by side, each by a warp, or there is one, for a whole block.
+    The steps of one list run concurrently, each by a warp; a single step may need a whole block.
     """
     level = list[int]()
     for earlier in dependencies(steps):

@@ -1,4 +1,4 @@
-"""Launches put together in waves: the same is computed, by fewer kernels."""
+"""Level-scheduled fusion: fewer kernels compute the same."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from test_cuda_training import DROPOUT, MIXED, mixed_training
 from nnet3tools import tensor
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.nnet.arithmetic import vectorize
-from nnet3tools.tensor.cuda.launches import Launch, noted
-from nnet3tools.tensor.cuda.wave import Wave
-from nnet3tools.tensor.cuda.wave_table import in_turns, is_for_a_warp, smaller_grids
-from nnet3tools.tensor.cuda.waves import capture, waves_of
+from nnet3tools.tensor.cuda.fused_level import FusedLevel
+from nnet3tools.tensor.cuda.fused_levels import capture, schedule
+from nnet3tools.tensor.cuda.launches import Launch, launches_of
+from nnet3tools.tensor.cuda.level_table import closing_turns, is_for_a_warp, smaller_grids
 from support import model_streams
 from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device
 
 pytestmark = needs_compiler
 
 
-def shapes_of(groups):
-    """For each group, how many launches it has."""
-    return [len(g._group_of) if isinstance(g, Wave) else len(g) for g in groups]
+def sizes_of(levels):
+    """The number of launches in each level."""
+    return [x.num_launches if isinstance(x, FusedLevel) else len(x) for x in levels]
 
 
 def run_both_ways(device, work, arrays):
-    """What `work` leaves in arrays by itself, and replayed from a graph of waves; nodes of it."""
+    """What `work` leaves in arrays by itself, and replayed from a graph; its number of nodes."""
     before = [fetch(a) for a in arrays]
     work()
     expected = [fetch(a) for a in arrays]
@@ -95,11 +95,13 @@ def test_what_is_read_is_not_overwritten_before(device):
 
 def test_columns_side_by_side_do_not_wait_for_each_other(device):
     (a,) = matrices((400, 50))
-    with noted() as nodes:
+
+    def work():
         tensor.fill(a[:, :20], 1.0)
         tensor.scale(a[:, 20:], 2.0)
         tensor.scale(a[:, 19:24], 2.0)
-    assert shapes_of(waves_of(nodes)) == [2, 1]
+
+    assert sizes_of(schedule(launches_of(work))) == [2, 1]
 
 
 def test_numbers_have_no_kernels_of_their_own(device):
@@ -137,13 +139,16 @@ def test_a_closing_step_sees_what_all_threads_did_in_the_one_before(device):
 
 def test_closing_steps_side_by_side_do_not_wait_for_each_other(device):
     a, b, c, wide = matrices((1, 1), (1, 1), (1, 1), (20, 30))
-    with noted() as nodes:
+
+    def work():
         tensor.scale(a, 2.0)
         tensor.scale(b, 3.0)
         tensor.add(c, a)
         tensor.scale(wide, 0.5)
         tensor.add(c, b)
-    turns = in_turns([node for node in nodes if isinstance(node, Launch)])
+
+    nodes = launches_of(work)
+    turns = closing_turns([node for node in nodes if isinstance(node, Launch)])
     assert [len(turn) for turn in turns] == [2, 1, 1, 1]
     assert [is_for_a_warp(turn[0]) for turn in turns] == [True, False, True, True]
     assert [turn[0].name == nodes[3].name for turn in turns].index(True) == 1
@@ -175,26 +180,28 @@ def test_products_keep_their_places(device):
     assert run_both_ways(device, work, [a, b, c, d]) == 4
 
 
-def test_a_wave_has_room_for_so_many_kernels_only(device):
+def test_a_level_has_at_most_eight_kernels(device):
     arrays = matrices(*[(10,)] * 60)
 
     def work():
         for i, array in enumerate(arrays):
             tensor.element(f"_1 = _1 * {i + 1}.5 + {i}.25")(array)
 
-    assert 1 < run_both_ways(device, work, arrays) < 10
+    assert run_both_ways(device, work, arrays) == 8
 
 
 def test_launches_say_what_they_read_and_write(device):
     a, b, total = matrices((9, 8), (9, 8), (8,))
     table = np.zeros(9, np.int32)
-    with noted() as nodes:
+
+    def work():
         tensor.element("_1 = _2 + 1")(a, b)
         tensor.aggregate("_1", "sum", axis=0)(total, a)
         tensor.add_rows(a, b, table)
         tensor.copy_rows_multi(a, [b], table, table)
         tensor.copy_to_rows_multi(a[:1], [b], table[:1], table[:1])
-    element, total_of, rows, multi, to_multi = nodes
+
+    element, total_of, rows, multi, to_multi = launches_of(work)
     assert isinstance(element, Launch)
     assert element.writes[0] is a
     assert any(x is b for x in element.reads)
@@ -215,24 +222,6 @@ def test_training_is_the_same_bit_for_bit_with_and_without_graphs(device, dropou
         options = ComputeOptions(cuda_graph=graph)
         models.append(vectorize(mixed_training(like, text, 12, computation=options)[0]))
     np.testing.assert_array_equal(models[1], models[0])
-
-
-def test_products_at_even_distances_are_one(device):
-    """Put off as far as those that wait for them allow; odd ones stay by themselves."""
-    left, right, out = matrices((4, 6, 7), (4, 7, 5), (4, 6, 5))
-    (total,) = matrices((6, 5))
-
-    def work():
-        for i in range(4):
-            tensor.prod(out[i], left[i], right[i], alpha=2.0)
-            tensor.scale(right[i], 0.5)  # after its product
-        for i in (0, 1, 3):
-            tensor.prod(out[i], left[i], right[i], beta=1.0)
-        for i in range(4):
-            tensor.add(total, out[i])
-
-    run_both_ways(device, work, [left, right, out, total])
-    assert device.launched.count("gemm") == 2 * 3
 
 
 @pytest.mark.skipif(REAL, reason="looks into a model's graphs")
@@ -262,8 +251,8 @@ def test_products_that_do_not_wait_for_each_other_are_side_by_side(device):
         capture(work)
     products = [n for n in graphs[0].nodes if n.launch.name == "gemm"]
     assert [len(n.after) for n in products] == [0, 0, 0, 1]
-    (wave,) = (n for n in graphs[0].nodes if n.launch.name not in ("", "gemm"))
-    assert len(wave.after) == 3
+    (level,) = (n for n in graphs[0].nodes if n.launch.name not in ("", "gemm"))
+    assert len(level.after) == 3
 
 
 def test_streams_are_as_before_when_a_branch_fails(device):

@@ -1,10 +1,9 @@
-"""A wave: launches that one kernel does, side by side or one after the other (wave_source.py).
+"""A fused level: launches that one kernel does, concurrently or in sequence (level_source.py).
 
-Into it go launches that wait for nothing, and of those that wait for others in it
+A level contains launches that wait for nothing, and of the launches that wait for others of it
 
-- what works, point by point, on what one before made of the same points: the thread that has made
-  it goes on with it;
-- what is so small that one block can do it: the last block of what it waits for does it.
+- those that work on the points that the launch before them wrote: the same thread continues;
+- those so small that one block can do them: the last block of the launches before does them.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Device
-from nnet3tools.tensor.cuda.launches import Launch, Other
-from nnet3tools.tensor.cuda.operands import overlap
-from nnet3tools.tensor.cuda.wave_source import (
+from nnet3tools.tensor.cuda.launches import Launch, LibraryCall
+from nnet3tools.tensor.cuda.level_source import (
     GROUP,
     PART,
     STEP,
@@ -25,49 +23,53 @@ from nnet3tools.tensor.cuda.wave_source import (
     Function,
     as_function,
     as_word,
-    wave_source,
+    level_source,
 )
-from nnet3tools.tensor.cuda.wave_table import Table, in_turns, is_for_a_warp, smaller_grids
+from nnet3tools.tensor.cuda.level_table import Table, closing_turns, is_for_a_warp, smaller_grids
+from nnet3tools.tensor.cuda.operands import overlap
 
-__all__ = ["Wave", "fits"]
+__all__ = ["FusedLevel", "can_be_fused"]
 
 _SMALL = 1024
-"""Points that one block may do at the end of a wave."""
+"""Points that a closing step may have."""
 _MOST_CLOSING = 32
-"""Kernels that one block may do there."""
+"""Closing steps of one group."""
 _LARGE = 1 << 20
-"""Bytes that a launch reads and writes."""
-_MOST_FUNCTIONS, _MOST_SHARED = 24, 40 << 10
-"""Of a wave: different kernels, which all have the registers of the one that needs most; bytes."""
+"""Bytes that a launch reads and writes before it counts as large."""
+_MOST_FUNCTIONS, _MOST_SHARED = 8, 40 << 10
+"""Different kernels of a level (each gets the registers of the greediest), and their shared bytes.
+
+More than 8 kernels save no nodes: 129 / 300 / 336 a minibatch of tdnn / tdnnf / lstm, with 24
+kernels 128 / 300 / 335 (on paper)."""
 
 
 class _Part:
-    """Steps that a range of blocks does one after the other; all of one space."""
+    """Steps of equal index spaces that a range of blocks does one after the other."""
 
     def __init__(self, first: Launch, group: int) -> None:
         self.steps, self.group = [first], group
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Blocks along x and y, all steps the same."""
+        """Blocks along x and y, which all steps share."""
         x, y, _ = self.steps[0].grid
         return x, y
 
     @property
     def loops(self) -> bool:
-        """Whether fewer blocks do the same work."""
+        """Whether a smaller grid does the same work."""
         return all(step.loops for step in self.steps)
 
-    def takes(self, launch: Launch) -> bool:
-        """Whether its threads can go on with a launch at the same points."""
+    def can_add(self, launch: Launch) -> bool:
+        """Whether the part's threads can continue with a launch at the same points."""
         first = self.steps[0]
         if launch.space is None or launch.space != first.space or launch.grid != first.grid:
             return False
-        return all(_by_points(step, launch) for step in self.steps)
+        return all(_meet_by_points(step, launch) for step in self.steps)
 
 
-def _by_points(before: Launch, after: Launch) -> bool:
-    """Whether what both use, and one changes, are the same points in the same threads."""
+def _meet_by_points(before: Launch, after: Launch) -> bool:
+    """Whether memory that both use and one writes is divided among threads in the same way."""
     own = {id(a) for a in before.points}, {id(a) for a in after.points}
     for ours, theirs in (
         (before.writes, (*after.reads, *after.writes)),
@@ -81,47 +83,50 @@ def _by_points(before: Launch, after: Launch) -> bool:
     return True
 
 
-class Wave:
-    """Launches that one kernel does."""
+class FusedLevel:
+    """Launches that one kernel does: parts side by side, and closing steps after groups of parts.
+
+    The last block of a group, which runs when all parts of the group are done, does the group's
+    closing steps.
+    """
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
         self._closing: dict[int, list[Launch]] = {}
-        """Group -> what its last block does, in order."""
+        """Group -> its closing steps, in order."""
         self._part_of: dict[int, _Part] = {}
         self._group_of: dict[int, int] = {}
         self._functions: dict[str, Function] = {}
         self._shared = 0
         self._loops: bool | None = None
-        """Whether its large launches loop, as those do that work by points; None: it has none."""
+        """`loops` of the level's large launches; None: it has none."""
 
-    def takes(self, i: int, launch: Launch, waits_for: Iterable[int]) -> bool:
-        """Make a launch part of this wave, if it can be; `waits_for` are numbers of launches."""
+    def add(self, i: int, launch: Launch, waits_for: Iterable[int]) -> bool:
+        """Add launch number i if the level can have it; `waits_for` are numbers of its launches."""
         needed = list(waits_for)
         function = as_function(launch.source)
-        if (
-            function is None
-            or not self._has_room(function)
-            or not (needed or self._is_of_a_kind(launch))
-        ):
+        if function is None or not self._has_room(function):
             return False
-        if not needed:
+        if needed:
+            if not (self._continues(i, launch, needed) or self._closes(i, launch, needed)):
+                return False
+        elif self._can_start(launch):
             part = _Part(launch, len(self._parts))
             self._parts.append(part)
             self._closing[part.group] = []
             self._part_of[i], self._group_of[i] = part, part.group
-        elif not (self._continues(i, launch, needed) or self._closes(i, launch, needed)):
+        else:
             return False
         if function.name not in self._functions:
             self._functions[function.name] = function
             self._shared += function.shared_bytes
         return True
 
-    def _is_of_a_kind(self, launch: Launch) -> bool:
-        """Whether the large launches of this wave all reduce, or none does.
+    def _can_start(self, launch: Launch) -> bool:
+        """Whether the level has no large launch of the other kind: reductions, or no reductions.
 
-        Kernels that reduce have many registers, so that fewer blocks are at work at once: copies in
-        one wave with them took an H100 twice the time of two kernels.
+        Reductions need many registers, so that fewer blocks fit on a processor: an H100 took twice
+        as long for copies in one level with reductions as for two kernels.
         """
         if launch.num_bytes < _LARGE:
             return True
@@ -136,15 +141,17 @@ class Wave:
         return few and self._shared + function.shared_bytes <= _MOST_SHARED
 
     def _continues(self, i: int, launch: Launch, needed: list[int]) -> bool:
+        """Add a launch as the next step of a part, if its threads can continue with it."""
         parts = {id(p): p for p in map(self._part_of.get, needed)}
         part = next(iter(parts.values()))
-        if len(parts) > 1 or part is None or not part.takes(launch):
+        if len(parts) > 1 or part is None or not part.can_add(launch):
             return False
         part.steps.append(launch)
         self._part_of[i], self._group_of[i] = part, part.group
         return True
 
     def _closes(self, i: int, launch: Launch, needed: list[int]) -> bool:
+        """Add a launch as a closing step, if one block can do it; joins the groups it waits for."""
         if launch.grid != (1, 1, 1) and not (launch.loops and launch.size <= _SMALL):
             return False
         groups = sorted({self._group_of[n] for n in needed})
@@ -164,6 +171,11 @@ class Wave:
         return True
 
     @property
+    def num_launches(self) -> int:
+        """The number of launches in the level."""
+        return len(self._group_of)
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of the arrays that its launches read or write."""
         launches = [step for part in self._parts for step in part.steps]
@@ -173,14 +185,14 @@ class Wave:
 
     @property
     def source(self) -> tuple[str, str] | None:
-        """Source and name of its kernel; None if it is a launch with a kernel of its own."""
-        if len(self._parts) == 1 and len(self._part_of) == 1 and not any(self._closing.values()):
+        """Source and name of its kernel; None for a single launch, which has its own kernel."""
+        if self.num_launches == 1:
             return None
         functions = [self._functions[name] for name in sorted(self._functions)]
-        return wave_source(functions, any(self._closing.values()))
+        return level_source(functions, any(self._closing.values()))
 
     def bound(self, device: Device, table: Table) -> Callable[[], None]:
-        """The kernel, loaded, with what it has to know added to a table."""
+        """The loaded kernel with its arguments; the words that it looks up are added to `table`."""
         if (source := self.source) is None:
             return self._parts[0].steps[0]
         kernel = device.kernel(*source)
@@ -219,7 +231,7 @@ class Wave:
         side_by_side = [0] * len(steps)
         for group, launches in self._closing.items():
             groups += [of_group[group], len(steps), len(launches)]
-            for turn in in_turns(launches):
+            for turn in closing_turns(launches):
                 steps += turn
                 side_by_side += [len(turn) if is_for_a_warp(turn[0]) else 0]
                 side_by_side += [0] * (len(turn) - 1)
@@ -238,9 +250,9 @@ class Wave:
         return table, (len(self._parts), len(parts), begin), blocks
 
 
-def fits(node: Launch | Other) -> bool:
-    """Whether a node can be part of a wave."""
-    if isinstance(node, Other):
+def can_be_fused(node: Launch | LibraryCall) -> bool:
+    """Whether a node can be part of a fused level."""
+    if isinstance(node, LibraryCall):
         return False
     function = as_function(node.source)
     if function is None or node.grid[2] != 1 or node.block[2] != 1:

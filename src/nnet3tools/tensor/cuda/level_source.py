@@ -1,15 +1,15 @@
-"""Kernels in which the kernels of several launches run side by side, or one after the other.
+"""The source of a fused level: one kernel that does the work of several launches.
 
-Each kernel becomes a function, to which block and thread are told as parameters (nn_Place). The
-blocks of a wave are dealt out to its parts by a table, in which every number takes 8 bytes:
+Each launch's kernel becomes a function with block and thread as parameters (nn_Place). A table in
+device memory assigns the level's blocks to its parts. Every number of the table takes 8 bytes:
 
     part:  its first block, grid (x, y), block (x, y), first step and their count, its group
     group: how many blocks it has, first closing step and their count
     step:  which function, where its arguments begin, block (x, y), how many steps from this on are
            done side by side, each by a warp (0: the whole block does this one; in parts always)
 
-A block does its part's steps one after the other; the last block of a group, which comes when all
-of the group's parts are done, also does the group's closing steps.
+A block does its part's steps one after the other. The last block of a group also does the group's
+closing steps, when all parts of the group are done.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
     "as_function",
     "as_word",
     "in_registers",
-    "wave_source",
+    "level_source",
 ]
 
 THREADS, WARP = 256, 32
-"""Of a wave's blocks, and of the parts of these that may do closing steps of their own."""
+"""Threads of a level's block, and of a warp, which may do a closing step by itself."""
 
 PART, GROUP, STEP = 8, 3, 5
 """Numbers in a table's entries."""
@@ -58,18 +58,18 @@ _FROM_WORD = {
 
 
 class Function(NamedTuple):
-    """A kernel as a function of a wave."""
+    """A kernel as a function of a level's kernel."""
 
     name: str
     text: str
     has_barriers: bool
     shared_bytes: int
-    """At least what it takes of shared memory."""
+    """An upper bound of the shared memory that it takes."""
 
 
 @functools.lru_cache(maxsize=4096)
 def as_function(source: str) -> Function | None:
-    """A kernel's source as a function; None for what cannot be one."""
+    """The function that does the work of a kernel; None if the source cannot become a function."""
     found = _KERNEL.search(source)
     if found is None:
         return None
@@ -93,7 +93,7 @@ def as_function(source: str) -> Function | None:
 
 
 def _bytes_of(declared: str) -> int:
-    """Bytes that variables of a declaration take at most; as if beyond limits if it is unclear."""
+    """An upper bound of the bytes of a declaration's variables; 1 << 30 if sizes are no numbers."""
     total = 0
     for variable in declared.split(", "):
         sizes = re.findall(r"\[([^\]]*)\]", variable)
@@ -114,7 +114,7 @@ def as_word(value: Any) -> int:
 
 
 def in_registers(source: str) -> str:
-    """A wave's source that lets the compiler take all registers that a block's threads can have.
+    """A level's source that lets the compiler take all registers that a block's threads can have.
 
     By itself it takes fewer where that lets one more block be at work, and may then keep a few
     values in memory: 4 to 84 bytes in 6, 18 and 16 of the 218 kernels of the networks of
@@ -124,14 +124,14 @@ def in_registers(source: str) -> str:
     return _BOUNDS.sub(r"__launch_bounds__(\1, 1)", source)
 
 
-def wave_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
-    """Source and name of the kernel of waves of these functions; `closes`: with closing steps."""
+def level_source(functions: Sequence[Function], closes: bool) -> tuple[str, str]:
+    """Source and name of the kernel of levels of these functions; `closes`: with closing steps."""
     cases = "".join(f"    case {i}: {f.name}(nn, a); break;\n" for i, f in enumerate(functions))
     text = "".join(f.text for f in functions) + _DO.replace("CASES", cases)
     body = _BODY.replace("CLOSING", _CLOSING if closes else "")
     digest = hashlib.sha1((text + body).encode()).hexdigest()[:16]
-    name = f"wave_{digest}"
-    return (text + body).replace("WAVE", name).replace("nn_do", f"do_{digest}"), name
+    name = f"level_{digest}"
+    return (text + body).replace("LEVEL", name).replace("nn_do", f"do_{digest}"), name
 
 
 _DO = """static __device__ __forceinline__
@@ -147,7 +147,7 @@ CASES  }
 }
 """
 _BODY = """extern "C" __launch_bounds__(256) __global__
-void WAVE(const long long* table, unsigned* tickets, long long parts, long long groups,
+void LEVEL(const long long* table, unsigned* tickets, long long parts, long long groups,
           long long steps) {
   const long long *part = table, *next = table + 8 * (parts - 1);
   while (part < next) {  // the last part that begins at this block or before
