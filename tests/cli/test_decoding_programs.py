@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.cli.recognizer import Normalization
 from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
@@ -25,6 +24,7 @@ from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
 from nnet3tools.io.wave import WAVE, Wave
 from nnet3tools.io.writer import Writer
 from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.recognizer.recognizer import Normalization
 from support.plain_sound import with_sound_features
 from support.programs import read_table, run, write_table
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.cli.utterance_inputs import read_model
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
 from nnet3tools.nnet.model_file import read_nnet
+from nnet3tools.recognizer.models import read_model
 from support.programs import run
 
 CONFIG = """

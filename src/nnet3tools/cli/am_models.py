@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from nnet3tools.graph.context import compute_simple_nnet_context, draw_context_checks
+from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.am_nnet import AmNnet
-from nnet3tools.nnet.components.base import BatchStatisticsComponent
-from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["draw_before_statistics", "load_am_nnet", "set_context"]
-
-
-def draw_before_statistics(nnet: Nnet) -> None:
-    """Draw Kaldi's random numbers for finding an acoustic model's context, if that shows.
-
-    It does where batch norm has no statistics: those that it makes up will be Kaldi's.
-    """
-    if any(isinstance(c, BatchStatisticsComponent) and c.count == 0.0 for c in nnet.components):
-        draw_context_checks(nnet)
+__all__ = ["load_am_nnet", "set_context"]
 
 
 def load_am_nnet(rxfilename: str) -> AmNnet:

@@ -6,24 +6,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from nnet3tools.cli.options import option, option_group
-from nnet3tools.cli.utterance_inputs import (
+from nnet3tools.compiler.options import CompilerOptions
+from nnet3tools.errors import OptionError, naming
+from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.recognizer.outputs import computer_for, outputs_in_order
+from nnet3tools.recognizer.utterances import (
     InputOptions,
     InputPauses,
     NothingDoneError,
     UtteranceCounts,
-    read_model,
     utterances,
 )
-from nnet3tools.cli.utterance_outputs import computer_for, outputs_in_order
-from nnet3tools.compiler.options import CompilerOptions
-from nnet3tools.errors import OptionError, naming
-from nnet3tools.executor.simple_options import SimpleComputationOptions
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.cli.utterance_outputs import SharedComputer
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.recognizer.outputs import SharedComputer
 
 __all__ = ["UtteranceOptions", "compute_all", "compute_utterances"]
 
@@ -95,6 +94,7 @@ def compute_utterances(
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.optimizer.cache_files import load_cache, save_cache
+    from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, outputs_wspecifier = args
     options.inputs.check()

@@ -12,10 +12,10 @@ from nnet3tools.io import log
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.cli.utterance_inputs import UtteranceCounts
     from nnet3tools.decoding.utterance import Decoded
     from nnet3tools.fst.fst import Fst
     from nnet3tools.io.holders import Holder
+    from nnet3tools.recognizer.utterances import UtteranceCounts
 
 __all__ = ["DecodingOutputs", "GraphTable", "OptionalTable", "Transcripts"]
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from nnet3tools.cli.decoding_io import DecodingOutputs
 from nnet3tools.cli.latgen_options import LatgenOptions
-from nnet3tools.cli.utterance_inputs import InputPauses, UtteranceCounts
-from nnet3tools.cli.utterance_outputs import SharedComputer, outputs_in_order
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.search import Search
 from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 from nnet3tools.errors import naming
 from nnet3tools.executor.decodable_simple import Ivectors
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.recognizer.outputs import SharedComputer, outputs_in_order
+from nnet3tools.recognizer.utterances import InputPauses, UtteranceCounts
 
 __all__ = ["Latgen"]
 

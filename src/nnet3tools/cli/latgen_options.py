@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from nnet3tools.cli.gpu import cpu_kernels_option
 from nnet3tools.cli.options import option, option_group
-from nnet3tools.cli.utterance_inputs import IvectorOptions
 from nnet3tools.decoding.options import LatticeDecoderOptions
+from nnet3tools.recognizer.utterances import IvectorOptions
 
 __all__ = ["LatgenOptions"]
 

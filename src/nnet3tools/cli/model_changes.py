@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ChangeOptions",
     "apply_edits",
-    "prepare_for_test",
     "read_config",
     "scale_parameters",
     "set_learning_rates",
@@ -104,11 +103,3 @@ def set_test_modes(nnet: Nnet, batchnorm: bool, dropout: bool) -> None:
         set_batchnorm_test_mode(nnet, True)
     if dropout:
         set_dropout_test_mode(nnet, True)
-
-
-def prepare_for_test(nnet: Nnet) -> None:
-    """Set the test modes and collapse components where possible."""
-    from nnet3tools.nnet.collapse import collapse_model
-
-    set_test_modes(nnet, batchnorm=True, dropout=True)
-    collapse_model(nnet)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.model_changes import (
     ChangeOptions,
     apply_edits,
-    prepare_for_test,
     read_config,
     scale_parameters,
     set_learning_rates,
@@ -52,7 +51,8 @@ class Options:
 @program("nnet3-am-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
     """Copy the model."""
-    from nnet3tools.cli.am_models import draw_before_statistics, load_am_nnet, set_context
+    from nnet3tools.cli.am_models import load_am_nnet, set_context
+    from nnet3tools.graph.context import draw_before_statistics
     from nnet3tools.nnet.model_file import write_nnet
 
     model_in, model_out = args
@@ -73,6 +73,8 @@ def main(options: Options, args: list[str]) -> None:
         draw_before_statistics(model.nnet)
     scale_parameters(model.nnet, changes)
     if changes.prepare_for_test:
+        from nnet3tools.nnet.collapse import prepare_for_test
+
         prepare_for_test(model.nnet)
     if options.raw:
         write_nnet(model.nnet, model_out, options.binary)
@@ -83,7 +85,8 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _set_raw_nnet(model: AmNnet, rxfilename: str) -> None:
-    from nnet3tools.cli.am_models import draw_before_statistics, set_context
+    from nnet3tools.cli.am_models import set_context
+    from nnet3tools.graph.context import draw_before_statistics
     from nnet3tools.nnet.model_file import read_nnet
 
     model.set_nnet(read_nnet(rxfilename))

@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option_group, program
-from nnet3tools.cli.utterance_inputs import (
-    InputOptions,
-    NothingDoneError,
-    UtteranceCounts,
-    read_model,
-)
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import BatchComputationOptions
+from nnet3tools.recognizer.utterances import InputOptions, NothingDoneError, UtteranceCounts
 
 USAGE = """Propagate the features through raw neural network model and write the output. This
 version computes chunks of several utterances together, which is faster where matrices are small,
@@ -48,6 +43,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.executor.shared_compute import close_batches, shared_computer
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, outputs_wspecifier = args
     options.inputs.check()

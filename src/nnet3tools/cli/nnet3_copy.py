@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from nnet3tools.cli.model_changes import (
     ChangeOptions,
     apply_edits,
-    prepare_for_test,
     read_config,
     scale_parameters,
     set_learning_rates,
@@ -50,6 +49,8 @@ def main(options: Options, args: list[str]) -> None:
     scale_parameters(nnet, changes)
     apply_edits(nnet, changes)
     if changes.prepare_for_test:
+        from nnet3tools.nnet.collapse import prepare_for_test
+
         prepare_for_test(nnet)
     else:
         set_batchnorm_test_mode(nnet, options.batchnorm_test_mode)

@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import (
-    InputOptions,
-    InputPauses,
-    NothingDoneError,
-    UtteranceCounts,
-    read_model,
-    utterances,
-)
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import (
+    InputOptions,
+    InputPauses,
+    NothingDoneError,
+    UtteranceCounts,
+    utterances,
+)
 
 USAGE = """Propagate features through an xvector neural network model and write the output vectors.
 "Xvector" is our term for a vector or embedding which is the output of a particular type of neural
@@ -74,6 +73,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import TableWriter
     from nnet3tools.optimizer.cache_files import load_cache, save_cache
+    from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, vectors_wspecifier = args
     xvector = XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input)

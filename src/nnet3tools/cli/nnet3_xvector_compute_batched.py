@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import InputPauses, read_model
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import NotFiniteError, OptionError, naming
 from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
+from nnet3tools.recognizer.utterances import InputPauses
 
 USAGE = """Propagate features through an xvector neural network model and write the output vectors.
 "Xvector" is our term for a vector or embedding which is the output of a particular type of neural
@@ -63,6 +63,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.executor.xvector_batches import BatchedXvectorComputer
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
+    from nnet3tools.recognizer.models import read_model
 
     nnet_in, features_rspecifier, vectors_wspecifier = args
     if options.batch_size < 1:

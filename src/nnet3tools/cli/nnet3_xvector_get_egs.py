@@ -6,9 +6,9 @@ import contextlib
 from dataclasses import dataclass
 
 from nnet3tools.cli.options import option, program
-from nnet3tools.cli.utterance_inputs import NothingDoneError
 from nnet3tools.errors import NotFiniteError, OptionError
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import NothingDoneError
 
 USAGE = """Get examples for training an nnet3 neural network for the xvector system. Each output
 example contains a chunk of features from some utterance along with a speaker label. The location

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, TypeVar
 
 from nnet3tools.errors import OptionError, naming
+from nnet3tools.io.table_reader import read_object
 
 if TYPE_CHECKING:
     from nnet3tools.io.holders import Holder
@@ -97,16 +98,6 @@ def lookup_by_speaker(
         raise OptionError(refusal)
     value = read_object(name, holder)
     return lambda key: value
-
-
-def read_object(rxfilename: str, holder: Holder[T]) -> T:
-    """The object in a file or pipe, or the part of it that a range after its name says."""
-    import contextlib
-
-    from nnet3tools.io.table_reader import ObjectLoader, split_range
-
-    with contextlib.closing(ObjectLoader(holder)) as loader:
-        return loader.load("", *split_range(rxfilename))
 
 
 def write_object(wxfilename: str, holder: Holder[T], value: T, binary: bool = True) -> None:

@@ -17,12 +17,13 @@ from nnet3tools.graph.builder import GraphBuilder
 from nnet3tools.graph.network_plan import NetworkPlan
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.graph.spot_checks import draw_graph_checks
+from nnet3tools.nnet.components.base import BatchStatisticsComponent
 from nnet3tools.nnet.indexes import BoolArray, make_indexes
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["NnetContext", "compute_simple_nnet_context", "draw_context_checks"]
+__all__ = ["NnetContext", "compute_simple_nnet_context", "draw_before_statistics"]
 
 
 class NnetContext(NamedTuple):
@@ -126,12 +127,18 @@ def _computable(plan: NetworkPlan, shifts: np.ndarray, window: int) -> BoolArray
     return builder.computable_outputs(request)[0].reshape(len(shifts), window)
 
 
-def draw_context_checks(nnet: Nnet) -> None:
-    """Draw as many numbers from `tensor.random` as finding the context costs Kaldi.
+def draw_before_statistics(nnet: Nnet) -> None:
+    """Draw the random numbers that Kaldi draws while it finds an acoustic model's context.
 
-    Kaldi does it (graph/spot_checks.py) when it reads an acoustic model, so that the numbers that
-    it draws next, for statistics that it makes up for batch norm without any, depend on it.
+    Kaldi does so when it reads the model, before it makes up random statistics for batch norm
+    components without any. If the network has no such component, nothing is drawn: the numbers
+    would not show.
     """
+    if any(isinstance(c, BatchStatisticsComponent) and c.count == 0.0 for c in nnet.components):
+        _draw_context_checks(nnet)
+
+
+def _draw_context_checks(nnet: Nnet) -> None:
     plan = NetworkPlan(nnet)
     _check_period(plan)
     window, shift = _FIRST_WINDOW, 0

@@ -184,7 +184,8 @@ _PLACES = {
     ("training/update.py", "_log"): "UpdateNnetWithMaxChange():nnet-utils.cc",
     ("training/xvector_egs.py", "examples_of_utterance"): "WriteExamples():{program}.cc",
 }
-"""By module and function: Kaldi's function and file. All else in `cli/` is a program's main()."""
+"""By module and function: Kaldi's function and file. Other lines of `cli/` and `recognizer/` are
+lines of a program's main()."""
 
 _TRAINERS = {
     "nnet3-chain-train": ("NnetChainTrainer", "nnet-chain-training"),
@@ -200,7 +201,7 @@ def place(path: str, function: str, program: str) -> str:
     trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))
     if known := _PLACES.get(key):
         return known.format(program=program, trainer=trainer, trainer_file=trainer_file)
-    is_main = module.startswith("cli/") and key not in _OWN_PLACES
+    is_main = module.startswith(("cli/", "recognizer/")) and key not in _OWN_PLACES
     if is_main and program not in _OWN_PROGRAMS:
         return f"main():{program}.cc"
     return f"{function}():{module.rpartition('/')[2]}"

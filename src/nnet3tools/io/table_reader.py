@@ -21,6 +21,7 @@ __all__ = [
     "archive_items",
     "iterate_archive",
     "parse_script_line",
+    "read_object",
     "split_range",
 ]
 
@@ -54,6 +55,12 @@ def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:
         if not line.strip():
             raise DataError(f"{name}: line {number} of the script file is empty")
         yield parse_script_line(line, f"{name}: line {number}")
+
+
+def read_object(rxfilename: str, holder: Holder[T]) -> T:
+    """The object in a file or pipe, or the part of it that a range after its name selects."""
+    with contextlib.closing(ObjectLoader(holder)) as loader:
+        return loader.load("", *split_range(rxfilename))
 
 
 class ObjectLoader(Generic[T]):

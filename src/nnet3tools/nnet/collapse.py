@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io import log
+from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3tools.nnet.components.affine import AffineComponent
 from nnet3tools.nnet.components.base import Array, Component, DropoutBase
 from nnet3tools.nnet.components.batchnorm import BatchNormComponent
@@ -25,7 +26,7 @@ from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import ComponentInputNode, ComponentNode
 from nnet3tools.nnet.topology import remove_orphan_components, remove_orphan_nodes
 
-__all__ = ["CollapseOptions", "collapse_model"]
+__all__ = ["CollapseOptions", "collapse_model", "prepare_for_test"]
 
 MAX_ROUNDS = 10
 
@@ -40,6 +41,13 @@ class CollapseOptions:
     collapse_batchnorm: bool = False
     collapse_affine: bool = True
     collapse_scale: bool = True
+
+
+def prepare_for_test(nnet: Nnet) -> None:
+    """Set the test modes of batch norm and dropout, and collapse components where possible."""
+    set_batchnorm_test_mode(nnet, True)
+    set_dropout_test_mode(nnet, True)
+    collapse_model(nnet)
 
 
 def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:

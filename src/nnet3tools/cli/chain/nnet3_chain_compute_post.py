@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import (
-    IvectorOptions,
-    NothingDoneError,
-    UtteranceCounts,
-    read_model,
-    utterances,
-)
 from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import (
+    IvectorOptions,
+    NothingDoneError,
+    UtteranceCounts,
+    utterances,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,9 +65,10 @@ def main(options: Options, args: list[str]) -> int:
     """Compute each utterance's outputs, then their posteriors."""
     from nnet3tools.chain.output_objective import den_graph_of
     from nnet3tools.chain.posteriors import denominator_posteriors
-    from nnet3tools.cli.utterance_outputs import computer_for, outputs_in_order
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
+    from nnet3tools.recognizer.models import read_model
+    from nnet3tools.recognizer.outputs import computer_for, outputs_in_order
 
     nnet_in, den_fst, features_in, posteriors_out = args
     ChainTrainingOptions(leaky_hmm_coefficient=options.leaky_hmm_coefficient).check()

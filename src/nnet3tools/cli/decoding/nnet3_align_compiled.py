@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, cpu_kernels_option, gpu_math_option, use_gpu_option
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import IvectorOptions, NothingDoneError, UtteranceCounts
 from nnet3tools.decoding.options import AlignOptions
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import IvectorOptions, NothingDoneError, UtteranceCounts
 
 if TYPE_CHECKING:
-    from nnet3tools.cli.utterance_outputs import SharedComputer
     from nnet3tools.decoding.alignment import Aligner
+    from nnet3tools.recognizer.outputs import SharedComputer
 
 USAGE = """Align features given nnet3 neural net model
 Usage:   nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> \
@@ -61,9 +61,9 @@ class _Totals:
 @program("nnet3-align-compiled", USAGE, Options, num_args=(4, 5))
 def main(options: Options, args: list[str]) -> int:
     """Align a table of features."""
-    from nnet3tools.cli.utterance_inputs import read_acoustic_model
-    from nnet3tools.cli.utterance_outputs import computer_for
     from nnet3tools.decoding.alignment import Aligner, transition_log_probs
+    from nnet3tools.recognizer.models import read_acoustic_model
+    from nnet3tools.recognizer.outputs import computer_for
 
     for group in (options.align, options.simple, options.inputs):
         group.check()
@@ -99,11 +99,11 @@ def _align_all(
     import numpy as np
 
     from nnet3tools.cli.decoding_io import GraphTable, OptionalTable
-    from nnet3tools.cli.utterance_inputs import InputPauses, complete_utterances
-    from nnet3tools.cli.utterance_outputs import outputs_in_order
     from nnet3tools.fst.files import FST
     from nnet3tools.io.holders import FLOAT, INT32_VECTOR, VECTOR
     from nnet3tools.io.table import SequentialTableReader
+    from nnet3tools.recognizer.outputs import outputs_in_order
+    from nnet3tools.recognizer.utterances import InputPauses, complete_utterances
 
     scale = np.float32(options.simple.acoustic_scale)
     graphs_in, features_in, alignments_out, scores_out = [*args[1:], ""][:4]

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from nnet3tools.cli.gpu import choose_cpu_kernels
-from nnet3tools.cli.options import program
-from nnet3tools.cli.recognizer_options import RecognizerOptions
-from nnet3tools.cli.utterance_inputs import UtteranceCounts
-from nnet3tools.errors import DataError, naming
+from nnet3tools.cli.gpu import choose_cpu_kernels, cpu_kernels_option
+from nnet3tools.cli.options import CommandLine, option, program
+from nnet3tools.errors import DataError, OptionError, naming
 from nnet3tools.io import log
+from nnet3tools.recognizer.options import RecognizerOptions
+from nnet3tools.recognizer.utterances import UtteranceCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nnet3tools.cli.recognizer import Heard, Recognizer
     from nnet3tools.io.wave import Wave
+    from nnet3tools.recognizer.recognizer import Heard, Recognizer
 
 USAGE = """Decode sound: words with times and confidences as text, CTM or JSON lines.
 The model directory has final.mdl and mfcc.conf (or fbank.conf, or either in conf/); if there,
@@ -33,16 +34,34 @@ See also: nnet3-latgen-faster
 """
 
 
-@program("nnet3-decode", USAGE, RecognizerOptions, num_args=(3, None))
-def main(options: RecognizerOptions, args: list[str]) -> int:
-    """Decode all sound there is."""
-    from nnet3tools.cli.recognizer import text_of
-    from nnet3tools.cli.recognizer_loading import load_recognizer
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Options(RecognizerOptions):
+    """Options of nnet3-decode."""
+
+    format: str = option("text", "What is written: text (key and words), ctm or json")
+    output: str = option("-", "Where to write it (wxfilename)")
+    cpu_kernels: str = cpu_kernels_option()
+
+    def check(self) -> None:
+        """Raise OptionError for unknown values and for options that contradict each other."""
+        if self.format not in ("text", "ctm", "json"):
+            raise OptionError(f"--format must be text, ctm or json, found {self.format}")
+        super().check()
+
+
+@program("nnet3-decode", USAGE, Options, num_args=(3, None))
+def main(options: Options, args: list[str]) -> int:
+    """Decode all utterances."""
     from nnet3tools.io.files import open_output
+    from nnet3tools.recognizer.loading import load_recognizer
+    from nnet3tools.recognizer.recognizer import text_of
 
     options.check()
     choose_cpu_kernels(options.cpu_kernels)
-    recognizer = load_recognizer(options, args[0], args[1])
+    recognizer = load_recognizer(options, args[0], args[1], _read_options)
     counts, seconds = UtteranceCounts(), 0.0
     with open_output(options.output, binary=False) as writer:
         for heard in _heard(recognizer, args[2:], counts):
@@ -65,6 +84,12 @@ def main(options: RecognizerOptions, args: list[str]) -> int:
     )
     log.log(f"Done {counts.done} utterances, failed for {counts.failed}")
     return 0 if counts.done else 1
+
+
+def _read_options(path: str, kind: type[T]) -> T:
+    """The options of a file such as mfcc.conf, as a dataclass of type `kind`."""
+    words = [f"--config={path}", "--print-args=false", f"--verbose={log.get_verbose()}"]
+    return CommandLine(path, "", kind, 0).parse(words)[0]
 
 
 def _heard(recognizer: Recognizer, sources: list[str], counts: UtteranceCounts) -> Iterator[Heard]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from nnet3tools.cli.gpu import choose_cpu_kernels
 from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option_group, program
-from nnet3tools.cli.utterance_inputs import InputPauses, NothingDoneError, UtteranceCounts
 from nnet3tools.errors import naming
 from nnet3tools.executor.simple_options import DecodingOptions
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import InputPauses, NothingDoneError, UtteranceCounts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,8 +44,8 @@ class Options(LatgenOptions):
 def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.latgen import Latgen
-    from nnet3tools.cli.utterance_inputs import read_acoustic_model
-    from nnet3tools.cli.utterance_outputs import computer_for
+    from nnet3tools.recognizer.models import read_acoustic_model
+    from nnet3tools.recognizer.outputs import computer_for
 
     options.check()
     options.simple.check()
@@ -72,10 +72,10 @@ def _utterances(
     """Utterances, each with its graph, or the one of all."""
     from nnet3tools.cli.decoding_io import GraphTable
     from nnet3tools.cli.tables import is_table
-    from nnet3tools.cli.utterance_inputs import complete_utterances, utterances
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.fst.files import FST, load_fst
     from nnet3tools.io.table import SequentialTableReader
+    from nnet3tools.recognizer.utterances import complete_utterances, utterances
 
     name, features = args[1:3]
     if not is_table(name):

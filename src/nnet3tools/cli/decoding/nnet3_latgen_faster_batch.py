@@ -10,10 +10,10 @@ from nnet3tools.cli.cuda_options import CudaDeviceOptions
 from nnet3tools.cli.gpu import choose_device, gpu_math_option, use_gpu_option
 from nnet3tools.cli.latgen_options import LatgenOptions
 from nnet3tools.cli.options import option, option_group, program
-from nnet3tools.cli.utterance_inputs import NothingDoneError, UtteranceCounts
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import BatchDecodingOptions
 from nnet3tools.io import log
+from nnet3tools.recognizer.utterances import NothingDoneError, UtteranceCounts
 
 if TYPE_CHECKING:
     from nnet3tools.decoding.utterance import DecodingTotals
@@ -45,10 +45,11 @@ class Options(LatgenOptions):
 def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.latgen import Latgen
-    from nnet3tools.cli.utterance_inputs import InputPauses, read_acoustic_model, utterances
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.executor.shared_compute import close_batches, shared_computer
     from nnet3tools.fst.files import load_fst
+    from nnet3tools.recognizer.models import read_acoustic_model
+    from nnet3tools.recognizer.utterances import InputPauses, utterances
 
     options.check()
     options.batch.check()

@@ -1,13 +1,12 @@
-"""Options of nnet3-decode. Only declarations: what computes is loaded later."""
+"""Options of a recognizer. Only declarations: programs parse options before they load NumPy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3tools.cli.gpu import cpu_kernels_option
-from nnet3tools.cli.options import option, option_group
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.errors import OptionError
+from nnet3tools.options import option, option_group
 
 __all__ = ["RecognizerOptions"]
 
@@ -26,10 +25,8 @@ class _SearchOptions(LatticeDecoderOptions):
 
 @dataclass(frozen=True)
 class RecognizerOptions:
-    """Options of nnet3-decode."""
+    """Options of a recognizer."""
 
-    format: str = option("text", "What is written: text (key and words), ctm or json")
-    output: str = option("-", "Where to write it (wxfilename)")
     stream: bool = option(False, "If true, take the sound in pieces, as a stream")
     piece_seconds: float = option(0.25, "With --stream=true: the length of pieces of sound")
     cmvn: str = option(
@@ -42,13 +39,10 @@ class RecognizerOptions:
     frames_per_chunk: int = option(
         0, "Frames that the network computes at once; 0 is 150, and 21 with --stream=true"
     )
-    cpu_kernels: str = cpu_kernels_option()
     decoder: _SearchOptions = option_group("", _SearchOptions)
 
     def check(self) -> None:
-        """OptionError for values that do not go."""
-        if self.format not in ("text", "ctm", "json"):
-            raise OptionError(f"--format must be text, ctm or json, found {self.format}")
+        """Raise OptionError for unknown values and for options that contradict each other."""
         if self.cmvn not in ("auto", "none", "utterance", "online"):
             raise OptionError(f"--cmvn must be auto, none, utterance or online, found {self.cmvn}")
         if self.stream and self.cmvn == "utterance":

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from nnet3tools.executor.decodable_simple import Ivectors
     from nnet3tools.io.table import SequentialTableReader
-    from nnet3tools.nnet.hmm.transition_model import TransitionModel
-    from nnet3tools.nnet.nnet import Nnet
 
 __all__ = [
     "InputOptions",
@@ -27,9 +25,6 @@ __all__ = [
     "NothingDoneError",
     "UtteranceCounts",
     "complete_utterances",
-    "naming",
-    "read_acoustic_model",
-    "read_model",
     "utterances",
 ]
 
@@ -107,36 +102,6 @@ class UtteranceCounts:
         log.log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
         log.log(f"Done {self.done} utterances, failed for {self.failed}")
         return 0 if self.done else 1
-
-
-def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndarray]:
-    """A .mdl file's transition model, network prepared for test, and priors (perhaps none)."""
-    from nnet3tools.cli.am_models import draw_before_statistics
-    from nnet3tools.cli.model_changes import prepare_for_test
-    from nnet3tools.nnet.am_nnet import AmNnet
-
-    model = AmNnet.load(rxfilename)
-    draw_before_statistics(model.nnet)
-    prepare_for_test(model.nnet)
-    return model.transition_model, model.nnet, model.priors
-
-
-def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
-    """A network prepared for test, and its priors if they are wanted."""
-    from nnet3tools.cli.am_models import draw_before_statistics
-    from nnet3tools.cli.model_changes import prepare_for_test
-    from nnet3tools.io.files import open_input
-    from nnet3tools.nnet.model_file import load_nnet
-
-    if use_priors:
-        return read_acoustic_model(rxfilename)[1:]
-    with open_input(rxfilename) as reader:
-        is_acoustic = reader.peek_token() == "<TransitionModel>"
-        nnet = load_nnet(reader)
-    if is_acoustic:
-        draw_before_statistics(nnet)
-    prepare_for_test(nnet)
-    return nnet, None
 
 
 _PATIENCE_SECONDS = 0.5

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from nnet3tools.cli.options import CommandLine
-from nnet3tools.cli.recognizer import Normalization, Recognizer
-from nnet3tools.cli.recognizer_options import RecognizerOptions
-from nnet3tools.cli.tables import read_object
-from nnet3tools.cli.utterance_inputs import read_acoustic_model
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon
@@ -21,21 +18,29 @@ from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
-from nnet3tools.io import log
 from nnet3tools.io.files import read_text_lines
 from nnet3tools.io.holders import DOUBLE_MATRIX
+from nnet3tools.io.table_reader import read_object
 from nnet3tools.lang.symbols import SymbolTable
+from nnet3tools.recognizer.models import read_acoustic_model
+from nnet3tools.recognizer.options import RecognizerOptions
+from nnet3tools.recognizer.recognizer import Normalization, Recognizer
 
 __all__ = ["load_recognizer"]
+
+ReadOptions: TypeAlias = "Callable[[str, type], Any]"
+"""Reads a file of options, such as mfcc.conf, into an instance of a dataclass of options."""
 
 _FRAMES_PER_CHUNK, _STREAM_FRAMES_PER_CHUNK = 150, 21
 
 
-def load_recognizer(options: RecognizerOptions, model_dir: str, graph_in: str) -> Recognizer:
+def load_recognizer(
+    options: RecognizerOptions, model_dir: str, graph_in: str, read_options: ReadOptions
+) -> Recognizer:
     """What a model directory and a graph make; DataError for what is missing or does not fit."""
     folder, graph_folder = Path(model_dir), Path(graph_in).parent
     model, nnet, priors = read_acoustic_model(str(folder / options.model))
-    features = _load_features(folder)
+    features = _load_features(folder, read_options)
     factor = _number_in(folder / "frame_subsampling_factor", 1)
     frames = options.frames_per_chunk
     frames = frames or (_STREAM_FRAMES_PER_CHUNK if options.stream else _FRAMES_PER_CHUNK)
@@ -71,14 +76,13 @@ def load_recognizer(options: RecognizerOptions, model_dir: str, graph_in: str) -
     )
 
 
-def _load_features(folder: Path) -> SoundFeatures:
+def _load_features(folder: Path, read_options: ReadOptions) -> SoundFeatures:
     """Features as the directory's config file says."""
     kinds: tuple[tuple[str, type], ...] = (("mfcc.conf", MfccOptions), ("fbank.conf", FbankOptions))
     for name, kind in kinds:
         for path in (folder / name, folder / "conf" / name):
             if path.exists():
-                words = [f"--config={path}", "--print-args=false", f"--verbose={log.get_verbose()}"]
-                return SoundFeatures(CommandLine(name, "", kind, 0).parse(words)[0])
+                return SoundFeatures(read_options(str(path), kind))
     raise DataError(f"expected {folder / 'mfcc.conf'} or fbank.conf to exist")
 
 

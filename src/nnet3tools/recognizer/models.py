@@ -1,0 +1,39 @@
+"""Reading of models for computing utterances: networks are prepared for test."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.graph.context import draw_before_statistics
+from nnet3tools.io.files import open_input
+from nnet3tools.nnet.am_nnet import AmNnet
+from nnet3tools.nnet.collapse import prepare_for_test
+from nnet3tools.nnet.hmm.transition_model import TransitionModel
+from nnet3tools.nnet.model_file import load_nnet
+from nnet3tools.nnet.nnet import Nnet
+
+__all__ = ["read_acoustic_model", "read_model"]
+
+
+def read_acoustic_model(rxfilename: str) -> tuple[TransitionModel, Nnet, np.ndarray]:
+    """The transition model, the network prepared for test, and the priors of a .mdl file.
+
+    The priors are empty if the file has none.
+    """
+    model = AmNnet.load(rxfilename)
+    draw_before_statistics(model.nnet)
+    prepare_for_test(model.nnet)
+    return model.transition_model, model.nnet, model.priors
+
+
+def read_model(rxfilename: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
+    """The network of a .raw or .mdl file prepared for test, and with `use_priors` its priors."""
+    if use_priors:
+        return read_acoustic_model(rxfilename)[1:]
+    with open_input(rxfilename) as reader:
+        is_acoustic = reader.peek_token() == "<TransitionModel>"
+        nnet = load_nnet(reader)
+    if is_acoustic:
+        draw_before_statistics(nnet)
+    prepare_for_test(nnet)
+    return nnet, None
