@@ -65,14 +65,15 @@ def _walk_head(walk: ByteWalk) -> None:
     walk.word(b"<NumOutputs> \4\1\0\0\0<NnetChainSup> ")
     walk.name()
     start = walk.at
-    num_rows = walk.index_vector()
+    num_rows = walk.index_vector().num_rows
     steps = bytes(walk.data[walk.at - num_rows : walk.at])
     if walk.at - start != num_rows + len(b"<I1V> \4....") or num_rows < 2:
         raise OtherFormError
     if steps.count(steps[-1]) - (steps[0] == steps[-1]) != num_rows - 1 or not steps[-1] < 125:
         raise OtherFormError
     walk.word(b"<Supervision> <Weight> \4")
-    walk.anything(4)
+    walk.skip(4)
+    walk.add_hole(walk.at - 4)
     walk.word(b"<NumSequences> \4\1\0\0\0<FramesPerSeq> \4")
     if walk.integer() != num_rows:
         raise OtherFormError

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.sequence_supervision import SequenceSupervision
+from nnet3tools.errors import DataError
 from nnet3tools.io.general_matrix import compress
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.record import RecordObject
 from nnet3tools.nnet.indexes import IndexArray
 from nnet3tools.training.example import NnetIo
 
 __all__ = ["SequenceExample", "SequenceOutput", "output_indexes"]
-
-_MAX_NUM_IO = 1_000_000
-
 
 S = TypeVar("S", bound=SequenceSupervision)
 
@@ -34,7 +31,7 @@ def output_indexes(
 
 
 @dataclass(frozen=True)
-class SequenceOutput(Generic[S]):
+class SequenceOutput(RecordObject, Generic[S]):
     """The supervision of one output.
 
     `indexes` (N, 3) run frame by frame and within a frame sequence by sequence, as the rows of the
@@ -57,17 +54,22 @@ class SequenceOutput(Generic[S]):
         """By how much t grows from row to row of a sequence: the frame subsampling factor."""
         return int(self.indexes[self.supervision.num_sequences, 1]) - self.first_frame
 
-    def rows_problem(self) -> str:
-        """What is wrong with its sizes and indexes, "" if nothing is."""
+    def check(self) -> None:
+        """DataError if the sizes and indexes do not agree."""
+        if problem := self._rows_problem():
+            raise DataError(f"'{self.name}' of an example has {problem}")
+
+    def _rows_problem(self) -> str:
+        """What is wrong with the rows, "" if nothing is."""
         supervision, size = self.supervision, len(self.indexes)
         num_sequences, length = supervision.num_sequences, supervision.frames_per_sequence
         if size != supervision.num_frames or length < 2:
-            return f"has {size} rows for {num_sequences} sequences of {length} frames (at least 2)"
+            return f"{size} rows for {num_sequences} sequences of {length} frames (at least 2)"
         expected = output_indexes(num_sequences, length, self.first_frame, self.frame_skip)
         if self.frame_skip <= 0 or not np.array_equal(self.indexes, expected):
-            return "has rows that are not in order of time and, in each frame, of sequences"
+            return "rows that are not in order of time and, in each frame, of sequences"
         if len(self.deriv_weights) not in (0, size):
-            return f"has {len(self.deriv_weights)} derivative weights for {size} rows"
+            return f"{len(self.deriv_weights)} derivative weights for {size} rows"
         return ""
 
 
@@ -75,43 +77,11 @@ O = TypeVar("O", bound=SequenceOutput[Any])  # noqa: E741
 
 
 @dataclass
-class SequenceExample(Generic[O]):
+class SequenceExample(RecordObject, Generic[O]):
     """Inputs and supervisions that belong together: of a chunk, or a merged minibatch."""
 
     inputs: list[NnetIo] = field(default_factory=list)
     outputs: list[O] = field(default_factory=list)
-
-    TOKEN: ClassVar[str]
-    """Its name in files, as in <Name> and </Name>."""
-    OUTPUT: ClassVar[type[Any]]
-    """The class of its outputs, which has `read` and `write`."""
-
-    def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
-        writer.write_token(f"<{self.TOKEN}>")
-        parts: tuple[tuple[str, Sequence[Any]], ...] = (
-            ("<NumInputs>", self.inputs),
-            ("<NumOutputs>", self.outputs),
-        )
-        for token, entries in parts:
-            writer.write_token(token)
-            writer.write_int32(len(entries))
-            writer.write_newline()
-            for entry in entries:
-                entry.write(writer)
-                writer.write_newline()
-        writer.write_token(f"</{self.TOKEN}>")
-
-    @classmethod
-    def read(cls, reader: Reader) -> Self:
-        """Read what `write` writes."""
-        reader.expect_token(f"<{cls.TOKEN}>")
-        reader.expect_token("<NumInputs>")
-        inputs = [NnetIo.read(reader) for _ in range(_read_count(reader, "inputs"))]
-        reader.expect_token("<NumOutputs>")
-        outputs = [cls.OUTPUT.read(reader) for _ in range(_read_count(reader, "outputs"))]
-        reader.expect_token(f"</{cls.TOKEN}>")
-        return cls(inputs, outputs)
 
     def compressed(self) -> Self:
         """A copy whose full matrices are compressed."""
@@ -123,9 +93,3 @@ class SequenceExample(Generic[O]):
         """The largest number of rows of any input or output, which --minibatch-size rules go by."""
         sizes = [len(io.indexes) for io in self.inputs]
         return max(sizes + [len(output.indexes) for output in self.outputs])
-
-
-def _read_count(reader: Reader, what: str) -> int:
-    if not 0 < (count := reader.read_int32()) <= _MAX_NUM_IO:
-        raise reader.error(f"an example cannot have {count} {what}")
-    return count

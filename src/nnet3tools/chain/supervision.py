@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nnet3tools.chain.example_format import SUPERVISION_RECORD
 from nnet3tools.chain.sequence_supervision import SequenceSupervision
 from nnet3tools.errors import DataError
-from nnet3tools.fst.binary_writer import write_compact_acceptor
-from nnet3tools.fst.compact_reader import read_compact_acceptor
 from nnet3tools.fst.fst import Fst
-from nnet3tools.fst.text_form import read_fst_text, write_fst_text
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.nnet.indexes import sorted_unique
 
 __all__ = ["SUPERVISION", "Supervision", "state_times"]
-
-_MAX_SEQUENCES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -38,69 +33,28 @@ class Supervision(SequenceSupervision):
     e2e_fsts: tuple[Fst, ...] = ()
     alignment_pdfs: NDArray[np.int32] | None = None
 
-    TOKEN: ClassVar[str] = "Supervision"
+    RECORD = SUPERVISION_RECORD
 
     @property
     def is_e2e(self) -> bool:
         """Whether it is end-to-end supervision."""
         return bool(self.e2e_fsts)
 
+    @property
+    def acceptors(self) -> Fst | tuple[Fst, ...]:
+        """The acceptors as the record has them: a tuple in end-to-end supervision."""
+        return self.e2e_fsts or self.fst
+
     @classmethod
-    def read(cls, reader: Reader) -> Supervision:
-        """Read Kaldi's `<Supervision>`; DataError for labels that are out of range and the like."""
-        weight, num_sequences, frames_per_sequence = cls.read_head(reader)
-        reader.expect_token("<LabelDim>")
-        label_dim = reader.read_int32()
-        if not 0 < num_sequences <= _MAX_SEQUENCES or frames_per_sequence <= 0 or label_dim <= 0:
-            raise reader.error(
-                f"expected a supervision, found one of {num_sequences} sequences of "
-                f"{frames_per_sequence} frames with {label_dim} labels"
-            )
-        reader.expect_token("<End2End>")
-        read_acceptor = read_compact_acceptor if reader.binary else read_fst_text
-        fst = Fst.empty()
-        e2e_fsts: tuple[Fst, ...] = ()
-        if reader.read_bool():
-            reader.expect_token("<Fsts>")
-            e2e_fsts = tuple([read_acceptor(reader) for _ in range(num_sequences)])
-            reader.expect_token("</Fsts>")
-        else:
-            fst = read_acceptor(reader)
-        alignment = None
-        if reader.peek_token() == "<AlignmentPdfs>":
-            reader.expect_token("<AlignmentPdfs>")
-            alignment = reader.read_int32_vector()
-        reader.expect_token(f"</{cls.TOKEN}>")
-        supervision = cls(
-            *(weight, num_sequences, frames_per_sequence, label_dim, fst, e2e_fsts, alignment)
-        )
-        try:
-            supervision.check_labels()
-        except DataError as error:
-            raise reader.error(str(error)) from None
-        return supervision
+    def of_fields(cls, values: dict[str, Any]) -> Supervision:
+        """The supervision with these values of the record's fields."""
+        rest = dict(values)
+        acceptors = rest.pop("acceptors")
+        if rest.pop("is_e2e"):
+            return cls(**rest, fst=Fst.empty(), e2e_fsts=acceptors)
+        return cls(**rest, fst=acceptors)
 
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi does: acceptors compact in binary, line by line in text."""
-        write_acceptor = write_compact_acceptor if writer.binary else write_fst_text
-        self.write_head(writer)
-        writer.write_token("<LabelDim>")
-        writer.write_int32(self.label_dim)
-        writer.write_token("<End2End>")
-        writer.write_bool(self.is_e2e)
-        if self.is_e2e:
-            writer.write_token("<Fsts>")
-            for fst in self.e2e_fsts:
-                write_acceptor(writer, fst)
-            writer.write_token("</Fsts>")
-        else:
-            write_acceptor(writer, self.fst)
-        if self.alignment_pdfs is not None and len(self.alignment_pdfs):
-            writer.write_token("<AlignmentPdfs>")
-            writer.write_int32_vector(self.alignment_pdfs)
-        writer.write_token(f"</{self.TOKEN}>")
-
-    def check_labels(self) -> None:
+    def check(self) -> None:
         """DataError unless all acceptors have labels from 1 to `label_dim`.
 
         Epsilons may be there: cutting a supervision to a range makes some at its start.

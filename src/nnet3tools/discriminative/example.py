@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from nnet3tools.chain.sequences import SequenceExample, SequenceOutput
+from nnet3tools.discriminative.example_format import (
+    DISCRIMINATIVE_EXAMPLE_RECORD,
+    DISCRIMINATIVE_OUTPUT_RECORD,
+)
 from nnet3tools.discriminative.supervision import DiscriminativeSupervision
-from nnet3tools.errors import ProgramError
-from nnet3tools.io.char_vector import read_vector_as_char, write_vector_as_char
+from nnet3tools.errors import DataError, ProgramError
 from nnet3tools.io.general_matrix import check_finite
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.stream import Reader, Writer
 from nnet3tools.training.example import NnetExample, NnetIo
 
@@ -30,38 +31,15 @@ __all__ = [
 class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
     """The supervision of one output, which has sequence after sequence; weights are from 0 to 1."""
 
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi's `<NnetDiscriminativeSup>`."""
-        writer.write_token("<NnetDiscriminativeSup>")
-        writer.write_token(self.name)
-        write_index_vector(writer, self.indexes)
-        self.supervision.write(writer)
-        writer.write_token("<DW>")
-        write_vector_as_char(writer, self.deriv_weights)
-        writer.write_token("</NnetDiscriminativeSup>")
+    RECORD = DISCRIMINATIVE_OUTPUT_RECORD
 
-    @classmethod
-    def read(cls, reader: Reader) -> NnetDiscriminativeSupervision:
-        """Read Kaldi's NnetDiscriminativeSupervision; DataError if its parts do not agree."""
-        reader.expect_token("<NnetDiscriminativeSup>")
-        name = reader.read_token()
-        indexes = read_index_vector(reader)
-        supervision = DiscriminativeSupervision.read(reader)
-        reader.expect_token("<DW>")
-        weights = read_vector_as_char(reader)
-        reader.expect_token("</NnetDiscriminativeSup>")
-        found = cls(name, indexes, supervision, weights)
-        if problem := found._problem():
-            raise reader.error(f"'{name}' of an example {problem}")
-        return found
-
-    def _problem(self) -> str:
-        """What is wrong with its sizes, indexes and weights, "" if nothing is."""
-        if problem := self.rows_problem():
-            return problem
+    def check(self) -> None:
+        """DataError if sizes and indexes do not agree, or a weight is not from 0 to 1."""
+        super().check()
         if not ((self.deriv_weights >= 0.0) & (self.deriv_weights <= 1.0)).all():
-            return "has a derivative weight that is not from 0 to 1"
-        return ""
+            raise DataError(
+                f"'{self.name}' of an example has a derivative weight that is not from 0 to 1"
+            )
 
     def check_finite(self) -> None:
         """NotFiniteError if the weight is NaN or infinite."""
@@ -72,8 +50,7 @@ class NnetDiscriminativeSupervision(SequenceOutput[DiscriminativeSupervision]):
 class NnetDiscriminativeExample(SequenceExample[NnetDiscriminativeSupervision]):
     """Inputs and supervisions that belong together."""
 
-    TOKEN: ClassVar[str] = "Nnet3DiscriminativeEg"
-    OUTPUT: ClassVar[type[NnetDiscriminativeSupervision]] = NnetDiscriminativeSupervision
+    RECORD = DISCRIMINATIVE_EXAMPLE_RECORD
 
 
 DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(

@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.chain.sequence_supervision import SequenceSupervision
+from nnet3tools.discriminative.example_format import DISCRIMINATIVE_SUPERVISION_RECORD
 from nnet3tools.errors import DataError
 from nnet3tools.fst.lattice import Lattice
-from nnet3tools.fst.lattice_files import read_lattice, write_lattice
 from nnet3tools.fst.lattice_order import concatenated, in_top_order, lattice_state_times
-from nnet3tools.io.stream import Reader, Writer
 
 __all__ = ["DiscriminativeSupervision", "merge_supervisions"]
-
-
-_DIGITS = 7
-"""Of costs in text, as of all floating-point numbers in a file that says whether it is binary."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +32,7 @@ class DiscriminativeSupervision(SequenceSupervision):
     num_ali: NDArray[np.int32]
     den_lat: Lattice
 
-    TOKEN: ClassVar[str] = "DiscriminativeSupervision"
+    RECORD = DISCRIMINATIVE_SUPERVISION_RECORD
 
     @classmethod
     def of(
@@ -63,36 +58,9 @@ class DiscriminativeSupervision(SequenceSupervision):
             raise DataError(f"the lattice has {length} frames, expected {self.num_frames}")
 
     @classmethod
-    def read(cls, reader: Reader) -> DiscriminativeSupervision:
-        """Read Kaldi's `<DiscriminativeSupervision>`; DataError if its parts do not agree."""
-        weight, num_sequences, frames_per_sequence = cls.read_head(reader)
-        if num_sequences <= 0 or frames_per_sequence <= 0:
-            raise reader.error(
-                f"expected a supervision, found one of {num_sequences} sequences of "
-                f"{frames_per_sequence} frames"
-            )
-        reader.expect_token("<NumAli>")
-        alignment = reader.read_int32_vector()
-        reader.expect_token("<DenLat>")
-        lattice = read_lattice(reader)
-        reader.expect_token(f"</{cls.TOKEN}>")
-        try:
-            found = cls(
-                weight, num_sequences, frames_per_sequence, alignment, in_top_order(lattice)
-            )
-            found.check()
-        except DataError as error:
-            raise reader.error(str(error)) from None
-        return found
-
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi does."""
-        self.write_head(writer)
-        writer.write_token("<NumAli>")
-        writer.write_int32_vector(self.num_ali)
-        writer.write_token("<DenLat>")
-        write_lattice(writer, self.den_lat, _DIGITS)
-        writer.write_token(f"</{self.TOKEN}>")
+    def of_fields(cls, values: dict[str, Any]) -> DiscriminativeSupervision:
+        """The supervision with these values of the record's fields, its lattice sorted."""
+        return cls(**{**values, "den_lat": in_top_order(values["den_lat"])})
 
 
 def merge_supervisions(parts: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:

@@ -1,18 +1,31 @@
-"""Walking over values in binary from size to size, to find where they end without reading them."""
+"""Walks over binary values: where each ends, found from its sizes without reading its elements."""
 
 from __future__ import annotations
 
 import functools
 import re
 import struct
+from array import array
+from typing import NamedTuple
 
 from nnet3tools.io.matrix_forms import COMPRESSED_SIZES, AnyBytes, MatrixForm
 
-__all__ = ["ByteWalk", "OtherFormError"]
+__all__ = ["ByteWalk", "OtherFormError", "WalkedIndexes"]
 
 
 class OtherFormError(Exception):
-    """Something that is none of the forms walked over: the full reader shall look at it."""
+    """The data has another form, or an error: the full reader must read it."""
+
+
+class WalkedIndexes(NamedTuple):
+    """A vector of indexes that was walked over.
+
+    `steps` has for each row the byte by which t moved, if n = x = 0 in all rows; else it is None.
+    The first byte is 0 if the first t is too far from 0 for a byte.
+    """
+
+    num_rows: int
+    steps: bytes | None
 
 
 _INT = struct.Struct("<i")
@@ -24,22 +37,23 @@ _SPARSE_HEAD, _SPARSE_ELEMENT = "13s", "cic4x"
 _LONGEST_NAME = 1000
 _STEPS = re.compile(rb"[^\x7d-\x83]*")
 """Indexes of which t moved by less than 125 since the one before, and nothing else did."""
+_FAR_INDEX = re.compile(rb"\x7f\x04\0{4}\x04.{4}\x04\0{4}", re.DOTALL)
+"""An index with n = x = 0 in full."""
 _INDEX = rb"(?:[^\x7d-\x83]|\x7f\x04.{4}\x04.{4}\x04.{4})"
 _LONGEST_INDEX = 16
 
 
 class ByteWalk:
-    """A place in the data, and steps from it over what is expected there.
+    """A position in binary data that methods move over the value that they expect there.
 
-    Each step checks what the full reader would. It raises IndexError if what is here may be right
-    but goes on beyond the data, and OtherFormError if it is something else. `matrices` gathers
-    where the matrices, and what else differs between like examples, began and ended, with their
-    forms.
+    Each method checks what the full reader would check. It raises IndexError if the data ends too
+    early, and OtherFormError if another value is there. `holes` lists the begin, the end and the
+    form of each matrix and of every other value that differs between records of one layout.
     """
 
     def __init__(self, data: bytes | bytearray, at: int) -> None:
         self.data, self.at = data, at
-        self.matrices: list[tuple[int, int, MatrixForm | AnyBytes]] = []
+        self.holes: list[tuple[int, int, MatrixForm | AnyBytes]] = []
 
     def word(self, word: bytes) -> None:
         """Go over these bytes."""
@@ -79,26 +93,56 @@ class ByteWalk:
             raise OtherFormError
         self.at = end + 1
 
-    def anything(self, size: int) -> None:
-        """Go over bytes that differ between examples that are alike."""
-        self.skip(size)
-        self.matrices.append((self.at - size, self.at, AnyBytes(size)))
+    def int32(self) -> int:
+        """Go over an integer and return it."""
+        self.word(b"\x04")
+        return self.integer()
 
-    def index_vector(self) -> int:
-        """Go over a vector of indexes; how many there are, at least one."""
+    def flag(self) -> bool:
+        """Go over T or F; whether it is T."""
+        self.need(1)
+        is_true = self.data.startswith(b"T", self.at)
+        self.word(b"T" if is_true else b"F")
+        return is_true
+
+    def float32(self) -> None:
+        """Go over a number of 4 bytes, which are a hole."""
+        self.word(b"\x04")
+        self.skip(4)
+        self.add_hole(self.at - 4)
+
+    def float_vector(self) -> array[float]:
+        """Go over a vector of float32 numbers, whose elements are a hole, and return them."""
+        self.word(b"FV \x04")
+        size = self.integer()
+        if size < 0:
+            raise OtherFormError
+        begin = self.at
+        self.skip(4 * size)
+        self.add_hole(begin)
+        return array("f", bytes(self.data[begin : self.at]))
+
+    def add_hole(self, begin: int) -> None:
+        """Add the bytes from `begin` to here to the holes."""
+        self.holes.append((begin, self.at, AnyBytes(self.at - begin)))
+
+    def index_vector(self) -> WalkedIndexes:
+        """Go over a vector of at least one index."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:
             raise OtherFormError
-        end = self.at + size
-        if _STEPS.match(self.data, self.at, end).end() == end:  # type: ignore[union-attr]
+        is_far = _FAR_INDEX.match(self.data, self.at) is not None
+        begin = self.at + _LONGEST_INDEX * is_far
+        end = begin + size - is_far
+        if _STEPS.match(self.data, begin, end).end() == end:  # type: ignore[union-attr]
             self.at = end
-            return size
+            return WalkedIndexes(size, is_far * b"\0" + bytes(self.data[begin:end]))
         if (match := _indexes_pattern(size).match(self.data, self.at)) is None:
             self.need(_LONGEST_INDEX * size)
             raise OtherFormError
         self.at = match.end()
-        return size
+        return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
         """Go over a matrix of so many rows, of any kind."""
@@ -114,7 +158,7 @@ class ByteWalk:
             form = self._compressed()
         if form.num_rows != num_rows:
             raise OtherFormError
-        self.matrices.append((begin, self.at, form))
+        self.holes.append((begin, self.at, form))
 
     def _full(self) -> MatrixForm:
         rows, size_byte, cols = self.unpack(_TWO_INTS)

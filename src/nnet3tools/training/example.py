@@ -11,19 +11,13 @@ import numpy as np
 
 from nnet3tools.errors import DataError, NotFiniteError, RequestError
 from nnet3tools.io import log
-from nnet3tools.io.general_matrix import (
-    GeneralMatrix,
-    check_finite,
-    compress,
-    read_general_matrix,
-    write_general_matrix,
-)
+from nnet3tools.io.general_matrix import GeneralMatrix, check_finite, compress
 from nnet3tools.io.holders import Holder
-from nnet3tools.io.index_vector import read_index_vector, write_index_vector
 from nnet3tools.io.read_ahead import read_ahead
-from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.io.record import RecordObject
 from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.nnet.indexes import IndexArray
+from nnet3tools.training.example_format import EXAMPLE_RECORD, IO_RECORD
 
 __all__ = [
     "EXAMPLE",
@@ -42,11 +36,9 @@ __all__ = [
 
 E = TypeVar("E")
 
-_MAX_NUM_IO = 1_000_000
-
 
 @dataclass(frozen=True)
-class NnetIo:
+class NnetIo(RecordObject):
     """One input or output of an example.
 
     `name` is the node's name, `indexes` (N, 3) says what each row of `features` (N, dim) is. The
@@ -57,37 +49,25 @@ class NnetIo:
     indexes: IndexArray
     features: GeneralMatrix
 
+    RECORD = IO_RECORD
+
     @property
     def dim(self) -> int:
         """Columns of the features."""
         return self.features.shape[1]
 
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi's `<NnetIo>`."""
-        writer.write_token("<NnetIo>")
-        writer.write_token(self.name)
-        write_index_vector(writer, self.indexes)
-        write_general_matrix(writer, self.features)
-        writer.write_token("</NnetIo>")
-
-    @classmethod
-    def read(cls, reader: Reader) -> NnetIo:
-        """Read Kaldi's NnetIo; DataError if rows and indexes differ in number."""
-        reader.expect_token("<NnetIo>")
-        name = reader.read_token()
-        indexes = read_index_vector(reader)
-        features = read_general_matrix(reader)
-        reader.expect_token("</NnetIo>")
-        num_rows = features.shape[0]
-        if num_rows != len(indexes):
-            raise reader.error(
-                f"'{name}' of an example has {num_rows} rows of features for {len(indexes)} indexes"
+    def check(self) -> None:
+        """DataError if rows and indexes differ in number."""
+        num_rows = self.features.shape[0]
+        if num_rows != len(self.indexes):
+            raise DataError(
+                f"'{self.name}' of an example has {num_rows} rows of features for "
+                f"{len(self.indexes)} indexes"
             )
-        return cls(name, indexes, features)
 
 
 @dataclass
-class NnetExample:
+class NnetExample(RecordObject):
     """Inputs and outputs that belong together: a chunk of an utterance, or a merged minibatch.
 
     `supervisions` is for objectives whose supervision is no matrix (chain/): then `io` has the
@@ -97,26 +77,7 @@ class NnetExample:
     io: list[NnetIo] = field(default_factory=list)
     supervisions: tuple[Any, ...] = field(default=(), kw_only=True)
 
-    def write(self, writer: Writer) -> None:
-        """Write as Kaldi's `<Nnet3Eg>`."""
-        writer.write_token("<Nnet3Eg>")
-        writer.write_token("<NumIo>")
-        writer.write_int32(len(self.io))
-        for io in self.io:
-            io.write(writer)
-        writer.write_token("</Nnet3Eg>")
-
-    @classmethod
-    def read(cls, reader: Reader) -> NnetExample:
-        """Read Kaldi's NnetExample."""
-        reader.expect_token("<Nnet3Eg>")
-        reader.expect_token("<NumIo>")
-        num_io = reader.read_int32()
-        if not 0 < num_io <= _MAX_NUM_IO:
-            raise reader.error(f"an example cannot have {num_io} inputs and outputs")
-        example = cls([NnetIo.read(reader) for _ in range(num_io)])
-        reader.expect_token("</Nnet3Eg>")
-        return example
+    RECORD = EXAMPLE_RECORD
 
     def check_finite(self) -> None:
         """NotFiniteError if something in it is NaN or infinite."""

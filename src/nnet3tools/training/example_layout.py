@@ -37,7 +37,7 @@ def walk_io(walk: ByteWalk) -> None:
     """Go over an `<NnetIo>`."""
     walk.word(b"<NnetIo> ")
     walk.name()
-    walk.matrix(walk.index_vector())
+    walk.matrix(walk.index_vector().num_rows)
     walk.word(b"</NnetIo> ")
 
 
@@ -51,10 +51,10 @@ class Layout:
     @classmethod
     def of(cls, walk: ByteWalk, start: int) -> Layout:
         """The layout of the example that was walked over from `start` on."""
-        begins = [begin for begin, _, _ in walk.matrices] + [walk.at]
-        ends = [start] + [end for _, end, _ in walk.matrices]
+        begins = [begin for begin, _, _ in walk.holes] + [walk.at]
+        ends = [start] + [end for _, end, _ in walk.holes]
         fixed = [bytes(walk.data[a:b]) for a, b in zip(ends, begins, strict=True)]
-        return cls(tuple(fixed), tuple(form for _, _, form in walk.matrices))
+        return cls(tuple(fixed), tuple(form for _, _, form in walk.holes))
 
     def __hash__(self) -> int:
         """Computed once, as layouts are what examples are grouped by."""

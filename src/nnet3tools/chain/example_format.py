@@ -1,0 +1,213 @@
+"""The format of chain examples and of their supervisions, to which a field is added here.
+
+This module does not load NumPy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nnet3tools.fst.acceptor_walk import walk_acceptor
+from nnet3tools.io.byte_walk import ByteWalk, WalkedIndexes
+from nnet3tools.io.numpy_later import np
+from nnet3tools.io.record import (
+    CHAR_VECTOR,
+    FLAG,
+    FLOAT32,
+    FLOAT_VECTOR,
+    INDEXES,
+    INT32,
+    INT32_VECTOR,
+    WORD,
+    Field,
+    Kind,
+    Record,
+    Repeated,
+    Values,
+    imported_later,
+)
+from nnet3tools.io.stream import Reader, Writer
+from nnet3tools.training.example_format import IO_RECORD
+
+__all__ = [
+    "CHAIN_EXAMPLE_RECORD",
+    "CHAIN_OUTPUT_RECORD",
+    "SUPERVISION_RECORD",
+    "sequence_example_fields",
+    "sequence_supervision_fields",
+]
+
+_MAX_SEQUENCES = 1_000_000
+_MOST_USUAL_INPUTS = 1000
+_LARGEST_STEP = 124
+
+_read_compact = imported_later("fst.compact_reader", "read_compact_acceptor")
+_write_compact = imported_later("fst.binary_writer", "write_compact_acceptor")
+_read_text = imported_later("fst.text_form", "read_fst_text")
+_write_text = imported_later("fst.text_form", "write_fst_text")
+
+
+def sequence_example_fields(output: Record) -> tuple[Field, ...]:
+    """The fields of an example whose outputs are sequences: inputs, and outputs of this record."""
+    return (
+        Repeated(
+            "inputs",
+            IO_RECORD,
+            "<NumInputs>",
+            usual=lambda count, _: 0 < count <= _MOST_USUAL_INPUTS,
+            noun="inputs",
+            newlines=True,
+        ),
+        Repeated(
+            "outputs",
+            output,
+            "<NumOutputs>",
+            usual=lambda count, _: count == 1,
+            noun="outputs",
+            newlines=True,
+        ),
+    )
+
+
+def sequence_supervision_fields() -> tuple[Field, ...]:
+    """The fields with which the supervision of sequences begins."""
+    return (
+        Field("weight", FLOAT32, "<Weight>"),
+        Field("num_sequences", INT32, "<NumSequences>", usual=lambda num, _: num == 1),
+        Field(
+            "frames_per_sequence",
+            INT32,
+            "<FramesPerSeq>",
+            usual=lambda num, values: num > 0 and _fits(num, values.get("indexes")),
+        ),
+    )
+
+
+def _fits(num_frames: int, indexes: WalkedIndexes | None) -> bool:
+    """Whether a supervision's frames are the rows of the output that it belongs to, if any."""
+    return indexes is None or (num_frames == indexes.num_rows and _is_one_sequence(indexes))
+
+
+def _is_one_sequence(indexes: WalkedIndexes) -> bool:
+    """Whether n = x = 0 and t grows by the same number from row to row.
+
+    Kaldi writes one byte for a row of which only t differs from the row before, by less than 125.
+    """
+    steps = indexes.steps
+    return indexes.num_rows > 1 and steps is not None and _is_constant(steps[1:])
+
+
+def _is_constant(steps: bytes) -> bool:
+    """Whether all steps of t are the same positive number."""
+    return steps.count(steps[0]) == len(steps) and 0 < steps[0] <= _LARGEST_STEP
+
+
+def _sizes_problem(values: Values) -> str:
+    num_sequences, num_frames = values["num_sequences"], values["frames_per_sequence"]
+    label_dim = values["label_dim"]
+    if 0 < num_sequences <= _MAX_SEQUENCES and num_frames > 0 and label_dim > 0:
+        return ""
+    return (
+        f"expected a supervision, found one of {num_sequences} sequences of {num_frames} frames "
+        f"with {label_dim} labels"
+    )
+
+
+@dataclass(frozen=True)
+class _Acceptors(Field):
+    """One compact acceptor, or, of end-to-end supervision, one for each sequence in <Fsts>."""
+
+    def read(self, reader: Reader, values: Values, end: str) -> Any:
+        """The acceptor, or a tuple of them."""
+        read = _read_compact if reader.binary else _read_text
+        if not values["is_e2e"]:
+            return read(reader)
+        reader.expect_token("<Fsts>")
+        acceptors = tuple([read(reader) for _ in range(values["num_sequences"])])
+        reader.expect_token("</Fsts>")
+        return acceptors
+
+    def write(self, writer: Writer, value: Any) -> None:
+        """Write the acceptor, or the tuple of them."""
+        write = _write_compact if writer.binary else _write_text
+        if not isinstance(value, tuple):
+            write(writer, value)
+            return
+        writer.write_token("<Fsts>")
+        for acceptor in value:
+            write(writer, acceptor)
+        writer.write_token("</Fsts>")
+
+    def steps(self, values: Values) -> Iterator[bytes | Field]:
+        """The acceptor of one sequence."""
+        if values["is_e2e"]:
+            yield b"<Fsts> "
+        yield self
+        if values["is_e2e"]:
+            yield b"</Fsts> "
+
+
+def _walk_acceptor(walk: ByteWalk, values: Values) -> None:
+    begin = walk.at
+    walk_acceptor(walk, values["label_dim"])
+    walk.add_hole(begin)
+
+
+SUPERVISION_RECORD = Record(
+    "Supervision",
+    (
+        *sequence_supervision_fields(),
+        Field(
+            "label_dim",
+            INT32,
+            "<LabelDim>",
+            usual=lambda dim, _: dim > 0,
+            problem=_sizes_problem,
+        ),
+        Field("is_e2e", FLAG, "<End2End>"),
+        _Acceptors(
+            "acceptors", Kind(_read_compact, _write_compact, _walk_acceptor), ends_layout=True
+        ),
+        Field("alignment_pdfs", INT32_VECTOR, "<AlignmentPdfs>", default=lambda: None, rare=True),
+    ),
+    ("chain.supervision", "Supervision"),
+)
+"""The supervision of one or more sequences."""
+
+
+def _are_usual_weights(weights: Any, values: Values) -> bool:
+    """Whether weights (an array of floats) are none, or finite, not negative, and one per frame."""
+    if not len(weights):
+        return True
+    is_one_per_frame = len(weights) == values["frames_per_sequence"]
+    return is_one_per_frame and min(weights) >= 0.0 and math.isfinite(sum(weights))
+
+
+CHAIN_OUTPUT_RECORD = Record(
+    "NnetChainSup",
+    (
+        Field("name", WORD),
+        Field("indexes", INDEXES),
+        Field("supervision", SUPERVISION_RECORD),
+        Field(
+            "deriv_weights",
+            FLOAT_VECTOR,
+            "<DW2>",
+            usual=_are_usual_weights,
+            default=lambda: np.zeros(0, np.float32),
+            older=(("<DW>", CHAR_VECTOR),),
+        ),
+    ),
+    ("chain.example", "NnetChainSupervision"),
+)
+"""The chain supervision of one output."""
+
+CHAIN_EXAMPLE_RECORD = Record(
+    "Nnet3ChainEg",
+    sequence_example_fields(CHAIN_OUTPUT_RECORD),
+    ("chain.example", "NnetChainExample"),
+)
+"""A chain example."""

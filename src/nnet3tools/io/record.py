@@ -1,0 +1,265 @@
+"""Descriptions of Kaldi's records, `<Name> field ... </Name>`.
+
+A description lists the fields of a record in the order of the file. The full reader and the full
+writer, in text and in binary, follow from it, and so does the walk of `record_walk.py`, which finds
+where a binary record ends without reading its values. This module does not load NumPy.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from nnet3tools.errors import DataError, quoted
+from nnet3tools.io.byte_walk import ByteWalk
+from nnet3tools.io.stream import Reader, Writer
+
+__all__ = [
+    "CHAR_VECTOR",
+    "FLAG",
+    "FLOAT32",
+    "FLOAT_VECTOR",
+    "INDEXES",
+    "INT32",
+    "INT32_VECTOR",
+    "MATRIX",
+    "WORD",
+    "Field",
+    "Kind",
+    "Record",
+    "RecordObject",
+    "Repeated",
+    "imported_later",
+]
+
+Values = Mapping[str, Any]
+"""The values of the fields before the present one, by name."""
+
+_MAX_COUNT = 1_000_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of value stands in a file.
+
+    `walk(walk, values)` goes over a value in binary and returns what a field's `usual` looks at. A
+    record with a kind that has no walk is always read in full.
+    """
+
+    read: Callable[[Reader], Any]
+    write: Callable[[Writer, Any], None]
+    walk: Callable[[ByteWalk, Values], Any] | None = None
+
+
+def imported_later(module: str, name: str) -> Callable[..., Any]:
+    """The function `name` of `nnet3tools.<module>`, which is imported when it is first called."""
+
+    @functools.cache
+    def function() -> Callable[..., Any]:
+        return getattr(importlib.import_module(f"nnet3tools.{module}"), name)
+
+    return lambda *arguments: function()(*arguments)
+
+
+def _walk_matrix(walk: ByteWalk, values: Values) -> None:
+    walk.matrix(values["indexes"].num_rows)
+
+
+WORD = Kind(Reader.read_token, Writer.write_token, lambda walk, _: walk.name())
+INT32 = Kind(Reader.read_int32, Writer.write_int32, lambda walk, _: walk.int32())
+FLAG = Kind(Reader.read_bool, Writer.write_bool, lambda walk, _: walk.flag())
+FLOAT32 = Kind(Reader.read_float, Writer.write_float, lambda walk, _: walk.float32())
+INT32_VECTOR = Kind(Reader.read_int32_vector, Writer.write_int32_vector)
+FLOAT_VECTOR = Kind(Reader.read_vector, Writer.write_vector, lambda walk, _: walk.float_vector())
+CHAR_VECTOR = Kind(
+    imported_later("io.char_vector", "read_vector_as_char"),
+    imported_later("io.char_vector", "write_vector_as_char"),
+)
+INDEXES = Kind(
+    imported_later("io.index_vector", "read_index_vector"),
+    imported_later("io.index_vector", "write_index_vector"),
+    lambda walk, _: walk.index_vector(),
+)
+MATRIX = Kind(
+    imported_later("io.general_matrix", "read_general_matrix"),
+    imported_later("io.general_matrix", "write_general_matrix"),
+    _walk_matrix,
+)
+"""A full, compressed or sparse matrix with a row for each of the `indexes` before it."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A value of a record: the attribute `name`, after `token` if that is not empty.
+
+    `usual(value, values)` says whether a walk may pass over a record with this value; such records
+    are those of single examples as Kaldi's programs write them. `problem(values)` returns what is
+    wrong with the fields up to this one, "" if nothing is. A field with a `default` may be absent;
+    a `rare` one is absent in most files and is written only if it has elements. `older` has tokens
+    and kinds of earlier versions of the format.
+    """
+
+    name: str
+    kind: Kind | Record
+    token: str = ""
+    usual: Callable[[Any, Values], bool] = lambda value, values: True
+    problem: Callable[[Values], str] = lambda values: ""
+    default: Callable[[], Any] | None = None
+    rare: bool = False
+    older: tuple[tuple[str, Kind], ...] = ()
+    ends_layout: bool = False
+    """Whether this field and later ones may have any size in records of one layout."""
+
+    def read(self, reader: Reader, values: Values, end: str) -> Any:
+        """The value; `end` is the token after the record's last field."""
+        kind = self._kind_here(reader, end)
+        if kind is None:
+            assert self.default is not None
+            return self.default()
+        return kind.read(reader)
+
+    def _kind_here(self, reader: Reader, end: str) -> Kind | Record | None:
+        """The kind of the value that follows, whose token is consumed; None if it is absent."""
+        if self.default is None:
+            if self.token:
+                reader.expect_token(self.token)
+            return self.kind
+        token = reader.peek_token()
+        for known, kind in ((self.token, self.kind), *self.older):
+            if token == known:
+                reader.expect_token(token)
+                return kind
+        if token != end and not self.rare:
+            reader.read_token()
+            raise reader.error(f"expected {self.token} or {end}, found {quoted(token)}")
+        return None
+
+    def write(self, writer: Writer, value: Any) -> None:
+        """Write the token and the value."""
+        if self.rare and (value is None or not len(value)):
+            return
+        if self.token:
+            writer.write_token(self.token)
+        self.kind.write(writer, value)
+
+    def steps(self, values: Values) -> Iterator[bytes | Field]:
+        """What a walk passes over: bytes, and fields whose value it then puts into `values`."""
+        if self.rare:
+            return
+        if self.token:
+            yield self.token.encode() + b" "
+        if isinstance(self.kind, Record):
+            yield from self.kind.steps(values)
+        else:
+            yield self
+
+
+@dataclass(frozen=True)
+class Repeated(Field):
+    """A list of records after a token and their number; `noun` names them in errors."""
+
+    noun: str = ""
+    newlines: bool = False
+    """Whether in text a newline follows the number and each record."""
+
+    def read(self, reader: Reader, values: Values, end: str) -> list[Any]:
+        """The records; DataError for a number that is not positive."""
+        reader.expect_token(self.token)
+        count = reader.read_int32()
+        if not 0 < count <= _MAX_COUNT:
+            raise reader.error(f"an example cannot have {count} {self.noun}")
+        return [self.kind.read(reader) for _ in range(count)]
+
+    def write(self, writer: Writer, value: list[Any]) -> None:
+        """Write the token, the number and the records."""
+        writer.write_token(self.token)
+        writer.write_int32(len(value))
+        if self.newlines:
+            writer.write_newline()
+        for item in value:
+            self.kind.write(writer, item)
+            if self.newlines:
+                writer.write_newline()
+
+    def steps(self, values: Values) -> Iterator[bytes | Field]:
+        """The token, the number and the steps of each record."""
+        assert isinstance(self.kind, Record)
+        yield self.token.encode() + b" "
+        yield Field(self.name, INT32, usual=self.usual)
+        for _ in range(values[self.name]):
+            yield from self.kind.steps(values)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A description of a record: its name in files, its fields, and its class.
+
+    `type_path` is the module below nnet3tools and the name of the class, a RecordObject.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    type_path: tuple[str, str]
+
+    @functools.cached_property
+    def type(self) -> type[RecordObject]:
+        """The class of the objects; importing it loads NumPy."""
+        module, name = self.type_path
+        return getattr(importlib.import_module(f"nnet3tools.{module}"), name)
+
+    def read(self, reader: Reader) -> Any:
+        """An object read in full; DataError unless its parts agree."""
+        reader.expect_token(f"<{self.name}>")
+        end = f"</{self.name}>"
+        values: dict[str, Any] = {}
+        for field in self.fields:
+            values[field.name] = field.read(reader, values, end)
+            if problem := field.problem(values):
+                raise reader.error(problem)
+        reader.expect_token(end)
+        try:
+            found = self.type.of_fields(values)
+            found.check()
+        except DataError as error:
+            raise reader.error(str(error)) from None
+        return found
+
+    def write(self, writer: Writer, value: Any) -> None:
+        """Write an object."""
+        writer.write_token(f"<{self.name}>")
+        for field in self.fields:
+            field.write(writer, getattr(value, field.name))
+        writer.write_token(f"</{self.name}>")
+
+    def steps(self, values: Values) -> Iterator[bytes | Field]:
+        """What a walk over the record passes over, in order."""
+        yield f"<{self.name}> ".encode()
+        for field in self.fields:
+            yield from field.steps(values)
+        yield f"</{self.name}> ".encode()
+
+
+class RecordObject:
+    """An object that stands in files as its class's `RECORD` describes."""
+
+    RECORD: ClassVar[Record]
+
+    @classmethod
+    def read(cls, reader: Reader) -> Self:
+        """Read in full; DataError unless the parts agree."""
+        return cls.RECORD.read(reader)
+
+    def write(self, writer: Writer) -> None:
+        """Write in the writer's form."""
+        self.RECORD.write(writer, self)
+
+    @classmethod
+    def of_fields(cls, values: dict[str, Any]) -> Self:
+        """The object with these values of the record's fields."""
+        return cls(**values)
+
+    def check(self) -> None:
+        """DataError if parts that a file gives do not agree."""

@@ -1,0 +1,31 @@
+"""The format of frame-level examples and of the inputs of all examples."""
+
+from __future__ import annotations
+
+from nnet3tools.io.record import INDEXES, MATRIX, WORD, Field, Record, Repeated
+
+__all__ = ["EXAMPLE_RECORD", "IO_RECORD"]
+
+_MOST_USUAL = 1000
+
+IO_RECORD = Record(
+    "NnetIo",
+    (Field("name", WORD), Field("indexes", INDEXES), Field("features", MATRIX)),
+    ("training.example", "NnetIo"),
+)
+"""One input or output with its matrix."""
+
+EXAMPLE_RECORD = Record(
+    "Nnet3Eg",
+    (
+        Repeated(
+            "io",
+            IO_RECORD,
+            "<NumIo>",
+            usual=lambda count, _: 0 < count <= _MOST_USUAL,
+            noun="inputs and outputs",
+        ),
+    ),
+    ("training.example", "NnetExample"),
+)
+"""A frame-level example."""
