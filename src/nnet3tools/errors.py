@@ -15,6 +15,7 @@ __all__ = [
     "OptionError",
     "ProgramError",
     "RequestError",
+    "TextError",
     "UserError",
     "check_num_frames",
     "install_command",
@@ -95,6 +96,30 @@ class ConfigError(UserError):
         if quoted(shown) == "binary bytes":
             message, line = "expected lines of text, found binary bytes", ""
         super().__init__(f"{where}{message}{line}")
+
+
+_SHOWN = 60
+"""Characters of a text that an error shows to either side of its mark."""
+
+
+class TextError(UserError):
+    """Text from a user that does not follow its grammar, or names things that do not exist.
+
+    `what` names the kind of text, such as "formula"; `position` counts characters from 0. The
+    message tells the column, and shows the text with ` >>> ` before that position.
+    """
+
+    def __init__(self, message: str, text: str, position: int, what: str) -> None:
+        self.message, self.text, self.position, self.what = message, text, position, what
+        self.line = text.count("\n", 0, position) + 1
+        self.column = position - (text.rfind("\n", 0, position) + 1) + 1
+        before, after = text[:position].replace("\n", " "), text[position:].replace("\n", " ")
+        before = before if len(before) <= _SHOWN else f"...{before[-_SHOWN:]}"
+        after = after if len(after) <= _SHOWN else f"{after[:_SHOWN]}..."
+        shown = f"{before} >>> {after}"
+        shown = "binary bytes" if quoted(shown, len(shown)) == "binary bytes" else shown
+        line = f"line {self.line}, " if "\n" in text.strip() else ""
+        super().__init__(f"{message} at {line}column {self.column} of {what}: {shown}")
 
 
 class ProgramError(Nnet3Error):

@@ -20,17 +20,17 @@ output-node name=output input=f objective={objective}
 BAD = {
     "syntax error": (
         "x * (2 + ] x)",
-        "syntax error: expected operand, found ']' at column 10 of formula: x * (2 +  >>> ] x)",
+        "expected operand, found ']' at column 10 of formula: x * (2 +  >>> ] x)",
     ),
     "integer of 20 digits": (
         "x * " + "9" * 20,
-        "syntax error: an integer of 20 digits, found '9' at column 5 of formula",
+        "expected a number, found an integer of 20 digits at column 5 of formula",
     ),
     "integer of 5000 digits": (
         "x * " + "9" * 5000,
-        "syntax error: an integer of 5000 digits, found '9' at column 5 of formula",
+        "expected a number, found an integer of 5000 digits at column 5 of formula",
     ),
-    "nothing": ("", "syntax error: expected operand, found the end at column 1"),
+    "nothing": ("", "expected operand, found the end at column 1"),
     "unknown name": (
         "x * aa",
         "unknown name 'aa' (nearest known: a) at column 5 of formula: x *  >>> aa",

@@ -8,7 +8,7 @@ import pytest
 from nnet3tools import expression as ex
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.expression.formula import parse_formula
+from nnet3tools.expression.formula import Formula
 from nnet3tools.expression.memory import Buffer, place
 from nnet3tools.expression.schedule import Schedule, topological
 from nnet3tools.tensor import formulas
@@ -338,7 +338,7 @@ def test_random_trees_graph_derivative_against_symbolic(seed):
     symbolic = formulas.parse(text, holders)
     g = ex.Graph()
     x, y = matrix(g), matrix(g, "y", (1, 3))
-    root = parse_formula(text).build(g, {"x": x, "y": y})
+    root = Formula(text).build(g, {"x": x, "y": y})
     arrays = {"x": rng.normal(size=(4, 3)) * 0.7, "y": rng.normal(size=(1, 3)) * 0.7}
     g.forward(root, **arrays)
     g.backward()
@@ -374,7 +374,7 @@ def test_factors_of_sums_that_do_not_vary_are_taken_out_of_them(axis):
     for text, derivative in forms.items():
         g = ex.Graph()
         x, s = matrix(g, shape=(6, 5)), matrix(g, "s", shape)
-        root = parse_formula(text).build(g, {"x": x, "s": s})
+        root = Formula(text).build(g, {"x": x, "s": s})
         g.forward(root, x=data, s=s0)
         g.backward({root: seed})
         expected = (seed * derivative(data, s0)).sum(axis, keepdims=True)

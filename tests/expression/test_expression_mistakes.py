@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nnet3tools import expression as ex
-from nnet3tools.expression.formula import parse_formula
-from nnet3tools.tensor.formulas import FormulaError
+from nnet3tools.errors import TextError
+from nnet3tools.expression.formula import Formula
 from support.expression_checks import check, normal, run
 
 X = normal(4, 3)
@@ -29,10 +29,10 @@ def test_softmax_takes_its_axis_second_and_masks_by_keyword(axis):
     check(lambda x: ex.log_softmax(x, axis), lambda x: np.log(smax(x, axis)), X)
     g, x = graph_and_input()
     for name in ("softmax", "log_softmax"):
-        formula = parse_formula(f"{name}(x, {axis})").build(g, {"x": x})
+        formula = Formula(f"{name}(x, {axis})").build(g, {"x": x})
         assert formula is getattr(ex, name)(x, axis)
-        with pytest.raises(FormulaError, match="mask is given as mask="):
-            parse_formula(f"{name}(x, x > 0)").build(g, {"x": x})
+        with pytest.raises(TextError, match="mask is given as mask="):
+            Formula(f"{name}(x, x > 0)").build(g, {"x": x})
         with pytest.raises(ex.ExpressionError, match="mask is given as mask="):
             getattr(ex, name)(x, x > 0)
         with pytest.raises(ex.ExpressionError, match="mask of a softmax"):
@@ -55,8 +55,8 @@ def test_indexes_are_integers_in_range(name):
     for given in (indexes, np.array(indexes)):
         with pytest.raises(ex.ExpressionError, match=message):
             ex.rows(x, given)
-    with pytest.raises(FormulaError, match=message.replace("float64", ".*")):
-        parse_formula(f"rows(x, {indexes})".replace("True, False", "true, false")).build(
+    with pytest.raises(TextError, match=message.replace("float64", ".*")):
+        Formula(f"rows(x, {indexes})".replace("True, False", "true, false")).build(
             g, {"x": x, "true": True, "false": False}
         )
 

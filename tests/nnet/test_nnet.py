@@ -113,7 +113,7 @@ def test_failed_config_leaves_the_network_as_it_was() -> None:
         ("input-node name=input dim=3", "twice"),
         ("input-node name=relu_input dim=3", "relu_input"),
         ("component-node name=a component=afine input=input", "no component.*'affine'"),
-        ("component-node name=a component=relu input=affin", "column 1.*'affine'"),
+        ("component-node name=a component=relu input=affin", "'affine'.*column 1 of"),
         ("component-node name=a component=relu input=Sum(affine, relu_input)", "column 13"),
         ("component-node name=a component=relu input=input", "dimension 3.*expects 4"),
         ("component-node name=a component=relu input=Sum(affine, input)", "4 and 3"),

@@ -121,7 +121,7 @@ def test_a_network_with_formulas_trains():
 @pytest.mark.parametrize(
     ("formula", "message"),
     [
-        ("sqr(target - output", "syntax error"),
+        ("sqr(target - output", "expected '\\)', found the end"),
         ("sqr(target - outptu)", "unknown name .outptu. .nearest known: output. at column 14"),
         ("sqr(target)", "no gradient"),
         ("output + [1, 2]", "cannot|not an expression"),

@@ -16,7 +16,6 @@ BAD = [
     ("relu-layer dim=3", "relu-layer needs a name: name=..."),
     ("relu-layer name=3 dim=3", "option 'name': expected a name such as tdnn1, found '3'"),
     ("relu-layer name=input", "option 'name': another layer is called 'input' already"),
-    ("relu-layer name=a dim=3 dim=4", "'dim' is given twice"),
     ("relu-layer name=a dim=x", "option 'dim': expected an integer, found 'x'"),
     ("relu-layer name=a max-change=x", "option 'max-change': expected a number, found 'x'"),
     ("relu-layer name=a max-change=nan", "option 'max-change': expected a number, found 'nan'"),
@@ -42,7 +41,7 @@ BAD = [
     ),
     (
         "relu-layer name=a input=Append(-1,0",
-        "option 'input': descriptor 'Append(-1,0', column 12: expected ')', found its end",
+        "option 'input': expected ')', found the end at column 12 of descriptor: Append(-1,0 >>> ",
     ),
     (
         "relu-layer name=a input=Sum(input, Append(input, input))",
@@ -54,18 +53,9 @@ BAD = [
     ),
     (
         "relu-layer name=a input=[-2]",
-        "option 'input': '[-2]' means an earlier layer, but only 1 stands before this line",
+        "option 'input': expected one of the 1 earlier layers, found [-2] at column 1 of "
+        "descriptor:  >>> [-2]",
     ),
-    (
-        "relu-layer name=a 'x'",
-        'character "\'" is not allowed; values that contain = stand in "..."',
-    ),
-    ('relu-layer name=a ng-affine-options="a=1', "double quotes do not come in pairs"),
-    ("relu-layer name=$a", "character '$' is not allowed"),
-    ("relu-layer a name=a", "expected key=value, found 'a'"),
-    ('relu-layer a "x=1" name=a', "expected key=value, found 'a  x=1'"),
-    ("relu_layer name=a", "expected a layer type such as relu-layer, found 'relu_layer'"),
-    ("relu-layer name=a =3", "expected key=value, found '='"),
     ("tdnnf-layer name=a dim=20", "option 'bottleneck-dim' is missing: expected a number above 0"),
     (
         "tdnnf-layer name=a dim=24 bottleneck-dim=3",
@@ -123,6 +113,31 @@ def test_bad_lines(line: str, message: str) -> None:
     assert str(caught.value) == f"net.xconfig:2: {message} in line '{line}'"
 
 
+# the second line of a file with >>> where it is wrong, and the message
+SYNTAX = [
+    ("relu-layer name=a dim=3  >>> dim=4", "'dim' is given twice"),
+    (
+        "relu-layer name=a  >>> 'x'",
+        'expected letters, digits or -.()[]@=,/+:, found "\'"; values that contain = stand in '
+        '"..."',
+    ),
+    ('relu-layer name=a ng-affine-options="a=1 >>> ', "expected '\"', found the end"),
+    ("relu-layer name= >>> $a", "expected letters, digits or -.()[]@=,/+:, found '$'"),
+    ("relu-layer  >>> a name=a", "expected key=value, found 'a'"),
+    ('relu-layer  >>> a "x=1" name=a', "expected key=value, found 'a'"),
+    (" >>> relu_layer name=a", "expected a layer type such as relu-layer, found 'relu_layer'"),
+    ("relu-layer name=a  >>> =3", "expected key=value, found '='"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), SYNTAX, ids=[line for line, _ in SYNTAX])
+def test_syntax_errors_mark_the_column(line: str, message: str) -> None:
+    column = line.index(" >>> ") + 1
+    with pytest.raises(ConfigError) as caught:
+        make_layers(f"{START}{line.replace(' >>> ', '')}", "net.xconfig")
+    assert str(caught.value) == f"net.xconfig:2: {message} at column {column} of line: {line}"
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -138,7 +153,8 @@ def test_absurd_sizes(line: str) -> None:
 def test_bytes_are_not_quoted() -> None:
     with pytest.raises(ConfigError) as caught:
         make_layers("relu-layer name=a \x01\x02é", "net.xconfig")
-    assert str(caught.value) == r"net.xconfig:1: character '\x01' is not allowed"
+    assert str(caught.value).startswith("net.xconfig:1: expected letters")
+    assert str(caught.value).endswith(r"found '\x01' at column 19 of line: binary bytes")
 
 
 def test_outputs_of_the_network_are_not_used_by_layers() -> None:

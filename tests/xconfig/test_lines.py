@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nnet3tools.xconfig.descriptor import descriptor_text, dimension, parse_descriptor
+from nnet3tools.grammars.descriptor import read_descriptor
+from nnet3tools.xconfig.descriptor import descriptor_text, dimension
 from nnet3tools.xconfig.line import read_lines
 
 DIMS = {"a": 3, "b": 3, "lstm.c": 7}
@@ -41,7 +42,7 @@ def test_values_run_to_the_next_key() -> None:
     ],
 )
 def test_descriptors(text: str, printed: str, dim: int) -> None:
-    expression = parse_descriptor(text, ["a", "b"])
+    expression = read_descriptor(text, ["a", "b"])
     assert descriptor_text(expression, str) == printed
-    assert descriptor_text(parse_descriptor(printed, []), str) == printed
+    assert descriptor_text(read_descriptor(printed, []), str) == printed
     assert dimension(expression, DIMS.__getitem__) == dim

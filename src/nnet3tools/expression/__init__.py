@@ -10,7 +10,7 @@ Nodes are lazy: building checks shapes and types (ExpressionError shows the oper
 node that exists if there is an equal one; `Graph.forward` plans memory and binds operations of
 nnet3tools.tensor, which do all the maths. Elementwise kinds are the rows of the table
 tensor.formulas.functions: value, derivatives, ONNX name; any other kind is a subclass of Node
-with its forward and backward operations. `parse_formula` builds the same from text.
+with its forward and backward operations. `formula.Formula` builds the same from text.
 """
 
 from __future__ import annotations

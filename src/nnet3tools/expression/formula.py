@@ -1,226 +1,188 @@
 """Formula text to expression graphs, with errors that mark the column.
 
 `name = expression; ...; expression`: the last expression is the value; definitions may stand in
-any order, each name once. Operators as in tensor.formulas; functions are those of this package
-under NumPy's names: sum, mean, var, std, max, min, prod and logsumexp take `axis=` (without one
-they reduce all elements; max and min of two operands are elementwise).
+any order, each name once. Functions are those of this package under NumPy's names: sum, mean, var,
+std, max, min, prod and logsumexp take `axis=` (without it they reduce all elements; max and min of
+two operands are elementwise).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nnet3tools import tensor
+from nnet3tools.errors import TextError
 from nnet3tools.expression.elementwise import apply
 from nnet3tools.expression.formula_functions import CALLABLE, call_function
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.node import Node
 from nnet3tools.expression.shapes import ExpressionError
-from nnet3tools.tensor.formulas import FUNCTIONS, Constant, FormulaError, simplify
-from nnet3tools.tensor.formulas.grammar import (
-    CONSTANTS,
-    MAX_LEVELS,
-    SYMBOLS,
-    FormulaReader,
-    Token,
-    deep_recursion,
+from nnet3tools.grammars.formula import (
+    Call,
+    Chain,
+    List,
+    Name,
+    Number,
+    Power,
+    Tree,
+    read_formula,
 )
+from nnet3tools.grammars.reading import MAX_LEVELS, deep_recursion
+from nnet3tools.tensor.formulas import FUNCTIONS, Constant, simplify
 
-__all__ = ["Formula", "parse_formula"]
+__all__ = ["Formula"]
 
+_CONSTANTS = {
+    "true": True,
+    "false": False,
+    "inf": float("inf"),
+    "nan": float("nan"),
+    "pi": 3.141592653589793,
+}
 
-class _Scope:
-    """The values of names while a formula is built; definitions are evaluated when first used."""
+_OPERATORS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne",
+    "&&": "and", "&": "and", "and": "and", "||": "or", "|": "or", "or": "or",
+}  # fmt: skip
+"""Infix operator -> name of the function."""
 
-    def __init__(self, formula: Formula, given: Mapping[str, Any]) -> None:
-        self._formula, self._given = formula, given
-        self._done: dict[str, Any] = {}
-        self._under_way: list[str] = []
-
-    def look_up(self, name: str, position: int) -> Any:
-        """The value of a name; FormulaError if it has none or depends on itself."""
-        if name in self._given:
-            return self._given[name]
-        if name in self._done:
-            return self._done[name]
-        if name not in self._formula.definitions:
-            if name in CONSTANTS:
-                return CONSTANTS[name]
-            known = [*self._given, *self._formula.definitions, *CONSTANTS]
-            raise self._formula.unknown("name", name, known, position)
-        if name in self._under_way:
-            cycle = [*self._under_way[self._under_way.index(name) :], name]
-            raise FormulaError(f"cycle: {' -> '.join(cycle)}", self._formula.text, position)
-        if len(self._under_way) == MAX_LEVELS:
-            raise FormulaError(
-                f"more than {MAX_LEVELS} definitions in turn that use later ones",
-                self._formula.text,
-                position,
-            )
-        self._under_way.append(name)
-        self._done[name] = self._formula.definitions[name](self)
-        self._under_way.pop()
-        return self._done[name]
+_SIGNS = {"-": "neg", "!": "not", "not": "not"}
 
 
-Build = Callable[[_Scope], Any]
-"""What a part of a formula is read to: it gives the value, once names have values."""
-
-
-@dataclass
 class Formula:
-    """A formula that was read: build it in as many graphs as you like."""
+    """A formula that was read; it can be built in any number of graphs."""
 
-    text: str
-    definitions: dict[str, Build]
-    result: Build
+    def __init__(self, text: str) -> None:
+        """TextError, which marks the column, if the text is no formula."""
+        self.text = text
+        read = read_formula(text)
+        self.definitions, self.result = read.definitions, read.result
 
     def build(self, graph: Graph, names: Mapping[str, Node | float]) -> Node:
-        """The node of the formula, names standing for these nodes or numbers.
+        """Add the formula to a graph and return the node of its value; `names` are its operands.
 
-        FormulaError, which marks the column, for unknown names and functions, operands that do not
-        fit, and definitions that go in circles.
+        TextError, which marks the column, for unknown names and functions, operands that do not
+        fit, and definitions that depend on themselves.
         """
         for name in self.definitions:
             if name in names:
-                raise FormulaError(f"'{name}' cannot be defined anew", self.text, 0)
-        scope = _Scope(self, names)
+                raise self.error(f"'{name}' cannot be defined anew", 0)
+        builder = _Builder(self, names)
         with deep_recursion():
             for name in self.definitions:
-                scope.look_up(name, 0)
-            value = self.result(scope)
+                builder.look_up(Name(name, 0))
+            value = builder.value(self.result)
         if isinstance(value, (bool, int, float)):
             value = graph.constant(float(value))
         if not isinstance(value, Node):
-            raise FormulaError("the formula's value is not a single expression", self.text, 0)
+            raise self.error("the formula's value is not a single expression", 0)
         return value
 
-    def unknown(self, kind: str, name: str, known: Any, position: int) -> FormulaError:
-        """The error of an unknown name, with the nearest known one."""
+    def error(self, message: str, position: int) -> TextError:
+        """A TextError at a position of this formula, to be raised."""
+        return TextError(message, self.text, position, "formula")
+
+
+class _Builder:
+    """Builds the nodes of one formula in one graph; definitions are built at their first use."""
+
+    def __init__(self, formula: Formula, operands: Mapping[str, Any]) -> None:
+        self._formula, self._operands = formula, operands
+        self._built: dict[str, Any] = {}
+        self._being_built: list[str] = []
+
+    def look_up(self, use: Name) -> Any:
+        """The value of a name; TextError if it has none or depends on itself."""
+        name, definitions = use.name, self._formula.definitions
+        if name in self._operands:
+            return self._operands[name]
+        if name in self._built:
+            return self._built[name]
+        if name not in definitions:
+            if name in _CONSTANTS:
+                return _CONSTANTS[name]
+            raise self._unknown("name", use, [*self._operands, *definitions, *_CONSTANTS])
+        if name in self._being_built:
+            cycle = [*self._being_built[self._being_built.index(name) :], name]
+            raise self._formula.error(f"cycle: {' -> '.join(cycle)}", use.position)
+        if len(self._being_built) == MAX_LEVELS:
+            problem = f"more than {MAX_LEVELS} definitions in turn that use later ones"
+            raise self._formula.error(problem, use.position)
+        self._being_built.append(name)
+        self._built[name] = self.value(definitions[name])
+        self._being_built.pop()
+        return self._built[name]
+
+    def value(self, tree: Tree) -> Any:
+        """The node, number or list that a part of the formula stands for."""
+        match tree:
+            case Number(value):
+                return value
+            case Name():
+                return self.look_up(tree)
+            case List(items):
+                return [self.value(item) for item in items]
+            case Call():
+                return self._call(tree)
+            case Chain(first, rest, position):
+                value = self.value(first)
+                for operator, operand in rest:
+                    function = _OPERATORS[operator]
+                    value = self._apply(position, function, value, self.value(operand))
+                return value
+            case Power(operands, position):
+                return self._power(operands, position)
+
+    def _power(self, operands: tuple[tuple[tuple[str, ...], Tree], ...], position: int) -> Any:
+        values = [self.value(operand) for _, operand in operands]
+        result = None
+        for (signs, _), value in zip(reversed(operands), reversed(values), strict=True):
+            result = value if result is None else self._apply(position, "pow", value, result)
+            for sign in reversed(signs):
+                if sign in _SIGNS:
+                    result = self._apply(position, _SIGNS[sign], result)
+        return result
+
+    def _call(self, call: Call) -> Any:
+        values = [self.value(value) for key, value in call.arguments if not key]
+        options = {key: self.value(value) for key, value in call.arguments if key}
+        name = call.function
+        if name not in CALLABLE:
+            raise self._unknown("function", Name(name, call.position), CALLABLE)
+        if any(isinstance(v, (Node, list)) for v in [*values, *options.values()]):
+            return self._at(call.position, lambda: call_function(name, values, options))
+        if name not in FUNCTIONS or options or len(values) != FUNCTIONS[name].arity:
+            raise self._formula.error(f"{name} needs an operand that is no number", call.position)
+        return self._apply(call.position, name, *values)
+
+    def _apply(self, position: int, function: str, *operands: Any) -> Any:
+        """An elementwise function of nodes or, at once, of numbers."""
+        if any(isinstance(o, Node) for o in operands):
+            return self._at(position, lambda: apply(function, *operands))
+        if any(not isinstance(o, (bool, int, float)) for o in operands):
+            raise self._formula.error(f"cannot compute with {operands[0]!r}", position)
+        number = simplify(FUNCTIONS[function](*operands))
+        if isinstance(number, Constant):
+            return number.value
+        value = tensor.empty((1,), dtype="float64")
+        tensor.element(number)(value)
+        return float(value[0])
+
+    def _at(self, position: int, make: Callable[[], Any]) -> Any:
+        """The result of a function; its ExpressionError becomes a TextError at a position."""
+        try:
+            return make()
+        except TextError:
+            raise
+        except ExpressionError as error:
+            raise self._formula.error(str(error), position) from None
+
+    def _unknown(self, kind: str, use: Name, known: Iterable[str]) -> TextError:
+        """The error of an unknown name, with the nearest known name."""
         import difflib
 
-        near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(use.name, list(known), n=1, cutoff=0.5)
         hint = f" (nearest known: {near[0]})" if near else ""
-        return FormulaError(f"unknown {kind} '{name}'{hint}", self.text, position)
-
-
-def _at(text: str, position: int, make: Callable[[], Any]) -> Any:
-    """The value made; its ExpressionError becomes one that marks the column."""
-    try:
-        return make()
-    except FormulaError:
-        raise
-    except ExpressionError as error:
-        raise FormulaError(str(error), text, position) from None
-
-
-def _operate(text: str, position: int, name: str, *operands: Any) -> Any:
-    if any(isinstance(o, Node) for o in operands):
-        return _at(text, position, lambda: apply(name, *operands))
-    if any(not isinstance(o, (bool, int, float)) for o in operands):
-        raise FormulaError(f"cannot compute with {operands[0]!r}", text, position)
-    number = simplify(FUNCTIONS[name](*operands))
-    if isinstance(number, Constant):
-        return number.value
-    value = tensor.empty((1,), dtype="float64")
-    tensor.element(number)(value)
-    return float(value[0])
-
-
-def _apply(formula: Formula, name: Token, values: list[Any], options: dict[str, Any]) -> Any:
-    """The value of a call."""
-    _, word, position = name
-    if word not in CALLABLE:
-        raise formula.unknown("function", word, CALLABLE, position)
-    if any(isinstance(v, (Node, list)) for v in [*values, *options.values()]):
-        return _at(formula.text, position, lambda: call_function(word, values, options))
-    if word not in FUNCTIONS or options or len(values) != FUNCTIONS[word].arity:
-        raise FormulaError(f"{word} needs an operand that is no number", formula.text, position)
-    return _operate(formula.text, position, word, *values)
-
-
-class _Reader(FormulaReader[Build]):
-    def make_number(self, value: float) -> Build:
-        return lambda scope: value
-
-    def make_name(self, name: str, position: int) -> Build:
-        return lambda scope: scope.look_up(name, position)
-
-    def call(self, name: Token) -> Build:
-        arguments = self.listed(self._argument, ")")
-        parts = [value for key, value in arguments if not key]
-        named = {key: value for key, value in arguments if key}
-
-        def build(scope: _Scope) -> Any:
-            values = [part(scope) for part in parts]
-            options = {key: part(scope) for key, part in named.items()}
-            return _apply(scope._formula, name, values, options)
-
-        return build
-
-    def _argument(self) -> tuple[str, Build]:
-        """A value with its name, or with none."""
-        if not self.next_is_assigned():
-            return "", self.expression()
-        name = self.advance().word
-        self.advance()
-        return name, self.expression()
-
-    def make_chain(self, parts: list[Build], symbols: list[str], position: int) -> Build:
-        first, *others = parts
-
-        def build(scope: _Scope) -> Any:
-            value = first(scope)
-            for symbol, part in zip(symbols, others, strict=True):
-                value = _operate(self.text, position, SYMBOLS[symbol], value, part(scope))
-            return value
-
-        return build
-
-    def make_signed(self, signs: list[str], part: Build, position: int) -> Build:
-        def build(scope: _Scope) -> Any:
-            value = part(scope)
-            for sign in reversed(signs):
-                if sign in ("!", "not"):
-                    value = _operate(self.text, position, "not", value)
-                elif sign == "-":
-                    value = _operate(self.text, position, "neg", value)
-            return value
-
-        return build
-
-    def atom(self) -> Build:
-        """Lists, too."""
-        if self.token.word != "[":
-            return super().atom()
-        self.advance()
-        parts = self.listed(self.expression, "]")
-        return lambda scope: [part(scope) for part in parts]
-
-    def definitions(self) -> list[tuple[Token, Build]]:
-        """What stands before the formula's result."""
-        found = []
-        while self.next_is_assigned():
-            name = self.advance()
-            self.advance()
-            found.append((name, self.expression()))
-            self.expect(";")
-        return found
-
-
-def parse_formula(text: str) -> Formula:
-    """Read a formula; FormulaError, which marks the column, if its syntax is wrong."""
-    reader = _Reader(text)
-    named: dict[str, Build] = {}
-    with deep_recursion():
-        for token, build in reader.definitions():
-            if token.word in named:
-                raise FormulaError(f"'{token.word}' is defined twice", text, token.position)
-            named[token.word] = build
-        result = reader.expression()
-    if reader.token.word == ";":
-        reader.advance()
-    reader.expect_end()
-    return Formula(text, named, result)
+        return self._formula.error(f"unknown {kind} '{use.name}'{hint}", use.position)

@@ -11,7 +11,7 @@ import functools
 from nnet3tools import tensor
 from nnet3tools.expression.control import Same
 from nnet3tools.expression.execution import Execution
-from nnet3tools.expression.formula import parse_formula
+from nnet3tools.expression.formula import Formula
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.memory import SCRATCH
 from nnet3tools.expression.moves import Copy
@@ -33,7 +33,7 @@ def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) ->
     graph = Graph(like)
     output = graph.input("output", (rows, dim), element, trainable=True)
     target = graph.input("target", (rows, dim), element)
-    root = parse_formula(text).build(graph, {"output": output, "target": target})
+    root = Formula(text).build(graph, {"output": output, "target": target})
     if not root.trainable:
         raise ExpressionError(no_gradient_reason([root]))
     if root.is_leaf or isinstance(root, Same):

@@ -14,7 +14,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError, naming
 from nnet3tools.expression.control import Same
 from nnet3tools.expression.execution import Execution
-from nnet3tools.expression.formula import parse_formula
+from nnet3tools.expression.formula import Formula
 from nnet3tools.expression.fused import Fused, fuse
 from nnet3tools.expression.graph import Graph
 from nnet3tools.expression.memory import SCRATCH
@@ -81,7 +81,7 @@ class RowFunction:
     """A formula over named parts (rows, dim) and parameters of given shapes."""
 
     def __init__(self, text: str, parts: Mapping[str, int], params: Mapping[str, Shape]) -> None:
-        self.formula = parse_formula(text)
+        self.formula = Formula(text)
         self.parts, self.params = dict(parts), dict(params)
         self._idle: dict[tuple, list[_Run]] = {}
         root, other = (self._probe(rows) for rows in _PROBE_ROWS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3tools.errors import ConfigError, UserError
+from nnet3tools.errors import ConfigError, TextError, UserError
 from nnet3tools.nnet.components.base import Component
 from nnet3tools.nnet.components.registry import component_class
 from nnet3tools.nnet.config import ConfigLine, is_valid_name, nearest_hint
@@ -168,8 +168,8 @@ def _look_up(line: ConfigLine, key: str, numbers: dict[str, int]) -> int:
 def _parse_descriptor(line: ConfigLine, numbers: dict[str, int]) -> Descriptor:
     try:
         return Descriptor.parse(line.get_string("input"), numbers)
-    except ConfigError as error:
-        raise line.error(error.message) if not error.text else error from None
+    except TextError as error:
+        raise line.error(str(error)) from None
 
 
 def _objective(line: ConfigLine) -> tuple[str, str]:

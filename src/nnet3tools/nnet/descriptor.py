@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.errors import ConfigError
+from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import nearest_hint
 from nnet3tools.nnet.descriptor_form import normalize
 from nnet3tools.nnet.descriptor_parser import parse_expression
-from nnet3tools.nnet.descriptor_text import Expression
 from nnet3tools.nnet.forwarding import (
     Forwarding,
     NodeDims,
@@ -286,13 +286,13 @@ class Descriptor:
     def parse(cls, text: str, node_numbers: dict[str, int]) -> Descriptor:
         """Read text in the general grammar; `node_numbers` holds the nodes it may refer to.
 
-        Raises ConfigError with the column, and the nearest known name for an unknown one.
+        Raises TextError, with the nearest known name for an unknown name.
         """
         expression = parse_expression(text)
         try:
             return cls(tuple(_to_sum(term, node_numbers) for term in normalize(expression)))
-        except ConfigError as error:
-            raise ConfigError(f"descriptor '{text}', {error.message}") from None
+        except TextError as error:
+            raise TextError(error.message, text, error.position, "descriptor") from None
 
     def dim(self, nnet: NodeDims) -> int:
         """Columns of all parts; `nnet.dim(node)` gives the dimension of a node."""
@@ -338,10 +338,8 @@ def _to_forwarding(expression: Expression, node_numbers: dict[str, int]) -> Forw
         leaf = expression.children[0] if expression.children else expression
         node = node_numbers.get(leaf.name)
         if node is None:
-            raise ConfigError(
-                f"column {leaf.position + 1}: no node named '{leaf.name}'"
-                f"{nearest_hint(leaf.name, node_numbers)}"
-            )
+            hint = nearest_hint(leaf.name, node_numbers)
+            raise leaf.error(f"no node named '{leaf.name}'{hint}")
         return NodeTerm(node, expression.alpha)
     sources = tuple(_to_forwarding(child, node_numbers) for child in expression.children)
     if expression.operator == "Switch":

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from nnet3tools.errors import ConfigError
+from nnet3tools.errors import TextError
+from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.descriptor_parser import MAX_DEPTH
-from nnet3tools.nnet.descriptor_text import Expression
 
 __all__ = ["normalize"]
 
@@ -34,9 +34,8 @@ def _append_terms(expression: Expression) -> list[Expression]:
         return [term for column in columns for term in column]
     if len({len(column) for column in columns}) > 1:
         sizes = ", ".join(str(len(column)) for column in columns)
-        raise ConfigError(
-            f"column {expression.position + 1}: the arguments of {expression.operator} append "
-            f"different numbers of terms: {sizes}"
+        raise expression.error(
+            f"the arguments of {expression.operator} append different numbers of terms: {sizes}"
         )
     return [
         replace(expression, children=tuple(column[i] for column in columns))
@@ -105,10 +104,7 @@ def _simplify_switch(expression: Expression) -> Expression:
     for other in expression.children:
         if other.operator in ("IfDefined", "Const"):
             among = " beside others" if other.operator == "IfDefined" else ""
-            raise ConfigError(
-                f"column {other.position + 1}: {other.operator}() cannot stand inside "
-                f"Switch(){among}"
-            )
+            raise other.error(f"{other.operator}() cannot stand inside Switch(){among}")
     return expression
 
 
@@ -136,10 +132,9 @@ def _switch_of_joined(operator: str, expression: Expression) -> Expression:
     return whole
 
 
-def _too_many(expression: Expression) -> ConfigError:
-    return ConfigError(
-        f"column {expression.position + 1}: the arguments of Switch() combine into more than "
-        f"{_MAX_SWITCHED} terms"
+def _too_many(expression: Expression) -> TextError:
+    return expression.error(
+        f"the arguments of Switch() combine into more than {_MAX_SWITCHED} terms"
     )
 
 
@@ -177,8 +172,11 @@ def _depth(expression: Expression) -> int:
 
 
 def normalize(expression: Expression) -> list[Expression]:
-    """The parts of the top-level Append, each in normal form; ConfigError if there is none."""
+    """The parts of the top-level Append, each in normal form.
+
+    TextError (without the text) if the expression has no normal form.
+    """
     parts = [_simplify(term) for term in _append_terms(expression)]
     if max(map(_depth, parts)) >= MAX_DEPTH:  # one level is left for Append
-        raise ConfigError(f"its normal form is nested more than {MAX_DEPTH} levels deep")
+        raise expression.error(f"the normal form is nested more than {MAX_DEPTH} levels deep")
     return parts

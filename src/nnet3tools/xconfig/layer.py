@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from nnet3tools.errors import ConfigError
+from nnet3tools.errors import ConfigError, TextError
 from nnet3tools.nnet.config import is_valid_name, nearest_hint
 from nnet3tools.xconfig.config_lines import ConfigLines
-from nnet3tools.xconfig.descriptor import descriptor_text, dimension, parse_descriptor
+from nnet3tools.xconfig.descriptor import descriptor_text, dimension
 from nnet3tools.xconfig.line import XconfigLine
 from nnet3tools.xconfig.options import ANY, Option, check_value, options, read_values
 
@@ -72,8 +72,14 @@ class Scope:
         self.layers: list[Layer] = []
 
     def parse_input(self, text: str) -> LayerInput:
-        """A descriptor of a line that comes after all these; ConfigError if there is none such."""
-        expression = parse_descriptor(text, [layer.name for layer in self.layers])
+        """The descriptor `text` of a line after the layers in scope.
+
+        TextError if the text is no descriptor; ConfigError for unknown names and dimensions that
+        differ.
+        """
+        from nnet3tools.grammars.descriptor import read_descriptor
+
+        expression = read_descriptor(text, [layer.name for layer in self.layers])
         dim = dimension(expression, lambda name: self._output(name).dim)
         node = descriptor_text(expression, lambda name: self._output(name).node)
         return LayerInput(node, descriptor_text(expression, str), dim)
@@ -122,8 +128,8 @@ class Layer:
         try:
             if "input" in self.OPTIONS:
                 self.input = scope.parse_input(self.values["input"])
-        except ConfigError as error:
-            raise line.error(f"option 'input': {error.message}") from None
+        except (ConfigError, TextError) as error:
+            raise line.error(f"option 'input': {error}") from None
         self.derive()
         for key, option in self.OPTIONS.items():
             check_value(line, key, self.values[key], option.check)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nnet3tools.errors import ConfigError
+from nnet3tools.errors import ConfigError, TextError
+from nnet3tools.grammars.descriptor_syntax import Expression
 from nnet3tools.nnet.config import ConfigLine
 from nnet3tools.nnet.descriptor_parser import parse_expression
-from nnet3tools.nnet.descriptor_text import Expression
 
 __all__ = [
     "ComponentFacts",
@@ -113,7 +113,7 @@ def _read_node(line: str) -> NodeFacts | None:
             return NodeFacts("range", name, ((source, (0,)),), dim=dim)
         sources = _sources(parse_expression(config.get_string("input")))
         return NodeFacts(kind, name, sources, config.get_string("component", ""), dim)
-    except ConfigError:
+    except (ConfigError, TextError):
         return None
 
 

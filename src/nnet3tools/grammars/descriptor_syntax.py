@@ -1,66 +1,39 @@
-"""What the text of descriptors is made of: expressions, their operators, dialects."""
+"""The operators of descriptors and their arguments, for the grammar and for the fast reader.
+
+`grammars.descriptor` reads the descriptors of xconfig files; `nnet.descriptor_parser` reads those
+of models and config files at every start of a program, and does not need pyparsing.
+"""
 
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nnet3tools.nnet.config import is_valid_name, parse_float, parse_int
+from nnet3tools.errors import TextError
 
-__all__ = [
-    "OPERATORS",
-    "Argument",
-    "Dialect",
-    "Expression",
-    "Signature",
-    "operation",
-]
+__all__ = ["OPERATORS", "Argument", "Expression", "Signature", "operation"]
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A node of the parsed text.
-
-    `operator` is "" for a node name; `numbers` holds the integers of Offset (t, x), Round
-    (modulus), ReplaceIndex (value) and Const (dim); `name` a node name or the variable of
-    ReplaceIndex; `alpha` the float of Scale and Const; `position` where in the text it starts.
-    """
+    """A node of the syntax tree of a descriptor."""
 
     operator: str
+    """"" for the name of a node."""
     children: tuple[Expression, ...] = ()
     name: str = ""
+    """The node, or the variable of ReplaceIndex."""
     numbers: tuple[int, ...] = ()
+    """Integers: Offset (t, x), Round (modulus), ReplaceIndex (value), Const (dim)."""
     alpha: float = 1.0
+    """The number of Scale and Const."""
     position: int = 0
+    """Where the expression starts in the text, from 0."""
 
-
-def _positive(text: str) -> int | None:
-    value = parse_int(text)
-    return value if value is not None and value > 0 else None
-
-
-def _finite(text: str) -> float | None:
-    value = parse_float(text)
-    return value if value is not None and math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """In what the languages with these operators differ: their leaves and their numbers."""
-
-    leaf: str
-    """A leaf, as an error message calls it."""
-    is_leaf: Callable[[str], bool]
-    number: Callable[[str], float | None]
-    """The float of Scale and Const that a text is, or None."""
-    flat: bool
-    """Whether Append, Sum and Failover as the last argument of their like become part of it."""
-
-
-NODES = Dialect("a node name", is_valid_name, _finite, flat=True)
-"""Descriptors of config files."""
+    def error(self, message: str) -> TextError:
+        """A TextError at this expression, without the text, which only the caller knows."""
+        return TextError(message, "", self.position, "descriptor")
 
 
 class Argument(enum.Enum):
@@ -72,22 +45,12 @@ class Argument(enum.Enum):
     NUMBER = "a finite number"
     VARIABLE = "t or x"
 
-    def parse(self, word: str, dialect: Dialect) -> int | float | str | None:
-        """The number or variable that a word is; None if it is none of this kind."""
-        if self is Argument.INTEGER:
-            return parse_int(word)
-        if self is Argument.POSITIVE:
-            return _positive(word)
-        if self is Argument.NUMBER:
-            return dialect.number(word)
-        return word if word in ("t", "x") else None
-
 
 @dataclass(frozen=True)
 class Signature:
     """The arguments of an operator; the last `num_optional` may be left out.
 
-    With `repeated` the only one may come any number of times, but at least once.
+    With `repeated`, the only argument may come any number of times, but at least once.
     """
 
     arguments: tuple[Argument, ...]
@@ -97,14 +60,14 @@ class Signature:
     """Whether (a, (b, c)) is the same as (a, b, c)."""
 
     def at(self, place: int) -> Argument | None:
-        """What may stand at this place, from 0."""
+        """The kind of the argument at this place, counted from 0; None if there is none."""
         if self.repeated:
             return self.arguments[0]
         return self.arguments[place] if place < len(self.arguments) else None
 
     @property
     def num_needed(self) -> int:
-        """Arguments that must be there."""
+        """The number of arguments that cannot be left out."""
         return len(self.arguments) - self.num_optional
 
 
@@ -127,7 +90,7 @@ OPERATORS = {
 def operation(
     operator: str, values: Sequence[Expression | int | float | str], position: int
 ) -> Expression:
-    """An operator applied to arguments, each where an Expression has its kind."""
+    """The expression of an operator with these arguments; their types tell them apart."""
     return Expression(
         operator,
         children=tuple(value for value in values if isinstance(value, Expression)),

@@ -1,0 +1,72 @@
+"""Reading text with a grammar: the error of text that does not follow it, and limits."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import pyparsing as pp
+
+from nnet3tools.errors import TextError
+
+__all__ = ["MAX_LEVELS", "check_levels", "deep_recursion", "fail", "read_text", "word"]
+
+MAX_LEVELS = 100
+"""Levels of parentheses, and of definitions that use later ones."""
+
+_FRAMES = 40_000
+"""Python calls in one another: up to 150 for a level when text is read; more in definitions."""
+
+_FOUND = re.compile(r"\w{1,20}|\S|$")
+
+
+def read_text(grammar: pp.ParserElement, text: str, what: str) -> Any:
+    """The first result of a grammar that has to match the whole text; TextError if it does not.
+
+    `what` names the text in the error: "formula", "--minibatch-size".
+    """
+    try:
+        with deep_recursion():
+            return grammar.parse_with_tabs().parse_string(text, parse_all=True)[0]
+    except pp.ParseBaseException as error:
+        start = error.loc + len(text[error.loc :]) - len(text[error.loc :].lstrip())
+        message = error.msg[:1].lower() + error.msg[1:]
+        if ", found" not in message:
+            found = _FOUND.match(text, start)
+            message += f", found {repr(found[0]) if found and found[0] else 'the end'}"
+        raise TextError(message, text, start, what) from None
+
+
+def fail(text: str, position: int, message: str) -> NoReturn:
+    """Make the parser report this problem at this place, for use in parse actions."""
+    raise pp.ParseFatalException(text, position, message)
+
+
+def word(pattern: str, expected: str) -> pp.ParserElement:
+    """A token that matches a regular expression; errors call it `expected`."""
+    return pp.Regex(pattern).set_name(expected)
+
+
+def check_levels(text: str, what: str, brackets: str = "()") -> None:
+    """TextError where brackets are nested more than MAX_LEVELS deep."""
+    opening, closing = brackets[::2], brackets[1::2]
+    levels = 0
+    for match in re.finditer(f"[{re.escape(brackets)}]", text):
+        levels += (match[0] in opening) - (match[0] in closing)
+        if levels > MAX_LEVELS:
+            message = f"expected at most {MAX_LEVELS} levels of parentheses, found more"
+            raise TextError(message, text, match.start(), what)
+
+
+@contextlib.contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Allow as many calls in one another as text within MAX_LEVELS needs."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
