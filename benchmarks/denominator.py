@@ -24,7 +24,7 @@ from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.io.table import SequentialTableReader
 from nnet3tools.tensor.cpu.live import run_compiled
-from nnet3tools.tensor.leaky_hmm import leaky_hmm
+from nnet3tools.tensor.operators.leaky_hmm import leaky_hmm
 
 TURNS = 4
 OPTIONS = ChainTrainingOptions(l2_regularize=0.00005, leaky_hmm_coefficient=0.1)

@@ -11,7 +11,7 @@ from nnet3tools.chain.paths import supervision_paths
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
-from nnet3tools.tensor.numerator import numerator
+from nnet3tools.tensor.operators.numerator import numerator
 
 PDFS = 4
 WEIGHT = 0.7

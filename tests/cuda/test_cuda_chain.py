@@ -10,8 +10,8 @@ from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.chain.output_objective import ChainOutputObjective
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.device import move_nnet
-from nnet3tools.tensor.leaky_hmm import leaky_hmm
-from nnet3tools.tensor.numerator import numerator
+from nnet3tools.tensor.operators.leaky_hmm import leaky_hmm
+from nnet3tools.tensor.operators.numerator import numerator
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.chain_helpers import GRAPH, example, network
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device

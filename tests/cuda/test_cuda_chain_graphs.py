@@ -19,7 +19,7 @@ from nnet3tools.executor.options import ComputeOptions
 from nnet3tools.fst.fst import Fst
 from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.device import move_nnet
-from nnet3tools.tensor.packed_paths import capacity
+from nnet3tools.tensor.operators.numerator.packed_paths import capacity
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support.chain_helpers import FRAMES, GRAPH, PDFS, SEQUENCES, example, network, supervision
 from support.emulated_cuda import REAL, assert_same, fetch, needs_compiler, to_device

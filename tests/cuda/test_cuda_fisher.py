@@ -10,7 +10,8 @@ from nnet3tools.errors import UserError
 from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
 from nnet3tools.nnet.natural_gradient_updates import apply_all_pending
 from nnet3tools.tensor.arrays import padded
-from nnet3tools.tensor.fisher import (
+from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.operators.fisher import (
     DIVERGED,
     DOUBTFUL,
     RHO,
@@ -20,7 +21,6 @@ from nnet3tools.tensor.fisher import (
     orthonormalize,
     residual_norm,
 )
-from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.recorder import Recorder
 from support.emulated_cuda import fetch, needs_compiler, to_device
 
@@ -81,7 +81,7 @@ def test_estimates_are_those_of_the_host(device, rank, dim):
 
 def test_columns_may_be_shared_by_whole_warps(device, monkeypatch):
     """As those of ranks above 128 are."""
-    monkeypatch.setattr("nnet3tools.tensor.cuda.fisher._MOST_OF_HALF_A_WARP", 8)
+    monkeypatch.setattr("nnet3tools.tensor.operators.fisher.cuda._MOST_OF_HALF_A_WARP", 8)
     test_estimates_are_those_of_the_host(device, 37, 41)
 
 

@@ -10,7 +10,16 @@ from test_cuda_formulas import LAYOUTS
 
 from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor import compress, csr, gather, groups, order, patches, sparse_targets, windows
+from nnet3tools.tensor.operators import (
+    compress,
+    csr,
+    gather,
+    groups,
+    order,
+    patches,
+    sparse_targets,
+    windows,
+)
 from support.emulated_cuda import fetch, mirror, needs_compiler, to_device
 from support.row_operators import reference
 

@@ -9,8 +9,8 @@ import test_cuda_nodes
 
 from nnet3tools.tensor.cuda.device import PRELUDE
 from nnet3tools.tensor.cuda.level_source import in_registers
-from nnet3tools.tensor.leaky_hmm import leaky_hmm
-from nnet3tools.tensor.numerator import numerator
+from nnet3tools.tensor.operators.leaky_hmm import leaky_hmm
+from nnet3tools.tensor.operators.numerator import numerator
 from support import kernel_compilers, model_cupy
 from support.emulated_cuda import REAL, mirror
 from support.paper_device import paper_device

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.tensor.compress import compress, decompress
+from nnet3tools.tensor.operators.compress import compress, decompress
 
 TYPES = ("int8", "uint8", "int16", "uint16")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3tools.tensor.leaky_hmm import Hmm
-from nnet3tools.tensor.numerator import FrameArcs, Paths
+from nnet3tools.tensor.operators.leaky_hmm import Hmm
+from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
 
 PDFS = 7
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3tools.tensor.csr import csr_dot
-from nnet3tools.tensor.gather import add_gathered, add_taken, gather, scatter, take
-from nnet3tools.tensor.order import cumulative_sum, sort_indexes
+from nnet3tools.tensor.operators.csr import csr_dot
+from nnet3tools.tensor.operators.gather import add_gathered, add_taken, gather, scatter, take
+from nnet3tools.tensor.operators.order import cumulative_sum, sort_indexes
 
 SHAPES = [(6, 4), (1, 5), (3, 4, 5), (7,), (0, 3)]
 

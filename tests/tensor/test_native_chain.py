@@ -10,8 +10,8 @@ from nnet3tools.tensor.cpu import choice
 from nnet3tools.tensor.cpu.calls import jobs_of
 from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.cpu.live import run_compiled
-from nnet3tools.tensor.leaky_hmm import LOG_PROB, leaky_hmm
-from nnet3tools.tensor.numerator import numerator
+from nnet3tools.tensor.operators.leaky_hmm import LOG_PROB, leaky_hmm
+from nnet3tools.tensor.operators.numerator import numerator
 from nnet3tools.tensor.plain.threads import num_threads, set_num_threads
 from nnet3tools.tensor.recording import Origin
 from support.native_kernels import needs_compiler, unexpected

@@ -10,7 +10,7 @@ import pytest
 
 from nnet3tools.io.compressed import CompressedMatrix, CompressionMethod, compress_all
 from nnet3tools.tensor.cpu.choice import choose, chosen
-from nnet3tools.tensor.cpu.decompress import decompress
+from nnet3tools.tensor.operators.compress.kaldi import decompress
 from support.native_kernels import needs_compiler
 
 pytestmark = needs_compiler

@@ -13,11 +13,11 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.tensor import formulas as F
-from nnet3tools.tensor.compress import compress, decompress
 from nnet3tools.tensor.cpu.calls import jobs_of
 from nnet3tools.tensor.cpu.jobs import Series
 from nnet3tools.tensor.formulas import Placeholder
 from nnet3tools.tensor.number import Number
+from nnet3tools.tensor.operators.compress import compress, decompress
 from nnet3tools.tensor.recording import Origin
 from support.native_kernels import Bound, check, needs_compiler, unexpected
 from support.tensor_reference import random_expression

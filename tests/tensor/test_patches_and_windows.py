@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.patches import add_patches, gather_patches
-from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
+from nnet3tools.tensor.operators.patches import add_patches, gather_patches
+from nnet3tools.tensor.operators.windows import add_to_windows, add_weighted_windows, window_dots
 
 TYPES = [np.float32, np.float64]
 

@@ -16,7 +16,7 @@ from nnet3tools.tensor import random
 from nnet3tools.tensor.cpu import choice, jobs
 from nnet3tools.tensor.cpu.choice import CpuKernels
 from nnet3tools.tensor.cpu.library import library
-from nnet3tools.tensor.cpu.random import _KERNEL, draw_uniform
+from nnet3tools.tensor.operators.random.cpu import KERNEL, draw_uniform
 from support.native_kernels import needs_compiler
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with glibc")
@@ -55,8 +55,8 @@ def test_uniform_arrays_are_kaldis(libc):
 def test_compiled_code_draws_the_same_bits(libc, threads, monkeypatch):
     monkeypatch.setattr(choice, "_chosen", CpuKernels.NATIVE)
     monkeypatch.setattr(jobs, "num_threads", lambda: threads)
-    library.want([_KERNEL])
-    assert library.addresses([_KERNEL.name])
+    library.want([KERNEL])
+    assert library.addresses([KERNEL.name])
     for count in (1, 15, 17, 4096, 4097, 300_001):
         libc.srand(5)
         out = np.full(count + 1, -1.0, np.float32)

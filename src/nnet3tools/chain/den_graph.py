@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nnet3tools.errors import DataError, naming
 from nnet3tools.fst.files import load_fst
 from nnet3tools.fst.fst import Fst
-from nnet3tools.tensor.leaky_hmm import Hmm
+from nnet3tools.tensor.operators.leaky_hmm import Hmm
 
 __all__ = ["DenominatorGraph", "initial_probs", "load_denominator_graph"]
 

@@ -23,11 +23,17 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.numerator import PackedPaths, numerator
-from nnet3tools.tensor.packed_paths import pack_paths
-from nnet3tools.tensor.random import rand_int
+from nnet3tools.tensor.operators.leaky_hmm import (
+    ALPHA_BETA,
+    LIMIT,
+    LOG_PROB,
+    POSTERIOR_SUM,
+    leaky_hmm,
+)
+from nnet3tools.tensor.operators.numerator import PackedPaths, numerator
+from nnet3tools.tensor.operators.numerator.packed_paths import pack_paths
+from nnet3tools.tensor.operators.random import rand_int
 
 __all__ = ["Buffers", "DeviceObjective", "Facts", "Tallies", "facts_of", "on_device"]
 

@@ -17,9 +17,15 @@ from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
 from nnet3tools.tensor.cpu.live import run_compiled
-from nnet3tools.tensor.leaky_hmm import ALPHA_BETA, LIMIT, LOG_PROB, POSTERIOR_SUM, leaky_hmm
-from nnet3tools.tensor.numerator import numerator
-from nnet3tools.tensor.random import rand_int
+from nnet3tools.tensor.operators.leaky_hmm import (
+    ALPHA_BETA,
+    LIMIT,
+    LOG_PROB,
+    POSTERIOR_SUM,
+    leaky_hmm,
+)
+from nnet3tools.tensor.operators.numerator import numerator
+from nnet3tools.tensor.operators.random import rand_int
 
 __all__ = [
     "FAILED_PER_FRAME",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nnet3tools.chain.supervision import Supervision
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import Fst
-from nnet3tools.tensor.numerator import FrameArcs, Paths
+from nnet3tools.tensor.operators.numerator import FrameArcs, Paths
 
 __all__ = ["supervision_paths"]
 

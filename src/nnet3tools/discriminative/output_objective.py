@@ -20,7 +20,7 @@ from nnet3tools.errors import DataError, naming
 from nnet3tools.executor.computer import NnetComputer
 from nnet3tools.nnet.am_nnet import AmNnet
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.sparse_targets import set_elements
+from nnet3tools.tensor.operators.sparse_targets import set_elements
 from nnet3tools.training.objective import Measured
 
 __all__ = ["DiscriminativeOutputObjective", "Tally"]

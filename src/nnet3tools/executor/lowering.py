@@ -40,7 +40,7 @@ from nnet3tools.program.commands import (
     SetConst,
 )
 from nnet3tools.tensor import recording
-from nnet3tools.tensor.compress import compress, decompress
+from nnet3tools.tensor.operators.compress import compress, decompress
 from nnet3tools.tensor.recording import Call, bound
 
 __all__ = ["Step", "lower_command", "lower_moves", "lowers"]

@@ -8,7 +8,7 @@ from nnet3tools import tensor
 from nnet3tools.expression.moves import add_copy, reshape
 from nnet3tools.expression.node import Node, NodeOp, common_type
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
-from nnet3tools.tensor.concatenate import parts_along
+from nnet3tools.tensor.operators.concatenate import parts_along
 
 __all__ = ["Concatenate", "concatenate", "repeat", "stack"]
 

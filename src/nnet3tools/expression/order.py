@@ -13,7 +13,7 @@ from nnet3tools.expression.reductions import max_, sum_
 from nnet3tools.expression.select import gather
 from nnet3tools.expression.shapes import ExpressionError, normal_axis, whole_number
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.order import cumulative_sum, sort_indexes
+from nnet3tools.tensor.operators.order import cumulative_sum, sort_indexes
 
 __all__ = ["argmax", "argmin", "cumsum", "logcumsumexp", "sort", "sparsemax", "topk"]
 

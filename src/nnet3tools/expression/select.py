@@ -19,9 +19,9 @@ from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.schedule import value_owner
 from nnet3tools.expression.shapes import ExpressionError, normal_axis
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.gather import add_gathered, add_taken, take
-from nnet3tools.tensor.gather import gather as gather_op
-from nnet3tools.tensor.gather import scatter as scatter_op
+from nnet3tools.tensor.operators.gather import add_gathered, add_taken, take
+from nnet3tools.tensor.operators.gather import gather as gather_op
+from nnet3tools.tensor.operators.gather import scatter as scatter_op
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["as_indexes", "cols", "gather", "index_select", "rows", "scatter"]

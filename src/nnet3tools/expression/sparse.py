@@ -17,9 +17,9 @@ from nnet3tools.expression.leaves import Constant
 from nnet3tools.expression.node import Node, NodeOp
 from nnet3tools.expression.shapes import ExpressionError, Shape, shape_text
 from nnet3tools.tensor import Array, recording
-from nnet3tools.tensor.csr import csr_dot as csr_dot_op
 from nnet3tools.tensor.formulas import Type
-from nnet3tools.tensor.gather import take
+from nnet3tools.tensor.operators.csr import csr_dot as csr_dot_op
+from nnet3tools.tensor.operators.gather import take
 
 __all__ = ["csr_dot", "dot_csr"]
 

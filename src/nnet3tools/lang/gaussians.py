@@ -58,7 +58,7 @@ class Gaussian:
         are Kaldi's numbers, but for the last bit of some of them where its BLAS adds a product
         without rounding it; functions are taken in float64 and rounded, as the C library's are.
         """
-        from nnet3tools.tensor.random import rand_uniform  # which takes a while to load
+        from nnet3tools.tensor.operators.random import rand_uniform  # which takes a while to load
 
         draws = np.array([rand_uniform() for _ in range(2 * len(self.scaled_mean))], np.float32)
         first, second = draws.reshape(-1, 2).astype(np.float64).T

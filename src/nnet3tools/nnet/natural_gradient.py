@@ -48,8 +48,8 @@ from nnet3tools.nnet.natural_gradient_updates import (
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
 from nnet3tools.tensor.aside import join
-from nnet3tools.tensor.fisher import EPSILON, RHO, check_finite, norm_ratio, residual_norm
 from nnet3tools.tensor.number import store
+from nnet3tools.tensor.operators.fisher import EPSILON, RHO, check_finite, norm_ratio, residual_norm
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.settings import HasSettings, begin_settings
 

@@ -17,7 +17,7 @@ import numpy as np
 from nnet3tools import tensor
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
-from nnet3tools.tensor.fisher import (
+from nnet3tools.tensor.operators.fisher import (
     check_finite,
     fisher_products,
     fisher_replace,

@@ -85,7 +85,7 @@ already.
 
 from __future__ import annotations
 
-from nnet3tools.tensor import formulas, random
+from nnet3tools.tensor import formulas
 from nnet3tools.tensor.aggregate import Aggregate, aggregate
 from nnet3tools.tensor.arrays import (
     Array,
@@ -100,7 +100,6 @@ from nnet3tools.tensor.arrays import (
 )
 from nnet3tools.tensor.basics import add, copy, dot, fill, prod, scale
 from nnet3tools.tensor.batch_norm import batch_norm, batch_norm_backprop
-from nnet3tools.tensor.concatenate import add_split, concatenate, split
 from nnet3tools.tensor.element import Element, element
 from nnet3tools.tensor.gru import gru_nonlinearity, gru_nonlinearity_backprop
 from nnet3tools.tensor.layer_norm import (
@@ -111,9 +110,9 @@ from nnet3tools.tensor.layer_norm import (
 )
 from nnet3tools.tensor.lstm import lstm_nonlinearity, lstm_nonlinearity_backprop
 from nnet3tools.tensor.normalize import diff_normalize_per_row, normalize_per_row
-from nnet3tools.tensor.precision import precise_products
-from nnet3tools.tensor.registry import UnsupportedOperator, gaps
-from nnet3tools.tensor.rows import (
+from nnet3tools.tensor.operators import random
+from nnet3tools.tensor.operators.concatenate import add_split, concatenate, split
+from nnet3tools.tensor.operators.rows import (
     add_cols,
     add_row_ranges,
     add_rows,
@@ -124,13 +123,15 @@ from nnet3tools.tensor.rows import (
     copy_rows_multi,
     copy_to_rows_multi,
 )
+from nnet3tools.tensor.operators.transpose import add_transposed, transpose
+from nnet3tools.tensor.precision import precise_products
+from nnet3tools.tensor.registry import UnsupportedOperator, gaps
 from nnet3tools.tensor.softmax import (
     log_softmax,
     log_softmax_backprop,
     softmax,
     softmax_backprop,
 )
-from nnet3tools.tensor.transpose import add_transposed, transpose
 
 __all__ = [
     "Aggregate",

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from nnet3tools.draws import get_state
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.basics import copy
 from nnet3tools.tensor.number import Measured, Number
 from nnet3tools.tensor.offsets import rounded_up
-from nnet3tools.tensor.random import get_state
 from nnet3tools.tensor.recording import Call, Event, Kernels, Origin, unrecorded
 from nnet3tools.tensor.workspace import Workspace
 

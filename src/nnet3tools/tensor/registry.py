@@ -1,9 +1,11 @@
 """Operators, each declared once, and the one table of who implements them.
 
 `@operator(...)` turns a plain function into an Operator: its signature gives the operands, its body
-is the reference implementation that tests compare with. A backend registers with `@implements`; an
-operator that it lacks for a type is an UnsupportedOperator error when it is looked up: at `bind`,
-that is when a program is lowered, or at a direct call.
+is the reference implementation that tests compare with. `@implements` registers an implementation
+for a device, in the device's package (tensor/plain, tensor/cuda) or in a module of that name in the
+operator's folder. NumPy runs the reference where there is no faster implementation. A missing
+implementation is an UnsupportedOperator error at `bind`, that is when a program is lowered, or at a
+direct call.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import os
 import pkgutil
 import threading
 from collections.abc import Callable, Iterable
@@ -41,11 +42,9 @@ R = TypeVar("R")
 FLOATS = ("float32", "float64")
 """Element types that most operators are declared for."""
 
-DEVICES = {
-    "numpy": "nnet3tools.tensor.plain",
-    "cupy": "nnet3tools.tensor.cuda",
-}
-"""Where each kind of array is implemented; imported when the first such array is seen."""
+DEVICES = {"numpy": "plain", "cupy": "cuda"}
+"""Kind of array -> the package of tensor/ that implements operators for it, and the name of the
+module that does so in an operator's own folder. Both are imported when they are first needed."""
 
 
 class UnsupportedOperator(UserError):
@@ -90,7 +89,6 @@ OPERATORS: dict[str, Operator[Any, Any]] = {}
 
 _table: dict[tuple[str, str, str], Callable[..., Any]] = {}
 _binders: dict[tuple[str, str, str], Callable[..., Callable[[], Any]]] = {}
-_loaded: set[str] = set()
 
 
 def device_of(array: Any) -> str:
@@ -102,15 +100,19 @@ def device_of(array: Any) -> str:
 
 
 def load_device(device: str) -> bool:
-    """Import a device's backend; False if there is none in this build."""
-    if device not in _loaded:
-        try:
-            importlib.import_module(DEVICES[device])
-        except ModuleNotFoundError as error:
-            if error.name != DEVICES[device]:
-                raise
-            return False
-        _loaded.add(device)
+    """Import a device's package; False if there is none in this build."""
+    return load_module(f"{__package__}.{DEVICES[device]}")
+
+
+@functools.cache
+def load_module(name: str) -> bool:
+    """Import a module of this package; False if there is none of that name."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        return False
     return True
 
 
@@ -163,15 +165,23 @@ class Operator(Generic[P, R]):
 
     def _find(self, array: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
         device, element_type = device_of(array), str(array.dtype)
-        load_device(device)
+        self.load(device)
         whole = element_type in self.types or element_type == "float16"
         for key in (element_type, "*") if whole else (element_type,):
             if (found := table.get((self.name, device, key))) is not None:
                 return cast(Callable[..., Any], found)
         if table is _table:
-            binder = self._find(array, cast(Any, _binders))
-            return lambda *args, **kwargs: binder(*args, **kwargs)()
+            if (self.name, device) in {key[:2] for key in _binders}:
+                binder = self._find(array, cast(Any, _binders))
+                return lambda *args, **kwargs: binder(*args, **kwargs)()
+            if device == "numpy" and whole:
+                return self.reference
         raise UnsupportedOperator(self.name, element_type, device)
+
+    def load(self, device: str) -> None:
+        """Import what implements this operator on a device."""
+        load_device(device)
+        load_module(f"{self.reference.__module__}.{DEVICES[device]}")
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
         """Resolve implementation and operands now; the result does the work at each call.
@@ -257,14 +267,18 @@ def implements(
 
 def gaps(device: str) -> list[tuple[str, str]]:
     """Declared operators without an implementation on a device: (name, element type), sorted."""
-    for module in pkgutil.iter_modules([os.path.dirname(__file__)], __package__ + "."):
-        if not module.ispkg:  # operators of modules that nothing has imported yet count, too
-            importlib.import_module(module.name)
-    load_device(device)
+    for folder in (__package__, f"{__package__}.operators"):
+        package = importlib.import_module(folder)
+        for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
+            if folder != __package__ or not module.ispkg:
+                importlib.import_module(module.name)
+    for op in OPERATORS.values():
+        op.load(device)
     tables: list[dict] = [_table, _binders]
     return sorted(
         (name, t)
         for name, op in OPERATORS.items()
         for t in op.types
+        if device != "numpy"
         if not any((name, device, key) in table for key in (t, "*") for table in tables)
     )

@@ -160,7 +160,7 @@ class LikeMatrices:
         begin = len(token) + 1
         if _pays_to_compile(len(self) * rows * cols):
             # Here, as it takes 20 ms to load.
-            from nnet3tools.tensor.cpu.decompress import decompress
+            from nnet3tools.tensor.operators.compress.kaldi import decompress
 
             starts = self._starts + begin
             found = decompress(token, self._data, starts, (rows, cols), weights)

@@ -27,8 +27,8 @@ from nnet3tools.io.sparse import SparseMatrix
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.nodes import OutputNode
+from nnet3tools.tensor.operators.sparse_targets import dot_elements, set_elements
 from nnet3tools.tensor.registry import device_of
-from nnet3tools.tensor.sparse_targets import dot_elements, set_elements
 from nnet3tools.training.example import NnetExample, NnetIo
 
 __all__ = [

@@ -22,7 +22,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.number import Number, store
-from nnet3tools.tensor.order import cumulative_sum
+from nnet3tools.tensor.operators.order import cumulative_sum
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.training.example import NnetIo
 

@@ -36,8 +36,8 @@ from nnet3tools.nnet.components.regular_grid import TimeGrid, grid_of, indexes_o
 from nnet3tools.nnet.components.time_windows import at_shifts, used_if_required
 from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 from nnet3tools.tensor import recording
+from nnet3tools.tensor.operators.windows import add_to_windows, add_weighted_windows, window_dots
 from nnet3tools.tensor.settings import begin_settings
-from nnet3tools.tensor.windows import add_to_windows, add_weighted_windows, window_dots
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

@@ -16,7 +16,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.indexes import IntArray
-from nnet3tools.tensor.patches import add_patches, gather_patches
+from nnet3tools.tensor.operators.patches import add_patches, gather_patches
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.components.convolution_computation import (

@@ -22,7 +22,7 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.common import division_problem, get_positive
 from nnet3tools.nnet.components.fields import Int, IntVector
 from nnet3tools.nnet.components.registry import register
-from nnet3tools.tensor.groups import group_norm, group_norm_backprop, sum_column_ranges
+from nnet3tools.tensor.operators.groups import group_norm, group_norm_backprop, sum_column_ranges
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.config import ConfigLine

@@ -26,8 +26,8 @@ from nnet3tools.nnet.components.base import (
 from nnet3tools.nnet.components.fields import Float, Int, IntVector, Mark
 from nnet3tools.nnet.components.registry import register, register_precomputed
 from nnet3tools.nnet.indexes import IndexArray, IntArray
-from nnet3tools.tensor.gather import add_gathered
-from nnet3tools.tensor.order import cumulative_sum
+from nnet3tools.tensor.operators.gather import add_gathered
+from nnet3tools.tensor.operators.order import cumulative_sum
 
 if TYPE_CHECKING:
     from nnet3tools.io.stream import Reader, Writer

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import nnet3tools.tensor.cpu.random  # noqa: F401 (large arrays are drawn by it from here on)
 from nnet3tools.tensor.aggregate import Aggregate
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.jobs import Part, Series
-from nnet3tools.tensor.cpu.kernels import Job
+from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.cpu.special import SPECIAL
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
@@ -49,7 +48,7 @@ def jobs_of(origin: Origin) -> list[Job] | None:
         return jobs
     if operator.name == "dot":
         return _dot_jobs(operands, origin.result)
-    found = SPECIAL.get(operator.name)
+    found = SPECIAL.get(operator.name) or job_maker(operator)
     return None if found is None else found(*operands, **options)
 
 

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.formulas import Assignments
 from nnet3tools.tensor.plain.addresses import address
+from nnet3tools.tensor.registry import Operator, load_module
 
 _FLOAT, _WORD = struct.Struct("=d"), struct.Struct("=q")
 
-__all__ = ["Formula", "Job", "Kernel", "Number", "Words", "indented"]
+__all__ = [
+    "FileKernel",
+    "Formula",
+    "Job",
+    "Kernel",
+    "Number",
+    "Words",
+    "indented",
+    "job_maker",
+    "kernels_of_file",
+    "makes_jobs",
+]
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,101 @@ class Kernel:
     def text(self) -> str:
         """The whole function."""
         return f"void {self.name}(const word *w, i64 begin, i64 end) {{\n{self.body}}}\n"
+
+
+@dataclass(frozen=True)
+class FileKernel(Kernel):
+    """A kernel that stands in a .c file; `body` is the file with the definitions before it.
+
+    Its arguments are the fields of the struct that it takes: pointers, i64 or f64, 8 bytes each.
+    """
+
+    function: str
+    fields: dict[str, str]
+    """Name of the field -> "*", "i64" or "f64"."""
+
+    @property
+    def name(self) -> str:
+        """The function's name in the file."""
+        return self.function
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        return self.body
+
+    def job(self, steps: int, work: int, **arguments: Any) -> Job:
+        """The kernel bound to arguments, given by the names of the fields; None is NULL."""
+        if arguments.keys() != self.fields.keys():
+            wrong = sorted(arguments.keys() ^ self.fields.keys())
+            raise ProgramError(f"kernel {self.name}: missing or unknown arguments {wrong}")
+        values = (arguments[name] for name in self.fields)
+        return Job(
+            self,
+            [Number(float(value)) if kind == "f64" else 0 if value is None else value
+             for kind, value in zip(self.fields.values(), values, strict=True)],
+            steps, work,
+        )  # fmt: skip
+
+
+_STRUCT = re.compile(r"typedef struct \{(.*?)\} (?:TYPED\()?(\w+)", re.S)
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_KERNEL = re.compile(
+    r"^void (?:TYPED\()?(\w+)\)?\(const (?:TYPED\()?(\w+)\)? \*\w+, i64 begin, i64 end\)", re.M
+)
+
+
+@functools.cache
+def kernels_of_file(path: Path, element_type: str = "") -> dict[str, FileKernel]:
+    """The kernels of a C file by name; `element_type` is the type T that its functions work on.
+
+    A kernel is `void NAME(const STRUCT *arguments, i64 begin, i64 end)`. In a file for several
+    types NAME and STRUCT stand in TYPED(), which adds the type to them.
+    """
+    text = path.read_text(encoding="utf-8")
+    structs = {name: _fields(body) for body, name in _STRUCT.findall(_COMMENT.sub("", text))}
+    suffix = element_type and f"_{element_type}"
+    if element_type:
+        text = f"#define T {element_type}\n{text}#undef T\n"
+    origin = f"/* {path.parent.name}/{path.name} */\n"
+    return {
+        name: FileKernel(origin + text, name + suffix, structs[struct_name])
+        for name, struct_name in _KERNEL.findall(text)
+    }
+
+
+def _fields(body: str) -> dict[str, str]:
+    """Fields of a struct and their kinds; each declaration is `TYPE NAME, *NAME, ...;`."""
+    found = {}
+    for declaration in body.split(";"):
+        first, *others = declaration.strip().split(",")
+        kind, _, name = first.rpartition(" ")
+        for each in (name, *others) if kind else ():
+            found[each.strip(" *")] = "*" if "*" in each else kind
+    return found
+
+
+JobMaker = Callable[..., "list[Job] | None"]
+_job_makers: dict[str, JobMaker] = {}
+
+
+def makes_jobs(name: str) -> Callable[[JobMaker], JobMaker]:
+    """Register what turns calls of an operator into jobs; it returns None where NumPy has to do it.
+
+    It stands in the module `cpu` of the operator's folder.
+    """
+
+    def register(function: JobMaker) -> JobMaker:
+        _job_makers[name] = function
+        return function
+
+    return register
+
+
+def job_maker(operator: Operator) -> JobMaker | None:
+    """What turns calls of an operator into jobs; None if there is no compiled code for it."""
+    load_module(f"{operator.reference.__module__}.cpu")
+    return _job_makers.get(operator.name)
 
 
 class Number:

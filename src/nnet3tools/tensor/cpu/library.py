@@ -102,8 +102,8 @@ def _text(name: str) -> str:
 
 
 def _source(kernels: Sequence[Kernel]) -> str:
-    parts = [_text("prelude.h"), _text("runtime.h"), *(kernel.text for kernel in kernels)]
-    return "\n".join(parts)
+    texts = dict.fromkeys(kernel.text for kernel in kernels)  # several may stand in one file
+    return "\n".join([_text("prelude.h"), _text("runtime.h"), *texts])
 
 
 _LARGE = 16_000

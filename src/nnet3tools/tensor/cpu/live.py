@@ -32,10 +32,6 @@ def _series(
     # slow to import, and not needed with --cpu-kernels=numpy
     from nnet3tools.tensor.cpu.calls import jobs_of
     from nnet3tools.tensor.cpu.jobs import Series
-    from nnet3tools.tensor.cpu.leaky_hmm import KERNELS as DENOMINATOR
-    from nnet3tools.tensor.cpu.library import library
-    from nnet3tools.tensor.cpu.numerator import KERNELS as NUMERATOR
     from nnet3tools.tensor.recording import Origin
 
-    library.want((*DENOMINATOR, *NUMERATOR))  # one run of the compiler for all
     return Series([(jobs_of(Origin(operator, operands, {})), do)])

@@ -14,6 +14,11 @@ typedef unsigned char u8;
 typedef union { void *p; i64 i; f64 f; } word;
 typedef void kernel(const word *w, i64 begin, i64 end);
 
+/* The name of a function or struct in a file that is compiled for several types T. */
+#define NN_JOINED(name, type) name##_##type
+#define NN_JOIN(name, type) NN_JOINED(name, type)
+#define TYPED(name) NN_JOIN(name, T)
+
 #define NN_MOST(a, b) ((a) > (b) ? (a) : (b))
 #define NN_LEAST(a, b) ((a) < (b) ? (a) : (b))
 #ifdef __FMA__

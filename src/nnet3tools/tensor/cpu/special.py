@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.concatenate import pairs_along
 from nnet3tools.tensor.cpu.batch_norm import batch_norm, batch_norm_backprop
 from nnet3tools.tensor.cpu.columns import Columns, column_job, finish, finish_arguments
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Job
-from nnet3tools.tensor.cpu.leaky_hmm import leaky_hmm
-from nnet3tools.tensor.cpu.moves import MOVES
-from nnet3tools.tensor.cpu.numerator import numerator
 from nnet3tools.tensor.cpu.products import product
 from nnet3tools.tensor.cpu.walks import can_walk, walk_of
 from nnet3tools.tensor.element import Element, element
@@ -32,7 +28,6 @@ _copy, _scale = element("_1 = _2"), element("_1 = _1 * _2")
 _add, _subtract, _add_scaled = (
     element("_1 += _2"), element("_1 -= _2"), element("_1 += _2 * _3")
 )  # fmt: skip
-_is_positive = element("_1 = _2 > 0")
 _add_measured = element("_1 += where(_3 != 0, _2 * _3, 0)")
 
 
@@ -62,48 +57,6 @@ def _added(out: Any, src: Any, alpha: Any = 1.0) -> Jobs:
     if alpha == 1.0:
         return _jobs(_add, out, src)
     return _jobs(_subtract, out, src) if alpha == -1.0 else _jobs(_add_scaled, out, src, alpha)
-
-
-# -- parts of an array
-
-
-def _in_turn(pairs: list[tuple[np.ndarray, np.ndarray]], formula: Element) -> Jobs:
-    """A formula of each target and what it takes, one after the other."""
-    jobs: list[Job] = []
-    for target, source in pairs:
-        if target.dtype.kind != "f" or (some := _jobs(formula, target, source)) is None:
-            return None
-        jobs += some
-    return jobs
-
-
-def _concatenated(out: Any, parts: Any, axis: int) -> Jobs:
-    return _in_turn(pairs_along(out, parts, axis), _copy)
-
-
-def _split(src: Any, parts: Any, axis: int) -> Jobs:
-    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _copy)
-
-
-def _split_added(src: Any, parts: Any, axis: int) -> Jobs:
-    if any(part.dtype != src.dtype for part in parts):
-        return None
-    return _in_turn([(part, view) for view, part in pairs_along(src, parts, axis)], _add)
-
-
-# -- signs, which ReLU's derivatives need
-
-
-def _compressed(out: Any, src: Any, value_range: Any, truncate: bool = True) -> Jobs:
-    if value_range != 0.0 or out.dtype != np.uint8:
-        return None
-    return _jobs(_is_positive, out.view(np.bool_), src)
-
-
-def _decompressed(out: Any, src: Any, value_range: Any) -> Jobs:
-    if value_range != 0.0 or src.dtype != np.uint8:
-        return None
-    return _jobs(_copy, out, src.view(np.bool_))
 
 
 # -- LSTM
@@ -242,11 +195,10 @@ def _gru(out: Any, x: Any, w_h: Any) -> Jobs:
 
 
 SPECIAL: dict[str, Callable[..., Jobs]] = {
-    **MOVES, "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added,
+    "copy": _copied, "fill": _filled, "scale": _scaled, "add": _added,
     "batch_norm": batch_norm, "batch_norm_backprop": batch_norm_backprop,
     "lstm_nonlinearity": _lstm, "lstm_nonlinearity_backprop": _lstm_backprop,
-    "gru_nonlinearity": _gru, "leaky_hmm": leaky_hmm, "numerator": numerator,
-    "concatenate": _concatenated, "split": _split, "add_split": _split_added,
-    "compress": _compressed, "decompress": _decompressed, "prod": product,
+    "gru_nonlinearity": _gru,
+    "prod": product,
 }  # fmt: skip
 """Operator -> its jobs; None where that is left to NumPy."""

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
 from nnet3tools.tensor.cuda.launch import THREADS, grid_for
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.operands import element_strides
 
-__all__ = ["block_step", "grid_step"]
+__all__ = ["block_step", "grid_step", "last_axis", "space_of"]
 
 _NAMES = {
     "bool": "bool", "int8": "signed char", "uint8": "unsigned char", "int16": "short",
@@ -176,3 +177,21 @@ def block_step(
     """
     threads = min(most_threads, max(32, 1 << (max(length, 1) - 1).bit_length()))
     return _bind(what, space, arrays, numbers, body, threads, (), writes)
+
+
+_INDEXES = "abck"
+
+
+def last_axis(array: Array, axis: int) -> Array:
+    """The array with four axes, the given one last."""
+    if array.ndim > 4:
+        raise ProgramError(f"an operator along an axis of an array of {array.ndim} axes")
+    axis %= array.ndim
+    order = [*(i for i in range(array.ndim) if i != axis), axis]
+    moved = array.transpose(order)
+    return moved[(None,) * (4 - array.ndim)] if array.ndim < 4 else moved
+
+
+def space_of(array: Array) -> dict[str, int]:
+    """Index names of an array with four axes, and their sizes."""
+    return dict(zip(_INDEXES, array.shape, strict=True))

@@ -1,0 +1,45 @@
+"""Kaldi's compressed matrices decompressed by compiled code, many of one shape in one call.
+
+The arithmetic is that of `io.compressed_codes`, operation by operation, so that all bits agree.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.tensor.cpu.choice import are_native
+from nnet3tools.tensor.cpu.jobs import run_at_once
+from nnet3tools.tensor.cpu.kernels import kernels_of_file
+from nnet3tools.tensor.plain.addresses import address
+
+__all__ = ["decompress"]
+
+_KERNELS = kernels_of_file(Path(__file__).with_name("kernel.c"))
+
+
+def decompress(
+    token: str,
+    data: bytes,
+    starts: NDArray[np.int64],
+    shape: tuple[int, int],
+    weights: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32] | None:
+    """Matrices (N, rows, columns) of which the minimum and all after it begin at `starts` in data.
+
+    `token` is CM, CM2 or CM3; each matrix times its weight. None where there are no compiled
+    kernels. The bytes must be there: who calls has matched them (`io.matrix_forms`).
+    """
+    if not are_native() or sys.byteorder != "little":
+        return None
+    out = np.empty((len(starts), *shape), np.float32)
+    raw = np.frombuffer(data, np.uint8)
+    scales = None if weights is None else np.ascontiguousarray(weights, np.float32)
+    job = _KERNELS[f"decompress_{token.lower()}"].job(
+        len(out), out.size, headers=starts + address(raw), out=out, rows=shape[0], cols=shape[1],
+        weights=scales,
+    )  # fmt: skip
+    return out if run_at_once(job) else None

@@ -1,0 +1,83 @@
+"""Joining and splitting on CUDA: one kernel for up to 16 parts, one thread an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cuda.device import Array
+from nnet3tools.tensor.cuda.operands import overlap
+from nnet3tools.tensor.cuda.strided import grid_step
+from nnet3tools.tensor.operators.concatenate import parts_along
+from nnet3tools.tensor.registry import implements
+
+Step = Callable[[], None]
+
+_MOST_PARTS = 16
+"""Operands of a kernel: its parameters must not exceed 4 kB."""
+_INDEXES = "abcdefgh"
+
+
+def _chunks(whole: Array, parts: Sequence[Array], axis: int) -> Iterator[tuple[Array, list[Array]]]:
+    """Parts to be done at once, none sharing memory with another, and the whole's view of them."""
+    chunk: list[Array] = []
+    begin = end = 0
+    for part in parts:
+        if len(chunk) == _MOST_PARTS or any(overlap(part, other) for other in chunk):
+            yield parts_along(whole, [begin, end - begin], axis)[1], chunk
+            chunk, begin = [], end
+        end += part.shape[axis]
+        if part.size:
+            chunk.append(part)
+    if chunk:
+        yield parts_along(whole, [begin, end - begin], axis)[1], chunk
+
+
+def _step(what: str, whole: Array, parts: list[Array], axis: int, assign: str) -> Step:
+    """`assign` says what is done with the element `whole` and the element `part`."""
+    if whole.ndim > len(_INDEXES):
+        raise ProgramError(f"{what} of arrays of {whole.ndim} axes")
+    names = list(_INDEXES[: whole.ndim])
+    along, ends, lines = names[axis], np.cumsum([p.shape[axis] for p in parts]), []
+    for i in range(len(parts)):
+        at = [f"{n} - end{i - 1}" if n == along and i else n for n in names]
+        line = assign.replace("part", f"part{i}[[{', '.join(at)}]]")
+        lines.append(f"if ({along} < end{i}) {line};")
+    body = "\n      else ".join(lines).replace("whole", f"whole[[{', '.join(names)}]]")
+    arrays = {"whole": whole, **{f"part{i}": p for i, p in enumerate(parts)}}
+    numbers: dict[str, Any] = {f"end{i}": np.int64(end) for i, end in enumerate(ends)}
+    space = dict(zip(names, whole.shape, strict=True))
+    return grid_step(what, space, arrays, f"      {body}", **numbers)
+
+
+def _bind(what: str, whole: Array, parts: Sequence[Array], axis: int, assign: str) -> Step:
+    axis %= whole.ndim
+    chunks = list(_chunks(whole, parts, axis))
+    steps = [_step(what, view, chunk, axis, assign) for view, chunk in chunks]
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+@implements("concatenate", "cupy", binder=True)
+def bind_concatenate(out: Array, parts: Sequence[Array], axis: int) -> Step:
+    """Every element of the output finds its part."""
+    return _bind("concatenate", out, parts, axis, "whole = part")
+
+
+@implements("split", "cupy", binder=True)
+def bind_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
+    """Every element of the source finds its part."""
+    return _bind("split", src, parts, axis, "part = whole")
+
+
+@implements("add_split", "cupy", binder=True)
+def bind_add_split(src: Array, parts: Sequence[Array], axis: int) -> Step:
+    """Every element of the source finds its part."""
+    return _bind("add_split", src, parts, axis, "part += whole")

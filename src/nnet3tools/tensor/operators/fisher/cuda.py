@@ -1,0 +1,263 @@
+"""Online natural gradient's small dense part on CUDA: see tensor/fisher.py.
+
+Each kernel works on all estimates at once; a block of threads on one, on a tile of its products or
+on some of its columns. The symmetric eigenvalue problem is solved by Jacobi's method in float64:
+between updates the estimate's directions hardly turn, so that the matrix is nearly diagonal and a
+few sweeps do.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.arrays import to_host
+from nnet3tools.tensor.cuda.device import Array, get_device, pointer
+from nnet3tools.tensor.cuda.indexes import uploaded
+from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
+from nnet3tools.tensor.cuda.operands import element_strides
+from nnet3tools.tensor.operators.fisher import (
+    DELTA,
+    DOUBTFUL,
+    EPSILON,
+    MAX_CONDITION,
+    ORTHOGONALITY,
+    residual_norm,
+)
+from nnet3tools.tensor.registry import implements
+
+_THREADS = 256
+_TILE, _CHUNK = 40, 256
+"""Rows and columns of a product that a block makes; elements of each sum (row_products.cuh)."""
+_MOST_THREADS = 1024
+_MOST_COLUMNS, _COLUMN_BYTES = 32, 40 << 10
+"""Columns of a new estimate that a block makes, and their shared memory."""
+
+
+@functools.cache
+def _source(name: str, **words: int) -> tuple[str, str]:
+    """Source and name of the kernel in a file, in which some words stand for numbers."""
+    text = (Path(__file__).parent / f"{name}.cuh").read_text()
+    for word, number in words.items():
+        text = text.replace(word, str(number))
+    return text, "_".join([name, *map(str, words.values())])
+
+
+def _rows(array: Array) -> tuple[int, int]:
+    """Where a matrix begins, and elements from row to row; its rows have no gaps."""
+    rows, columns = element_strides(array)
+    if columns != 1 and array.shape[1] != 1:
+        raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
+    return pointer(array), rows
+
+
+def _address(array: Array) -> int:
+    """Where an array begins that has no gaps."""
+    if not array.flags.c_contiguous:
+        raise ProgramError(f"an array of shape {array.shape} has strides {array.strides}")
+    return pointer(array)
+
+
+def _numbers(rows: Sequence[Sequence[Any]], dtype: Any) -> Array:
+    return uploaded(np.array(rows, dtype), dtype)
+
+
+def _launch(
+    kernel: tuple[str, str], grid: tuple[int, int], threads: int, tables: Sequence[Array],
+    reads: Iterable[Array], writes: Iterable[Array], shared_bytes: int = 0,
+) -> None:  # fmt: skip
+    """A kernel whose arguments are tables of addresses and numbers."""
+    written = list(writes)
+    Launch(
+        get_device().kernel(*kernel, shared_bytes), *kernel, (*grid, 1), (threads, 1, 1),
+        [np.uint64(pointer(table)) for table in tables], [*tables, *reads, *written], written,
+    )()  # fmt: skip
+
+
+class _Products:
+    """Products A B^T of rows, each for an estimate, as one kernel's table."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[int]] = []
+        self._sums: list[int] = []
+        """For each the number of its partial sums, which the others' follow."""
+        self._tickets: list[int] = []
+        self._blocks = 1
+        self._arrays: list[Array] = []
+
+    def add(self, out: int, a: Array, b: Array, wanted: int = 0) -> None:
+        """One with its result at an address, unless there is 0 at the address `wanted`."""
+        (at_a, pitch_a), (at_b, pitch_b) = _rows(a), _rows(b)
+        (rows, dim), columns = a.shape, len(b)
+        tiles = -(-rows // _TILE) * -(-columns // _TILE)
+        blocks = tiles * -(-dim // _CHUNK)
+        self._rows.append([out, at_a, at_b, 0, 0, wanted, rows, columns, dim, pitch_a, pitch_b])
+        self._sums.append(blocks * _TILE**2)
+        self._tickets.append(tiles)
+        self._blocks = max(self._blocks, blocks)
+        self._arrays += [a, b]
+
+    def launch(self, reads: Iterable[Array], writes: Iterable[Array]) -> None:
+        """All of them; what else is read, and the results."""
+        partial, tickets = self._memory()
+        sums, places = np.cumsum([0, *self._sums]), np.cumsum([0, *self._tickets])
+        for row, first, place in zip(self._rows, sums, places, strict=False):
+            row[3], row[4] = pointer(partial) + 4 * int(first), pointer(tickets) + 4 * int(place)
+        grid, kernel = (self._blocks, len(self._rows)), _source("row_products")
+        written = [*writes, partial, tickets]
+        tables = [_numbers(self._rows, np.int64)]
+        _launch(kernel, grid, _THREADS, tables, [*self._arrays, *reads], written)
+
+    def _memory(self) -> tuple[Array, Array]:
+        """For partial sums, and tickets."""
+        key = tuple(map(tuple, self._rows))
+        return _kept(
+            ("products", *key),
+            lambda: (
+                get_device().empty((sum(self._sums),), np.float32),
+                zero_tickets(sum(self._tickets)),
+            ),
+        )
+
+
+_memory: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+"""Device -> what `_kept` gives; a captured graph keeps what it was captured with."""
+_MOST_MEMORY = 256
+
+
+def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Memory of an update, the same each time for the same estimates, as tables then are the same.
+
+    Not scratch memory, which what runs beside an update may use.
+    """
+    known = _memory.setdefault(get_device(), {})
+    if key not in known:
+        if len(known) >= _MOST_MEMORY:
+            known.clear()
+        known[key] = make()
+    return known[key]
+
+
+@implements("fisher_products", "cupy")
+def fisher_products(products: Sequence[Array], j: Sequence[Array], w: Sequence[Array]) -> None:
+    """In float32, whatever --gpu-math says; sums of a tile's elements are in order."""
+    all_of_them = _Products()
+    for out, one, other in zip(products, j, w, strict=True):
+        all_of_them.add(_address(out), one, one)
+        all_of_them.add(_address(out) + out[0].nbytes, other, one)
+    all_of_them.launch([], products)
+
+
+@implements("fisher_replace", "cupy")
+def fisher_replace(
+    w: Sequence[Array], j: Sequence[Array], transform: Sequence[Array],
+    coefficients: Sequence[Array],
+) -> None:  # fmt: skip
+    """In float32; a column of the new estimate depends on that column of the old one only."""
+    rows = []
+    for new, one, factors, numbers in zip(w, j, transform, coefficients, strict=True):
+        (at_w, pitch_w), (at_j, pitch_j) = _rows(new), _rows(one)
+        rows.append(
+            [at_w, at_j, _address(factors), _address(numbers), *new.shape, pitch_w, pitch_j]
+        )
+    rank, dim = max(len(one) for one in w), max(one.shape[1] for one in w)
+    columns = _MOST_COLUMNS
+    while columns > 1 and 4 * rank * columns > _COLUMN_BYTES:
+        columns //= 2
+    kernel = _source("fisher_replace", COLUMNS=columns)
+    grid = -(-dim // columns), len(rows)
+    tables, reads = [_numbers(rows, np.int64)], [*j, *transform, *coefficients]
+    _launch(kernel, grid, _THREADS, tables, reads, w, 4 * rank * columns)
+
+
+@implements("fisher_step", "cupy")
+def fisher_step(
+    d: Sequence[Array], numbers: Sequence[Array], transform: Sequence[Array],
+    coefficients: Sequence[Array], products: Sequence[Array], trace: Sequence[Any],
+    settings: Sequence[tuple[float, int, float, int]],
+) -> None:  # fmt: skip
+    """The matrix whose columns become eigenvectors lies in shared memory if a block may have it."""
+    traces = [getattr(number, "array", number) for number in trace]
+    rank = max(map(len, d))
+    columns, lanes = -(-rank // 4) * 4, _lanes(rank)
+    count = columns * (-(-rank // lanes) * lanes)
+    is_shared = 8 * (count + _SMALL_ARRAYS * columns) <= get_device().most_shared_bytes
+    shape = len(d), 1 if is_shared else count
+    work = _kept(("step", shape, *map(pointer, d)), lambda: get_device().empty(shape, np.float64))
+    rows, factors = [], []
+    operands = zip(d, numbers, transform, coefficients, products, traces, work, strict=True)
+    for arrays, (eta, num_rows, alpha, dim) in zip(operands, settings, strict=True):
+        rows.append([len(arrays[0]), *map(_address, arrays)])
+        limits = MAX_CONDITION, EPSILON, DELTA, _SMALL_TURN
+        factors.append([eta / num_rows, 1.0 - eta, alpha, dim, *limits])
+    tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
+    kernel = _step_source(rank, is_shared)
+    writes = [*d, *numbers, *transform, *coefficients, *([] if is_shared else [work])]
+    shared_bytes = 8 * count if is_shared else 0
+    threads = _step_threads(rank)
+    _launch(kernel, (len(rows), 1), threads, tables, [*products, *traces], writes, shared_bytes)
+
+
+_MOST_OF_HALF_A_WARP = 128
+"""The largest rank at which half a warp has four columns in registers."""
+_SMALL_ARRAYS = 8
+"""At most so many float64 a row of the matrix are in shared memory besides."""
+_SMALL_TURN = 1e-10
+"""Squared cosine between columns below which one more sweep would not show in float32."""
+
+
+def _lanes(rank: int) -> int:
+    """Threads that share four columns."""
+    return 16 if rank <= _MOST_OF_HALF_A_WARP else 32
+
+
+def _step_threads(rank: int) -> int:
+    """Enough for each four columns to have theirs, if they can have many registers."""
+    return 32 * min(16, -(-rank // 4 * _lanes(rank) // 32))
+
+
+def _step_source(rank: int, is_shared: bool) -> tuple[str, str]:
+    """Source and name of the kernel for ranks up to this one."""
+    text, name = _source("fisher_step", MOST=rank, SHARED=int(is_shared))
+    text = text.replace("THREADS", str(_step_threads(rank))).replace("LANES", str(_lanes(rank)))
+    return text, name
+
+
+@implements("check_finite", "cupy")
+def check_finite(numbers: Array) -> None:
+    """Nobody waits: the host looks at the numbers when it logs."""
+
+
+@implements("residual_norm", "cupy")
+def host_residual_norm(h: Array, w: Array, parts: Sequence[Array], before: float) -> float:
+    """On the host: natural gradient asks for it on a CPU only, where it saves a pass."""
+    return residual_norm.reference(to_host(h), to_host(w), list(map(to_host, parts)), float(before))
+
+
+@implements("orthonormalize", "cupy")
+def orthonormalize(
+    w: Sequence[Array], d: Sequence[Array], numbers: Sequence[Array], alpha: Sequence[float]
+) -> None:
+    """Two kernels that do nothing where all is well: products of rows, and what follows of them."""
+    counts = [len(one) ** 2 for one in w]
+    grams = _kept(
+        ("grams", *counts, *map(pointer, w)),
+        lambda: get_device().empty((sum(counts),), np.float32),
+    )
+    rows, factors, products = [], [], _Products()
+    begins = np.cumsum([0, *counts])
+    for one, of_one, state, a, begin in zip(w, d, numbers, alpha, begins, strict=False):
+        (at, pitch), gram = _rows(one), pointer(grams) + 4 * int(begin)
+        products.add(gram, one, one, wanted=_address(state) + DOUBTFUL * state.itemsize)
+        rows.append([at, _address(of_one), _address(state), gram, len(one), pitch])
+        factors.append([a, one.shape[1], ORTHOGONALITY])
+    products.launch(numbers, [grams])
+    tables = [_numbers(rows, np.int64), _numbers(factors, np.float64)]
+    kernel = _source("orthonormalize", MOST=max(map(len, w)))
+    _launch(kernel, (len(rows), 1), _MOST_THREADS, tables, [*d, *numbers, grams], w)

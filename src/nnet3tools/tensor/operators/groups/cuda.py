@@ -1,0 +1,59 @@
+"""Groups of neighbouring columns on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.cuda.device import Array, get_device
+from nnet3tools.tensor.cuda.indexes import uploaded
+from nnet3tools.tensor.cuda.launch import in_turn
+from nnet3tools.tensor.cuda.strided import grid_step
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import implements
+
+Step = Callable[[], None]
+
+_sqrt = element("_1 = sqrt(_1)")
+_sum_squares = aggregate("_1 * _1", "sum", axis=2)
+_norm_backprop = element("_1 = where(_3 != 0, _2 * (_4 / where(_3 != 0, _3, 1)), 0)")
+
+
+@implements("group_norm", "cupy", binder=True)
+def bind_group_norm(out: Array, x: Array) -> Step:
+    """Splitting the last axis is a view, even of strided matrices."""
+    groups = x.reshape(*out.shape, -1)
+    return in_turn([_sum_squares.bind(out, groups), _sqrt.bind(out)])
+
+
+@implements("group_norm_backprop", "cupy", binder=True)
+def bind_group_norm_backprop(
+    in_deriv: Array, in_value: Array, out_value: Array, out_deriv: Array
+) -> Step:
+    """One formula over three axes."""
+    shape = (*out_value.shape, -1)
+    return _norm_backprop.bind(
+        _split(in_deriv, shape), _split(in_value, shape),
+        out_value[:, :, None], out_deriv[:, :, None],
+    )  # fmt: skip
+
+
+def _split(array: Array, shape: tuple[int, ...]) -> Array:
+    """A view with the last axis in groups; strides, not `reshape`, which might copy."""
+    rows, columns = array.strides
+    size = array.shape[1] // shape[1]
+    split = (array.shape[0], shape[1], size)
+    return get_device().strided(array, split, (rows, columns * size, columns))
+
+
+@implements("sum_column_ranges", "cupy", binder=True)
+def bind_sum_column_ranges(out: Array, x: Array, ranges: Any) -> Step:
+    """One thread an output."""
+    arrays = {"out": out, "x": x, "ranges": uploaded(ranges)}
+    body = """
+      T sum = 0;
+      for (long long c = ranges[[j, 0]]; c < ranges[[j, 1]]; ++c) sum += x[[r, c]];
+      out[[r, j]] = sum;"""
+    space = {"r": out.shape[0], "j": out.shape[1]}
+    return grid_step("sum_column_ranges", space, arrays, body)

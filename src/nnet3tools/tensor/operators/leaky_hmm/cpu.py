@@ -1,0 +1,102 @@
+"""The leaky HMM's forward-backward on the CPU: what its C kernel is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import aligned_bytes
+from nnet3tools.tensor.cpu.kernels import Job, kernels_of_file, makes_jobs
+from nnet3tools.tensor.cpu.library import library
+from nnet3tools.tensor.operators.leaky_hmm import Hmm
+from nnet3tools.tensor.operators.numerator.cpu import KERNELS as NUMERATOR_KERNELS
+from nnet3tools.tensor.plain.threads import num_threads
+
+_LANES = 16
+_LINE = 64
+
+_kernels = kernels_of_file(Path(__file__).with_name("kernel.c"))
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Arcs sorted by destination and pdf, which makes groups, and by source; prepared once."""
+
+    arrays: dict[str, np.ndarray]
+    """By the name of the kernel's argument."""
+    num_groups: int
+    num_pdfs: int
+    """At least: one more than the largest."""
+    initial_sum: float
+
+    @classmethod
+    def of(cls, hmm: Hmm) -> _Plan:
+        order = np.lexsort((hmm.pdfs, hmm.destinations))
+        destinations, pdfs = hmm.destinations[order], hmm.pdfs[order]
+        new = np.diff(destinations, prepend=-1) | np.diff(pdfs, prepend=-1)
+        first = np.flatnonzero(new)
+        group = np.empty(len(order), np.int32)
+        group[order] = np.cumsum(new != 0) - 1
+        states = np.arange(hmm.num_states + 1)
+        back = np.argsort(hmm.sources, kind="stable")
+        found = {
+            "state_groups": np.searchsorted(destinations[first], states),
+            "group_pdfs": pdfs[first],
+            "group_states": destinations[first],
+            "group_arcs": np.append(first, len(order)),
+            "sources": hmm.sources[order],
+            "probs": hmm.probs[order],
+            "state_arcs": np.searchsorted(hmm.sources[back], states),
+            "arc_groups": group[back],
+            "arc_pdfs": hmm.pdfs[back],
+            "back_probs": hmm.probs[back],
+            "initial": hmm.initial,
+        }
+        arrays = {
+            name: np.ascontiguousarray(a, np.float32 if a.dtype.kind == "f" else np.int32)
+            for name, a in found.items()
+        }
+        num_pdfs = int(hmm.pdfs.max(initial=-1)) + 1
+        return cls(arrays, len(first), num_pdfs, float(hmm.initial.sum(dtype=float)))
+
+
+@makes_jobs("leaky_hmm")
+def _leaky_hmm(
+    results: Any, output: Any, hmm: Hmm, num_sequences: int, leak: float,
+    deriv: Any = None, weight: float = 1.0,
+) -> list[Job] | None:  # fmt: skip
+    """For float32 with contiguous rows; sums over states and frames are in float64."""
+    matrices = (output,) if deriv is None else (output, deriv)
+    contiguous = all(m.dtype == np.float32 and m.strides[1] == m.itemsize for m in matrices)
+    if not contiguous or not output.size or results.strides != (8,):
+        return None
+    plan: _Plan = hmm.plan("cpu", _Plan.of)
+    if plan.num_pdfs > output.shape[1] or any(m.shape != output.shape for m in matrices):
+        return None  # the reference raises the error
+    num_frames, num_pdfs = len(output) // num_sequences, output.shape[1]
+    num_blocks = -(-num_sequences // _LANES)
+    steps = min(num_threads(), num_blocks)
+    frames_kept = 0 if deriv is None else num_frames
+    memory = _LINE * (2 * hmm.num_states + 2 * num_pdfs + plan.num_groups + num_frames)
+    memory += 4 * (num_pdfs + frames_kept * hmm.num_states * min(num_sequences, _LANES))
+    memory += 2 * _LINE  # for rounding up, and for the copies after the last row of alpha'
+    memory = -(-memory // _LINE) * _LINE
+    by_sequence = np.empty((num_sequences, 3))
+    forward_backward = _kernels["leaky_hmm"].job(
+        steps, num_frames * num_sequences * len(hmm.probs),
+        results=by_sequence, output=output, deriv=deriv, output_stride=output.strides[0] // 4,
+        deriv_stride=0 if deriv is None else deriv.strides[0] // 4, num_sequences=num_sequences,
+        num_frames=num_frames, num_pdfs=num_pdfs, num_states=hmm.num_states,
+        num_groups=plan.num_groups, blocks_per_step=-(-num_blocks // steps), num_blocks=num_blocks,
+        **plan.arrays, leaks=plan.arrays["initial"] * np.float32(leak),
+        memory=aligned_bytes(steps * memory, _LINE), memory_stride=memory,
+        leak=leak, final_factor=1.0 + leak * plan.initial_sum, weight=weight,
+    )  # fmt: skip
+    library.want(NUMERATOR_KERNELS)  # LF-MMI's next call: one run of the compiler makes both
+    totals = _kernels["leaky_hmm_totals"].job(
+        3, 1, results=results, sequences=by_sequence, num_sequences=num_sequences
+    )
+    return [forward_backward, totals]

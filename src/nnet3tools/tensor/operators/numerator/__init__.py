@@ -1,0 +1,121 @@
+"""Forward-backward over acyclic or cyclic acceptors, one a sequence: the numerator of LF-MMI.
+
+The log-probability of a sequence is that of all paths of its acceptor with one arc a frame,
+
+    log sum over paths of exp(sum over arcs of (y(t, pdf) - cost) - final cost),
+
+in the log domain throughout: acceptors allow few paths, and any of them may be unlikely. The
+derivative with respect to y(t, n) is the posterior probability of the arcs with pdf n at t (Kaldi's
+chain/chain-numerator.h and chain-generic-numerator.h).
+
+`Paths` has the arcs frame by frame for all sequences together; chain/paths.py makes it from a
+Supervision. A GPU takes PackedPaths, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import operator
+
+__all__ = ["FrameArcs", "PackedPaths", "Paths", "numerator"]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameArcs:
+    """Arcs (A,) that all sequences may take in one frame.
+
+    `sources` are states of this frame, `destinations` of the next one, both counted from the
+    frame's first state; `cells` are places row * pdfs + pdf in the output, counted from the frame's
+    first cell; `costs` (float64) are negative log-probabilities. `parts` says which acceptor's each
+    is.
+    """
+
+    sources: np.ndarray
+    destinations: np.ndarray
+    cells: np.ndarray
+    costs: np.ndarray
+    parts: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Acceptors of all sequences: the arcs of frame t are `frames[t]` (possibly the same object).
+
+    States of frame t are numbered from `first_states[t]` (frames + 2 numbers: the last two begin
+    and end the states after the last frame), cells from `first_cells[t]`. Paths begin in the states
+    `starts`, one for each of `num_parts` acceptors, and end in `finals` with costs `final_costs`;
+    `final_parts` says whose they are.
+    """
+
+    frames: list[FrameArcs]
+    first_states: np.ndarray
+    first_cells: np.ndarray
+    starts: np.ndarray
+    finals: np.ndarray
+    final_costs: np.ndarray
+    final_parts: np.ndarray
+
+    @property
+    def num_parts(self) -> int:
+        """The number of acceptors."""
+        return len(self.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPaths:
+    """On a GPU: paths of at most `num_parts` acceptors, over frames of `num_states` in all.
+
+    `ints` (int32) and `costs` (float64), made by packed_paths.py, may be longer than what is in
+    them, so that a graph that was captured for one minibatch serves others.
+    """
+
+    ints: Array
+    costs: Array
+    num_parts: int
+    num_states: int
+    num_frames: int
+
+
+@operator(writes=("results", "deriv"))
+@np.errstate(invalid="ignore")  # where an acceptor has no path
+def numerator(
+    results: Array,
+    output: Array,
+    paths: Paths | PackedPaths,
+    deriv: Array | None = None,
+    weight: float = 1.0,
+) -> None:
+    """Total log-probability of all acceptors and, into deriv, `weight` times its derivative.
+
+    `output` (rows, pdfs) is the network's. `results` (1,) float64 receives the log-probability,
+    which is -inf if an acceptor has no path; `deriv` is then to be thrown away.
+    """
+    assert isinstance(paths, Paths)
+    values = np.asarray(output, np.float64).ravel()
+    num_states = int(paths.first_states[-1])
+    alpha, beta = np.full(num_states, -np.inf), np.full(num_states, -np.inf)
+    alpha[paths.starts] = 0.0
+    arcs = []
+    for t, frame in enumerate(paths.frames):
+        sources = frame.sources + paths.first_states[t]
+        destinations = frame.destinations + paths.first_states[t + 1]
+        cells = frame.cells + paths.first_cells[t]
+        scores = values[cells] - frame.costs
+        np.logaddexp.at(alpha, destinations, alpha[sources] + scores)
+        arcs.append((sources, destinations, cells, scores))
+    totals = np.full(paths.num_parts, -np.inf)
+    np.logaddexp.at(totals, paths.final_parts, alpha[paths.finals] - paths.final_costs)
+    results[0] = totals.sum()
+    if deriv is None:
+        return
+    beta[paths.finals] = -paths.final_costs - totals[paths.final_parts]
+    posteriors = np.zeros(output.size)
+    for sources, destinations, cells, scores in reversed(arcs):
+        scores = scores + beta[destinations]
+        np.logaddexp.at(beta, sources, scores)
+        np.add.at(posteriors, cells, np.exp(scores + alpha[sources]))
+    deriv += weight * posteriors.reshape(output.shape)

@@ -1,0 +1,125 @@
+"""The acceptors of a minibatch as two arrays, which a device's kernel can find its way in.
+
+A graph that was captured for one minibatch knows addresses and sizes only. So that it serves
+others, all that differs lies in arrays whose sizes are rounded up (`capacity`): `ints` begins with
+the places in it, or in `costs`, of the parts that are named here in order.
+
+The arcs of each frame stand there three times, sorted by destination, source and cell, and within
+these by acceptor, so that each sum is one thread's and its terms come in one order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.tensor.operators.numerator import FrameArcs, PackedPaths, Paths
+
+__all__ = ["COST_PARTS", "INT_PARTS", "capacity", "pack_paths"]
+
+_TABLES = {"to": ("destinations", "sources"), "from": ("sources", "destinations")}
+"""Name -> what arcs are sorted by, and the states at the other end."""
+
+INT_PARTS = (
+    "parts", "which", "first_states", "first_cells", "starts", "finals", "final_offsets",
+    *(f"{table}_{part}" for table in _TABLES for part in
+      ("ranges", "offsets", "keys", "others", "cells")),
+    "cell_ranges", "cell_offsets", "cell_keys", "cell_others", "cell_sources",
+)  # fmt: skip
+COST_PARTS = ("final_costs", "to_costs", "from_costs", "cell_costs")
+
+
+def capacity(count: int) -> int:
+    """The next of 16, 24, 32, 48, 64, ...: few sizes for many minibatches."""
+    power = 1 << max(4, (count - 1).bit_length())
+    return power * 3 // 4 if count <= power * 3 // 4 else power
+
+
+class _Sorted:
+    """The arcs of some frames, sorted by a key and grouped by it.
+
+    `ranges` (frames, parts + 1) says which groups are each acceptor's in each frame, `offsets`
+    which arcs are a group's, `keys` what these have in common.
+    """
+
+    def __init__(self, frames: list[FrameArcs], num_parts: int, key: str) -> None:
+        self.orders, keys, offsets, ranges = [], [], [np.zeros(1, np.int64)], []
+        num_arcs = num_groups = 0
+        for frame in frames:
+            values = getattr(frame, key)
+            order = np.lexsort((values, frame.parts))
+            self.orders.append(order)
+            values, parts = values[order], frame.parts[order]
+            first = np.flatnonzero(np.diff(values, prepend=-1) | np.diff(parts, prepend=-1))
+            keys.append(values[first])
+            offsets.append(np.append(first[1:], len(values)) + num_arcs)
+            bounds = np.searchsorted(parts[first], np.arange(num_parts + 1))
+            ranges.append(bounds + num_groups)
+            num_arcs, num_groups = num_arcs + len(values), num_groups + len(first)
+        self.frames = frames
+        self.keys = np.concatenate(keys)
+        self.offsets = np.concatenate(offsets)
+        self.ranges = np.stack(ranges)
+
+    def column(self, name: str) -> NDArray:
+        """An attribute of the arcs, in their order here."""
+        pairs = zip(self.frames, self.orders, strict=True)
+        return np.concatenate([getattr(frame, name)[order] for frame, order in pairs])
+
+    def arrays(self, prefix: str, **columns: str) -> dict[str, NDArray]:
+        """By name, with an attribute for each further one."""
+        own = {"ranges": self.ranges, "offsets": self.offsets, "keys": self.keys}
+        others = {name: self.column(column) for name, column in columns.items()}
+        return {f"{prefix}_{name}": array for name, array in {**own, **others}.items()}
+
+
+def pack_paths(paths: Paths, num_parts: int = 0) -> PackedPaths:
+    """The paths on the host; `num_parts`: of how many acceptors there may be in other minibatches.
+
+    ValueError if the output has too many elements to be counted with 32 bits.
+    """
+    arrays = _arrays(paths)
+    if max(int(array.max(initial=0)) for array in arrays.values()) >= 1 << 31:
+        raise ValueError("an output of more than 2^31 elements")
+    ints = _joined([arrays[name] for name in INT_PARTS], np.int32)
+    costs = _joined([arrays[name] for name in COST_PARTS], np.float64)
+    at = np.cumsum([len(INT_PARTS) + len(COST_PARTS), *(arrays[n].size for n in INT_PARTS)])
+    at_costs = np.cumsum([0, *(arrays[n].size for n in COST_PARTS)])
+    header = np.concatenate([at[:-1], at_costs[:-1]]).astype(np.int32)
+    packed = np.zeros(capacity(len(header) + len(ints)), np.int32)
+    packed[: len(header)], packed[len(header) : len(header) + len(ints)] = header, ints
+    room = np.zeros(capacity(len(costs)), np.float64)
+    room[: len(costs)] = costs
+    return PackedPaths(
+        packed,
+        room,
+        max(num_parts, paths.num_parts),
+        capacity(int(paths.first_states[-1])),
+        len(paths.frames),
+    )
+
+
+def _joined(arrays: list[NDArray], dtype: type) -> NDArray:
+    return np.concatenate([array.reshape(-1) for array in arrays]).astype(dtype)
+
+
+def _arrays(paths: Paths) -> dict[str, NDArray]:
+    """What INT_PARTS and COST_PARTS name."""
+    distinct = list({id(frame): frame for frame in paths.frames}.values())
+    number = {id(frame): i for i, frame in enumerate(distinct)}
+    order = np.argsort(paths.final_parts, kind="stable")
+    found = {
+        "parts": np.array([paths.num_parts]),
+        "which": np.array([number[id(frame)] for frame in paths.frames]),
+        "first_states": paths.first_states,
+        "first_cells": paths.first_cells,
+        "starts": paths.starts,
+        "finals": paths.finals[order],
+        "final_costs": paths.final_costs[order],
+        "final_offsets": np.searchsorted(paths.final_parts[order], np.arange(paths.num_parts + 1)),
+    }
+    for table, (key, others) in _TABLES.items():
+        by_key = _Sorted(distinct, paths.num_parts, key)
+        found |= by_key.arrays(table, others=others, cells="cells", costs="costs")
+    by_cell = _Sorted(distinct, paths.num_parts, "cells")
+    return found | by_cell.arrays("cell", others="destinations", sources="sources", costs="costs")

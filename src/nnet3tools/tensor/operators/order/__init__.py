@@ -1,0 +1,71 @@
+"""Order along an axis: indexes of the sorted elements, and cumulative sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3tools.tensor.arrays import Array
+from nnet3tools.tensor.registry import implements, operator
+
+__all__ = ["cumulative_sum", "sort_indexes"]
+
+
+@operator(types=("int32",))
+def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
+    """Out (int32) = places of the first elements of x in order along an axis, as many as out has.
+
+    Of equal elements the one that comes first in x is first.
+    """
+    keys = -np.asarray(x, np.float64) if descending else np.asarray(x, np.float64)
+    order = np.argsort(keys, axis=axis, kind="stable")
+    out[...] = np.take(order, np.arange(out.shape[axis]), axis)
+
+
+@operator()
+def cumulative_sum(
+    out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
+) -> None:
+    """out = beta * out + the sum of x up to each place along an axis.
+
+    `reverse` sums from the end; `exclusive` leaves out the element at the place itself.
+    """
+    flipped = np.flip(np.asarray(x, np.float64), axis) if reverse else np.asarray(x, np.float64)
+    total = np.cumsum(flipped, axis=axis)
+    if exclusive:
+        total = total - flipped
+    value = np.flip(total, axis) if reverse else total
+    out[...] = value if beta == 0.0 else value + beta * out
+
+
+@implements("sort_indexes", "numpy")
+def _sort_indexes(out: np.ndarray, x: np.ndarray, axis: int, descending: bool) -> None:
+    """One element is found without sorting; else a stable sort."""
+    if out.shape[axis] == 1:
+        find = np.argmax if descending else np.argmin
+        out[...] = np.expand_dims(find(x, axis=axis), axis)
+        return
+    if descending:
+        x = -x.astype(np.float64) if x.dtype.kind in "biu" else -x
+    order = np.argsort(x, axis=axis, kind="stable")
+    out[...] = order[(slice(None),) * axis + (slice(out.shape[axis]),)]
+
+
+@implements("cumulative_sum", "numpy")
+def _cumulative_sum(
+    out: np.ndarray,
+    x: np.ndarray,
+    axis: int,
+    reverse: bool,
+    exclusive: bool,
+    beta: float = 0.0,
+) -> None:
+    """numpy.cumsum of a view that is flipped for `reverse`, moved on by one for `exclusive`."""
+    source, target = (np.flip(a, axis) if reverse else a for a in (x, out))
+    total = np.cumsum(source, axis=axis)
+    front = (slice(None),) * axis
+    if exclusive:
+        total[(*front, slice(1, None))] = total[(*front, slice(None, -1))].copy()
+        total[(*front, slice(0, 1))] = 0
+    if beta != 0.0:
+        total += target if beta == 1.0 else target * target.dtype.type(beta)
+    target[...] = total

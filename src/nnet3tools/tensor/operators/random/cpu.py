@@ -1,0 +1,32 @@
+"""Kaldi's uniform numbers by a compiled kernel: the same bits as plain.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nnet3tools.tensor.cpu.choice import are_native
+from nnet3tools.tensor.cpu.jobs import run_if_made
+from nnet3tools.tensor.cpu.kernels import kernels_of_file
+from nnet3tools.tensor.operators.random.plain import prefer
+
+__all__ = ["KERNEL", "draw_uniform"]
+
+_BLOCK = 1 << 12
+"""Numbers in a step of the kernel's job."""
+KERNEL = kernels_of_file(Path(__file__).with_name("kernel.c"))["uniform"]
+
+
+def draw_uniform(out: np.ndarray, state: int) -> bool:
+    """Fill a vector of float32 from this state of rand_r on; False if the kernel is not made yet.
+
+    It is made with others: what it gives does not hang on who does the work.
+    """
+    if not are_native():
+        return False
+    steps = -(-len(out) // _BLOCK)
+    return run_if_made(KERNEL.job(steps, len(out), out=out, count=len(out), state=state))
+
+
+prefer(draw_uniform)

@@ -1,0 +1,123 @@
+"""Moves of rows as jobs of C kernels: the addresses of rows are looked up when a call is bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.cpu.kernels import FileKernel, Job, kernels_of_file, makes_jobs
+from nnet3tools.tensor.plain.addresses import address
+from nnet3tools.tensor.plain.operands import overlap
+
+_TYPES = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+
+
+def _kernel(name: str, dtype: np.dtype) -> FileKernel:
+    return kernels_of_file(Path(__file__).with_name("kernel.c"), _TYPES[dtype])[name]
+
+
+def _can_move(matrix: Any, others: Sequence[Any]) -> bool:
+    """Whether rows are contiguous, of one type and width, and the matrices apart."""
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype not in _TYPES:
+        return False
+    for other in others:
+        alike = isinstance(other, np.ndarray) and other.ndim == 2 and other.dtype == matrix.dtype
+        if not alike or other.shape[1] != matrix.shape[1] or overlap(matrix, other):
+            return False
+    every = [matrix, *others]
+    return all(m.strides[1] == m.itemsize and m.strides[0] % m.itemsize == 0 for m in every)
+
+
+def _places(matrices: Sequence[np.ndarray], which: Any, rows: Any) -> np.ndarray:
+    """The addresses of rows; 0 where `which` is negative."""
+    number, row = np.asarray(which, np.int64), np.asarray(rows, np.int64)
+    sizes = np.array([len(m) for m in matrices], np.int64)
+    used = number >= 0
+    if used.any():
+        wanted = row[used]
+        if wanted.min() < 0 or (wanted >= sizes[number[used]]).any():
+            raise ProgramError("a row operation asks for a row that a matrix has not")
+    base = np.array([address(m) for m in matrices], np.int64)
+    down = np.array([m.strides[0] for m in matrices], np.int64)
+    at = np.where(used, number, 0)
+    return np.where(used, base[at] + row * down[at], 0)
+
+
+def _jobs(
+    kernel: str, matrix: np.ndarray, others: Sequence[np.ndarray], which: Any, rows: Any,
+    alpha: Any = 1.0, in_order: bool = False,
+) -> list[Job] | None:  # fmt: skip
+    """The job of a kernel for a matrix whose row i meets row `rows[i]` of `others[which[i]]`."""
+    if not isinstance(alpha, (int, float)) or not _can_move(matrix, others):
+        return None
+    if len(matrix) != len(rows) or not matrix.size or not others:
+        return None
+    job = _kernel(kernel, matrix.dtype).job(
+        len(matrix), 2 * matrix.size, matrix=matrix, rows=_places(others, which, rows),
+        size=matrix.shape[1], stride=matrix.strides[0] // matrix.itemsize, alpha=alpha,
+    )  # fmt: skip
+    job.alive += others
+    job.in_order = in_order
+    return [job]
+
+
+def _only(indexes: Any) -> np.ndarray:
+    """The number of the only matrix for each row, -1 where there is no row."""
+    return np.where(np.asarray(indexes) >= 0, 0, -1)
+
+
+@makes_jobs("copy_rows")
+def _copy_rows(out: Any, src: Any, indexes: Any) -> list[Job] | None:
+    return _jobs("copy_rows", out, [src], _only(indexes), indexes)
+
+
+@makes_jobs("add_rows")
+def _add_rows(out: Any, src: Any, indexes: Any, alpha: Any = 1.0) -> list[Job] | None:
+    return _jobs("add_rows", out, [src], _only(indexes), indexes, alpha)
+
+
+@makes_jobs("copy_rows_multi")
+def _copy_rows_multi(out: Any, sources: Any, which: Any, rows: Any) -> list[Job] | None:
+    return _jobs("copy_rows", out, sources, which, rows)
+
+
+@makes_jobs("add_rows_multi")
+def _add_rows_multi(
+    out: Any, sources: Any, which: Any, rows: Any, alpha: Any = 1.0
+) -> list[Job] | None:
+    return _jobs("add_rows", out, sources, which, rows, alpha)
+
+
+@makes_jobs("copy_to_rows_multi")
+def _copy_to_rows_multi(src: Any, dests: Any, which: Any, rows: Any) -> list[Job] | None:
+    return _jobs("copy_to_rows", src, dests, which, rows)
+
+
+@makes_jobs("add_to_rows_multi")
+def _add_to_rows_multi(
+    src: Any, dests: Any, which: Any, rows: Any, alpha: Any = 1.0
+) -> list[Job] | None:
+    return _jobs("add_to_rows", src, dests, which, rows, alpha, in_order=True)
+
+
+@makes_jobs("add_row_ranges")
+def _add_row_ranges(out: Any, src: Any, ranges: Any, alpha: Any = 1.0) -> list[Job] | None:
+    given = np.ascontiguousarray(ranges, np.int32).reshape(-1, 2)
+    if not isinstance(alpha, (int, float)) or not _can_move(out, [src]) or len(given) != len(out):
+        return None
+    used = given[:, 1] > given[:, 0]
+    if not used.any() or not out.size:
+        return None
+    if given[used].min() < 0 or given[used].max() > len(src):
+        raise ProgramError(f"a range of rows exceeds a matrix of {len(src)} rows")
+    work = int((given[used, 1] - given[used, 0]).sum()) * out.shape[1]
+    job = _kernel("add_row_ranges", out.dtype).job(
+        len(out), work, out=out, src=src, ranges=given, size=out.shape[1],
+        out_stride=out.strides[0] // out.itemsize, src_stride=src.strides[0] // src.itemsize,
+        alpha=alpha,
+    )  # fmt: skip
+    return [job]

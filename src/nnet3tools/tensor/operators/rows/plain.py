@@ -1,0 +1,208 @@
+"""Row and column operations on NumPy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.operators.rows.transfer import Run, transfer
+from nnet3tools.tensor.registry import implements
+
+_SHORT = 4
+"""Up to this length ranges are added a row at a time: each k-th row of all ranges in one go."""
+_BLOCK = 1 << 15
+_sum = aggregate("_1", "sum", axis=1)
+_add = element("_1 += _2 * _3")
+
+
+def _set_zero(out: np.ndarray, rows: np.ndarray) -> list[Run]:
+    if len(rows) == len(out):
+        return [functools.partial(out.fill, 0.0)]
+    return [functools.partial(out.__setitem__, rows, 0.0)] if len(rows) else []
+
+
+def _run_all(steps: Sequence[Run]) -> Run:
+    if len(steps) == 1:
+        return steps[0]
+
+    def run() -> None:
+        for step in steps:
+            step()
+
+    return run
+
+
+def _host(indexes: object) -> np.ndarray:
+    return np.asarray(indexes, dtype=np.intp)
+
+
+@implements("copy_rows", "numpy", binder=True)
+def bind_copy_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
+    """Gather."""
+    source = np.where(_host(indexes) >= 0, 0, -1)
+    return bind_copy_rows_multi(out, [src], source, indexes)
+
+
+@implements("add_rows", "numpy", binder=True)
+def bind_add_rows(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
+    """Gather and add."""
+    source = np.where(_host(indexes) >= 0, 0, -1)
+    return bind_add_rows_multi(out, [src], source, indexes, alpha)
+
+
+def _by_part(part_index: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """(part, positions where it is asked for) for each part, without -1."""
+    order = np.argsort(part_index, kind="stable")
+    parts, starts = np.unique(part_index[order], return_index=True)
+    groups = np.split(order, starts[1:])
+    return [(int(p), g) for p, g in zip(parts, groups, strict=False) if p >= 0]
+
+
+@implements("copy_rows_multi", "numpy", binder=True)
+def bind_copy_rows_multi(
+    out: np.ndarray, sources: Sequence[np.ndarray], source_index: np.ndarray, row_index: np.ndarray
+) -> Run:
+    """One gather a source."""
+    which, rows = _host(source_index), _host(row_index)
+    _check_length(out, which)
+    steps = _set_zero(out, np.flatnonzero(which < 0))
+    for source, at in _by_part(which):
+        steps += transfer(out, at, sources[source], rows[at], None)
+    return _run_all(steps)
+
+
+@implements("add_rows_multi", "numpy", binder=True)
+def bind_add_rows_multi(
+    out: np.ndarray,
+    sources: Sequence[np.ndarray],
+    source_index: np.ndarray,
+    row_index: np.ndarray,
+    alpha: float = 1.0,
+) -> Run:
+    """One gather and addition a source."""
+    which, rows = _host(source_index), _host(row_index)
+    _check_length(out, which)
+    steps: list[Run] = []
+    for source, at in _by_part(which):
+        steps += transfer(out, at, sources[source], rows[at], alpha)
+    return _run_all(steps)
+
+
+@implements("copy_to_rows_multi", "numpy", binder=True)
+def bind_copy_to_rows_multi(
+    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray
+) -> Run:
+    """One scatter a destination."""
+    return _scatter(src, dests, dest_index, row_index, None)
+
+
+@implements("add_to_rows_multi", "numpy", binder=True)
+def bind_add_to_rows_multi(
+    src: np.ndarray,
+    dests: Sequence[np.ndarray],
+    dest_index: np.ndarray,
+    row_index: np.ndarray,
+    alpha: float = 1.0,
+) -> Run:
+    """One scatter and addition a destination."""
+    return _scatter(src, dests, dest_index, row_index, alpha)
+
+
+def _scatter(
+    src: np.ndarray, dests: Sequence[np.ndarray], dest_index: np.ndarray, row_index: np.ndarray,
+    alpha: float | None,
+) -> Run:  # fmt: skip
+    """Row i of src to row `row_index[i]` of a destination: added times alpha, or copied if None."""
+    which, rows = _host(dest_index), _host(row_index)
+    _check_length(src, which)
+    steps: list[Run] = []
+    for dest, at in _by_part(which):
+        steps += transfer(dests[dest], rows[at], src, at, alpha)
+    return _run_all(steps)
+
+
+def _check_length(array: np.ndarray, indexes: np.ndarray) -> None:
+    if len(array) != len(indexes):
+        raise ProgramError(f"a matrix of {len(array)} rows was given {len(indexes)} indexes")
+
+
+@implements("copy_cols", "numpy", binder=True)
+def bind_copy_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray) -> Run:
+    """Rows of the transposes."""
+    return bind_copy_rows(out.T, src.T, indexes)
+
+
+@implements("add_cols", "numpy", binder=True)
+def bind_add_cols(out: np.ndarray, src: np.ndarray, indexes: np.ndarray, alpha: float = 1.0) -> Run:
+    """Rows of the transposes."""
+    return bind_add_rows(out.T, src.T, indexes, alpha)
+
+
+@implements("add_row_ranges", "numpy", binder=True)
+def bind_add_row_ranges(
+    out: np.ndarray, src: np.ndarray, ranges: np.ndarray, alpha: float = 1.0
+) -> Run:
+    """One strided sum if ranges are regular; the k-th rows of all ranges in one gather if there are
+    many; else reduceat, which is several times slower an element.
+    """
+    begin, end = (np.asarray(ranges, np.intp).reshape(-1, 2)[:, i] for i in (0, 1))
+    used = np.flatnonzero(end > begin)
+    if len(begin) != len(out):
+        raise ProgramError(f"a matrix of {len(out)} rows was given {len(begin)} ranges of rows")
+    if not len(used):
+        return lambda: None
+    if begin[used].min() < 0 or end[used].max() > len(src):
+        raise ProgramError(f"a range of rows exceeds a matrix of {len(src)} rows")
+    longest = int((end - begin)[used].max())
+    if len(used) == len(out) and (stack := _equal_ranges(src, begin, end)) is not None:
+        if longest == 1:
+            # Sums would take memory twice the matrix's, for as long as the process runs.
+            return _add.bind(out, stack[:, 0], alpha)
+        return cast(Run, _sum.bind(out, stack, alpha=alpha, beta=1.0))
+    if longest > max(_SHORT, len(used)):
+        rows = max(1, _BLOCK // max(1, out.shape[1]))
+        blocks = [used[at : at + rows] for at in range(0, len(used), rows)]
+        return functools.partial(_reduce, out, src, [(b, begin[b], end[b]) for b in blocks], alpha)
+    runs = [
+        bind_add_rows(out, src, np.where(end - begin > k, begin + k, -1), alpha)
+        for k in range(longest)
+    ]
+    return _run_all(runs)
+
+
+def _equal_ranges(src: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:
+    """The ranges as a view (range, row within, column), if all are equally long and spaced."""
+    length, step = int(end[0] - begin[0]), int(begin[1] - begin[0]) if len(begin) > 1 else 0
+    regular = begin[0] + step * np.arange(len(begin))
+    if not (np.array_equal(begin, regular) and np.array_equal(end, regular + length)):
+        return None
+    down = src.strides[0]
+    shape = (len(begin), length, src.shape[1])
+    return as_strided(src[begin[0] :], shape, (step * down, down, src.strides[1]))
+
+
+def _reduce(
+    out: np.ndarray,
+    src: np.ndarray,
+    blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]],
+    alpha: float,
+) -> None:
+    """reduceat sums from each index to the next: every other one of its sums is a range."""
+    last = len(src) - 1
+    for rows, begin, end in blocks:
+        # an index must be below len(src): a range to the very end is stopped one row short, which
+        # reduceat repairs by itself where the range is that one row
+        short = end > last
+        indexes = np.stack([begin, np.where(short, last, end)], axis=1).ravel()
+        sums = np.add.reduceat(src, indexes, axis=0)[::2]
+        sums[short & (begin < last)] += src[last]
+        if alpha != 1.0:
+            np.multiply(sums, out.dtype.type(alpha), out=sums)
+        out[rows] += sums

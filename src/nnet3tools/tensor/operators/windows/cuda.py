@@ -1,0 +1,53 @@
+"""Windows on CUDA: formulas over strided views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nnet3tools.tensor.aggregate import aggregate
+from nnet3tools.tensor.cuda.device import Array, get_device
+from nnet3tools.tensor.cuda.launch import in_turn
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import implements
+
+Step = Callable[[], object]
+
+_window_dots = aggregate("_1 * _2", "sum", axis=3)
+_weighted_windows = aggregate("_1 * _2", "sum", axis=2)
+_add_product = element("_1 += _2 * _3 * _4")
+
+
+def _windows(b: Array, num_rows: int, width: int, shift: int) -> Array:
+    """View (num_rows, heads, width, D) of the rows r, r + shift, ... of b."""
+    row, head, column = b.strides
+    shape = (num_rows, b.shape[1], width, b.shape[2])
+    return get_device().strided(b, shape, (row, head, shift * row, column))
+
+
+@implements("window_dots", "cupy", binder=True)
+def bind_window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> Step:
+    """A sum of products over a view of the windows."""
+    windows = _windows(b, len(a), out.shape[2], shift)
+    return _window_dots.bind(out, a[:, :, None, :], windows, alpha=alpha)
+
+
+@implements("add_weighted_windows", "cupy", binder=True)
+def bind_add_weighted_windows(
+    out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
+) -> Step:
+    """A sum of products over a view of the windows."""
+    windows = _windows(b, len(out), weights.shape[2], shift)
+    step = _weighted_windows.bind(out, weights[..., None], windows, alpha=alpha, beta=1.0)
+    return step
+
+
+@implements("add_to_windows", "cupy", binder=True)
+def bind_add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> Step:
+    """One formula for each place of the window."""
+    starts = [(k, k * shift) for k in range(weights.shape[2])]
+    return in_turn(
+        [
+            _add_product.bind(b[s : s + len(a)], a, weights[:, :, k : k + 1], float(alpha))
+            for k, s in starts
+        ]
+    )
