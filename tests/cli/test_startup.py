@@ -124,6 +124,22 @@ def test_small_files_are_copied_without_parsers_and_random_numbers(
     assert not any(name.startswith("nnet3tools.tensor.cupy") for name in loaded)
 
 
+@pytest.mark.parametrize(
+    ("words", "is_imported"),
+    [
+        (("nnet3-merge-egs", "--minibatch-size=3", "ark:egs", "ark:out"), False),
+        (("nnet3-merge-egs", "--minibatch-size=1:3", "ark:egs", "ark:out"), True),
+        (("nnet3-copy", "--learning-rate=0.1", "0.raw", "out"), False),
+        (("nnet3-copy", "--edits=remove-orphans", "0.raw", "out"), True),
+    ],
+)
+def test_grammars_are_imported_for_text_of_users_only(
+    files, words, is_imported, monkeypatch
+) -> None:
+    monkeypatch.chdir(files)
+    assert ("pyparsing" in modules_of(*words)) == is_imported
+
+
 def test_changes_of_parameters_are_shown_without_what_computes(files) -> None:
     loaded = modules_of("nnet3-show-progress", f"{files}/0.raw", f"{files}/0.raw")
     assert not loaded & {"nnet3tools.executor.computer", "nnet3tools.optimizer.pipeline"}

@@ -73,7 +73,11 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
 
     nnet = read_nnet(nnet_in)
     with open_input(request_in) as reader:
-        request = ComputationRequest.read(reader)
+        if reader.binary:
+            request = ComputationRequest.read(reader)
+        else:
+            with naming(request_in):
+                request = ComputationRequest.from_text(reader.read_rest())
     compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
     with naming(request_in):
         computation = compiler.compile(request)

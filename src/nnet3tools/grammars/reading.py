@@ -20,7 +20,7 @@ MAX_LEVELS = 100
 _FRAMES = 40_000
 """Python calls in one another: up to 150 for a level when text is read; more in definitions."""
 
-_FOUND = re.compile(r"\w{1,20}|\S|$")
+_FOUND = re.compile(r"\w{1,20}|<\S{1,20}|\S|$")
 
 
 def read_text(grammar: pp.ParserElement, text: str, what: str) -> Any:

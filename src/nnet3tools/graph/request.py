@@ -191,6 +191,20 @@ class ComputationRequest:
         reader.expect_token("</ComputationRequest>")
         return cls(inputs, outputs, need_model_derivative, store_component_stats)
 
+    @classmethod
+    def from_text(cls, text: str) -> ComputationRequest:
+        """Read what a user wrote in Kaldi's text form; TextError if it is malformed."""
+        from nnet3tools.grammars.request import read_request
+
+        def specs(listed: list[tuple[str, list[int], bool]]) -> list[IoSpecification]:
+            return [
+                IoSpecification(name, np.array(numbers, np.int32).reshape(-1, 3), has_deriv)
+                for name, numbers, has_deriv in listed
+            ]
+
+        inputs, outputs, need_model_derivative, store_component_stats = read_request(text)
+        return cls(specs(inputs), specs(outputs), need_model_derivative, store_component_stats)
+
     def write(self, writer: Writer) -> None:
         """Write in Kaldi's form."""
         writer.write_token("<ComputationRequest>")

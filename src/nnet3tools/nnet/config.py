@@ -95,6 +95,16 @@ class ConfigLine:
         self._used: set[str] = set()
         self._parse()
 
+    @classmethod
+    def of(
+        cls, first_token: str, values: dict[str, str], text: str, file: str, line_number: int
+    ) -> ConfigLine:
+        """A line that a grammar has read."""
+        line = cls.__new__(cls)
+        line.text, line.file, line.line_number = text, file, line_number
+        line.first_token, line._values, line._used = first_token, values, set()
+        return line
+
     def _parse(self) -> None:
         text = self.text.rstrip()
         start = len(text) - len(text.lstrip())

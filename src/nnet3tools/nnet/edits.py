@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from nnet3tools.errors import ConfigError, UserError
+from nnet3tools.errors import ConfigError, TextError, UserError
 from nnet3tools.io import log
 from nnet3tools.nnet.arithmetic import set_dropout_proportion
 from nnet3tools.nnet.components.affine import AffineComponent
@@ -21,7 +21,6 @@ from nnet3tools.nnet.config import (
     is_valid_name,
     name_matches_pattern,
     nearest_hint,
-    parse_config_lines,
 )
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.nnet.svd import apply_svd, reduce_rank
@@ -36,20 +35,33 @@ _commands: dict[str, Command] = {}
 
 
 def edit_network(nnet: Nnet, text: str, file: str = "") -> None:
-    """Obey the lines of `text` one after the other; ConfigError for one that cannot be."""
-    for line in parse_config_lines(text, file):
-        command = _commands.get(line.first_token)
-        if command is None:
-            raise line.error(
-                f"unknown edit command '{line.first_token}'"
-                f"{nearest_hint(line.first_token, _commands)}"
-            )
+    """Obey the commands in the lines of `text`, in order; ConfigError if one cannot be obeyed.
+
+    `file` is the name of the file or option in errors.
+    """
+    from nnet3tools.grammars.lines import read_edit
+
+    for number, line_text in enumerate(text.split("\n"), start=1):
         try:
-            command(nnet, line)
-        except ConfigError as error:
-            raise error if error.text else line.error(str(error)) from None
-        except UserError as error:
-            raise line.error(str(error)) from None
+            found = read_edit(line_text)
+        except TextError as error:
+            raise ConfigError(str(error), file, number) from None
+        if found is not None:
+            line = ConfigLine.of(*found, line_text.strip(), file, number)
+            _obey(nnet, line)
+
+
+def _obey(nnet: Nnet, line: ConfigLine) -> None:
+    command = _commands.get(line.first_token)
+    if command is None:
+        hint = nearest_hint(line.first_token, _commands)
+        raise line.error(f"unknown edit command '{line.first_token}'{hint}")
+    try:
+        command(nnet, line)
+    except ConfigError as error:
+        raise error if error.text else line.error(str(error)) from None
+    except UserError as error:
+        raise line.error(str(error)) from None
 
 
 def _command(name: str) -> Callable[[Command], Command]:

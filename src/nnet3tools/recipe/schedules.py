@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
-from itertools import pairwise
 
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, TextError
 
 __all__ = [
     "DropoutFunction",
@@ -115,33 +115,16 @@ class DropoutFunction:
 
 
 def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
-    """The functions of --trainer.dropout-schedule; OptionError if it cannot be parsed."""
-    return [_dropout_function(part, text) for part in text.strip().split(" ") if part]
+    """The functions of --trainer.dropout-schedule; OptionError if it is malformed."""
+    if not text:
+        return []
+    from nnet3tools.grammars.schedules import read_dropout_schedule
 
-
-def _dropout_function(part: str, text: str) -> DropoutFunction:
-    def error(why: str) -> OptionError:
-        return OptionError(f"--trainer.dropout-schedule={text}: '{part}': {why}")
-
-    pattern, equals, function = part.rpartition("=")
-    if "=" in pattern:
-        raise error("expected pattern=function, found two '='")
-    first, *middle, last = function.split(",") if "," in function else [function, ""]
-    if not last:
-        raise error("expected at least two values, those at the start and the end")
     try:
-        points = [(0.0, float(first))]
-        for value in middle:
-            proportion, at, fraction = value.partition("@")
-            points.append((float(fraction) if at else 0.5, float(proportion)))
-        points.append((1.0, float(last)))
-    except ValueError:
-        raise error("expected numbers, such as 0,0.2@0.25,0") from None
-    if any(not 0.0 <= number <= 1.0 for point in points for number in point):
-        raise error("expected proportions and fractions of the data from 0 to 1")
-    if any(a[0] > b[0] for a, b in pairwise(points)):
-        raise error("expected rising fractions of the data")
-    return DropoutFunction(pattern if equals else "*", tuple(points))
+        functions = read_dropout_schedule(text)
+    except TextError as error:
+        raise OptionError(str(error)) from None
+    return [DropoutFunction(pattern, tuple(points)) for pattern, points in functions]
 
 
 def dropout_edits(schedule: str, fraction: float) -> str:
@@ -157,15 +140,7 @@ def dropout_edits(schedule: str, fraction: float) -> str:
 
 def halved_minibatch_size(rule: str) -> str:
     """A rule of minibatch sizes with half of each size, but at least 1: 128=64:128 as 128=32:64."""
-    parts = []
-    for part in rule.split("/"):
-        size, equals, sizes = part.rpartition("=")
-        halved = ",".join(
-            ":".join(str(max(1, int(end) // 2)) for end in ends.split(":"))
-            for ends in sizes.split(",")
-        )
-        parts.append(size + equals + halved)
-    return "/".join(parts)
+    return re.sub(r"\d+(?![\d=])", lambda size: str(max(1, int(size[0]) // 2)), rule)
 
 
 def chunk_widths(text: str) -> list[int]:

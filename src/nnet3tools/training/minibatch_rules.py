@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass
 
-from nnet3tools.errors import OptionError
+from nnet3tools.errors import OptionError, TextError
 from nnet3tools.io import log
 from nnet3tools.options import option
 
@@ -49,32 +50,19 @@ class ExampleMergingOptions:
 
 
 class MinibatchRules:
-    """Which minibatch sizes are allowed for examples of which size."""
+    """The allowed minibatch sizes, by size of the examples."""
 
     def __init__(self, text: str) -> None:
-        """Parse --minibatch-size; OptionError quoting it if it makes no sense."""
-        self._text = text
-        rules = [self._parse_rule(part) for part in text.split("/")]
-        self._ranges_for_size = dict(rules)
-        if len(self._ranges_for_size) != len(rules):
-            raise self._error("repeated example sizes")
-        if len(rules) > 1 and any("=" not in part for part in text.split("/")):
-            raise self._error("of several rules each needs an example size: size=sizes")
+        """Read the value of --minibatch-size; OptionError if it is malformed."""
+        if re.fullmatch("[1-9][0-9]{0,8}", text):  # mostly, and then without pyparsing
+            self._ranges_for_size = {0: [(int(text), int(text))]}
+            return
+        from nnet3tools.grammars.schedules import read_minibatch_rules
 
-    def _error(self, why: str) -> OptionError:
-        return OptionError(f"invalid --minibatch-size={self._text}: {why}")
-
-    def _parse_rule(self, text: str) -> tuple[int, list[tuple[int, int]]]:
-        size, equals, sizes = text.rpartition("=")
         try:
-            ranges = [tuple(map(int, part.split(":"))) for part in sizes.split(",")]
-            size_of_example = int(size) if equals else 0
-        except ValueError:
-            raise self._error("expected integers, such as 128 or 64:128,256") from None
-        for ends in ranges:
-            if len(ends) > 2 or ends[0] > ends[-1] or ends[0] <= 0:
-                raise self._error("expected positive sizes and rising ranges")
-        return size_of_example, [(ends[0], ends[-1]) for ends in ranges]
+            self._ranges_for_size = read_minibatch_rules(text)
+        except TextError as error:
+            raise OptionError(str(error)) from None
 
     def minibatch_size(self, size_of_example: int, num_available: int, input_ended: bool) -> int:
         """Number of available examples to merge now; 0 to wait for more (or to give up)."""

@@ -26,12 +26,12 @@ class XconfigLine:
 
 def read_lines(text: str, file: str) -> list[XconfigLine]:
     """The lines of an xconfig file without comments and blank lines; ConfigError for a bad one."""
-    from nnet3tools.grammars.xconfig import read_line
+    from nnet3tools.grammars.lines import read_layer
 
     lines = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:
-            found = read_line(line)
+            found = read_layer(line)
         except TextError as error:
             raise ConfigError(str(error), file, number) from None
         if found is not None:
