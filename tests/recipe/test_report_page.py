@@ -17,7 +17,6 @@ from nnet3tools.recipe.report.charts import Line, line_chart
 from nnet3tools.recipe.report.history import read_history
 from nnet3tools.recipe.report.network import PERCENTS, read_network, share_below
 from nnet3tools.recipe.report.network_picture import network_picture
-from nnet3tools.recipe.report.plots import write_pictures
 
 FRAME = """# {command}
 # Started at Sun Nov 22 05:0{minute}:00 UTC 2026
@@ -275,17 +274,6 @@ def test_a_log_is_read_again_when_it_has_grown(trained: Path) -> None:
     log.write_text(log.read_text().replace("0.4 per frame", "0.4444 per frame"))
     assert before == (1, 0.4)
     assert read_history(trained).diagnostics("valid", "accuracies")["output"][1] == (1, 0.4444)
-
-
-def test_pictures_stand_beside_the_page(trained: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra [recipe] is not installed")
-    for log in (trained / "log").iterdir():
-        log.write_text(log.read_text().replace("tdnn1.affine", "_$\\x^{$"))
-    names = ["accuracy", "changes", "learning_rate", "objective"]
-    assert sorted(path.name for path in write_pictures(trained)) == [
-        f"report.{x}.png" for x in names
-    ]
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in trained.glob("report.*.png"))
 
 
 def test_logs_of_a_grid_have_their_command_time_and_status(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reports of training directories: a page from their log files, and pictures of its curves."""
+"""Reports of training directories: a page made from their log files."""
 
 from nnet3tools.recipe.report.page import report_page, write_report
 
