@@ -1,7 +1,7 @@
-"""Kaldi's random decisions: the C library's rand(), and what kaldi-math.cc makes of it.
+"""Kaldi's random decisions: the C library's rand() and the functions of kaldi-math.cc on it.
 
-For an equal --srand, decisions that Kaldi draws come out the same here. Without NumPy, which
-programs that only draw do not load; arrays of random numbers are `tensor.random`'s.
+With an equal --srand, this package draws the same decisions as Kaldi. Programs that only draw need
+no NumPy. Arrays of random numbers come from `tensor.random`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ RAND_MAX = 2**31 - 1
 
 
 class GlibcRand:
-    """glibc's additive-feedback generator (TYPE_3, x^31 + x^3 + 1), as srand(seed) starts it."""
+    """glibc's additive-feedback generator (TYPE_3, x^31 + x^3 + 1), seeded as by srand(seed)."""
 
     def __init__(self, seed: int = 1) -> None:
         word = (seed & 0xFFFFFFFF) or 1
         word = word - (1 << 32) if word >= 1 << 31 else word
         state = [word]
         for _ in range(30):
-            # C's division truncates: hi and lo of a negative word are negative too
+            # C's division truncates toward zero.
             quotient = abs(word) // 127773 * (1 if word >= 0 else -1)
             word = 16807 * (word - quotient * 127773) - 2836 * quotient
             word = word + RAND_MAX if word < 0 else word
@@ -46,19 +46,19 @@ class GlibcRand:
             self.rand()
 
     def rand(self) -> int:
-        """The next number in [0, RAND_MAX]."""
+        """Draw the next number in [0, RAND_MAX]."""
         state, at = self._state, self._at
-        # index -3 is 28 on of 31
+        # index - 3 is index + 28 modulo 31
         state[at] = value = (state[at] + state[at - 3]) & 0xFFFFFFFF
         self._at = at + 1 if at < 30 else 0
         return value >> 1
 
     def state(self) -> tuple[int, ...]:
-        """All that the next numbers depend on, for `set_state`."""
+        """The generator's whole state, for `set_state`."""
         return (self._at, *self._state)
 
     def set_state(self, state: tuple[int, ...]) -> None:
-        """Go back to what `state` gave."""
+        """Restore a state that `state` returned."""
         self._at, self._state = state[0], list(state[1:])
 
 
@@ -67,49 +67,49 @@ _seeding = (0, 1)
 
 
 def seed(value: int) -> None:
-    """Start again, like C's srand(value)."""
+    """Restart the global generator, like C's srand(value)."""
     global _glibc, _seeding
     _glibc = GlibcRand(value)
     _seeding = _seeding[0] + 1, value
 
 
 def last_seeding() -> tuple[int, int]:
-    """(how often `seed` was called, with what the last time): generators of devices follow it."""
+    """(number of calls of `seed`, last seed). Generators on devices restart when it changes."""
     return _seeding
 
 
 def get_state() -> tuple[Any, ...]:
-    """The whole state, for `set_state`."""
+    """The state of the global generator, for `set_state`."""
     return _glibc.state()
 
 
 def set_state(state: tuple[Any, ...]) -> None:
-    """Go back to a state that `get_state` gave."""
+    """Restore a state of the global generator that `get_state` returned."""
     _glibc.set_state(state)
 
 
 def rand() -> int:
-    """C's rand()."""
+    """Draw a number in [0, RAND_MAX] from the global generator, like C's rand()."""
     return _glibc.rand()
 
 
 def rand_int(low: int, high: int) -> int:
-    """An integer in [low, high], Kaldi's RandInt."""
+    """Draw an integer in [low, high], like Kaldi's RandInt."""
     if high < low:
         raise ProgramError(f"rand_int({low}, {high}) has nothing to choose from")
     return low if low == high else low + _glibc.rand() % (high + 1 - low)
 
 
 def as_float32(value: float) -> float:
-    """The nearest number that a float32 holds."""
+    """Round a number to the nearest float32."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def with_prob(probability: float) -> bool:
-    """True with this probability, Kaldi's WithProb."""
+    """Draw True with the given probability, like Kaldi's WithProb."""
     if not 0.0 <= probability <= 1.1:
         raise ProgramError(f"with_prob({probability}) is not a probability")
-    # Kaldi computes with floats; multiplying them by a power of two is exact.
+    # Kaldi computes with floats; multiplication by a power of two is exact.
     p = as_float32(probability)
     if p in (0.0, 1.0):
         return bool(p)

@@ -1,4 +1,4 @@
-"""The two families of errors: what a user can get wrong, and what only we can get wrong."""
+"""Two families of errors: a user's mistakes (`UserError`) and our bugs (`ProgramError`)."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ __all__ = [
 
 
 class Nnet3Error(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
 
 class UserError(Nnet3Error):
-    """Something a user can mend: says where, what was found and what was expected, in one line."""
+    """A mistake that a user can correct; one line says where, what was found and expected."""
 
 
 class OptionError(UserError):
-    """A wrong command line: the program prints its usage."""
+    """A wrong command line; the program prints its usage."""
 
 
 class DataError(UserError):
-    """A file, table or stream that is missing, truncated, garbled or does not fit."""
+    """A file, table or stream that is missing, truncated, malformed or inconsistent."""
 
 
 class NotFiniteError(DataError):
-    """Data with NaN or infinity: one utterance or example, which programs skip and report."""
+    """NaN or infinity in one utterance or example, which the program skips and reports."""
 
 
 class DivergedError(UserError):
-    """NaN or infinity came up while a model was trained."""
+    """NaN or infinity in a model during training."""
 
 
 class EmptyError(DataError):
-    """Nothing was read, or nothing came of it: the program ends with status 1, as Kaldi's do."""
+    """No input was read or no result produced; the program ends with status 1."""
 
 
 class RequestError(UserError):
-    """A computation that was asked for and cannot be compiled for this network."""
+    """A computation request that cannot be compiled for the given network."""
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an optional part of this package, for errors that lack it.
+    """The shell command that installs an optional extra of this package, for error messages.
 
     In a checkout it is the script that makes the checkout's environment.
     """
@@ -71,21 +71,21 @@ _LONGEST_QUOTE = 200
 
 
 def quoted(text: str, longest: int = 24) -> str:
-    """What was found, for an error: in quotes, cut if long; "" stays empty.
+    """Quote text from a file for an error message, cut to `longest` characters; "" stays empty.
 
-    Bytes that are no text are called so, and not shown.
+    Text that is not printable is replaced by the words "binary bytes".
     """
-    head = text[: longest + 1].rstrip("\ufffd")  # a character cut in two
+    head = text[: longest + 1].rstrip("\ufffd")  # an incomplete character at the cut
     if "\ufffd" in head or any(not (char.isprintable() or char.isspace()) for char in head):
         return "binary bytes"
     return repr(text if len(text) <= longest else text[: longest - 4] + "...") if text else ""
 
 
 class ConfigError(UserError):
-    """A line of a network config (or of edits) that cannot be obeyed.
+    """A wrong line in a network config or in edits.
 
-    `file` and `line_number` (from 1) say where; `text` is the whole line, whose beginning the
-    message quotes.
+    `file` and `line_number` (from 1) say where. `text` is the whole line, of which the message
+    quotes the beginning.
     """
 
     def __init__(self, message: str, file: str = "", line_number: int = 0, text: str = "") -> None:
@@ -123,22 +123,22 @@ class TextError(UserError):
 
 
 class ProgramError(Nnet3Error):
-    """A bug of ours: a program (list of commands) or a call that breaks its own rules."""
+    """A bug of this package: an invalid computation, or a call that breaks its contract."""
 
 
 MAX_FRAMES = 1_000_000
-"""Nearly three hours at the usual rate: nobody means more in one piece that has to be padded."""
+"""Largest value of an option in frames: nearly three hours at 100 frames a second."""
 
 
 def check_num_frames(option: str, num_frames: int) -> None:
-    """OptionError for a number of frames that would only exhaust the memory."""
+    """Raise OptionError if an option's value exceeds MAX_FRAMES and would exhaust memory."""
     if num_frames > MAX_FRAMES:
         raise OptionError(f"--{option}={num_frames} is too large: at most {MAX_FRAMES} frames")
 
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Users' errors within begin with a name: of the file, table or key that they are about."""
+    """Prefix each UserError raised in the block with the name of a file, table or key."""
     try:
         yield
     except UserError as error:

@@ -12,7 +12,7 @@ import pytest
 
 from nnet3tools.graph.request import ComputationRequest
 from nnet3tools.io.files import open_input
-from nnet3tools.nnet.model_file import obey_config_file, read_nnet
+from nnet3tools.nnet.model_file import apply_config_file, read_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 from nnet3tools.program.computation import Computation
@@ -56,6 +56,6 @@ def test_bench_requests_compile_to_no_more_than_kaldis_programs(bench: Path) -> 
     )
     assert row is not None
     nnet = Nnet()
-    obey_config_file(nnet, str(bench / "final.config"))
+    apply_config_file(nnet, str(bench / "final.config"))
     ours = compiled(nnet, bench / "request.txt")
     compare(bench.name, ours, int(row.group(1)), int(row.group(2).replace(",", "")))

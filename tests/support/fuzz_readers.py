@@ -47,7 +47,7 @@ from nnet3tools.nnet.edits import edit_network
 from nnet3tools.nnet.hmm.topology import HmmTopology
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
 from nnet3tools.nnet.hmm.tree import ContextDependency
-from nnet3tools.nnet.model_file import load_nnet, obey_config_file, read_nnet
+from nnet3tools.nnet.model_file import apply_config_file, load_nnet, read_nnet
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cache_files import load_cache
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
@@ -198,7 +198,7 @@ def _mapped(name: str) -> None:
 
 def _config(name: str) -> None:
     nnet = Nnet()
-    obey_config_file(nnet, name)
+    apply_config_file(nnet, name)
     file = io.BytesIO()
     nnet.write(Writer(file, True, "memory"))
     file.seek(0)

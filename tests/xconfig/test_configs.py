@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.nnet.model_file import obey_config_file, read_nnet
+from nnet3tools.nnet.model_file import apply_config_file, read_nnet
 from nnet3tools.nnet.nnet import Nnet
 from support.programs import run
 
@@ -242,5 +242,5 @@ def test_final_config_makes_the_network_once_its_matrix_is_there(folder: Path) -
     convert(LDA)
     Path("lda.mat").write_text("[ " + "\n".join(["1 " * 15] * 14) + " ]")
     nnet = Nnet()
-    obey_config_file(nnet, "cfg/final.config")
+    apply_config_file(nnet, "cfg/final.config")
     assert nnet.config_lines() == read_nnet("cfg/ref.raw").config_lines()

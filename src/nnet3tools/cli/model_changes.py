@@ -58,9 +58,9 @@ class ChangeOptions:
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
     """Obey --nnet-config."""
     if options.nnet_config:
-        from nnet3tools.nnet.model_file import obey_config_file
+        from nnet3tools.nnet.model_file import apply_config_file
 
-        obey_config_file(nnet, options.nnet_config)
+        apply_config_file(nnet, options.nnet_config)
 
 
 def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:

@@ -31,7 +31,7 @@ class Options:
 def main(options: Options, args: list[str]) -> None:
     """Read the config and write the network."""
     from nnet3tools import tensor
-    from nnet3tools.nnet.model_file import obey_config_file, read_nnet, write_nnet
+    from nnet3tools.nnet.model_file import apply_config_file, read_nnet, write_nnet
     from nnet3tools.nnet.nnet import Nnet
 
     tensor.random.seed(options.srand)
@@ -40,6 +40,6 @@ def main(options: Options, args: list[str]) -> None:
     if existing:
         nnet = read_nnet(existing[0])
         log.log(f"Read raw neural net from {existing[0]}")
-    obey_config_file(nnet, config)
+    apply_config_file(nnet, config)
     write_nnet(nnet, nnet_out, options.binary)
     log.log(f"Initialized raw neural net and wrote it to {nnet_out}")

@@ -21,7 +21,7 @@ _LOOK_AHEAD = 1 << 20
 
 
 def read_binary_fst(reader: Reader) -> Fst:
-    """An FST in any of the three kinds of files; DataError for anything else."""
+    """Read an FST from a vector, const or compact_acceptor file; DataError for other kinds."""
     header = read_header(reader)
     read = _READERS.get(header.kind)
     if read is None:
@@ -30,7 +30,7 @@ def read_binary_fst(reader: Reader) -> Fst:
 
 
 def _read_vector(reader: Reader, header: Header) -> Fst:
-    """State after state: final weight, number of arcs, arcs."""
+    """Read the states of a vector file: for each the final weight, number of arcs, and arcs."""
     finals, counts = array("f"), array("i")
     arcs = bytearray()
     buffer, at = b"", 0
@@ -65,7 +65,7 @@ def _read_vector(reader: Reader, header: Header) -> Fst:
 
 
 def _refill(reader: Reader, used: int, size: int) -> bytes:
-    """Consume the bytes used and look at those that follow: at least `size`, unless it ends."""
+    """Consume `used` bytes; return the next ones, at least `size` unless the stream ends."""
     reader.advance(used)
     while len(buffer := reader.buffered(_LOOK_AHEAD)) < size and reader.more():
         pass
@@ -73,7 +73,7 @@ def _refill(reader: Reader, used: int, size: int) -> bytes:
 
 
 def _read_const(reader: Reader, header: Header) -> Fst:
-    """All states, then all arcs."""
+    """Read the body of a const file: all states, then all arcs."""
     count = num_states(reader, header)
     align(reader, header)
     states = reader.read_array(count, CONST_STATE, f"an FST of {count} states")
@@ -88,7 +88,7 @@ def _read_const(reader: Reader, header: Header) -> Fst:
 
 
 _SLAB = 1 << 20
-"""Arcs of large FSTs are read so many at a time: never are all there twice."""
+"""Large FSTs are read in slabs of so many arcs, so that memory never holds all arcs twice."""
 
 
 def _read_columns(reader: Reader, num_arcs: int) -> list[np.ndarray]:
@@ -106,7 +106,7 @@ def _read_columns(reader: Reader, num_arcs: int) -> list[np.ndarray]:
 
 
 def _columns(arcs: np.ndarray) -> list[np.ndarray]:
-    """Input labels, output labels, weights and next states of arcs as OpenFst has them."""
+    """Split OpenFst's arc records into input labels, output labels, weights, next states."""
     return [
         np.ascontiguousarray(arcs[name]) for name in ("ilabel", "olabel", "weight", "nextstate")
     ]
@@ -122,7 +122,7 @@ def _of_columns(
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
-    """Where each state's arcs begin, and where the last one's end."""
+    """Index of each state's first arc, and the total number of arcs, given the numbers of arcs."""
     offsets = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return offsets

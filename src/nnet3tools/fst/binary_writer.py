@@ -54,7 +54,7 @@ def _name(text: str) -> bytes:
 
 
 def symbol_table(name: str, numbers: Mapping[str, int]) -> bytes:
-    """Symbols in an FST's file: the table's name, the next number, all symbols by number."""
+    """The binary form of a symbol table: name, next free number, symbols sorted by number."""
     ordered = sorted(numbers.items(), key=lambda item: item[1])
     entries = b"".join(_name(symbol) + struct.pack("<q", number) for symbol, number in ordered)
     following = max(numbers.values(), default=-1) + 1
@@ -72,13 +72,13 @@ def _arc_array(fst: Fst) -> np.ndarray:
 def write_vector_header(
     writer: Writer, fst: Fst, arc_type: str = "standard", symbols: bytes = b""
 ) -> None:
-    """What a vector file begins with; it says of the FST what `fst.properties` does."""
+    """Write the header of a vector file, with the property bits of `fst.properties`."""
     properties = fst.properties | Property.EXPANDED | Property.MUTABLE
     _write_header(writer, "vector", properties, fst, 0, arc_type, symbols)
 
 
 def write_vector_fst(writer: Writer, fst: Fst, symbols: bytes = b"") -> None:
-    """OpenFst's vector file; with a `symbol_table`, if there is one, for both sides' labels."""
+    """Write OpenFst's vector file; `symbols` is a `symbol_table` for both sides' labels."""
     write_vector_header(writer, fst, symbols=symbols)
     arcs = _arc_array(fst).tobytes()
     ends = (fst.offsets * ARC.itemsize).tolist()
@@ -91,7 +91,7 @@ def write_vector_fst(writer: Writer, fst: Fst, symbols: bytes = b"") -> None:
 
 
 def write_const_fst(writer: Writer, fst: Fst) -> None:
-    """OpenFst's const file."""
+    """Write OpenFst's const file."""
     states = np.empty(fst.num_states, CONST_STATE)
     states["final"], states["pos"] = fst.finals, fst.offsets[:-1]
     states["narcs"] = fst.counts
@@ -103,7 +103,7 @@ def write_const_fst(writer: Writer, fst: Fst) -> None:
 
 
 def write_compact_acceptor(writer: Writer, fst: Fst) -> None:
-    """OpenFst's compact_acceptor file, with every property settled as Kaldi writes it."""
+    """Write OpenFst's compact_acceptor file with all property bits known, as Kaldi does."""
     is_final = fst.is_final
     ends = np.zeros(fst.num_states + 1, np.int64)
     np.cumsum(fst.counts + is_final, out=ends[1:])

@@ -1,4 +1,4 @@
-"""What every FST that comes from a file is checked for."""
+"""Checks of an FST that was read from a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_fst"]
 
 
 def check_fst(reader: Reader, fst: Fst) -> Fst:
-    """The FST; DataError if a state, label or weight is none."""
+    """Return the FST; DataError if it has an impossible state, label or weight."""
     size = fst.num_states
     if not (0 <= fst.start < size or (fst.start == NO_STATE and not size)):
         raise reader.error(f"the FST starts in state {fst.start}: it has {size} states")

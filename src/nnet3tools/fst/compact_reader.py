@@ -1,4 +1,4 @@
-"""Reading OpenFst's compact acceptors, as examples hold them: one at a time, or many at once."""
+"""Reading OpenFst's compact acceptors, which examples contain, singly or many at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["acceptors_of_bytes", "read_compact", "read_compact_acceptor"]
 
 
 def read_compact_acceptor(reader: Reader) -> Fst:
-    """The compact form in which binary examples hold their acceptors."""
+    """Read a compact_acceptor file, the binary form of acceptors in examples."""
     header = read_header(reader)
     if header.kind != "compact_acceptor":
         raise reader.error(f"expected a compact_acceptor FST, found '{header.kind}'")
@@ -26,7 +26,7 @@ def read_compact_acceptor(reader: Reader) -> Fst:
 
 
 def read_compact(reader: Reader, header: Header) -> Fst:
-    """Offsets of the states, then elements; one with label and next state -1 is a final weight."""
+    """Read offsets of states, then elements: arcs, or final weights with label and state -1."""
     states = num_states(reader, header)
     align(reader, header)
     ends = reader.read_array(states + 1, "<u4", f"an FST of {states} states")
@@ -70,7 +70,10 @@ _COMPACT = "compact_acceptor", "standard"
 
 
 def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
-    """The compact acceptors that begin there, which `acceptor_walk.walk_acceptor` has gone over."""
+    """Decode the compact acceptors at the given (data, offset) places.
+
+    The bytes are valid: `acceptor_walk.walk_acceptor` has checked them.
+    """
     before = 4 + sum(4 + len(name) for name in _COMPACT)
     headers, offsets, elements = [], [], []
     for data, at in places:
@@ -83,7 +86,7 @@ def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
         elements.append(data[end : end + COMPACT_ARC.itemsize * size])
     ends = np.frombuffer(b"".join(offsets), "<u4").astype(np.int64)
     counts = np.array([header.num_states for header in headers])
-    # Each has one more offset than it has states.
+    # Each acceptor has one more offset than states.
     is_state = np.ones(len(ends) - 1, bool)
     is_state[np.cumsum(counts + 1)[:-1] - 1] = False
     sizes = np.diff(ends)[is_state]
@@ -96,7 +99,7 @@ def acceptors_of_bytes(places: Sequence[tuple[bytes, int]]) -> list[Fst]:
 
 
 def _part(whole: Fst, header: Header, begin: int, end: int) -> Fst:
-    """The FST of these states."""
+    """The FST made of states `begin` to `end` (exclusive) of a union of FSTs."""
     offsets = whole.offsets[begin : end + 1]
     arcs = slice(int(offsets[0]), int(offsets[-1]))
     labels = whole.ilabels[arcs]

@@ -1,4 +1,4 @@
-"""Composition of FSTs whose matched sides have no epsilons."""
+"""Composition of FSTs, without and with epsilons on the matched sides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ArcsByLabel", "compose", "compose_with_loops"]
 
 
 class ArcsByLabel:
-    """The arcs of an FST by state and label (the input's, or the output's), in their order."""
+    """The arcs of an FST, in order, by state and input (or output) label."""
 
     def __init__(self, fst: Fst, output: bool = False) -> None:
         self.start, self.finals = fst.start, fst.finals.tolist()
@@ -20,7 +20,7 @@ class ArcsByLabel:
         self._tables: dict[int, dict[int, list[ArcTuple]]] = {}
 
     def of(self, state: int) -> dict[int, list[ArcTuple]]:
-        """Label -> arcs; made when it is first asked for."""
+        """Label -> arcs of a state; the table is made at its first use."""
         if (table := self._tables.get(state)) is None:
             table = defaultdict(list)
             for arc in self._lists[state]:
@@ -29,15 +29,15 @@ class ArcsByLabel:
         return table
 
     def only_epsilons(self, state: int) -> bool:
-        """Whether a state is not final and all its arcs, if any, have epsilons for labels."""
+        """Whether a state is not final and none of its arcs has a label other than epsilon."""
         return self.finals[state] == NOT_FINAL and self.of(state).keys() <= {EPSILON}
 
 
 class _ArcsOfLabels:
-    """Finds the arcs of a state that read given labels or nothing, in their order.
+    """Finds the arcs of a state whose input is one of given labels or epsilon, in order.
 
-    Inside a word none of a language model's arcs do; to go through all made composing a lexicon of
-    5,000 words with 37,000 arcs seven times as slow.
+    Searching all arcs of a language model's states made composition with a lexicon of 5,000 words
+    and 37,000 arcs seven times slower.
     """
 
     def __init__(self, fst: Fst) -> None:
@@ -45,7 +45,7 @@ class _ArcsOfLabels:
         self._places: dict[int, dict[int, list[int]]] = {}
 
     def of(self, state: int, labels: Collection[int]) -> list[ArcTuple]:
-        """Those arcs, perhaps among others."""
+        """The arcs that read epsilon or one of `labels`, perhaps along with other arcs."""
         arcs = self._lists[state]
         if len(arcs) <= _FEW_ARCS or len(arcs) <= 4 * len(labels):
             return arcs
@@ -61,11 +61,10 @@ _FEW_ARCS = 8
 
 
 def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
-    """The connected FST that reads what `first` reads and writes what `second` makes of its output.
+    """Compose two FSTs without epsilons on the matched sides; the result is connected.
 
-    Neither may have epsilons where they meet. States are numbered as OpenFst does where it looks
-    the labels of `first` up in `second`. For many compositions with one `second`, make a table of
-    its arcs once.
+    States are numbered as by OpenFst if it looks up the output labels of `first` in `second`. For
+    repeated compositions with one `second`, pass an ArcsByLabel made once.
     """
     table = second if isinstance(second, ArcsByLabel) else ArcsByLabel(second)
     if not first.num_states or not table.finals:
@@ -75,7 +74,7 @@ def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
     numbers = {pairs[0]: 0}
     arcs: list[list[ArcTuple]] = []
     finals: list[float] = []
-    for state1, state2 in pairs:  # which grows
+    for state1, state2 in pairs:  # grows during the loop
         found: list[ArcTuple] = []
         matches = table.of(state2)
         for ilabel, olabel, weight1, target1 in lists[state1]:
@@ -92,10 +91,10 @@ def compose(first: Fst, second: Fst | ArcsByLabel) -> Fst:
 
 
 def compose_with_loops(first: Fst, second: Fst) -> Fst:
-    """The connected composition of a transducer that writes epsilons with an acceptor that may too.
+    """Compose a transducer and an acceptor; both may have epsilons. The result is connected.
 
-    Where both may move alone, `first` moves before `second` (OpenFst's sequence filter). States are
-    numbered as OpenFst does where it looks the labels of `second` up in `first`.
+    If both can move on an epsilon, `first` moves before `second` (OpenFst's sequence filter).
+    States are numbered as by OpenFst if it looks up labels of `second` in `first`.
     """
     if not first.num_states or not second.num_states:
         return Fst.empty()
@@ -113,7 +112,7 @@ def compose_with_loops(first: Fst, second: Fst) -> Fst:
             triples.append(triple)
         return number
 
-    for state1, state2, alone in triples:  # which grows
+    for state1, state2, alone in triples:  # grows during the loop
         matches = writing.of(state1)
         silent = matches.get(EPSILON, [])
         found: list[ArcTuple] = []

@@ -1,4 +1,4 @@
-"""Which states an FST needs, and in which order a walk meets them."""
+"""Reachability of an FST's states, subsets of its states, and renumbering."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _Ints = NDArray[np.int32]
 
 
 def accessible(fst: Fst) -> _Bools:
-    """Which states can be reached from the start, (N,)."""
+    """Mask (N,) of the states that can be reached from the start."""
     size = fst.num_states
     if fst.start == 0 and (fst.nextstates > fst.sources).all():
         entered = np.zeros(size, bool)
         entered[fst.nextstates] = True
         entered[0] = True
-        if entered[fst.sources].all():  # sorted, and arcs come from such states only
+        if entered[fst.sources].all():  # the FST is sorted and arcs leave only entered states
             return entered
     return _reached(size, fst.offsets, fst.nextstates, [fst.start] if size else [])
 
 
 def coaccessible(fst: Fst) -> _Bools:
-    """From which states a final one can be reached, (N,)."""
+    """Mask (N,) of the states from which a final state can be reached."""
     size, final = fst.num_states, fst.is_final
     if (fst.nextstates > fst.sources).all():
         goes_on = final | (fst.counts > 0)
-        if goes_on[fst.nextstates].all():  # sorted, and arcs lead to such states only
+        if goes_on[fst.nextstates].all():  # the FST is sorted and arcs enter only such states
             return goes_on
     order = np.argsort(fst.nextstates, kind="stable")
     counts = np.bincount(fst.nextstates, minlength=size)
@@ -52,7 +52,7 @@ def coaccessible(fst: Fst) -> _Bools:
 def _reached(
     size: int, offsets: NDArray[np.int64], neighbours: _Ints, beginnings: list[int]
 ) -> _Bools:
-    """Which states can be reached from the beginnings, given each state's neighbours."""
+    """Mask of the states reachable from `beginnings`; `offsets` and `neighbours` are CSR arrays."""
     ends, targets = offsets.tolist(), neighbours.tolist()
     seen = bytearray(size)
     stack = [state for state in beginnings if state != NO_STATE]
@@ -68,7 +68,7 @@ def _reached(
 
 
 def keep_states(fst: Fst, keep: _Bools) -> Fst:
-    """Only these states, in the order they have, and the arcs between them."""
+    """The FST with only the states where `keep` is True, renumbered in order."""
     if keep.all():
         return fst
     if not keep.any() or not keep[fst.start]:
@@ -88,12 +88,12 @@ def keep_states(fst: Fst, keep: _Bools) -> Fst:
 
 
 def connect(fst: Fst) -> Fst:
-    """Only the states on some path from the start to a final state."""
+    """Drop the states that are on no path from the start to a final state."""
     return keep_states(fst, accessible(fst) & coaccessible(fst)) if fst.num_states else fst
 
 
 def reordered(fst: Fst, numbers: _Ints) -> Fst:
-    """The same with state s called `numbers[s]`, (N,) a permutation."""
+    """Renumber the states: state s becomes `numbers[s]`; `numbers` (N,) is a permutation."""
     outputs = None if fst.olabels is fst.ilabels else fst.olabels
     finals = np.empty_like(fst.finals)
     finals[numbers] = fst.finals
@@ -109,9 +109,9 @@ def reordered(fst: Fst, numbers: _Ints) -> Fst:
 
 
 def breadth_first_sorted(fst: Fst) -> Fst:
-    """States numbered as a breadth-first walk from the start meets them (SortBreadthFirstSearch).
+    """Renumber the states in breadth-first order (Kaldi's SortBreadthFirstSearch).
 
-    All states must be reachable. Where all paths to a state have one length, states come out in
+    All states must be reachable. If all paths to a state have the same length, states end up in
     order of time.
     """
     if not fst.num_states:
@@ -131,7 +131,7 @@ def breadth_first_sorted(fst: Fst) -> Fst:
 
 
 def steps_from_start(fst: Fst) -> _Ints:
-    """How many arcs the shortest way to each state has, (N,); -1 where there is none."""
+    """Number of arcs of the shortest path to each state, (N,); -1 for unreachable states."""
     ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
     steps = [-1] * fst.num_states
     queue: list[int] = []
@@ -147,9 +147,9 @@ def steps_from_start(fst: Fst) -> _Ints:
 
 
 def component_numbers(fst: Fst) -> _Ints:
-    """The strongly connected component of each state, (N,), by Tarjan's algorithm.
+    """Number of the strongly connected component of each state, (N,), by Tarjan's algorithm.
 
-    Components are numbered so that arcs lead from a component to the same or a lower one.
+    Arcs lead from a component to itself or to one with a lower number.
     """
     ends, targets = fst.offsets.tolist(), fst.nextstates.tolist()
     size, count, time = fst.num_states, 0, 0

@@ -1,4 +1,4 @@
-"""Depth-first walks as OpenFst takes them, for the order of states that they leave."""
+"""Depth-first search in OpenFst's order of states."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["depth_first", "top_order"]
 
 
 def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int], list[int], bool]:
-    """States in the order met and in the order left; whether an arc leads back (a cycle).
+    """States in discovery order, states in finishing order, whether there is a cycle.
 
-    `targets` are each state's next states. Those not reached from the start come afterwards.
+    `targets` are each state's next states. Unreachable states come last.
     """
     met: list[int] = []
     left: list[int] = []
-    place = [0] * len(targets)  # the next arc to follow
-    status = bytearray(len(targets))  # 1 while a state is on the way, 2 when it has been left
+    place = [0] * len(targets)  # index of the next arc to follow
+    status = bytearray(len(targets))  # 1 while a state is on the path, 2 when it is finished
     is_cyclic = False
     for root in [start, *range(len(targets))]:
         if root < 0 or status[root]:
@@ -43,7 +43,7 @@ def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int]
 
 
 def top_order(start: int, targets: Sequence[Sequence[int]]) -> list[int]:
-    """The states so that arcs lead forwards, as OpenFst's TopSort has them; DataError if none."""
+    """The states in OpenFst's topological order (TopSort); DataError for a cycle."""
     _, left, is_cyclic = depth_first(start, targets)
     if is_cyclic:
         raise DataError("the lattice has a cycle, so its states have no topological order")

@@ -1,4 +1,4 @@
-"""Determinisation of weighted acceptors: the subset construction with residual weights."""
+"""Determinization of weighted acceptors: the subset construction with residual weights."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ _DELTA = 1.0 / 1024.0
 """Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
 
 _MOST_MEMBERS = 10_000_000
-"""States in all subsets together (1 GB) where the number of subsets is limited, too. Those of
-supervisions have a few each, those of some damaged ones all states."""
+"""Limit (1 GB) on the states in all subsets, if `max_states` is given.
+
+A supervision has few states in a subset; a damaged one may have all of them.
+"""
 
 Subset = tuple[tuple[int, float], ...]
-"""States with the weights still owed to them, by state."""
+"""(state, residual weight) pairs, sorted by state."""
 
 
 def determinize(fst: Fst, max_states: int | None = None) -> Fst:
-    """An equivalent acceptor in which no state has two arcs of one label, sorted by label.
+    """An equivalent acceptor without two arcs of one label from a state, sorted by label.
 
-    The FST is an acceptor; an epsilon counts as a label. States are numbered as they are met, from
-    the start on. DataError if there would be more than `max_states` states, as there may be without
-    end where the FST has cycles, or if their subsets are too large together.
+    An epsilon counts as a label. States are numbered in the order of discovery. With `max_states`,
+    DataError if the result has more states, as may happen if `fst` has cycles, or if the subsets
+    get too large.
     """
     if not fst.num_states:
         return fst
@@ -62,7 +64,7 @@ def _final_weight(subset: Subset, finals: list[float]) -> float:
 
 
 def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[int, float, Subset]]:
-    """Label, weight and next subset of each arc, by label."""
+    """(label, weight, next subset) of each arc that leaves a subset, sorted by label."""
     if len(subset) == 1 and not subset[0][1]:
         arcs = lists[subset[0][0]]
         if len(arcs) == 1:
@@ -91,11 +93,11 @@ def _arcs_of_subset(subset: Subset, lists: list[list[ArcTuple]]) -> list[tuple[i
 
 
 def _normalized(label: int, elements: list[tuple[int, int, float]]) -> tuple[int, float, Subset]:
-    """The arc of one label: its weight is the least, the rest is owed; elements are sorted."""
+    """The arc for one label of sorted elements: least weight, subset of residual weights."""
     least = min(weight for _, _, weight in elements)
     owed: dict[int, float] = {}
     for _, state, weight in elements:
-        owed.setdefault(state, weight)  # the first of a state has its least weight
+        owed.setdefault(state, weight)  # a state's first entry has its least weight
     if least == NOT_FINAL:
         return label, least, tuple((state, NOT_FINAL) for state in owed)
     subset = [(state, _quantized(single(weight - least))) for state, weight in owed.items()]

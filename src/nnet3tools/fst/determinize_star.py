@@ -1,8 +1,8 @@
-"""Determinisation of transducers with removal of epsilons (Kaldi's DeterminizeStarInLog).
+"""Determinization of transducers with epsilon removal (Kaldi's DeterminizeStarInLog).
 
 The subset construction of Mohri, "Finite-State Transducers in Language and Speech Processing",
-1997, in which states also owe labels that are still to be written. Weights are those of the log
-semiring, so that the sum over all paths stays what it was.
+1997, in which an element of a subset also carries output labels not yet written. Weights are added
+in the log semiring, which keeps the total weight over all paths.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON, NOT_FINAL, ArcTuple, Fst
-from nnet3tools.fst.log_weights import log_sum
 from nnet3tools.fst.std_sort import std_sort_order
-from nnet3tools.fst.weights import single
+from nnet3tools.fst.weights import log_sum, single
 
 __all__ = ["determinize_star"]
 
 DELTA = 1.0 / 1024.0
-"""Subsets whose weights differ by no more are taken for one (OpenFst's kDelta)."""
+"""Weights that differ by no more count as equal when subsets are compared (OpenFst's kDelta)."""
 
 _NOT_FUNCTIONAL = (
     "FST was not functional -> not determinizable (one input has several outputs: are there enough "
@@ -31,7 +30,7 @@ Labels = tuple[int, ...]
 
 
 class _Element(NamedTuple):
-    """A state of the FST with the weight and the output labels still owed to it."""
+    """A state of the FST with its residual weight and output labels not yet written."""
 
     state: int
     weight: float
@@ -39,7 +38,7 @@ class _Element(NamedTuple):
 
 
 class _NewArc(NamedTuple):
-    """An arc, or with next state -1 a final weight, that may write several labels."""
+    """An arc that may write several labels, or with next state -1 a final weight."""
 
     label: int
     written: Labels
@@ -51,11 +50,11 @@ _FINAL = -1
 
 
 def determinize_star(fst: Fst, max_states: int | None = None) -> Fst:
-    """An equivalent FST without input epsilons in which no state has two arcs of one input label.
+    """An equivalent FST without input epsilons and with one arc per state and input label.
 
-    Where several output labels belong to one input label there are further states, between which
-    arcs read nothing. DataError if one input has two different outputs, or if there would be more
-    than `max_states` states.
+    An arc with several output labels becomes a chain of arcs, of which only the first has an input
+    label. DataError if one input has two different outputs, or if there would be more than
+    `max_states` states.
     """
     if not fst.num_states:
         return fst
@@ -63,7 +62,7 @@ def determinize_star(fst: Fst, max_states: int | None = None) -> Fst:
 
 
 def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
-    """With states in between for arcs that write more than one label."""
+    """Build the FST, with additional states for arcs that write more than one label."""
     arcs: list[list[ArcTuple]] = [[] for _ in arcs_of]
     finals = [NOT_FINAL] * len(arcs_of)
     for source, new_arcs in enumerate(arcs_of):
@@ -86,13 +85,13 @@ def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
 
 @dataclass
 class _Known:
-    """Numbers of subsets, found by states and labels exactly and by weights nearly."""
+    """Numbers of subsets, looked up by states and labels exactly and by weights within DELTA."""
 
     by_key: dict[tuple, list[tuple[list[float], int]]] = field(default_factory=dict)
     count: int = 0
 
     def number_of(self, subset: list[_Element]) -> tuple[int, bool]:
-        """The subset's number, and whether it is new."""
+        """The subset's number, and whether the subset is new."""
         key = tuple((element.state, element.owed) for element in subset)
         weights = [element.weight for element in subset]
         candidates = self.by_key.setdefault(key, [])
@@ -105,7 +104,7 @@ class _Known:
 
 
 class _Determinizer:
-    """The subset construction; subsets are dealt with from the one found last."""
+    """The subset construction; the subset that was found last is processed first."""
 
     def __init__(self, fst: Fst, max_states: int | None) -> None:
         self._start, self._lists, self._finals = fst.start, fst.arc_lists(), fst.finals.tolist()
@@ -115,7 +114,7 @@ class _Determinizer:
         self._stack: list[tuple[list[_Element], int]] = []
 
     def run(self) -> list[list[_NewArc]]:
-        """The arcs of each new state."""
+        """The arcs of each state of the result."""
         self._number_of([_Element(self._start, 0.0, ())])
         while self._stack:
             subset, number = self._stack.pop()
@@ -134,7 +133,7 @@ class _Determinizer:
         return number
 
     def _epsilons(self, element: _Element) -> list[_Element]:
-        """Where the epsilons of a state lead; arcs are sorted by input."""
+        """The elements that the epsilon arcs of a state lead to; arcs are sorted by input label."""
         found = []
         for ilabel, olabel, weight, target in self._lists[element.state]:
             if ilabel != EPSILON:
@@ -144,7 +143,7 @@ class _Determinizer:
         return found
 
     def _closure(self, subset: list[_Element]) -> list[_Element]:
-        """The subset with all that epsilons lead to, by state."""
+        """The subset extended by all states that epsilons lead to, sorted by state."""
         beginning = [after for element in subset for after in self._epsilons(element)]
         return _Closure(subset).grown(beginning, self._epsilons) if beginning else subset
 
@@ -179,7 +178,7 @@ class _Determinizer:
 
 
 def _sorted_places(elements: list[tuple[int, _Element]]) -> list[int]:
-    """In order of label and state; like ones, which are summed, as std::sort leaves them."""
+    """Order by label and state; std::sort's order of equal keys, whose weights are summed."""
     keys = [label << 32 | element.state for label, element in elements]
     if len(keys) > 16 and len(set(keys)) < len(keys):
         return std_sort_order(keys)
@@ -187,7 +186,7 @@ def _sorted_places(elements: list[tuple[int, _Element]]) -> list[int]:
 
 
 def _merged(elements: list[_Element]) -> list[_Element]:
-    """One element for each state, with the sum of its weights; elements are sorted by state."""
+    """Merge elements of the same state by adding their weights; `elements` are sorted by state."""
     merged: list[_Element] = []
     for element in elements:
         if not merged or merged[-1].state != element.state:
@@ -201,7 +200,7 @@ def _merged(elements: list[_Element]) -> list[_Element]:
 
 
 def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
-    """The labels that all owe first, the sum of their weights, and what is owed beyond that."""
+    """Split a subset into common labels, total weight, and a subset with what remains."""
     if len(subset) == 1:
         (only,) = subset
         return only.owed, only.weight, [_Element(only.state, 0.0, ())]
@@ -225,10 +224,10 @@ def _divided(subset: list[_Element]) -> tuple[Labels, float, list[_Element]]:
 
 
 class _Closure:
-    """The states that epsilons lead to, with the sums of the weights of all ways there.
+    """The states that epsilons lead to, with the sum of the weights of all paths.
 
-    A state's weight goes on in parts: what has come in since it was last sent on waits until it
-    makes a difference of more than DELTA.
+    A state's weight is propagated in portions: the increase since the last propagation waits until
+    it changes the sum by more than DELTA.
     """
 
     def __init__(self, subset: list[_Element]) -> None:
@@ -241,7 +240,7 @@ class _Closure:
     def grown(
         self, beginning: list[_Element], epsilons: Callable[[_Element], list[_Element]]
     ) -> list[_Element]:
-        """The closure, by state, given what the subset's own epsilons lead to."""
+        """The closure sorted by state; `beginning` are the elements one epsilon away."""
         for element in beginning:
             self._add(element)
         for state in self._queue:  # which grows

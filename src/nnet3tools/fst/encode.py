@@ -1,4 +1,4 @@
-"""Labels and weights of arcs as single labels, and back (OpenFst's EncodeMapper)."""
+"""Encoding of an arc's labels and weight as one label, and decoding (OpenFst's EncodeMapper)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["Codes", "decoded", "encoded"]
 
 
 _END = -1
-"""The label of final weights, so that no code stands for both an epsilon and one of them."""
+"""Label of arcs made from final weights; distinct from epsilon, so that no code stands for both."""
 
 
 @dataclass(frozen=True)
 class Codes:
-    """What the labels 1, 2, ... of an encoded acceptor stand for."""
+    """The labels and weights that the labels 1, 2, ... of an encoded acceptor stand for."""
 
     labels: NDArray[np.int32]
     weights: NDArray[np.float32]
     olabels: NDArray[np.int32] | None = None
-    """Output labels; None for those of an acceptor."""
+    """Output labels; None if the original FST is an acceptor."""
 
 
 def encoded(fst: Fst) -> tuple[Fst, Codes]:
-    """The acceptor whose labels, numbered as they come, stand for both labels and weights.
+    """Encode an FST as an acceptor; codes are numbered in order of first occurrence.
 
-    Final weights become arcs, after a state's others, to a new last state.
+    A final weight becomes an arc, after the state's other arcs, to a new last state.
     """
     finals = np.flatnonzero(fst.is_final)
     end = fst.num_states
@@ -43,7 +43,7 @@ def encoded(fst: Fst) -> tuple[Fst, Codes]:
         np.concatenate([fst.nextstates, np.full(len(finals), end)]),
         _with_ends(fst.olabels, len(finals)) if fst.olabels is not fst.ilabels else None,
     )
-    # 0.0 added, as the bits of -0.0 are others.
+    # Adding 0.0 turns -0.0, which has other bits, into 0.0.
     bits = (whole.weights + np.float32(0.0)).view(np.uint32).astype(np.int64)
     pairs = (_label_numbers(whole) << 32) | bits
     _, firsts, inverse = np.unique(pairs, return_index=True, return_inverse=True)
@@ -63,7 +63,7 @@ def _with_ends(labels: NDArray[np.int32], num_finals: int) -> NDArray[np.int32]:
 
 
 def _label_numbers(fst: Fst) -> NDArray[np.int64]:
-    """A number for each arc's label, or pair of labels."""
+    """A number for each arc's label (acceptor) or pair of labels (transducer)."""
     if fst.olabels is fst.ilabels:
         return fst.ilabels.astype(np.int64)
     both = (fst.ilabels.astype(np.int64) << 32) | (fst.olabels.astype(np.int64) & 0xFFFFFFFF)
@@ -71,9 +71,9 @@ def _label_numbers(fst: Fst) -> NDArray[np.int64]:
 
 
 def decoded(fst: Fst, codes: Codes) -> Fst:
-    """The connected FST that an encoded one, with states merged perhaps, stands for.
+    """Decode an encoded FST, whose states may have been merged since; the result is connected.
 
-    Epsilons to a final state without arcs become final weights again.
+    Epsilon arcs to a final state without arcs become final weights.
     """
     numbers = fst.ilabels - 1
     labels, weights = _without_ends(codes.labels[numbers]), codes.weights[numbers]

@@ -1,4 +1,4 @@
-"""Removing epsilon arcs, with the order of arcs that OpenFst's RmEpsilon gives."""
+"""Removal of epsilon arcs, with the order of arcs of OpenFst's RmEpsilon."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from nnet3tools.fst.weights import single
 __all__ = ["concatenate", "epsilon_arcs", "remove_epsilons"]
 
 _SHORTEST_DELTA = 1e-6
-"""Distances that a detour would shorten by less stay as they are (OpenFst's kShortestDelta)."""
+"""A detour must shorten a distance by more than this to count (OpenFst's kShortestDelta)."""
 
 
 def epsilon_arcs(fst: Fst) -> NDArray[np.bool_]:
-    """Which arcs neither read nor write anything, (A,)."""
+    """Mask (A,) of the arcs with epsilon as both input and output label."""
     return (fst.ilabels == EPSILON) & (fst.olabels == EPSILON)
 
 
 def remove_epsilons(fst: Fst) -> Fst:
-    """An equivalent FST without arcs that neither read nor write, connected.
+    """An equivalent connected FST without arcs whose two labels are epsilon.
 
-    Every state's arcs come out in reverse order, those with the same labels and next state as one,
-    even where there are no epsilons. DataError if a cycle of epsilons has a negative weight.
+    Each state's arcs are reversed, and arcs with equal labels and next state merged, even if there
+    are no epsilons. DataError if a cycle of epsilons has a negative weight.
     """
     if not fst.num_states:
         return fst
     epsilons = epsilon_arcs(fst)
     if not epsilons.any():
         return connect(_reversed_arcs(fst))
-    kept = np.zeros(fst.num_states, bool)  # states with another way in than by epsilons
+    kept = np.zeros(fst.num_states, bool)  # the start and states entered by other arcs
     kept[fst.nextstates[~epsilons]] = True
     kept[fst.start] = True
     if (replaced := _single_steps(fst, epsilons, kept)) is None:
@@ -55,7 +55,7 @@ def remove_epsilons(fst: Fst) -> Fst:
 
 
 def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst:
-    """All final weights, and the arcs alone of the kept states with epsilons, without them."""
+    """All final weights, and the new arcs of kept states that had epsilon arcs."""
     closures = _Closures(fst, epsilons, kept)
     finals = fst.finals.copy()
     by_state: list[list[ArcTuple]] = [[] for _ in range(fst.num_states)]
@@ -66,9 +66,9 @@ def _expanded(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) ->
 
 
 def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> Fst | None:
-    """The same where an epsilon is the only arc of its state, and leads to one without epsilons.
+    """Like `_expanded` for the common case: each epsilon is its state's only arc, without chains.
 
-    So it is where supervisions are joined. None where it is not so, or where a state has like arcs.
+    Joined supervisions have this form. None if the FST has another form, or equal arcs in a state.
     """
     states, targets = fst.sources[epsilons], fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)
@@ -77,11 +77,12 @@ def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
         return None
     used = kept[states]
     states, targets = states[used], targets[used]
-    weights = np.float32(0.0) + fst.weights[epsilons][used]  # as _Closures adds it: no -0.0
+    # adding 0.0 as in _Closures removes -0.0
+    weights = np.float32(0.0) + fst.weights[epsilons][used]
     counts = fst.counts[targets]
     number = np.repeat(np.arange(len(states)), counts)
     place = np.arange(len(number)) - (np.cumsum(counts) - counts)[number]
-    # They come out in reverse order, after those of kept states have been reversed before.
+    # Arcs are in reverse order, but those of kept states were reversed before.
     place = np.where(kept[targets][number], place, counts[number] - 1 - place)
     arcs = fst.offsets[targets][number] + place
     columns = fst.ilabels[arcs], fst.olabels[arcs], fst.nextstates[arcs], number
@@ -105,7 +106,7 @@ def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
 
 
 def _reversed_arcs(fst: Fst) -> Fst:
-    """Each state's arcs the other way round; of like ones the first, with the least weight."""
+    """Reverse each state's arcs and merge equal ones into the first, with the least weight."""
     order = np.lexsort((np.arange(fst.num_arcs)[::-1], fst.sources))
     fst = fst.with_arcs_in(order)
     like = np.lexsort((fst.nextstates, fst.olabels, fst.ilabels, fst.sources))
@@ -115,7 +116,7 @@ def _reversed_arcs(fst: Fst) -> Fst:
         same[1:] &= values[1:] == values[:-1]
     if not same[1:].any():
         return fst
-    # Arcs are reversed by now, so the last of the like ones is the one met first.
+    # Arcs are reversed now, so the last of equal arcs is the first in the original order.
     group = np.cumsum(np.concatenate([[True], ~same[1:]])) - 1
     weights = np.full(group[-1] + 1, np.inf, np.float32)
     np.minimum.at(weights, group, fst.weights[like])
@@ -128,7 +129,7 @@ def _reversed_arcs(fst: Fst) -> Fst:
 
 
 def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[int]:
-    """The states with epsilon arcs, each after those its epsilons lead to, cycles apart."""
+    """The states with epsilon arcs; a state follows those its epsilons lead to (except cycles)."""
     states = np.unique(fst.sources[epsilons])
     targets = fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)
@@ -152,7 +153,7 @@ def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[in
 
 
 class _Closures:
-    """What can be reached by epsilons; states that were expanded have none any more."""
+    """Expands epsilon closures of states; an expanded state has no epsilon arcs left."""
 
     def __init__(self, fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]) -> None:
         self._fst, self._kept = fst, kept
@@ -177,7 +178,7 @@ class _Closures:
         return self._finals.get(state, float(self._fst.finals[state]))
 
     def _distances(self, source: int) -> dict[int, float]:
-        """The least weight of epsilons to every state in the closure."""
+        """The least weight of a path of epsilons to each state in the closure."""
         distances, waiting = {source: 0.0}, [source]
         for state in waiting:  # which grows
             here = distances[state]
@@ -188,13 +189,13 @@ class _Closures:
                 if distance < distances.get(target, NOT_FINAL) - _SHORTEST_DELTA:
                     distances[target] = distance
                     waiting.append(target)
-            # No way without a cycle has more arcs than there are states.
+            # A path without a cycle has at most as many arcs as there are states.
             if len(waiting) > len(distances) ** 2 + 1:
                 raise DataError("the FST has a cycle of epsilons with a negative weight")
         return distances
 
     def expand(self, source: int) -> tuple[list[ArcTuple], float]:
-        """The arcs and final weight that the state has without epsilons; it keeps them."""
+        """The arcs and final weight that replace the state's epsilons; stored for later calls."""
         distances = self._distances(source)
         final, stack, seen = NOT_FINAL, [source], set()
         found: dict[tuple[int, int, int], float] = {}
@@ -203,7 +204,7 @@ class _Closures:
             if state in seen:
                 continue
             seen.add(state)
-            distance = distances.get(state, NOT_FINAL)  # infinite if arcs to it are
+            distance = distances.get(state, NOT_FINAL)  # infinite if all arcs to the state are
             for ilabel, olabel, weight, target in self._arcs_of(state):
                 if not (ilabel or olabel):
                     if target not in seen:
@@ -226,10 +227,10 @@ def _reversed_list(arcs: list[ArcTuple]) -> list[ArcTuple]:
 
 
 def concatenate(fsts: list[Fst], last_first: bool = True) -> Fst:
-    """The FST of their paths one after another, joined by epsilons.
+    """The FST that accepts a path of each of `fsts` in order, joined by epsilons.
 
-    The states of the last FST come first, as in Kaldi's merged supervisions, unless not
-    `last_first`. The epsilon of a state that was final stands before its other arcs.
+    With `last_first` the states of the last FST get the lowest numbers, as in Kaldi's merged
+    supervisions. A final state's epsilon precedes its other arcs.
     """
     pieces, step = (fsts[::-1], -1) if last_first else (fsts, 1)
     sizes = np.array([fst.num_states for fst in pieces])

@@ -1,4 +1,4 @@
-"""What OpenFst's binary files begin with."""
+"""Reading the header of OpenFst's binary files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_SYMBOL = 1 << 20
 
 @dataclass(frozen=True)
 class Header:
-    """What an OpenFst file begins with."""
+    """The header of an OpenFst file."""
 
     kind: str
     arc_type: str
@@ -39,12 +39,12 @@ class Header:
 
     @property
     def is_aligned(self) -> bool:
-        """Whether arrays begin at multiples of 16 bytes."""
+        """Whether arrays start at multiples of 16 bytes."""
         return bool(self.flags & IS_ALIGNED) or self.version == ALIGNED_VERSION
 
 
 def read_header(reader: Reader, arc_types: tuple[str, ...] = ("standard",)) -> Header:
-    """What a file of one of these arc types begins with; its symbol tables are passed over."""
+    """Read a header and skip symbol tables; DataError unless the arc type is in `arc_types`."""
     if reader.read_array(1, "<i4", "an FST's header")[0] != MAGIC:
         raise reader.error("expected an OpenFst file, found something else (wrong magic number)")
     kind, arcs = _read_name(reader), _read_name(reader)
@@ -68,7 +68,7 @@ def _read_name(reader: Reader, longest: int = _LONGEST_NAME) -> str:
 
 
 def _skip_symbols(reader: Reader) -> None:
-    """Pass over a symbol table: name, next key, and its entries."""
+    """Skip a symbol table: its name, next free number and entries."""
     if reader.read_array(1, "<i4", "a symbol table")[0] != SYMBOL_TABLE_MAGIC:
         raise reader.error("expected the FST's symbol table")
     _read_name(reader, _LONGEST_SYMBOL)
@@ -79,13 +79,13 @@ def _skip_symbols(reader: Reader) -> None:
 
 
 def align(reader: Reader, header: Header) -> None:
-    """Pass over what is between arrays."""
+    """Skip the padding before an array, if the file is aligned."""
     if header.is_aligned and (past := reader.offset % ALIGNMENT):
         reader.read_array(ALIGNMENT - past, np.uint8, "an FST's padding")
 
 
 def num_states(reader: Reader, header: Header) -> int:
-    """How many there are; DataError for a negative number."""
+    """The header's number of states; DataError if it is negative."""
     if header.num_states < 0:
         raise reader.error(f"expected an FST, found one of {header.num_states} states")
     return header.num_states

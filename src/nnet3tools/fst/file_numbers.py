@@ -1,4 +1,4 @@
-"""The numbers in OpenFst's binary files, for those who read them with and without NumPy."""
+"""Constants of OpenFst's binary files, for code with and without NumPy."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ALIGNMENT = 16
 
 VECTOR_STATE = struct.Struct("<fq")
 HEADER = struct.Struct("<iiQqqq")
-"""Version, flags, properties, start, numbers of states and of arcs."""
+"""Version, flags, properties, start, number of states, number of arcs."""
 NOT_AN_ARC = -1
-"""Label and next state of the element that is a final weight in a compact file."""
+"""Label and next state that mark a final weight in a compact file."""
 
 TRINARY = 0x0000FFFFFFFF0000
-"""The properties that come in pairs of bits, "it is so" and "it is not so"."""
+"""The properties stored as pairs of bits, "true" and "false"."""
 
 
 def all_settled(properties: int) -> bool:
-    """Whether of every pair one bit is set."""
+    """Whether each pair of property bits has a bit set."""
     yes = TRINARY & 0x5555555555555555
     return (properties | properties >> 1) & yes == yes

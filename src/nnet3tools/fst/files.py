@@ -14,35 +14,35 @@ __all__ = ["FST", "load_fst", "read_fst", "save_const_fst", "save_fst"]
 
 
 def read_fst(reader: Reader) -> Fst:
-    """An FST in a binary or the text form, whichever comes; DataError for neither."""
+    """Read an FST in OpenFst's binary form or in text form; DataError for other data."""
     if chr(max(reader.peek_byte(), 0)).isspace():
         return read_fst_text(reader)
     return read_binary_fst(reader)
 
 
 def load_fst(rxfilename: str) -> Fst:
-    """The FST in a file or pipe."""
+    """Read the FST in a file or pipe."""
     with open_input(rxfilename, header=False) as reader:
         return read_fst(reader)
 
 
 def save_fst(wxfilename: str, fst: Fst, symbols: bytes = b"") -> None:
-    """Write a vector file (whole or not at all), pipe or "-"; always binary, as Kaldi does.
+    """Write a vector file, always in binary as Kaldi does, to a file, pipe or "-".
 
-    `symbols`: a `binary_writer.symbol_table` that goes with it.
+    `symbols` is a `binary_writer.symbol_table` for the header.
     """
     with open_output(wxfilename, header=False) as writer:
         write_vector_fst(writer, fst, symbols)
 
 
 def save_const_fst(wxfilename: str, fst: Fst) -> None:
-    """Write a const file, which decoders read fastest; whole or not at all."""
+    """Write a const file, which decoders read fastest."""
     with open_output(wxfilename, header=False) as writer:
         write_const_fst(writer, fst)
 
 
 _TABLE_DIGITS = 6
-"""Tables of FSTs are the one place where Kaldi leaves a stream's precision as C++ has it."""
+"""Digits in text tables of FSTs, where Kaldi leaves a C++ stream's default precision."""
 
 
 def _write_of_table(writer: Writer, fst: Fst) -> None:
@@ -53,4 +53,4 @@ def _write_of_table(writer: Writer, fst: Fst) -> None:
 
 
 FST: Holder[Fst] = Holder("an FST", read_fst, _write_of_table, has_header=False)
-"""The holder of tables of FSTs (Kaldi's VectorFstHolder)."""
+"""Holder of tables of FSTs (Kaldi's VectorFstHolder)."""

@@ -19,7 +19,7 @@ EPSILON = 0
 """The label of an arc that reads or writes nothing."""
 
 NO_STATE = -1
-"""The start of an FST without states."""
+"""The start state of an FST without states."""
 
 NOT_FINAL = float("inf")
 """The final weight of a state that is not final (the semiring's zero)."""
@@ -32,12 +32,12 @@ _INT, _FLOAT = np.int32, np.float32
 
 @dataclass(frozen=True)
 class Fst:
-    """States 0 to N - 1; the arcs of state s are those from `offsets[s]` to `offsets[s + 1]`.
+    """An FST with states 0 to N - 1; the arcs of state s are `offsets[s]` to `offsets[s + 1]`.
 
-    `finals` (N,) are final weights, infinite where a state is not final. `ilabels`, `olabels`,
-    `weights` and `nextstates` (A,) describe the arcs, state after state. Weights are costs.
-    Acceptors may hold one array as both labels. `properties` is what the file said of it in
-    OpenFst's bits; 0 if it said nothing.
+    `finals` (N,) are final weights, infinite for states that are not final. `ilabels`, `olabels`,
+    `weights` and `nextstates` (A,) describe the arcs, grouped by state. Weights are costs. In an
+    acceptor both labels may be the same array. `properties` are OpenFst's bits from the file's
+    header, or 0.
     """
 
     start: int
@@ -49,7 +49,7 @@ class Fst:
     nextstates: NDArray[np.int32]
     properties: int = 0
 
-    # -- making one
+    # constructors
 
     @classmethod
     def empty(cls) -> Fst:
@@ -69,7 +69,7 @@ class Fst:
         nextstates: NDArray[np.integer],
         olabels: NDArray[np.integer] | None = None,
     ) -> Fst:
-        """Of arcs in any order; those of one state keep theirs. Acceptors need no `olabels`."""
+        """Make an FST of arcs, keeping each state's order; `olabels` None for an acceptor."""
         order = np.argsort(sources, kind="stable")
         inputs = np.asarray(ilabels, _INT)[order]
         outputs = inputs if olabels is None else np.asarray(olabels, _INT)[order]
@@ -88,7 +88,7 @@ class Fst:
     def from_lists(
         cls, start: int, finals: Sequence[float], arcs: Sequence[Sequence[ArcTuple]]
     ) -> Fst:
-        """Of each state's final weight and each state's arcs."""
+        """Make an FST of each state's final weight and list of arcs."""
         offsets = np.zeros(len(arcs) + 1, np.int64)
         np.cumsum([len(arcs_of_state) for arcs_of_state in arcs], out=offsets[1:])
         flat = [arc for arcs_of_state in arcs for arc in arcs_of_state]
@@ -108,7 +108,7 @@ class Fst:
 
     @classmethod
     def linear(cls, labels: Sequence[int]) -> Fst:
-        """The acceptor of one sequence of labels, with no weights."""
+        """Make the acceptor of one sequence of labels, with weights 0."""
         size = len(labels)
         finals = np.full(size + 1, NOT_FINAL, _FLOAT)
         finals[size] = 0.0
@@ -123,24 +123,24 @@ class Fst:
 
     @property
     def num_states(self) -> int:
-        """N."""
+        """Number of states (N)."""
         return len(self.finals)
 
     @property
     def num_arcs(self) -> int:
-        """A."""
+        """Number of arcs (A)."""
         return len(self.nextstates)
 
     @property
     def num_bytes(self) -> int:
-        """The memory of its arrays."""
+        """Size of the arrays in bytes."""
         arrays = self.finals, self.offsets, self.ilabels, self.weights, self.nextstates
         shared = self.olabels is self.ilabels
         return sum(array.nbytes for array in arrays) + (0 if shared else self.olabels.nbytes)
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many arcs leave each state, shape (N,)."""
+        """Number of arcs that leave each state, shape (N,)."""
         return self.offsets[1:] - self.offsets[:-1]
 
     @cached_property
@@ -150,16 +150,16 @@ class Fst:
 
     @property
     def is_final(self) -> NDArray[np.bool_]:
-        """Which states are final, shape (N,)."""
+        """Mask of the final states, shape (N,)."""
         return self.finals != NOT_FINAL
 
     @cached_property
     def is_acceptor(self) -> bool:
-        """Whether every arc has one label as both input and output."""
+        """Whether input and output label of each arc are equal."""
         return self.olabels is self.ilabels or bool((self.olabels == self.ilabels).all())
 
     def arc_lists(self) -> list[list[ArcTuple]]:
-        """The arcs of each state as Python tuples, for algorithms that go from state to state."""
+        """The arcs of each state as Python tuples, for algorithms that visit single states."""
         weights = self.weights.tolist()
         inputs, nextstates = self.ilabels.tolist(), self.nextstates.tolist()
         outputs = inputs if self.olabels is self.ilabels else self.olabels.tolist()
@@ -167,26 +167,26 @@ class Fst:
         ends = self.offsets.tolist()
         return [flat[begin:end] for begin, end in pairwise(ends)]
 
-    # -- small changes
+    # modified copies
 
     def projected(self, output: bool = False) -> Fst:
-        """The acceptor of what is read (or written, if `output`)."""
+        """The acceptor of the input labels, or of the output labels if `output`."""
         labels = self.olabels if output else self.ilabels
         return replace(self, ilabels=labels, olabels=labels, properties=0)
 
     def relabelled(self, labels: NDArray[np.int32]) -> Fst:
-        """The acceptor whose arcs have these labels, (A,)."""
+        """The acceptor with the labels `labels` (A,) on the arcs."""
         return replace(self, ilabels=labels, olabels=labels, properties=0)
 
     def scaled(self, scale: float) -> Fst:
-        """All weights times `scale` (Kaldi's ApplyProbabilityScale)."""
+        """The FST with all weights multiplied by `scale` (Kaldi's ApplyProbabilityScale)."""
         factor = np.float32(scale)
         finals = self.finals.copy()
         finals[self.is_final] *= factor
         return replace(self, weights=self.weights * factor, finals=finals, properties=0)
 
     def with_arcs_in(self, order: NDArray[np.intp]) -> Fst:
-        """The same with the arcs in another order, (A,), which keeps those of a state together."""
+        """The FST with arcs permuted by `order` (A,), which keeps each state's arcs together."""
         inputs = self.ilabels[order]
         outputs = inputs if self.olabels is self.ilabels else self.olabels[order]
         return replace(
@@ -199,7 +199,7 @@ class Fst:
         )
 
     def with_arcs_only(self, arcs: NDArray[np.bool_] | NDArray[np.integer]) -> Fst:
-        """All states, but these arcs alone: a mask (A,), or places in rising order."""
+        """The FST with all states and the selected arcs: a mask (A,) or increasing indexes."""
         outputs = None if self.olabels is self.ilabels else self.olabels[arcs]
         return Fst.from_arcs(
             self.start,
@@ -212,11 +212,11 @@ class Fst:
         )
 
     def sorted_by_input(self) -> Fst:
-        """The same with each state's arcs sorted by input, then output label, as ArcSort does."""
+        """The FST with each state's arcs sorted by input, then output label, as by ArcSort."""
         return self._sorted_by(self.ilabels, self.olabels)
 
     def sorted_by_output(self) -> Fst:
-        """The same with each state's arcs sorted by output, then input label."""
+        """The FST with each state's arcs sorted by output, then input label."""
         return self._sorted_by(self.olabels, self.ilabels)
 
     def _sorted_by(self, first: NDArray[np.int32], second: NDArray[np.int32]) -> Fst:
@@ -224,18 +224,18 @@ class Fst:
         return self.with_arcs_in(sort_order(self.sources, keys))
 
     def without_inputs(self, labels: Sequence[int]) -> Fst:
-        """The same with epsilons for these input labels (Kaldi's RemoveSomeInputSymbols)."""
+        """The FST with these input labels replaced by epsilon (RemoveSomeInputSymbols)."""
         kept = np.where(np.isin(self.ilabels, labels), np.int32(EPSILON), self.ilabels)
         return replace(self, ilabels=kept, properties=0)
 
     def with_properties(self, properties: int) -> Fst:
-        """The same, with these of OpenFst's bits said of it in its file."""
+        """The FST with `properties`, OpenFst's bits, for the header of its file."""
         return replace(self, properties=int(properties))
 
     # -- checks
 
     def check_labels(self, num_labels: int, what: str, allow_epsilon: bool = False) -> None:
-        """DataError unless this is an acceptor with labels from 1 (or 0) to `num_labels`."""
+        """Raise DataError unless this is an acceptor with labels 1 (or 0) to `num_labels`."""
         if not self.is_acceptor:
             at = int(np.flatnonzero(self.ilabels != self.olabels)[0])
             raise DataError(
@@ -256,7 +256,7 @@ class Fst:
 
 
 def sort_order(groups: NDArray[np.integer], keys: NDArray[np.integer]) -> NDArray[np.intp]:
-    """The order by group, in each by keys as std::sort leaves them; groups' own order is kept."""
+    """Order by group, then by key; equal keys of a group in the order of std::sort."""
     order = np.lexsort((keys, groups))
     if not len(order):
         return order
@@ -264,7 +264,7 @@ def sort_order(groups: NDArray[np.integer], keys: NDArray[np.integer]) -> NDArra
     starts = np.flatnonzero(np.concatenate([[True], np.diff(groups[grouped]) != 0]))
     ends = np.append(starts[1:], len(order))
     for begin, end in zip(starts.tolist(), ends.tolist(), strict=True):
-        if end - begin > 16:  # smaller ones are sorted stably
+        if end - begin > 16:  # std::sort is stable for smaller groups
             places = grouped[begin:end]
             order[begin:end] = places[std_sort_order(keys[places].tolist())]
     return order

@@ -1,7 +1,7 @@
 """Lattices: acyclic FSTs whose weights have a graph and an acoustic part (Kaldi's Lattice types).
 
-A Lattice reads transition ids and writes words. A CompactLattice accepts words, and each arc and
-final weight has the transition ids that go with it.
+A Lattice reads transition ids and writes words. A CompactLattice accepts words; each arc and final
+weight holds the corresponding transition ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.fst.connect import accessible, coaccessible
+from nnet3tools.fst.connect import accessible, coaccessible, keep_states
 from nnet3tools.fst.fst import NO_STATE, NOT_FINAL, ArcTuple, Fst
 from nnet3tools.fst.weights import single_sum
 
@@ -24,31 +24,31 @@ CompactArc = tuple[int, float, float, tuple[int, ...], int]
 """Word, graph cost, acoustic cost, transition ids, next state."""
 
 FinalWeight = tuple[float, float, tuple[int, ...]]
-"""Graph cost, acoustic cost, transition ids; the last are none in a Lattice."""
+"""Graph cost, acoustic cost, transition ids (empty in a Lattice)."""
 
 
 @dataclass(frozen=True)
 class Strings:
-    """Sequences of integers in one array: sequence i is `ids[ends[i]:ends[i + 1]]`."""
+    """Integer sequences in one array: sequence i is `ids[ends[i]:ends[i + 1]]`."""
 
     ends: NDArray[np.int64]
     ids: NDArray[np.int32]
 
     @classmethod
     def of(cls, sequences: Sequence[Sequence[int]]) -> Strings:
-        """Of these sequences."""
+        """Make Strings from Python sequences."""
         ends = np.zeros(len(sequences) + 1, np.int64)
         np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
         return cls(ends, np.array([i for sequence in sequences for i in sequence], np.int32))
 
     @classmethod
     def none(cls, count: int) -> Strings:
-        """So many empty sequences."""
+        """Make `count` empty sequences."""
         return cls(np.zeros(count + 1, np.int64), np.zeros(0, np.int32))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many integers each sequence has."""
+        """Length of each sequence."""
         return self.ends[1:] - self.ends[:-1]
 
     def tuples(self) -> list[tuple[int, ...]]:
@@ -57,12 +57,12 @@ class Strings:
         return [tuple(ids[begin:end]) for begin, end in pairwise(self.ends.tolist())]
 
     def joined(self, other: Strings) -> Strings:
-        """These sequences and then the others."""
+        """Append the sequences of `other`."""
         ends = np.concatenate([self.ends, other.ends[1:] + self.ends[-1]])
         return Strings(ends, np.concatenate([self.ids, other.ids]))
 
     def only(self, chosen: NDArray[np.intp]) -> Strings:
-        """The sequences with these numbers."""
+        """Select the sequences with the numbers `chosen`."""
         lengths = self.lengths[chosen]
         ends = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(lengths, out=ends[1:])
@@ -72,9 +72,9 @@ class Strings:
 
 @dataclass(frozen=True)
 class _TwoCosts:
-    """What both kinds of lattices have: graph costs in `fst`, and acoustic costs beside them.
+    """Base of both kinds of lattices: `fst` has the graph costs, arrays have acoustic costs.
 
-    `acoustic` (A,) is of arcs, `final_acoustic` (N,) of final weights (0 where there is none).
+    `acoustic` (A,) belongs to arcs, `final_acoustic` (N,) to final weights (0 for other states).
     """
 
     fst: Fst
@@ -88,7 +88,7 @@ class _TwoCosts:
         acoustic_to_graph: float = 0.0,
         graph_to_acoustic: float = 0.0,
     ) -> Self:
-        """Costs times scales, the last two of which add of one to the other (ScaleLattice)."""
+        """Scale costs and add a multiple of one cost to the other (Kaldi's ScaleLattice)."""
         scales = np.array([[graph_scale, acoustic_to_graph], [graph_to_acoustic, acoustic_scale]])
         if (scales == np.eye(2)).all():
             return self
@@ -102,7 +102,7 @@ class _TwoCosts:
         return replace(self, fst=fst, acoustic=acoustic, final_acoustic=final_acoustic)
 
     def total_costs(self) -> tuple[float, float]:
-        """The graph and acoustic costs of all arcs and final weights: of a path, its own."""
+        """Sums of graph and acoustic costs over all arcs and final weights of a single path."""
         final = self.fst.is_final
         graph = np.append(self.fst.weights, self.fst.finals[final])
         acoustic = np.append(self.acoustic, self.final_acoustic[final])
@@ -110,7 +110,7 @@ class _TwoCosts:
 
     @property
     def is_top_sorted(self) -> bool:
-        """Whether every arc leads to a state of a higher number."""
+        """Whether each arc leads to a state with a higher number."""
         return bool((self.fst.nextstates > self.fst.sources).all())
 
 
@@ -124,7 +124,7 @@ def _mixed(
 
 @dataclass(frozen=True)
 class Lattice(_TwoCosts):
-    """Transition ids on input, words on output; the arcs and final weights have two costs."""
+    """A lattice that reads transition ids and writes words; weights have two costs."""
 
     @classmethod
     def from_lists(
@@ -133,9 +133,9 @@ class Lattice(_TwoCosts):
         finals: Sequence[tuple[float, float] | None],
         arcs: Sequence[Sequence[tuple[int, int, float, float, int]]],
     ) -> Lattice:
-        """Of each state's final costs, or None, and arcs.
+        """Make a lattice of each state's final costs (None if not final) and arcs.
 
-        An arc is input label, output label, graph cost, acoustic cost, next state.
+        An arc is (input label, output label, graph cost, acoustic cost, next state).
         """
         fst = Fst.from_lists(
             start,
@@ -146,7 +146,7 @@ class Lattice(_TwoCosts):
         return cls(fst, np.array(acoustic, np.float32), _final_acoustic(finals))
 
     def arc_lists(self) -> list[list[tuple[int, int, float, float, int]]]:
-        """The arcs of each state, as `from_lists` takes them."""
+        """The arcs of each state in the form that `from_lists` takes."""
         acoustic = iter(self.acoustic.tolist())
         return [
             [(i, o, graph, next(acoustic), n) for i, o, graph, n in arcs]
@@ -154,48 +154,30 @@ class Lattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[tuple[float, float] | None]:
-        """The final costs of each state, None where it is not final."""
+        """(graph, acoustic) final cost of each state, None if the state is not final."""
         pairs = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strict=True)
         return [None if graph == NOT_FINAL else (graph, acoustic) for graph, acoustic in pairs]
 
     def connected(self) -> Lattice:
-        """Only the states on some path from the start to a final state."""
+        """Drop the states that are on no path from the start to a final state."""
         keep = _on_paths(self.fst)
         if keep.all():
             return self
-        fst, arcs = _with_states(self.fst, keep)
-        return Lattice(fst, self.acoustic[arcs], self.final_acoustic[keep])
+        arcs = keep[self.fst.sources] & keep[self.fst.nextstates]
+        return Lattice(keep_states(self.fst, keep), self.acoustic[arcs], self.final_acoustic[keep])
 
 
 def _on_paths(fst: Fst) -> NDArray[np.bool_]:
-    """Which states are on some path from the start to a final state; if the start is not, none."""
+    """Mask of the states on paths from the start to a final state; all False without a path."""
     if not fst.num_states:
         return np.zeros(0, bool)
     keep = accessible(fst) & coaccessible(fst)
     return keep if keep[fst.start] else np.zeros_like(keep)
 
 
-def _with_states(fst: Fst, keep: NDArray[np.bool_]) -> tuple[Fst, NDArray[np.bool_]]:
-    """The FST with these states only, all or none of which are on paths; which arcs it keeps."""
-    arcs = keep[fst.sources] & keep[fst.nextstates]
-    if not keep.any():
-        return Fst.empty(), arcs
-    numbers = np.cumsum(keep) - 1
-    kept = Fst.from_arcs(
-        int(numbers[fst.start]),
-        fst.finals[keep],
-        numbers[fst.sources[arcs]],
-        fst.ilabels[arcs],
-        fst.weights[arcs],
-        numbers[fst.nextstates[arcs]],
-        None if fst.olabels is fst.ilabels else fst.olabels[arcs],
-    )
-    return kept, arcs
-
-
 @dataclass(frozen=True)
 class CompactLattice(_TwoCosts):
-    """Words; `strings` are the transition ids of the A arcs, and after them of the N states."""
+    """A lattice of words; `strings` has the transition ids of the A arcs, then of the N states."""
 
     strings: Strings
 
@@ -206,7 +188,7 @@ class CompactLattice(_TwoCosts):
         finals: Sequence[FinalWeight | None],
         arcs: Sequence[Sequence[CompactArc]],
     ) -> CompactLattice:
-        """Of each state's final weight, or None, and arcs."""
+        """Make a lattice of each state's final weight (None if not final) and arcs."""
         of_fst: list[list[ArcTuple]] = [
             [(word, word, graph, n) for word, graph, _, _, n in of_state] for of_state in arcs
         ]
@@ -224,7 +206,7 @@ class CompactLattice(_TwoCosts):
         return cls.from_lists(NO_STATE, [], [])
 
     def arc_lists(self) -> list[list[CompactArc]]:
-        """The arcs of each state, as `from_lists` takes them."""
+        """The arcs of each state in the form that `from_lists` takes."""
         rest = zip(self.acoustic.tolist(), self.strings.tuples(), strict=False)
         return [
             [(word, graph, *next(rest), n) for word, _, graph, n in arcs]
@@ -232,22 +214,22 @@ class CompactLattice(_TwoCosts):
         ]
 
     def final_list(self) -> list[FinalWeight | None]:
-        """The final weight of each state, None where it is not final."""
+        """The final weight of each state, None if the state is not final."""
         strings = self.strings.tuples()[self.fst.num_arcs :]
         weights = zip(self.fst.finals.tolist(), self.final_acoustic.tolist(), strings, strict=True)
         return [None if weight[0] == NOT_FINAL else weight for weight in weights]
 
     def connected(self) -> CompactLattice:
-        """Only the states on some path from the start to a final state."""
+        """Drop the states that are on no path from the start to a final state."""
         keep = _on_paths(self.fst)
         if keep.all():
             return self
-        fst, arcs = _with_states(self.fst, keep)
+        fst, arcs = keep_states(self.fst, keep), keep[self.fst.sources] & keep[self.fst.nextstates]
         strings = self.strings.only(np.flatnonzero(np.concatenate([arcs, keep])))
         return CompactLattice(fst, self.acoustic[arcs], self.final_acoustic[keep], strings)
 
     def with_penalty(self, penalty: float) -> CompactLattice:
-        """The graph cost of every word greater by `penalty` (AddWordInsPenToCompactLattice)."""
+        """Add `penalty` to each word's graph cost (Kaldi's AddWordInsPenToCompactLattice)."""
         extra = np.where(self.fst.ilabels != 0, np.float32(penalty), np.float32(0))
         fst = replace(self.fst, weights=self.fst.weights + extra, properties=0)
         return replace(self, fst=fst)

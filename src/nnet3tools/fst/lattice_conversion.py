@@ -1,4 +1,4 @@
-"""Lattices with a transition id an arc to ones with a word an arc, and back (ConvertLattice)."""
+"""Conversion between Lattice and CompactLattice (Kaldi's ConvertLattice)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Arc = tuple[int, int, float, float, int]
 
 
 def top_sorted(lattice: CompactLattice) -> CompactLattice:
-    """The same with states in topological order; DataError if it has a cycle."""
+    """The lattice with states in topological order; DataError if it has a cycle."""
     if lattice.is_top_sorted:
         return lattice
     return _sorted(lattice.fst.start, lattice.final_list(), lattice.arc_lists())
@@ -34,7 +34,7 @@ def _sorted(
 
 
 def compacted(lattice: Lattice) -> CompactLattice:
-    """Chains of arcs as single arcs that begin with the word, states in topological order."""
+    """Convert to a top-sorted CompactLattice: a chain of arcs becomes an arc with one word."""
     fst = lattice.fst
     if fst.start == NO_STATE:
         return CompactLattice.empty()
@@ -60,7 +60,7 @@ def compacted(lattice: Lattice) -> CompactLattice:
 
 
 def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
-    """Which states are the middle of a chain: one arc in, one out, which writes no word."""
+    """Whether each state is inside a chain: one arc in, one arc out, which writes no word."""
     fst = lattice.fst
     arcs_in = [0] * fst.num_states
     for target in fst.nextstates.tolist():
@@ -77,7 +77,7 @@ def _inner_states(lattice: Lattice, arcs: list[list[_Arc]]) -> list[bool]:
 
 
 def _chain(arc: _Arc, arcs: list[list[_Arc]], inner: list[bool]) -> CompactArc:
-    """An arc and all that follow it through inner states, as one."""
+    """Merge an arc and the chain of inner states that follows into one arc."""
     ilabel, word, graph, acoustic, target = arc
     ids = [ilabel] if ilabel else []
     while inner[target]:
@@ -89,13 +89,13 @@ def _chain(arc: _Arc, arcs: list[list[_Arc]], inner: list[bool]) -> CompactArc:
 
 
 def expanded(lattice: CompactLattice) -> Lattice:
-    """An arc for every transition id; new states come after the old ones."""
+    """Convert to a Lattice with one arc per transition id; new states get the highest numbers."""
     size = lattice.fst.num_states
     arcs: list[list[_Arc]] = [[] for _ in range(size)]
     finals: list[tuple[float, float] | None] = [None] * size
 
     def add_chain(state: int, first: CompactArc, num_inner: int) -> int:
-        """Arcs through `num_inner` new states; returns the last of these (or `state`)."""
+        """Add arcs through `num_inner` new states; returns the last new state (or `state`)."""
         word, graph, acoustic, ids, _ = first
         for place in range(num_inner):
             arcs.append([])

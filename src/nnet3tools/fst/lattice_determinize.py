@@ -1,7 +1,7 @@
-"""Lattices as acceptors of transition ids: reversed, and made deterministic.
+"""Lattices as acceptors of transition ids: reversal and determinization.
 
-The states and arcs come out in OpenFst's order. Acceptors are compact lattices whose strings are
-empty: the label of an arc is its transition id.
+States and arcs come in OpenFst's order. An acceptor is a compact lattice with empty strings and
+transition ids as labels.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _DELTA = 1.0 / 1024.0
 """Residual weights are rounded to multiples of this (OpenFst's kDelta)."""
 
 _Subset = tuple[tuple[int, float, float], ...]
-"""States with the graph and acoustic costs still owed to them, by state."""
+"""(state, residual graph cost, residual acoustic cost), sorted by state."""
 
 _Element = tuple[int, float, float]
 
 
 def as_acceptor(lattice: Lattice) -> CompactLattice:
-    """The acceptor of transition ids; words are lost."""
+    """The acceptor of transition ids; words are dropped."""
     fst = lattice.fst.projected()
     strings = Strings.none(fst.num_arcs + fst.num_states)
     return CompactLattice(fst, lattice.acoustic, lattice.final_acoustic, strings)
 
 
 def from_acceptor(acceptor: CompactLattice) -> Lattice:
-    """The lattice that reads and writes what the acceptor accepts."""
+    """The lattice whose inputs and outputs are the acceptor's labels."""
     return Lattice(acceptor.fst, acceptor.acoustic, acceptor.final_acoustic)
 
 
 def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
-    """The acceptor of the same sequences from their ends to their beginnings.
+    """The acceptor of the reversed sequences.
 
-    A new state 0 has epsilons, with the final weights, to what were final states; the state that
-    was the start is final. Other states are called one more than before.
+    A new state 0 has epsilons, with the final weights, to the former final states. The former start
+    is final. The number of each former state increases by one.
     """
     size = acceptor.fst.num_states
     finals: list[FinalWeight | None] = [None] * (size + 1)
@@ -56,10 +56,10 @@ def reversed_lattice(acceptor: CompactLattice) -> CompactLattice:
 
 
 def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
-    """An equivalent acceptor in which no state has two arcs of one label, sorted by label.
+    """An equivalent acceptor without two arcs of one label from a state, sorted by label.
 
-    Of several paths with the same labels the best one stays. An epsilon counts as a label. States
-    are numbered as they are met, from the start on. The acceptor has no cycles.
+    The best of several paths with the same labels stays. An epsilon counts as a label. States are
+    numbered in the order of discovery. The acceptor has no cycles.
     """
     if not acceptor.fst.num_states:
         return acceptor
@@ -82,7 +82,7 @@ def determinized_lattice(acceptor: CompactLattice) -> CompactLattice:
 
 
 def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int, list[_Element]]]:
-    """By label, the states that its arcs lead to, with the costs of getting there."""
+    """(label, elements) sorted by label: the states that arcs lead to, with total costs."""
     found: dict[int, list[_Element]] = {}
     for state, owed_graph, owed_acoustic in subset:
         for label, graph, acoustic, _, target in lists[state]:
@@ -92,7 +92,7 @@ def _by_label(subset: _Subset, lists: list[list[CompactArc]]) -> list[tuple[int,
 
 
 def _normalized(elements: list[_Element]) -> tuple[float, float, _Subset]:
-    """The costs of the best, and what is owed to each state beyond that."""
+    """Graph and acoustic cost of the best element, and the subset of residual costs."""
     best: dict[int, FinalWeight] = {}
     for state, graph, acoustic in elements:
         best[state] = better_weight(best.get(state), (graph, acoustic, ()))

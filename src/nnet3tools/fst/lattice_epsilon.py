@@ -1,4 +1,4 @@
-"""Removing epsilon arcs of compact lattices, with the order of arcs that OpenFst gives."""
+"""Removal of epsilon arcs from compact lattices, with OpenFst's order of arcs."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ import heapq
 
 import numpy as np
 
-from nnet3tools.fst.connect import accessible, coaccessible
 from nnet3tools.fst.depth_first import top_order
-from nnet3tools.fst.lattice import CompactArc, CompactLattice, FinalWeight
+from nnet3tools.fst.lattice import CompactLattice, FinalWeight
 from nnet3tools.fst.weights import single
 
-__all__ = ["better_weight", "connected_lattice", "lattice_without_epsilons"]
+__all__ = ["better_weight", "lattice_without_epsilons"]
 
 _ONE: FinalWeight = (0.0, 0.0, ())
 
 _SHORTEST_DELTA = single(1e-6)
-"""Distances that a detour would shorten by no more stay as they are (OpenFst's kShortestDelta)."""
+"""A detour must shorten a distance by more than this to count (OpenFst's kShortestDelta)."""
 
 
 def better_weight(one: FinalWeight | None, other: FinalWeight) -> FinalWeight:
-    """The weight that Kaldi's Plus keeps: of the least total cost, then of the least graph cost.
+    """The weight that Kaldi's Plus keeps: least total cost, then least graph cost.
 
-    Of equal costs the shorter sequence of transition ids stays, then the one with greater ids.
+    For equal costs: the shorter sequence of transition ids, then the one with greater ids.
     """
     return other if one is None or _rank(other) < _rank(one) else one
 
@@ -33,7 +32,7 @@ def _rank(weight: FinalWeight) -> tuple[float, float, int, tuple[int, ...]]:
 
 
 def _are_close(one: FinalWeight, other: FinalWeight) -> bool:
-    """Whether OpenFst takes a way for no shorter than another."""
+    """Whether OpenFst regards two path weights as equal."""
     totals = single(one[0] + one[1]), single(other[0] + other[1])
     return one[2] == other[2] and single(abs(totals[0] - totals[1])) <= _SHORTEST_DELTA
 
@@ -43,11 +42,11 @@ def _times(one: FinalWeight, other: FinalWeight) -> FinalWeight:
 
 
 def lattice_without_epsilons(lattice: CompactLattice) -> CompactLattice:
-    """An equivalent lattice without arcs that have no word, connected (RmEpsilon).
+    """An equivalent connected lattice without arcs that have no word (RmEpsilon).
 
-    An arc's transition ids go before those of the arcs that follow it. States keep their order;
-    each state's arcs come out in reverse order, those with the same word and next state as the
-    better one. DataError if the lattice has a cycle.
+    The transition ids of a removed arc are put before those of the following arcs. States keep
+    their order. Each state's arcs are reversed; of arcs with equal word and next state the better
+    one stays. DataError if the lattice has a cycle.
     """
     if not lattice.fst.num_states:
         return lattice
@@ -55,7 +54,7 @@ def lattice_without_epsilons(lattice: CompactLattice) -> CompactLattice:
 
 
 class _EpsilonRemoval:
-    """Expands states from the last to the first, so that those reached have no epsilons left."""
+    """Expands states in reverse topological order, so that next states have no epsilons left."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         self._start = lattice.fst.start
@@ -64,16 +63,16 @@ class _EpsilonRemoval:
         self._places = np.argsort(self._order).tolist()
 
     def result(self) -> CompactLattice:
-        """States that only epsilons lead to are not needed any more."""
+        """The lattice without epsilons and without states that only epsilons entered."""
         kept = {self._start} | {arc[4] for arcs in self._arcs for arc in arcs if arc[0]}
         for state in reversed(self._order):
             if state in kept:
                 self._expand(state)
         arcs = [of_state if s in kept else [] for s, of_state in enumerate(self._arcs)]
-        return connected_lattice(CompactLattice.from_lists(self._start, self._finals, arcs))
+        return CompactLattice.from_lists(self._start, self._finals, arcs).connected()
 
     def _distances(self, source: int) -> dict[int, FinalWeight]:
-        """The best weight of epsilons to every state they lead to."""
+        """The best weight of a path of epsilons to each reachable state."""
         distances = {source: _ONE}
         waiting = [self._places[source]]
         while waiting:
@@ -112,22 +111,3 @@ class _EpsilonRemoval:
             (word, *weight, target) for (word, target), weight in reversed(found.items())
         ]
         self._finals[source] = final
-
-
-def connected_lattice(lattice: CompactLattice) -> CompactLattice:
-    """Only the states on some path from the start to a final state, in the order they have."""
-    fst = lattice.fst
-    if not fst.num_states:
-        return lattice
-    keep = accessible(fst) & coaccessible(fst)
-    if keep.all():
-        return lattice
-    if not keep[fst.start]:
-        return CompactLattice.empty()
-    numbers = (np.cumsum(keep) - 1).tolist()
-    arcs, finals = lattice.arc_lists(), lattice.final_list()
-    kept = np.flatnonzero(keep).tolist()
-    new_arcs: list[list[CompactArc]] = [
-        [(*arc[:4], numbers[arc[4]]) for arc in arcs[state] if keep[arc[4]]] for state in kept
-    ]
-    return CompactLattice.from_lists(numbers[fst.start], [finals[s] for s in kept], new_arcs)

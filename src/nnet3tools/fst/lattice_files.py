@@ -20,7 +20,7 @@ __all__ = ["COMPACT_LATTICE", "LATTICE", "read_lattice", "write_lattice"]
 
 _PLAIN, _COMPACT = "lattice4", "compactlattice44"
 _ARC_TYPES = {_PLAIN: "<f4", "lattice8": "<f8", _COMPACT: "<f4", "compactlattice84": "<f8"}
-"""Arc types (Kaldi reads those with doubles, too), and how they store a cost."""
+"""Arc type -> data type of a cost. Like Kaldi, we also read types with double costs."""
 
 _WEIGHT = struct.Struct("<ff")
 _LABELS = struct.Struct("<ii")
@@ -65,7 +65,7 @@ def _read_binary(reader: Reader) -> Lattice | CompactLattice:
 
 
 class _Weights:
-    """Reads weights and arcs one after the other: they differ in length."""
+    """Reads weights and arcs of a lattice one by one, because their lengths differ."""
 
     def __init__(self, reader: Reader, cost_type: str, compact: bool) -> None:
         self._reader, self._type, self.compact = reader, cost_type, compact
@@ -87,7 +87,7 @@ class _Weights:
 
 
 def read_lattice(reader: Reader) -> Lattice:
-    """Read a lattice of either kind, in text or binary, as one with a transition id an arc."""
+    """Read a lattice of either kind, in text or binary, and convert it to a Lattice."""
     lattice = _read_either(reader)
     if isinstance(lattice, Lattice):
         return lattice
@@ -107,7 +107,7 @@ def _read_compact(reader: Reader) -> CompactLattice:
 
 
 def write_lattice(writer: Writer, lattice: Lattice, digits: int = 6) -> None:
-    """Write as Kaldi's WriteLattice; `digits` of costs in text are 7 inside of other objects."""
+    """Write a lattice like Kaldi's WriteLattice; `digits` of costs in text (7 inside objects)."""
     if not writer.binary:
         write_lattice_text(writer, lattice, digits)
         return
@@ -143,9 +143,9 @@ def _compact_arc(arc: CompactArc) -> bytes:
 
 
 LATTICE: Holder[Lattice] = Holder("a lattice", read_lattice, write_lattice, has_header=False)
-"""The holder of tables of lattices with a transition id an arc; reads compact ones, too."""
+"""Holder of tables of Lattice; converts compact lattices."""
 
 COMPACT_LATTICE: Holder[CompactLattice] = Holder(
     "a lattice", _read_compact, _write_compact, has_header=False
 )
-"""The holder of tables of lattices with a word an arc; reads the others, too."""
+"""Holder of tables of CompactLattice; converts lattices of the other kind."""

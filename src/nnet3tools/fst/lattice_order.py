@@ -1,4 +1,4 @@
-"""The order of a lattice's states, and the frames that they stand between."""
+"""Topological order of a lattice's states, and the frame at which each state lies."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _IS_SORTED = Property.ACYCLIC | Property.INITIAL_ACYCLIC | Property.TOP_SORTED
 _ANY_ORDER = ~(
     Property.TOP_SORTED | Property.NOT_TOP_SORTED | Property.STRING | Property.NOT_STRING
 )
-"""What is so whichever way states are numbered (OpenFst's kStateSortProperties)."""
+"""Properties that do not depend on the numbers of states (OpenFst's kStateSortProperties)."""
 
 
 def in_top_order(lattice: Lattice) -> Lattice:
-    """States in the topological order of OpenFst's TopSort, also where they had one already.
+    """Renumber states in the order of OpenFst's TopSort, even if they are already sorted.
 
     DataError if the lattice has a cycle.
     """
@@ -44,7 +44,7 @@ def in_top_order(lattice: Lattice) -> Lattice:
 
 
 def with_states_in(lattice: Lattice, order: NDArray[np.integer]) -> Lattice:
-    """The same with `order[i]` as state i, (N,); arcs of a state keep their order (StateSort)."""
+    """Renumber states: `order[i]` becomes state i (StateSort). A state's arcs keep their order."""
     fst = lattice.fst
     numbers = np.empty(len(order), np.int32)
     numbers[order] = np.arange(len(order), dtype=np.int32)
@@ -66,10 +66,10 @@ def with_states_in(lattice: Lattice, order: NDArray[np.integer]) -> Lattice:
 
 
 def lattice_state_times(lattice: Lattice) -> NDArray[np.int32]:
-    """How many transition ids the ways to each state have, (N,): the frame that begins there.
+    """Number of transition ids on the paths to each state, (N,): its frame.
 
-    The lattice is in topological order. DataError if two ways to a state differ in that, or a state
-    cannot be reached.
+    The lattice is top-sorted. DataError if paths to a state differ in this number, or if a state is
+    unreachable.
     """
     fst = lattice.fst
     times = [_NOWHERE] * fst.num_states
@@ -91,9 +91,9 @@ def lattice_state_times(lattice: Lattice) -> NDArray[np.int32]:
 
 
 def concatenated(lattices: Sequence[Lattice]) -> Lattice:
-    """The lattice of their paths one after another, joined by epsilons, in topological order.
+    """The lattice whose paths join a path of each of `lattices`; top-sorted.
 
-    States of the last lattice come first before they are sorted, as in Kaldi's merged supervisions.
+    Epsilons join the lattices. As in Kaldi, states of the last lattice come first before sorting.
     """
     pieces = lattices[::-1]
     arcs: list[list[tuple[int, int, float, float, int]]] = []

@@ -1,4 +1,4 @@
-"""Lattices in text: lines of states, labels and weights, which end with an empty line."""
+"""Text form of lattices: lines of states, labels and weights, ended by an empty line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ONE: FinalWeight = (0.0, 0.0, ())
 
 @dataclass
 class _Lines:
-    """Arcs and final weights as they are read; whether the lines can be of either kind."""
+    """Collects arcs and final weights, and whether they fit a Lattice or a CompactLattice."""
 
     plain: list[tuple[int, tuple[int, int, float, float, int]]] = field(default_factory=list)
     compact: list[tuple[int, CompactArc]] = field(default_factory=list)
@@ -31,11 +31,11 @@ class _Lines:
 
     @property
     def count(self) -> int:
-        """How often states have been named."""
+        """Number of times that the lines name a state."""
         return 2 * (len(self.plain) + len(self.compact)) + len(self.finals)
 
     def parse(self, fields: list[str]) -> list[int]:
-        """Take up a line; the states it names. ValueError if it is none, or of the other kind."""
+        """Parse a line; return the states it names. ValueError if it is wrong or another kind."""
         state = parse_natural(fields[0])
         if len(fields) <= 2:
             parsed = _parse_weight(fields[1]) if len(fields) == 2 else None
@@ -64,7 +64,7 @@ class _Lines:
             raise ValueError
 
     def lattice(self, start: int, num_states: int) -> Lattice | CompactLattice:
-        """What the lines say; a CompactLattice if they could be either."""
+        """Build the lattice; a CompactLattice if the lines fit both kinds."""
         finals = [self.finals.get(state) for state in range(num_states)]
         finals = [None if f is None or f[0] == NOT_FINAL else f for f in finals]
         if self.may_be_compact:
@@ -80,7 +80,7 @@ class _Lines:
 
 
 def read_lattice_text(reader: Reader) -> Lattice | CompactLattice:
-    """The lattice after the key and newline, of whichever kind; DataError for neither."""
+    """Read the lines after a key and newline as a lattice of the kind that they fit."""
     if reader.read_line().strip():
         raise reader.error("expected a newline after a lattice's key")
     lines = _Lines()
@@ -91,7 +91,7 @@ def read_lattice_text(reader: Reader) -> Lattice | CompactLattice:
 
 
 def _parse_weight(text: str) -> FinalWeight:
-    """Graph cost, acoustic cost and, in compact lattices, transition ids."""
+    """Parse graph cost, acoustic cost and, in compact lattices, transition ids."""
     costs = text.split(",")
     if len(costs) not in (2, 3):
         raise ValueError
@@ -106,7 +106,7 @@ def _parse_weight(text: str) -> FinalWeight:
 
 
 def write_lattice_text(writer: Writer, lattice: Lattice | CompactLattice, digits: int = 6) -> None:
-    """Kaldi's text form, the start state first; costs have so many `digits`."""
+    """Write Kaldi's text form, the start state first; costs have `digits` digits."""
     writer.write_bytes(b"\n")
     if lattice.fst.start != NO_STATE:
         if isinstance(lattice, CompactLattice):
@@ -142,7 +142,7 @@ def _with_finals(
     finals: list[FinalWeight | None],
     shown: Callable[[FinalWeight], str],
 ) -> list[str]:
-    """The text of each state: its arcs, and its final weight if it is final or has no arc."""
+    """The text of each state: its arcs, then its final weight if it is final or has no arcs."""
     texts = []
     for state, (lines, final) in enumerate(zip(arc_lines, finals, strict=True)):
         text = "".join(f"{state}\t{line}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""How OpenFst lays out its binary files of standard arcs."""
+"""Record layouts of OpenFst's binary files with standard arcs."""
 
 from __future__ import annotations
 

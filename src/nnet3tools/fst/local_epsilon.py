@@ -1,4 +1,4 @@
-"""Removing epsilons where that makes an FST no larger (Kaldi's RemoveEpsLocal)."""
+"""Removal of epsilons where it does not enlarge an FST (Kaldi's RemoveEpsLocal)."""
 
 from __future__ import annotations
 
@@ -6,30 +6,29 @@ from collections.abc import Callable
 
 from nnet3tools.fst.connect import connect
 from nnet3tools.fst.fst import NOT_FINAL, ArcTuple, Fst
-from nnet3tools.fst.log_weights import log_sum
-from nnet3tools.fst.weights import single
+from nnet3tools.fst.weights import log_sum, single
 
 __all__ = ["remove_epsilons_locally"]
 
 _DELETED = -1
-"""The next state of an arc that is no more; the others of its state keep their places."""
+"""Next state of a deleted arc, which keeps its place in the state's list."""
 
 
 def remove_epsilons_locally(fst: Fst, stochastic_in_log: bool = False) -> Fst:
-    """An equivalent connected FST with fewer epsilons, or as many.
+    """An equivalent connected FST with at most as many epsilons.
 
-    An arc is joined with those after it if not both read and not both write something, and the
-    state between has one arc in or one out, a final weight counting as an arc out. Weights are
-    moved so that what leaves a state keeps its least weight, or with `stochastic_in_log` its total
-    probability (RemoveEpsLocalSpecial).
+    Two successive arcs are joined if at most one reads and at most one writes a label, and the
+    state between them has one arc in or one arc out (a final weight counts as an arc out). Weights
+    are moved so that each state keeps the least weight of its outgoing arcs or, with
+    `stochastic_in_log`, their total probability (RemoveEpsLocalSpecial).
     """
-    fst = connect(fst)  # of a cycle of epsilons that nothing leaves there would be no end
+    fst = connect(fst)  # the loop below would not end on a cycle of epsilons without exit
     if not fst.num_states:
         return fst
     work = _Work(fst, log_sum if stochastic_in_log else min)
     for state in range(fst.num_states):
         position = 0
-        while position < len(work.arcs[state]):  # which grows
+        while position < len(work.arcs[state]):  # grows during the loop
             work.join(state, position)
             position += 1
     arcs = [[arc for arc in of_state if arc[3] != _DELETED] for of_state in work.arcs]
@@ -37,7 +36,7 @@ def remove_epsilons_locally(fst: Fst, stochastic_in_log: bool = False) -> Fst:
 
 
 def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
-    """The one arc that both make; None if both read or both write."""
+    """Join two successive arcs into one; None if both read or both write a label."""
     if (first[0] and second[0]) or (first[1] and second[1]):
         return None
     return (
@@ -49,7 +48,7 @@ def _combined(first: ArcTuple, second: ArcTuple) -> ArcTuple | None:
 
 
 class _Work:
-    """Arcs and final weights as they change, and how many arcs enter and leave each state."""
+    """The changing arcs and final weights, and each state's numbers of arcs in and out."""
 
     def __init__(self, fst: Fst, plus: Callable[[float, float], float]) -> None:
         self._plus = plus
@@ -65,7 +64,7 @@ class _Work:
         ]
 
     def join(self, state: int, position: int) -> None:
-        """Join an arc with those after it if that can be done."""
+        """Join an arc with the arcs that follow it, if that is possible."""
         arc = self.arcs[state][position]
         between = arc[3]
         if between in (_DELETED, state):
@@ -87,13 +86,13 @@ class _Work:
         self.arcs[state][position] = (*arc[:3], _DELETED)
 
     def _join_final(self, state: int, arc: ArcTuple) -> bool:
-        """Give the state the final weight behind an epsilon arc; False if the arc is none."""
+        """Move the final weight after an epsilon arc to the arc's state; False for other arcs."""
         if arc[0] or arc[1]:
             return False
         was_final = self.finals[state] != NOT_FINAL
         final = single(arc[2] + self.finals[arc[3]])
         self.finals[state] = min(self.finals[state], final)
-        # Not if the sum overflows.
+        # An overflowing sum does not make the state final.
         self.num_out[state] += not was_final and self.finals[state] != NOT_FINAL
         return True
 
@@ -102,7 +101,7 @@ class _Work:
         self.finals[state] = NOT_FINAL
 
     def _join_with_many(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Between has one arc in: those arcs out of it move that can be joined with that one."""
+        """The state between has one arc in: join that arc with each arc out that allows it."""
         between = arc[3]
         removed = kept = NOT_FINAL
         added: list[ArcTuple] = []
@@ -130,7 +129,7 @@ class _Work:
             self._add(state, joined)
 
     def _reweight(self, state: int, position: int, weight: float) -> None:
-        """Move a weight from the arcs after an arc onto it."""
+        """Move `weight` from the arcs after an arc onto the arc."""
         ilabel, olabel, before, between = self.arcs[state][position]
         self.arcs[state][position] = (ilabel, olabel, single(before + weight), between)
         self.arcs[between] = [
@@ -141,7 +140,7 @@ class _Work:
             self.finals[between] = single(self.finals[between] - weight)
 
     def _join_with_one(self, state: int, position: int, arc: ArcTuple) -> None:
-        """Between has one arc out, or only a final weight, and any number of arcs in."""
+        """The state between has one arc out, or only a final weight, and any number of arcs in."""
         between = arc[3]
         last_way_in = self.num_in[between] == 1
         if self.finals[between] != NOT_FINAL:

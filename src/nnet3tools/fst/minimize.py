@@ -1,4 +1,4 @@
-"""Minimisation of acyclic deterministic acceptors, and the pushing of weights that comes first."""
+"""Minimization of acyclic deterministic acceptors, and pushing of weights."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 SHORTEST_DELTA = np.float32(1e-6)
-"""To this weights are rounded before states are compared (OpenFst's kShortestDelta)."""
+"""Weights are rounded to multiples of this before states are compared (kShortestDelta)."""
 
 
 def top_order(fst: Fst) -> list[int] | None:
-    """The states so that arcs lead forward; None if there is a cycle."""
+    """The states in a topological order; None if there is a cycle."""
     if (fst.nextstates > fst.sources).all():
         return list(range(fst.num_states))
     left = np.bincount(fst.nextstates, minlength=fst.num_states).tolist()
@@ -41,7 +41,7 @@ def top_order(fst: Fst) -> list[int] | None:
 
 
 def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
-    """The least weight of a path from each state to the end, its final weight included, (N,)."""
+    """Least weight of a path from each state, with the path's final weight, (N,)."""
     lists = fst.arc_lists()
     distances = fst.finals.tolist()
     for state in reversed(order):
@@ -54,10 +54,10 @@ def distances_to_end(fst: Fst, order: list[int]) -> NDArray[np.float32]:
 def push_to_initial(
     fst: Fst, distances: NDArray[np.float32], remove_total_weight: bool = False
 ) -> Fst:
-    """Weights as early on their paths as can be, for an acyclic connected FST.
+    """Push weights of an acyclic connected FST toward the start.
 
-    `distances` are those to the end. The weight that all paths have then stands on the start's
-    arcs, unless it is removed.
+    `distances` are those of `distances_to_end`. The total weight goes to the arcs and final weight
+    of the start, unless it is removed.
     """
     sources, targets = distances[fst.sources], distances[fst.nextstates]
     weights = (fst.weights + targets) - sources
@@ -76,7 +76,7 @@ def push_to_initial(
 
 
 def quantized(fst: Fst, delta: np.float32) -> Fst:
-    """All weights rounded to multiples of `delta`, in float32 as OpenFst does."""
+    """Round all weights to multiples of `delta`, in float32 as OpenFst does."""
 
     def rounded(weights: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.floor(weights / delta + np.float32(0.5)) * delta
@@ -87,10 +87,10 @@ def quantized(fst: Fst, delta: np.float32) -> Fst:
 
 
 def minimize_acyclic(fst: Fst) -> Fst:
-    """The least deterministic acceptor equivalent to an acyclic deterministic one.
+    """The minimal deterministic acceptor equivalent to an acyclic deterministic one.
 
-    Weights, if there are any, are pushed to the start and rounded to 1e-6 first. Arcs come out
-    sorted by label. States keep their order; of like ones one remains. DataError if it has a cycle.
+    Weights, if any, are pushed to the start and rounded to 1e-6 first. Arcs are sorted by label.
+    States keep their order; one of each set of equivalent states remains. DataError for a cycle.
     """
     fst = connect(fst)
     if not fst.num_states:
@@ -104,10 +104,11 @@ def minimize_acyclic(fst: Fst) -> Fst:
 
 
 def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
-    """States with the same final weight and the same arcs to the same states as one.
+    """Merge states with equal final weights and equal arcs to equivalent states.
 
-    States are compared with those that have as long a longest path to the end. Of like ones the
-    first remains, but the last of those like the last of all that are compared, as in OpenFst.
+    States are compared if their longest paths to the end are equally long. As in OpenFst, the first
+    state of an equivalence class remains, but for the class that contains the last state the last
+    one.
     """
     lists, finals = fst.arc_lists(), fst.finals.tolist()
     representative = list(range(fst.num_states))
@@ -128,7 +129,7 @@ def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
 
 
 def _by_height(lists: list[list[ArcTuple]], order: list[int]) -> list[list[int]]:
-    """The states by the length of their longest path to the end, the shortest first."""
+    """Group the states by the length of the longest path to the end, shortest first."""
     heights = [0] * len(lists)
     groups: list[list[int]] = []
     for state in reversed(order):

@@ -1,7 +1,7 @@
-"""Minimisation of acceptors with cycles by refining a partition of states (Hopcroft's algorithm).
+"""Minimization of acceptors with cycles by partition refinement (Hopcroft's algorithm).
 
-Which of like states remains, and so the numbers of the result's states, depend on the order in
-which classes and their members are dealt with; it is OpenFst's (fst/minimize.h, fst/partition.h).
+Which state of a class remains, and so the numbers of states, depends on the order in which classes
+and members are processed. It is OpenFst's (fst/minimize.h, fst/partition.h).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from nnet3tools.fst.properties import is_deterministic
 __all__ = ["minimize_encoded"]
 
 Members = dict[int, None]
-"""States of a class, in the order they were added; they are gone through from the last one on."""
+"""The states of a class in the order of insertion; they are visited in reverse order."""
 
 
 def minimize_encoded(fst: Fst) -> Fst:
-    """The acceptor with states merged that have the same futures, weights being all zero.
+    """Merge equivalent states of an acceptor whose weights are all zero.
 
-    It need not be deterministic; then some states that could be merged may not be. Arcs come out
-    sorted by label and next state.
+    If the acceptor is not deterministic, some equivalent states may remain. Arcs are sorted by
+    label and next state.
     """
     fst = connect(fst)
     if not fst.num_states:
@@ -37,7 +37,7 @@ def minimize_encoded(fst: Fst) -> Fst:
 
 
 def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
-    """Of each class the first state, with the arcs of all."""
+    """The FST with the first state of each class, which gets the arcs of all members."""
     representative = [0] * fst.num_states
     for members in classes:
         for state in members:
@@ -57,7 +57,7 @@ def _merged(fst: Fst, classes: list[list[int]]) -> Fst:
 
 
 class _Arcs:
-    """The arcs into one state from a place on; of two, the one with the least label comes first."""
+    """The arcs into one state from position `at` on; compared by the label of the next arc."""
 
     __slots__ = ("at", "end", "label")
 
@@ -69,7 +69,7 @@ class _Arcs:
 
 
 class _Refinement:
-    """Classes that are split until states of one cannot be told apart."""
+    """Splits classes of states until the states of each class are equivalent."""
 
     def __init__(self, fst: Fst) -> None:
         self._class_of = _first_classes(fst)
@@ -84,14 +84,14 @@ class _Refinement:
         self._ends: list[int] = [0, *np.cumsum(counts).tolist()]
 
     def classes(self) -> list[list[int]]:
-        """The members of each class in the end."""
+        """The members of each class after refinement."""
         self._waiting = list(range(len(self._members)))
         while self._waiting:
             self._split_by(self._waiting.pop())
         return [list(reversed(members)) for members in self._members]
 
     def _split_by(self, number: int) -> None:
-        """Tell apart states that reach a class by a label from those that do not."""
+        """For each label, separate states with an arc into class `number` from states without."""
         heap: list[_Arcs] = []
         for state in reversed(self._members[number]):
             begin, end = self._ends[state], self._ends[state + 1]
@@ -114,7 +114,7 @@ class _Refinement:
         number = self._class_of[state]
         members = self._members[number]
         if state not in members:
-            return  # marked already
+            return  # already marked
         if (marked := self._marked.get(number)) is None:
             if len(members) == 1:
                 return
@@ -123,7 +123,7 @@ class _Refinement:
         marked[state] = None
 
     def _finish_split(self) -> None:
-        """Make the smaller part of each class with marked states a class of its own."""
+        """Turn the smaller part of each class with marked states into a new class."""
         for number, marked in self._marked.items():
             others = self._members[number]
             if not others:
@@ -139,7 +139,7 @@ class _Refinement:
 
 
 def _first_classes(fst: Fst) -> list[int]:
-    """Classes by whether a state is final and by its labels in order, repeats apart."""
+    """Initial classes: by finality and the sorted set of labels of outgoing arcs."""
     numbers: dict[tuple[bool, tuple[int, ...]], int] = {}
     classes = []
     labels, ends = fst.ilabels, fst.offsets

@@ -1,7 +1,7 @@
-"""What OpenFst's files say about an FST in 64 bits: pairs of bits, "it is so" and "it is not so".
+"""OpenFst's 64 property bits of an FST: pairs of bits, "true" and "false".
 
-The bits that need every state and arc to be looked at are worked out only for the compact files of
-supervisions, where Kaldi writes them all.
+Bits that depend on all states and arcs are computed only for compact files of supervisions, where
+Kaldi writes all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Property(IntFlag):
-    """OpenFst's property bits (fst/properties.h); each odd one denies the one before it."""
+    """OpenFst's property bits (fst/properties.h); each odd bit negates the bit before it."""
 
     EXPANDED = 1
     MUTABLE = 1 << 1
@@ -98,22 +98,22 @@ _Bools = NDArray[np.bool_]
 
 
 def _pair(yes: Property, true: bool) -> int:
-    """The bit, or the one that denies it."""
+    """The bit `yes` if `true`, else the bit that negates it."""
     return int(yes) if true else int(yes) << 1
 
 
 def all_properties(fst: Fst) -> int:
-    """Every pair of bits, settled."""
+    """All pairs of property bits of an FST, computed."""
     return _label_bits(fst) | _weight_and_path_bits(fst)
 
 
 def linear_properties(fst: Fst) -> int:
-    """Those pairs of bits, settled, that OpenFst looks at together when it is asked for one."""
+    """The pairs of bits that OpenFst computes together when one is requested."""
     return all_properties(fst) & _LINEAR
 
 
 def concatenated_properties(first: int, second: int) -> int:
-    """What is known of two FSTs one after the other (OpenFst's ConcatProperties)."""
+    """Known properties of the concatenation of two FSTs (OpenFst's ConcatProperties)."""
     found = first & second & (_BOTH_HAVE | Property.EXPANDED | Property.MUTABLE)
     found |= (first | second) & (Property.NOT_TOP_SORTED | Property.NOT_STRING)
     found |= first & (_EITHER_HAS | Property.INITIAL_ACYCLIC | Property.INITIAL_CYCLIC)
@@ -170,7 +170,7 @@ def _weight_and_path_bits(fst: Fst) -> int:
 
 
 def _is_string(fst: Fst) -> bool:
-    """Whether it is a chain 0, 1, 2, ... of which only the last state may be final."""
+    """Whether the FST is a chain 0, 1, 2, ... of which only the last state may be final."""
     counts = fst.counts
     final: _Bools = fst.is_final
     return bool(

@@ -1,6 +1,6 @@
-"""Pushing weights so that all states have the same total probability (Kaldi's push-special.cc).
+"""Pushing of weights that gives all states the same total probability (Kaldi's push-special.cc).
 
-Unlike ordinary pushing in the log semiring this works where the total over all paths is infinite.
+Unlike pushing in the log semiring, it works if the total over all paths is infinite.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ __all__ = ["push_special"]
 _MAX_STEPS = 200
 _CHECK_EVERY = 5
 _SELF = 0.1
-"""Part of the identity added to the matrix, whose eigenvalues may else have the same size."""
+"""Multiple of the identity added to the matrix to separate eigenvalues of equal magnitude."""
 
 
 def push_special(fst: Fst, delta: float) -> Fst:
-    """The acceptor with weights w(i, j) + v(j) - v(i); a final weight leads to the start.
+    """The acceptor with weights w(i, j) + v(j) - v(i); a final weight counts as an arc to the
+    start.
 
-    exp(-v) is the dominant eigenvector of the matrix of transition probabilities, by the power
-    method: Hannemann and Povey, "Combining forward and backward search in decoding", 2013. It stops
-    when the logarithms of the states' totals differ by at most `delta`.
+    exp(-v) is the dominant eigenvector of the matrix of transition probabilities, found by the
+    power method: Hannemann and Povey, "Combining forward and backward search in decoding", 2013.
+    The iteration stops when the logarithms of the states' totals differ by at most `delta`.
     """
     size = fst.num_states
     if not size:

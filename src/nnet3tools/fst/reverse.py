@@ -1,4 +1,4 @@
-"""Acceptors that read backwards."""
+"""Reversal of acceptors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["reversed_fst"]
 
 
 def reversed_fst(fst: Fst) -> Fst:
-    """The acceptor of the same sequences from their ends to their beginnings.
+    """The acceptor of the reversed sequences.
 
-    A new state 0 has epsilons, with the final weights, to what were final states; the state that
-    was the start is final. Other states are called one more than before.
+    A new state 0 has epsilons, with the final weights, to the former final states. The former start
+    is final. The number of each former state increases by one.
     """
     size = fst.num_states
     finals = np.full(size + 1, NOT_FINAL, np.float32)

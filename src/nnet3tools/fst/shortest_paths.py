@@ -1,4 +1,4 @@
-"""The best paths of lattices."""
+"""Best paths and random paths of lattices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Arc = tuple[int, int, float, float, int]
 
 
 def best_compact_path(lattice: CompactLattice) -> CompactLattice:
-    """The lattice of the best path alone, or the empty one (CompactLatticeShortestPath)."""
+    """The lattice of the best path, or an empty lattice (Kaldi's CompactLatticeShortestPath)."""
     if lattice.fst.start == NO_STATE:
         return CompactLattice.empty()
     lattice = top_sorted(lattice)
@@ -49,19 +49,20 @@ def best_compact_path(lattice: CompactLattice) -> CompactLattice:
 
 @dataclass(frozen=True)
 class _Way:
-    """An arc, or final costs, and the way before it."""
+    """A path as a linked list: an arc, or final costs, and the path before it."""
 
     before: _Way | None
     step: tuple
 
 
 def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
-    """Up to `count` best paths, the best first, each as a lattice of its own.
+    """Up to `count` best paths, the best first, each as a linear lattice.
 
-    If more than one is asked for, each begins with an epsilon arc and ends with one that has the
-    final costs, as OpenFst's ShortestPath makes them.
-    Paths are extended in the order of the best way on from them, which is A* search with an exact
-    estimate: none is followed that is not among the best.
+    If `count` > 1, each path begins with an epsilon arc and ends with an arc with the final costs,
+    as in OpenFst's ShortestPath.
+
+    A* search with exact estimates: partial paths are extended in the order of their best
+    completion, so that only the best paths are followed.
     """
     start = lattice.fst.start
     if start == NO_STATE:
@@ -69,7 +70,7 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
     arcs, finals = lattice.arc_lists(), lattice.final_list()
     backward = _backward_costs(arcs, finals, lattice.is_top_sorted, start)
     number = 0
-    # cost of the whole path, order of arrival, cost so far, state (-1 at the end), way here
+    # (cost of the whole path, order of arrival, cost so far, state (-1: end), path so far)
     queue: list[tuple[float, int, float, int, _Way | None]]
     way = _Way(None, (0, 0, 0.0, 0.0, start)) if count > 1 else None
     queue = [] if math.isinf(backward[start]) else [(backward[start], 0, 0.0, start, way)]
@@ -99,7 +100,7 @@ def best_paths(lattice: Lattice, count: int) -> list[Lattice]:
 def _backward_costs(
     arcs: list[list[_Arc]], finals: list[tuple[float, float] | None], is_sorted: bool, start: int
 ) -> list[float]:
-    """The cost of the best way from each state to the end."""
+    """The cost of the best path from each state to the end."""
     costs = [math.inf] * len(arcs)
     if is_sorted:
         order = list(range(len(arcs)))
@@ -115,7 +116,7 @@ def _backward_costs(
 
 
 def _linear(end: _Way) -> Lattice:
-    """The lattice of one path, given its final costs and the way before them."""
+    """The linear lattice of a path that ends in final costs."""
     final, way = end.step, end.before
     path: list[_Arc] = []
     while way is not None:
@@ -126,7 +127,7 @@ def _linear(end: _Way) -> Lattice:
 
 
 def random_paths(lattice: Lattice, count: int, random: Random) -> list[Lattice]:
-    """Paths drawn one step after the other, ends and arcs being equally likely; without costs.
+    """Draw `count` paths; each arc, and ending, is equally likely. The paths have no costs.
 
     The draws are not those of OpenFst's RandGen.
     """

@@ -1,7 +1,7 @@
-"""The order in which C++'s std::sort leaves elements with equal keys (libstdc++'s introsort).
+"""The order of equal keys after C++'s std::sort (libstdc++'s introsort).
 
-OpenFst sorts arcs by it, and which of two arcs with one label comes first is seen in the numbers of
-states. Up to 16 elements are sorted by insertion, which keeps the order of equal ones.
+OpenFst sorts arcs with std::sort, and the order of arcs with equal labels affects the numbers of
+states. Up to 16 elements are sorted by insertion, which is stable.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _SMALL = 16
 
 
 def std_sort_order(keys: Sequence[int]) -> list[int]:
-    """The places of the keys, as std::sort orders them."""
+    """The indexes of `keys` in the order in which std::sort leaves the keys."""
     if len(keys) <= _SMALL:
         return sorted(range(len(keys)), key=keys.__getitem__)
     items = [(key, place) for place, key in enumerate(keys)]
     _partition_all(items, 0, len(items), 2 * (len(items).bit_length() - 1))
-    # What is left is sorted by insertion, which is stable.
+    # The rest is an insertion sort, which is stable.
     items.sort(key=lambda item: item[0])
     return [place for _, place in items]
 
@@ -28,7 +28,7 @@ Item = tuple[int, int]
 
 
 def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None:
-    """Part the range until no part has more than 16 elements."""
+    """Partition a range of items recursively until no part has more than 16 items."""
     while last - first > _SMALL:
         if depth == 0:
             _heap_sort(items, first, last)
@@ -40,7 +40,7 @@ def _partition_all(items: list[Item], first: int, last: int, depth: int) -> None
 
 
 def _partition(items: list[Item], first: int, last: int) -> int:
-    """Part the range by the median of three elements, which comes to its beginning."""
+    """Partition around the median of three items, which moves to the start; returns the cut."""
     places = (first + 1, first + (last - first) // 2, last - 1)
     a, b, c = (items[place][0] for place in places)
     if a < b:
@@ -63,7 +63,7 @@ def _partition(items: list[Item], first: int, last: int) -> int:
 
 
 def _heap_sort(items: list[Item], first: int, last: int) -> None:
-    """What std::partial_sort does with the whole range."""
+    """Sort a range of items by heap sort, as std::partial_sort does."""
     heap = items[first:last]
     for hole in reversed(range(len(heap) // 2)):
         _sift(heap, hole, len(heap), heap[hole])
@@ -74,7 +74,7 @@ def _heap_sort(items: list[Item], first: int, last: int) -> None:
 
 
 def _sift(heap: list[Item], top: int, size: int, value: Item) -> None:
-    """Fill a hole from below down to a leaf, then move the value up from there."""
+    """Move the hole at `top` down to a leaf, then `value` up from there."""
     hole = top
     while (child := 2 * hole + 2) < size:
         if heap[child][0] < heap[child - 1][0]:

@@ -1,4 +1,4 @@
-"""FSTs in Kaldi's text form: AT&T lines between a newline and an empty line."""
+"""Kaldi's text form of FSTs: AT&T lines between a newline and an empty line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["parse_natural", "read_att_lines", "read_fst_text", "write_fst_text"]
 
 
 def read_fst_text(reader: Reader) -> Fst:
-    """Kaldi's text form: a newline, AT&T lines whose first state is the start, an empty line."""
+    """Read Kaldi's text form: a newline, AT&T lines (start state first), an empty line."""
     while (byte := reader.peek_byte()) >= 0 and byte != 10 and chr(byte).isspace():
         reader.skip_byte()
     if reader.peek_byte() != 10:
@@ -54,10 +54,11 @@ def read_att_lines(
     parse: Callable[[list[str]], Sequence[int]],
     count_named: Callable[[], int],
 ) -> tuple[int, int]:
-    """Give lines' fields to `parse` up to an empty line; the first state and the number of states.
+    """Parse lines up to an empty line; returns the first state and the number of states.
 
-    `parse` returns the states that a line names, or raises ValueError; `count_named` says how many
-    have been named, repeatedly or not. `lines_of` and `whole` are what messages call it.
+    `parse` gets a line's fields and returns the states it names, or raises ValueError.
+    `count_named` returns how often states have been named. Messages call the object `lines_of` or
+    `whole`.
     """
     num_states, start = 0, NO_STATE
     while reader.peek_byte() >= 0:
@@ -77,7 +78,7 @@ def read_att_lines(
 
 
 _MOST_UNUSED_STATES = 1_000_000
-"""Kaldi makes all states up to the largest named; nothing is made on one line's word."""
+"""Kaldi makes all states up to the largest number; a single line must not exhaust memory."""
 
 
 def _parse_line(
@@ -85,7 +86,7 @@ def _parse_line(
     arcs: list[tuple[int, int, int, float, int]],
     finals: dict[int, float],
 ) -> list[int]:
-    """Take up a line's arc or final weight; the states it names. ValueError if it is neither."""
+    """Add a line's arc or final weight; return the states it names. ValueError if it is wrong."""
     state = parse_natural(fields[0])
     if len(fields) <= 2:
         finals[state] = _parse_weight(fields[1]) if len(fields) == 2 else 0.0
@@ -101,7 +102,7 @@ def _parse_line(
 
 
 def parse_natural(text: str) -> int:
-    """A state or label: 0 to 2^31 - 1; ValueError for anything else."""
+    """Parse a state or label, 0 to 2^31 - 1; ValueError for other text."""
     if not 0 <= (value := int(text)) < 1 << 31:
         raise ValueError
     return value
@@ -112,7 +113,7 @@ def _parse_weight(text: str) -> float:
 
 
 def write_fst_text(writer: Writer, fst: Fst, precision: int = 7) -> None:
-    """Kaldi's text form, the start state first; weights with so many significant digits."""
+    """Write Kaldi's text form, the start state first; weights have `precision` digits."""
     writer.write_bytes(b"\n")
     if fst.num_states:
         lines = _text_of_states(fst, precision)

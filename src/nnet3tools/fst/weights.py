@@ -1,18 +1,32 @@
-"""Arithmetic of weights one at a time, as OpenFst does it: in float32."""
+"""Arithmetic with single weights in float32, as OpenFst computes."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["single", "single_sum"]
+from nnet3tools.fst.fst import NOT_FINAL
+
+__all__ = ["log_sum", "single", "single_sum"]
 
 
 def single(weight: float) -> float:
-    """Rounded to float32; the sum of two float32 numbers, rounded so, is their sum in float32."""
+    """Round to float32; of a sum of two float32 numbers it gives the float32 sum."""
     return float(np.float32(weight))
 
 
 def single_sum(weights: NDArray[np.float32]) -> float:
-    """Added up one after the other in float32, as Kaldi multiplies weights."""
+    """Sum in order in float32, as Kaldi multiplies weights."""
     return float(np.cumsum(weights, dtype=np.float32)[-1]) if len(weights) else 0.0
+
+
+def log_sum(first: float, second: float) -> float:
+    """-log(exp(-first) + exp(-second)) of float32 numbers, rounded to float32."""
+    if first == NOT_FINAL:
+        return second
+    if second == NOT_FINAL:
+        return first
+    less, more = (second, first) if first > second else (first, second)
+    return single(less - math.log1p(math.exp(-single(more - less))))

@@ -1,4 +1,4 @@
-"""Vectors of numbers from 0 to 1, stored as bytes of 255ths (Kaldi's WriteVectorAsChar)."""
+"""Vectors of numbers from 0 to 1, stored as one byte per element (Kaldi's WriteVectorAsChar)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCALE = np.float32(1.0 / 255.0)
 
 
 def read_vector_as_char(reader: Reader) -> NDArray[np.float32]:
-    """Read a vector: bytes in binary, the numbers themselves in text."""
+    """Read a vector: one byte of 1/255 steps per element in binary, plain numbers in text."""
     if not reader.binary:
         return reader.read_vector()
     size = reader.read_array(1, "u1", "a vector of bytes")[0]
@@ -24,7 +24,7 @@ def read_vector_as_char(reader: Reader) -> NDArray[np.float32]:
 
 
 def write_vector_as_char(writer: Writer, vector: NDArray[np.float32]) -> None:
-    """Write a vector of numbers from 0 to 1."""
+    """Write a vector of numbers from 0 to 1, rounded to 255 steps in binary mode."""
     if not writer.binary:
         writer.write_vector(vector)
         return

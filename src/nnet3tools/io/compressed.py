@@ -42,7 +42,7 @@ _F = np.float32
 
 
 class CompressionMethod(enum.IntEnum):
-    """Kaldi's CompressionMethod, same numbers."""
+    """How values become codes: Kaldi's CompressionMethod, with the same numbers."""
 
     AUTOMATIC = 1
     SPEECH_FEATURE = 2
@@ -59,18 +59,19 @@ _FIXED_RANGES = {4: (-32768.0, 65535.0), 6: (0.0, 255.0), 7: (0.0, 1.0)}
 
 @dataclass(frozen=True, eq=False)
 class CompressedMatrix:
-    """A compressed matrix; one of 0 x 0 is CM with no columns."""
+    """A matrix in one of Kaldi's three compressed formats. An empty one is CM with no columns."""
 
     format: int
     """1 (CM), 2 (CM2) or 3 (CM3)."""
     min_value: float
     range: float
+    """Difference of the values of the largest code and of code 0, whose value is `min_value`."""
     num_rows: int
     num_cols: int
     percentiles: NDArray[np.uint16]
     """(columns, 4): the 0th, 25th, 75th and 100th percentile of each column; CM only."""
     data: NDArray
-    """uint8 (columns, rows) for CM; uint16 for CM2 and uint8 for CM3, (rows, columns)."""
+    """The codes: uint8 (columns, rows) for CM; uint16 or uint8 (rows, columns) for CM2 or CM3."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,26 +82,26 @@ class CompressedMatrix:
     def from_dense(
         cls, matrix: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
     ) -> CompressedMatrix:
-        """Compress; DataError for infinities or NaNs where the method needs the range."""
+        """Compress a matrix. DataError for infinities or NaNs if the method needs the range."""
         return compress_all(np.asarray(matrix, _F)[None], method)[0]
 
     def to_dense(self) -> NDArray[np.float32]:
-        """The matrix it stands for, float32, C-contiguous."""
+        """Decompress into a C-contiguous float32 matrix."""
         low, extent = np.array([[self.min_value], [self.range]], _F)
         return decompress_all(low, extent, self.percentiles[None], self.data[None])[0]
 
     def scaled(self, alpha: float) -> CompressedMatrix:
-        """Times alpha: only the header changes."""
+        """The matrix multiplied by alpha; the codes stay, only the header changes."""
         low, extent = _F(self.min_value) * _F(alpha), _F(self.range) * _F(alpha)
         return replace(self, min_value=float(low), range=float(extent))
 
     def block(
         self, row_offset: int, num_rows: int, col_offset: int = 0, num_cols: int | None = None
     ) -> CompressedMatrix:
-        """A range of rows and columns, not decompressed.
+        """Cut a block of rows and columns without decompressing it.
 
-        Rows before the first or after the last repeat those. Fewer than 8 rows of CM become CM2,
-        as in Kaldi.
+        Row numbers before the first or after the last row repeat that row. Fewer than 8 rows of CM
+        become CM2, as in Kaldi.
         """
         num_cols = self.num_cols - col_offset if num_cols is None else num_cols
         if not (0 <= col_offset and col_offset + num_cols <= self.num_cols):
@@ -124,7 +125,7 @@ class CompressedMatrix:
         return part
 
     def row_range(self, row_offset: int, num_rows: int) -> CompressedMatrix:
-        """Rows `row_offset` to `row_offset + num_rows`, see `block`."""
+        """Cut rows `row_offset` to `row_offset + num_rows` (exclusive), see `block`."""
         return self.block(row_offset, num_rows)
 
 
@@ -137,7 +138,7 @@ def _empty() -> CompressedMatrix:
 def compress_all(
     matrices: NDArray, method: CompressionMethod = CompressionMethod.AUTOMATIC
 ) -> list[CompressedMatrix]:
-    """Matrices (N, rows, columns), each compressed by itself; DataError as in `from_dense`."""
+    """Compress each of the matrices (N, rows, columns); errors as in `from_dense`."""
     num, rows, cols = matrices.shape
     if rows == 0 or cols == 0:
         return [_empty()] * num
@@ -148,9 +149,9 @@ def compress_all(
 
 
 def compressed_bytes(matrices: NDArray) -> list[bytes]:
-    """What `write_compressed` writes in binary of the matrices, compressed as `compress_all` does.
+    """The binary form (`write_compressed`) of each matrix of (N, rows, columns).
 
-    There is at least one row and one column.
+    `compress_all` defines the compression. There is at least one row and one column.
     """
     num, rows, cols = matrices.shape
     form, low, extent, percentiles, data = _compressed_parts(matrices, CompressionMethod.AUTOMATIC)
@@ -173,7 +174,7 @@ def compressed_bytes(matrices: NDArray) -> list[bytes]:
 def _compressed_parts(
     matrices: NDArray, method: CompressionMethod
 ) -> tuple[int, NDArray, NDArray, NDArray, NDArray]:
-    """Format, and minimum, range, percentiles and elements of each matrix."""
+    """Compress (N, rows, columns): format, then minimum, range, percentiles, codes of each."""
     num, rows, _ = matrices.shape
     if method == CompressionMethod.AUTOMATIC:
         method = CompressionMethod.SPEECH_FEATURE if rows > 8 else CompressionMethod.TWO_BYTE_AUTO
@@ -192,14 +193,14 @@ def _compressed_parts(
 def decompress_all(
     low: NDArray, extent: NDArray, percentiles: NDArray, data: NDArray
 ) -> NDArray[np.float32]:
-    """The dense matrices (N, rows, columns) of parts as CompressedMatrix has them, N of each."""
+    """Decompress N matrices, given the fields of CompressedMatrix stacked on axis 0."""
     if percentiles.shape[1] == 0:
         return decode_rows(data, low, extent)
     return decode_columns(data, percentiles, low, extent)
 
 
 def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDArray]:
-    """min_value and range of the headers, float32, (N,) each."""
+    """The fields `min_value` and `range` for each of N matrices, float32, (N,) each."""
     if (fixed := _FIXED_RANGES.get(method)) is not None:
         low, extent = np.repeat(np.array(fixed, _F)[:, None], len(matrices), axis=1)
         return low, extent
@@ -213,7 +214,7 @@ def _ranges_of(matrices: NDArray[np.float32], method: int) -> tuple[NDArray, NDA
 
 
 def read_compressed(reader: Reader) -> CompressedMatrix:
-    """Read CM, CM2 or CM3 (binary only)."""
+    """Read a matrix in the format CM, CM2 or CM3 (binary only)."""
     start = reader.offset
     token = reader.read_token()
     form = {name: number for number, name in _TOKENS.items()}.get(token)
@@ -237,7 +238,7 @@ def read_compressed(reader: Reader) -> CompressedMatrix:
 
 
 def write_compressed(writer: Writer, matrix: CompressedMatrix) -> None:
-    """Write in binary, or as a full matrix in text, as Kaldi does."""
+    """Write the matrix as it is in binary mode, decompressed in text mode, as Kaldi does."""
     if not writer.binary:
         writer.write_matrix(matrix.to_dense())
         return

@@ -1,9 +1,9 @@
-"""The arithmetic of Kaldi's compressed matrices, for many matrices of one shape at a time.
+"""The arithmetic of Kaldi's compressed matrices, for N matrices of one shape at a time.
 
-The float32 arithmetic below keeps Kaldi's order of operations and its mixture of float and double
-(matrix/compressed-matrix.cc), so that the bytes agree. Arrays have the matrices as their first
-axis: `low` and `extent` (N,), the minimum and the range of each, float32; matrices (N, rows,
-columns); percentiles (N, columns, 4); elements of the format CM (N, columns, rows).
+The float32 arithmetic keeps Kaldi's order of operations and its mixture of float and double
+(matrix/compressed-matrix.cc), so that the bytes agree. Shapes: `low` and `extent` (minimum and
+range, float32) (N,); matrices (N, rows, columns); percentiles (N, columns, 4); codes of the format
+CM (N, columns, rows).
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ __all__ = [
 
 _F = np.float32
 _TILE = 1 << 14
-"""Elements that are worked on at a time, so that what is in between stays in the cache."""
+"""Elements that are processed at a time, so that intermediate arrays stay in the cache."""
 _LONG = 200
-"""Rows from which on it pays to compute the values of all 256 codes of a column first."""
+"""Number of rows above which a table of the values of all 256 codes, for each column, pays off."""
 
-# CM has 64, 128 and 63 steps between the percentiles of a column. By code: between which two
-# percentiles it lies, how many steps above the lower one, and what part of the way a step is.
+# CM divides the three intervals between the percentiles of a column into 64, 128 and 63 steps. For
+# each code: its interval, its number of steps above the interval's start, the step's size as a
+# fraction of the interval.
 _INTERVAL = np.repeat(np.arange(3), [65, 128, 63])
 _FIRST_CODE = np.array([0, 64, 192], np.int32)
 _STEPS_ABOVE = (np.arange(256, dtype=np.int32) - _FIRST_CODE[_INTERVAL]).astype(_F)
@@ -37,7 +38,7 @@ _NUM_STEPS = np.array([64, 128, 63], _F)
 
 
 def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDArray[np.int32]:
-    """FloatToUint16 and FloatToUint8, for (N, ...) values: 0.499 instead of 0.5 is Kaldi's."""
+    """Codes 0 to `steps` of values (N, ...), rounded as Kaldi's FloatToUint16 does."""
     shape = (-1,) + (1,) * (values.ndim - 1)
     with np.errstate(all="ignore"):
         f = (values - low.reshape(shape)) / extent.reshape(shape)
@@ -46,7 +47,7 @@ def quantize(values: NDArray, low: NDArray, extent: NDArray, steps: int) -> NDAr
 
 
 def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.float32]:
-    """The matrices of codes (N, rows, columns) of the formats CM2 (uint16) and CM3 (uint8)."""
+    """Decode codes (N, rows, columns) of the formats CM2 (uint16) and CM3 (uint8)."""
     steps = 65535.0 if codes.dtype.itemsize == 2 else 255.0
     increment = (extent.astype(np.float64) * (1.0 / steps)).astype(_F)
     out = codes.astype(_F)
@@ -59,7 +60,7 @@ def decode_rows(codes: NDArray, low: NDArray, extent: NDArray) -> NDArray[np.flo
 def column_percentiles(
     matrices: NDArray[np.float32], low: NDArray, extent: NDArray
 ) -> NDArray[np.uint16]:
-    """The 0th, 25th, 75th and 100th percentile of each column, each above the one before."""
+    """0th, 25th, 75th and 100th percentiles of each column, 16-bit codes, strictly increasing."""
     num, rows, cols = matrices.shape
     quarter = rows // 4
     picks = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else list(range(rows))
@@ -78,7 +79,7 @@ def column_percentiles(
 def encode_columns(
     matrices: NDArray[np.float32], percentiles: NDArray, low: NDArray, extent: NDArray
 ) -> NDArray[np.uint8]:
-    """FloatToChar: the codes (N, columns, rows) of the format CM."""
+    """Kaldi's FloatToChar: the codes (N, columns, rows) of the format CM."""
     num, rows, cols = matrices.shape
     columns = np.ascontiguousarray(matrices.transpose(0, 2, 1))
     values = _percentile_values(percentiles, low, extent)
@@ -112,7 +113,7 @@ def _encode(columns: NDArray, values: NDArray, between: NDArray) -> NDArray[np.i
 def decode_columns(
     codes: NDArray[np.uint8], percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """CharToFloat: the matrices (N, rows, columns) of codes (N, columns, rows) of the format CM."""
+    """Kaldi's CharToFloat: matrices (N, rows, columns) of CM codes (N, columns, rows)."""
     num, cols, rows = codes.shape
     between = _intervals(_percentile_values(percentiles, low, extent))
     if rows > _LONG:
@@ -126,7 +127,7 @@ def decode_columns(
 
 
 def _decode(codes: NDArray[np.uint8], between: NDArray) -> NDArray[np.float64]:
-    codes = codes.astype(np.intp)  # as `take` would do each time
+    codes = codes.astype(np.intp)  # `take` would convert at each call
     interval = _INTERVAL.take(codes)
     interval += _starts(between)[:, None, :]
     lower = between.ravel().take(interval)
@@ -143,16 +144,16 @@ def _value(lower: NDArray, steps_above: NDArray, step: NDArray) -> NDArray[np.fl
 def _percentile_values(
     percentiles: NDArray[np.uint16], low: NDArray, extent: NDArray
 ) -> NDArray[np.float32]:
-    """Uint16ToFloat, of (N, columns, 4); all in float32."""
+    """Kaldi's Uint16ToFloat: the values of percentiles (N, columns, 4), computed in float32."""
     with np.errstate(all="ignore"):
         increment = extent * _F(1.52590218966964e-05)
         return low[:, None, None] + increment[:, None, None] * percentiles.astype(_F)
 
 
 def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """(N, columns, 3): start and length of the intervals between percentiles.
+    """Start (real part) and length (imaginary part) of the three intervals of each column.
 
-    As the two halves of one number, because they are always looked up together.
+    Shape (N, columns, 3). One complex number holds both because both are always looked up together.
     """
     pairs = np.empty((*values.shape[:2], 3, 2), _F)
     pairs[..., 0] = values[..., :3]
@@ -163,12 +164,12 @@ def _intervals(values: NDArray[np.float32]) -> NDArray[np.complex64]:
 
 
 def _starts(between: NDArray) -> NDArray[np.intp]:
-    """Where the intervals of a column begin in `between` made flat, (N, columns)."""
+    """Position (N, columns) of each column's first interval in the flattened `between`."""
     num, cols = between.shape[:2]
     return (3 * np.arange(num * cols)).reshape(num, cols)
 
 
 def _tiles(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` things of `size` elements each."""
+    """Split range(count) into slices; the items of a slice, `size` elements each, fill a tile."""
     step = max(1, _TILE // max(size, 1))
     return (slice(start, start + step) for start in range(0, count, step))

@@ -1,6 +1,6 @@
 """Kaldi's extended file names: files, offsets into files, pipes, standard input and output.
 
-A file that is written appears whole or not at all (`whole_file`).
+An output file appears whole or not at all (`whole_file`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BROKEN_PIPE_STATUSES = (-signal.SIGPIPE, 128 + signal.SIGPIPE)
 
 
 class Kind(enum.Enum):
-    """Kinds of things that an rxfilename or wxfilename names."""
+    """What an rxfilename or wxfilename refers to."""
 
     STANDARD = "standard input or output"
     FILE = "a file"
@@ -48,7 +48,7 @@ class Kind(enum.Enum):
 
 
 def classify_input(name: str) -> Kind:
-    """The kind of an rxfilename; OptionError if it names nothing that can be read."""
+    """The kind of an rxfilename. OptionError if the name cannot be read from."""
     _reject_zero_byte(name)
     if name in ("", "-"):
         return Kind.STANDARD
@@ -59,7 +59,7 @@ def classify_input(name: str) -> Kind:
 
 
 def classify_output(name: str) -> Kind:
-    """The kind of a wxfilename; OptionError if it names nothing that can be written."""
+    """The kind of a wxfilename. OptionError if the name cannot be written to."""
     _reject_zero_byte(name)
     if name in ("", "-"):
         return Kind.STANDARD
@@ -72,12 +72,13 @@ def classify_output(name: str) -> Kind:
 
 
 def _reject_zero_byte(name: str) -> None:
-    """Neither the system's calls nor the shell take one."""
+    """Raise OptionError if a name contains a zero byte, which system calls and the shell reject."""
     if "\0" in name:
         raise OptionError(f"{name[:60]!r} holds a zero byte")
 
 
 def _reject_odd_names(name: str, verb: str, hint: str) -> None:
+    """Raise OptionError for a file name with outer white space or '|', or for a table specifier."""
     if name != name.strip():
         raise OptionError(f"'{name}' cannot be {verb}: it begins or ends with white space")
     if name[0] in "as" and _is_table(name):
@@ -95,7 +96,7 @@ def _is_table(name: str) -> bool:
 
 
 def split_offset(name: str) -> tuple[str, int]:
-    """'file:123' as ('file', 123); 0 for a plain name."""
+    """Split 'file:123' into ('file', 123); the offset is 0 if the name has none."""
     match = _OFFSET.fullmatch(name)
     if match is None:
         return name, 0
@@ -109,10 +110,10 @@ def split_offset(name: str) -> tuple[str, int]:
 
 @contextlib.contextmanager
 def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
-    r"""A Reader of a file, 'file:offset', '-' or 'command |'.
+    r"""Open a file, 'file:offset', '-' or 'command |' and yield its Reader.
 
-    With `header` a leading "\0B" is consumed and sets the reader's `binary`. DataError if it
-    cannot be opened, or if a command read to its end fails.
+    With `header` a leading "\0B" is consumed and sets the reader's `binary`. DataError if the input
+    cannot be opened, or if a command whose output was read to the end fails.
     """
     if (handed := handover.find(rxfilename)) is not None:
         reader = handed.reader(rxfilename)
@@ -130,8 +131,8 @@ def open_input(rxfilename: str, header: bool = True) -> Iterator[Reader]:
 
 @contextlib.contextmanager
 def _open_stdin(rxfilename: str) -> Iterator[Reader]:
-    # Readers have their own buffer. A thread that waits in sys.stdin.buffer would hold its lock,
-    # and Python aborts if that is so when the program ends.
+    # Read without sys.stdin.buffer: a thread waiting in it would hold its lock, and then Python
+    # aborts at the end of the program.
     file = sys.stdin.buffer
     yield Reader(cast(BinaryIO, getattr(file, "raw", file)), "standard input")
 
@@ -172,13 +173,13 @@ def _open_pipe_in(rxfilename: str) -> Iterator[Reader]:
 
 
 def read_text(rxfilename: str) -> str:
-    """A text file (or pipe, or standard input) as a whole."""
+    """Read a whole text file, pipe or standard input."""
     with open_input(rxfilename, header=False) as reader:
         return reader.read_rest()
 
 
 def read_text_lines(rxfilename: str) -> list[str]:
-    """All lines of a text file (or pipe, or standard input), without their newlines."""
+    """Read all lines of a text file, pipe or standard input, without their line ends."""
     *lines, last = read_text(rxfilename).split("\n")
     return [line.removesuffix("\r") for line in ([*lines, last] if last else lines)]
 
@@ -188,10 +189,10 @@ def read_text_lines(rxfilename: str) -> list[str]:
 
 @contextlib.contextmanager
 def open_output(wxfilename: str, binary: bool = True, header: bool = True) -> Iterator[Writer]:
-    r"""A Writer to a file, '-' or '| command'; with `header` and `binary` it begins with "\0B".
+    r"""Open a file, '-' or '| command' and yield its Writer.
 
-    A file appears when the block ends without an exception, else it stays as it was. DataError if
-    it cannot be written, or if a command fails.
+    With `header` and `binary` it begins with "\0B". The file is replaced if the block ends without
+    an exception. DataError if the output cannot be written, or if a command fails.
     """
     if (handed := handover.sink(wxfilename)) is not None:
         with handover.open_sink(handed) as file:
@@ -242,8 +243,8 @@ def _open_pipe_out(wxfilename: str) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def _warn_of_status(wxfilename: str, status: int) -> None:
-    """As in Kaldi a command that took all and then failed does not fail the program."""
-    # What wait() gives: an exit status in the second byte, or a signal's number.
+    """Warn that the command of an output pipe failed; as in Kaldi, the program does not fail."""
+    # Kaldi prints the status of wait(): the exit status in the second byte, or a signal's number.
     found = -status if status < 0 else status << 8
     log.warning(f"Pipe {wxfilename} had nonzero return status {found}")
 
@@ -255,6 +256,6 @@ def _write_file(path: str) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def prove_output(wxfilename: str) -> None:
-    """DataError if a file cannot be written: to be asked before a long run."""
+    """Raise DataError if a file cannot be written, before a program spends time on its contents."""
     if handover.sink(wxfilename) is None and classify_output(wxfilename) is Kind.FILE:
         prove_writable(wxfilename)

@@ -21,12 +21,12 @@ _SPHINX_DIM = 13
 
 @dataclass(frozen=True)
 class HtkFeatures:
-    """Features, shape (frames, dim), with HTK's code of their kind (the HTK book, section 5.10)."""
+    """Features (frames, dim) with HTK's code of their kind (the HTK book, section 5.10)."""
 
     features: NDArray[np.float32]
     kind: int
     period: int = 100_000
-    """Of a frame, in units of 100 ns."""
+    """Time between frames in units of 100 ns."""
 
 
 def _read_htk(reader: Reader) -> HtkFeatures:
@@ -66,4 +66,4 @@ HTK: Holder[HtkFeatures] = Holder("HTK features", _read_htk, _write_htk, has_hea
 SPHINX: Holder[NDArray[np.float32]] = Holder(
     "Sphinx features", _read_sphinx, _write_sphinx, has_header=False
 )
-"""Of 13 numbers a frame."""
+"""Sphinx features, 13 numbers per frame."""

@@ -1,6 +1,6 @@
-"""Kaldi's GeneralMatrix: a matrix that is full, compressed or sparse, and operations on each.
+"""Kaldi's GeneralMatrix: a matrix that is full, compressed or sparse, and operations on all three.
 
-Examples keep their matrices in the form in which they were stored, so that files pass unchanged.
+Examples keep each matrix in its stored form, so that files are copied byte for byte.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 GeneralMatrix = np.ndarray | CompressedMatrix | SparseMatrix
-"""All three have `.shape`; the dense one is float32."""
+"""Each of the three types has `.shape`; the dense one is float32."""
 
 
 def read_general_matrix(reader: Reader) -> GeneralMatrix:
-    """Read a matrix and keep its kind; without rows it is always a dense one."""
+    """Read a matrix in its stored form; a matrix without rows becomes a dense one."""
     token = reader.peek_token()
     matrix: GeneralMatrix
     if reader.binary and token in ("CM", "CM2", "CM3"):
@@ -53,7 +53,7 @@ def read_general_matrix(reader: Reader) -> GeneralMatrix:
 
 
 def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
-    """Write a matrix as its kind; one without rows as a full matrix, as Kaldi does."""
+    """Write a matrix in its own form; a matrix without rows as a full matrix, as Kaldi does."""
     if matrix.shape[0] == 0:
         writer.write_matrix(np.empty((0, 0), np.float32))
     elif isinstance(matrix, CompressedMatrix):
@@ -65,12 +65,12 @@ def write_general_matrix(writer: Writer, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> NDArray[np.float32]:
-    """As a dense float32 matrix (the same one if it is dense)."""
+    """Convert a matrix to dense float32. A dense float32 matrix is returned itself, not copied."""
     return np.asarray(matrix, np.float32) if isinstance(matrix, np.ndarray) else matrix.to_dense()
 
 
 def row_range(matrix: GeneralMatrix, row_offset: int, num_rows: int) -> GeneralMatrix:
-    """Rows, with the first and last repeated beyond the edges (ExtractRowRangeWithPadding)."""
+    """Cut rows, repeating the edge rows as padding (Kaldi's ExtractRowRangeWithPadding)."""
     if num_rows == 0:
         return np.empty((0, 0), np.float32)
     if matrix.shape[0] == 0:
@@ -81,7 +81,7 @@ def row_range(matrix: GeneralMatrix, row_offset: int, num_rows: int) -> GeneralM
 
 
 def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
-    """All rows: sparse if every part with rows is, else dense (AppendGeneralMatrixRows)."""
+    """Concatenate the parts: sparse if all non-empty ones are sparse, else dense."""
     parts = [part for part in parts if part.shape[0]]
     if not parts:
         return np.empty((0, 0), np.float32)
@@ -97,7 +97,7 @@ def append_rows(parts: list[GeneralMatrix]) -> GeneralMatrix:
 
 
 def filter_rows(matrix: GeneralMatrix, keep: NDArray[np.bool_]) -> GeneralMatrix:
-    """The rows that `keep` (rows,) selects; compressed ones become dense unless all are kept."""
+    """Rows where `keep` (rows,) is True; a compressed matrix becomes dense if a row is dropped."""
     if keep.all():
         return matrix
     if isinstance(matrix, SparseMatrix):
@@ -106,7 +106,7 @@ def filter_rows(matrix: GeneralMatrix, keep: NDArray[np.bool_]) -> GeneralMatrix
 
 
 def scale(matrix: GeneralMatrix, alpha: float) -> GeneralMatrix:
-    """Times alpha, of the same kind."""
+    """The matrix multiplied by alpha, in the same form."""
     if isinstance(matrix, np.ndarray):
         return matrix * np.float32(alpha)
     return matrix.scaled(alpha)
@@ -115,16 +115,16 @@ def scale(matrix: GeneralMatrix, alpha: float) -> GeneralMatrix:
 def compress(
     matrix: GeneralMatrix, method: CompressionMethod = CompressionMethod.AUTOMATIC
 ) -> GeneralMatrix:
-    """A dense matrix compressed; any other, or one without rows, as it is."""
+    """Compress a dense matrix that has rows; return any other matrix unchanged."""
     if isinstance(matrix, np.ndarray) and matrix.shape[0]:
         return CompressedMatrix.from_dense(matrix, method)
     return matrix
 
 
 def check_finite(what: str, matrix: GeneralMatrix) -> None:
-    """NotFiniteError if something in a matrix (or vector) is not a finite number.
+    """Raise NotFiniteError if a matrix or vector, named `what`, has a NaN or infinity.
 
-    Of a compressed matrix it is the range that may not be.
+    Of a compressed matrix the minimum and the range are checked.
     """
     values = matrix
     if isinstance(matrix, SparseMatrix):
@@ -132,7 +132,7 @@ def check_finite(what: str, matrix: GeneralMatrix) -> None:
     elif isinstance(matrix, CompressedMatrix):
         values = np.array([matrix.min_value, matrix.range])
     assert isinstance(values, np.ndarray)
-    # The sum is finite unless an element is not, or the values are absurd.
+    # Fast test first: a finite sum implies finite elements (unless huge values overflow the sum).
     with np.errstate(invalid="ignore"):
         if np.isfinite(values.sum(dtype=np.float64)) or np.isfinite(values).all():
             return

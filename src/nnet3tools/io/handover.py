@@ -1,8 +1,8 @@
-"""What programs that run one after another in one process hand over, instead of through pipes.
+"""Pass tables and bytes between programs that run one after another in one process.
 
-A process that stays (recipe/) runs `a ark:- | b ark:- out` as a(), then b(): what a writes to "-"
-is kept here and is what b reads. Objects of tables pass as they are where both sides say that they
-may (`Holder.adopt`), else as the bytes that a pipe would carry. Other programs hand over nothing.
+A worker process (recipe/) runs `a ark:- | b ark:- out` as a(), then b(). This module keeps what a()
+writes to "-" for b(). Objects of tables pass without conversion if both holders allow it
+(`Holder.adopt`), otherwise as the bytes that a pipe would carry. Other processes do not use it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 @dataclass
 class Handed:
-    """What was written: bytes, or objects of a table with the holder that wrote them."""
+    """A program's output: bytes, or the objects of a table and the holder that wrote them."""
 
     data: bytes = b""
     items: list[tuple[str, Any]] = field(default_factory=list)
     holder: Holder[Any] | None = None
 
     def as_bytes(self) -> bytes:
-        """What a pipe would have carried."""
+        """The output as the bytes that a pipe would have carried."""
         if self.holder is None:
             return self.data
         file = io.BytesIO()
@@ -53,11 +53,11 @@ class Handed:
         return file.getvalue()
 
     def reader(self, name: str) -> Reader:
-        """A reader of the bytes."""
+        """A Reader over the bytes of the output; `name` stands in its error messages."""
         return Reader(io.BytesIO(self.as_bytes()), name)
 
     def table(self, holder: Holder[T]) -> Iterator[tuple[str, T]] | None:
-        """The objects as reading them with `holder` gives; None if they must be read as bytes."""
+        """The (key, object) pairs as read with `holder`; None if the output is not a table."""
         if self.holder is None:
             return None
         return self._adopted(holder)
@@ -77,10 +77,10 @@ class Handed:
 
 
 class TableKeeper(Protocol):
-    """Keeps what was read from archives on disk for the next program that reads them."""
+    """Keeps archives that were read from disk for the next program that reads the same archive."""
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All of an archive; None to read it as usual."""
+        """All (key, object) pairs of an archive; None if the caller must read it from disk."""
 
 
 _offered: dict[str, Handed] = {}
@@ -89,61 +89,61 @@ _keeper: TableKeeper | None = None
 
 
 def offer(rxfilename: str, handed: Handed) -> None:
-    """From now on whoever opens this rxfilename gets `handed`."""
+    """Make later readers of `rxfilename` get `handed` in place of a file."""
     _offered[rxfilename] = handed
 
 
 def collect(wxfilename: str) -> None:
-    """From now on what is written to this wxfilename is kept for `collected`."""
+    """Keep what is written to `wxfilename` from now on, for `collected`."""
     _collecting[wxfilename] = Handed()
 
 
 def collected(wxfilename: str) -> Handed:
-    """What was written to a wxfilename since `collect`."""
+    """Return, and forget, the output written to `wxfilename` since `collect`."""
     return _collecting.pop(wxfilename)
 
 
 def clear() -> None:
-    """Nothing is handed over any more."""
+    """Drop all offered inputs and collected outputs."""
     _offered.clear()
     _collecting.clear()
 
 
 def find(rxfilename: str) -> Handed | None:
-    """What is offered under this rxfilename."""
+    """The output offered under `rxfilename`, or None."""
     return _offered.get(rxfilename)
 
 
 def sink(wxfilename: str) -> Handed | None:
-    """Where to put what is written to this wxfilename, if it is collected."""
+    """The Handed that collects output to `wxfilename`, or None if it is not collected."""
     return _collecting.get(wxfilename)
 
 
 def keep_tables(keeper: TableKeeper | None) -> None:
-    """Ask `keeper` for archives on disk before they are read."""
+    """Set the keeper that `kept_table` asks for archives; None removes it."""
     global _keeper
     _keeper = keeper
 
 
 def kept_table(path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-    """What the keeper has of an archive on disk."""
+    """The (key, object) pairs that the keeper holds of the archive at `path`, or None."""
     return None if _keeper is None else _keeper.table(path, holder)
 
 
 class Collected(io.BytesIO):
-    """A file whose bytes go to a Handed when it is closed."""
+    """A file in memory that stores its bytes in a Handed when it is closed."""
 
     def __init__(self, handed: Handed) -> None:
         super().__init__()
         self._handed = handed
 
     def close(self) -> None:
-        """Keep the bytes."""
+        """Store the bytes in the Handed and close the file."""
         if not self.closed:
             self._handed.data = self.getvalue()
         super().close()
 
 
 def open_sink(handed: Handed) -> BinaryIO:
-    """A file to write what is collected."""
+    """Open a file in memory whose bytes go to `handed`."""
     return Collected(handed)

@@ -1,4 +1,4 @@
-"""Objects of tables that pass as bytes, and are read only where somebody wants to see them."""
+"""Objects of tables that pass as bytes and are parsed only if a program needs their contents."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 class HeldBytes(Generic[T]):
-    """The bytes of an object in binary, without the header of the table's entry.
+    """The binary form of an object, without the binary header of the table's entry.
 
-    A kind of objects says in `read_whole` how one is read; it may import NumPy there.
+    A subclass for one kind of object defines `read_whole`, which may import NumPy.
     """
 
     __slots__ = ("data",)
@@ -25,20 +25,20 @@ class HeldBytes(Generic[T]):
 
     @staticmethod
     def read_whole(reader: Reader) -> T:
-        """The object, read in full."""
+        """Parse the object."""
         raise NotImplementedError
 
     @staticmethod
     def write_whole(writer: Writer, value: Any) -> None:
-        """Write an object in the writer's form."""
+        """Write a parsed object in the writer's mode, binary or text."""
         value.write(writer)
 
     def whole(self) -> T:
-        """The object that the bytes stand for."""
+        """Parse the bytes and return the object."""
         return self.read_whole(Reader(io.BytesIO(self.data), binary=True))
 
     def write(self, writer: Writer) -> None:
-        """Write in the writer's form."""
+        """Write the bytes in binary mode; parse the object and write it as text in text mode."""
         if writer.binary:
             writer.write_bytes(self.data)
         else:

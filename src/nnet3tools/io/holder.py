@@ -1,4 +1,4 @@
-"""How one kind of object stands in a table."""
+"""Holder: how objects of one kind are read from and written to a table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Holder(Generic[T]):
-    """How one kind of object stands in a table.
+    """How objects of one kind are read from and written to a table.
 
-    `read(reader)` and `write(writer, value)` deal with the object alone; the binary header, the key
-    and the file belong to the table. With `has_header` False (Kaldi's token holders) the object is
-    text in any mode. `extract_range(value, "0:9,3:5")` cuts a part for `file[0:9,3:5]`.
-    `entries(reader)`, if given, takes keys and objects of an archive several at a time: as many, if
-    any, as are at hand in the reader in forms that it knows.
-    `adopt(value)`, of an object that any holder wrote, is what reading it back would give, or None
-    if that takes its bytes: programs in one process hand objects over so (handover.py).
+    `read(reader)` and `write(writer, value)` handle the object; the table handles the binary
+    header, the key and the file. If `has_header` is False (Kaldi's token holders), objects are
+    always text. `extract_range(value, "0:9,3:5")` cuts the block that `file[0:9,3:5]` names.
+    `entries(reader)` reads the entries of an archive that are complete in the buffer and in a form
+    that it knows, perhaps none.
+
+    `adopt(value)` converts another holder's object to what `read` would give for its bytes, or
+    returns None if the bytes have to be read (handover.py).
     """
 
     name: str
@@ -37,7 +38,7 @@ class Holder(Generic[T]):
     adopt: Callable[[object], T | None] | None = None
 
     def read_object(self, reader: Reader) -> T:
-        """Read header and object."""
+        """Read the binary header and the object."""
         if self.has_header:
             reader.read_header()
         else:
@@ -45,13 +46,13 @@ class Holder(Generic[T]):
         return self.read(reader)
 
     def write_object(self, writer: Writer, value: T) -> None:
-        """Write header and object."""
+        """Write the binary header and the object."""
         if self.has_header:
             writer.write_header()
         self.write(writer, value)
 
     def cut(self, value: T, range_text: str) -> T:
-        """The part of `value` that a range such as "0:9" names; DataError if it has none."""
+        """Cut the part that a range such as "0:9" names; DataError if there is none."""
         if self.extract_range is None:
             raise DataError(f"[{range_text}]: {self.name} has no ranges")
         return self.extract_range(value, range_text)

@@ -1,4 +1,4 @@
-"""Kinds of objects in tables: how each is read, written and cut to a range."""
+"""The Holder of each kind of object in tables: reading, writing and cutting a range."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ T = TypeVar("T")
 # -- ranges
 
 _TOLERANCE = 3
-"""Rows that a range may reach beyond the end, as in Kaldi: lengths in seconds are rounded."""
+"""Rows that a range may exceed the end by, as in Kaldi: lengths in seconds are rounded."""
 
 
 def _parse_range(text: str, size: int, what: str, tolerance: int) -> slice:
-    """'3:5' (both included) or ':' as a slice."""
+    """Convert '3:5' (both ends included) or ':' to a slice."""
     if text == ":":
         return slice(0, size)
     first, colon, last = text.partition(":")
@@ -78,7 +78,7 @@ def _vector_range(vector: NDArray, text: str) -> NDArray:
     return vector[_parse_range(text, len(vector), "elements", _TOLERANCE)]
 
 
-# -- basic types: in text one line each
+# basic types: one line for each object in text mode
 
 
 def _basic(name: str, of_reader: Callable[[Reader], T], of_writer: Callable) -> Holder[T]:
@@ -100,7 +100,7 @@ def _basic(name: str, of_reader: Callable[[Reader], T], of_writer: Callable) -> 
 
 
 def _read_int32_vector(reader: Reader) -> NDArray[np.int32]:
-    """BasicVectorHolder<int32>: in text the line's numbers, in binary each with its size byte."""
+    """BasicVectorHolder<int32>: a text line, or binary integers each with its size byte."""
     if not reader.binary:
         line = reader.read_line()
         try:
@@ -128,7 +128,7 @@ def _write_int32_vector(writer: Writer, values: NDArray[np.int32]) -> None:
 
 
 def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
-    """BasicPairVectorHolder<int32>: in text `1 2 ; 3 4`, in binary as a vector of the numbers."""
+    """BasicPairVectorHolder<int32>: `1 2 ; 3 4` in text, a vector of all numbers in binary."""
     if reader.binary:
         count = reader.read_int32()
         if count < 0:
@@ -139,7 +139,7 @@ def _read_int32_pairs(reader: Reader) -> NDArray[np.int32]:
         return np.ascontiguousarray(cells[:, 1:]).view("<i4").reshape(-1, 2)
     line = reader.read_line().strip()
     try:
-        if "_" in line:  # which Python's integers may hold
+        if "_" in line:  # int() accepts "_", Kaldi does not
             raise ValueError
         pairs = [[int(word) for word in pair.split()] for pair in line.split(";")] if line else []
         return np.array(pairs, np.int32).reshape(len(pairs), 2)
@@ -171,7 +171,7 @@ def _read_tokens(reader: Reader) -> list[str]:
 MATRIX: Holder[NDArray] = Holder(
     "a matrix", Reader.read_matrix, Writer.write_matrix, extract_range=_matrix_range
 )
-"""Dense float32 matrices; compressed ones are read as dense."""
+"""Dense float32 matrices; a compressed matrix is decompressed when it is read."""
 
 DOUBLE_MATRIX: Holder[NDArray] = Holder(
     "a matrix",
@@ -179,12 +179,12 @@ DOUBLE_MATRIX: Holder[NDArray] = Holder(
     Writer.write_matrix,
     extract_range=_matrix_range,
 )
-"""The same in float64."""
+"""Dense float64 matrices; a compressed matrix is decompressed when it is read."""
 
 GENERAL_MATRIX: Holder[GeneralMatrix] = Holder(
     "a matrix", read_general_matrix, write_general_matrix, extract_range=_general_range
 )
-"""Matrices that keep the kind they are stored as."""
+"""Matrices that keep their stored form: full, compressed or sparse."""
 
 VECTOR: Holder[NDArray] = Holder(
     "a vector", Reader.read_vector, Writer.write_vector, extract_range=_vector_range

@@ -1,8 +1,8 @@
 """Vectors of Indexes and Cindexes in Kaldi's compact form (nnet3/nnet-common.cc).
 
-In binary an element is one byte where only t moved by less than 125 (124 for Cindexes, whose byte
-124 is the '|' before a new node; 125 and 126 say that n moved by 0 or 1), else byte 127 and three
-full integers. Text is one `<I1> n t x` an element.
+In binary an element takes one byte if only t changed, by less than 125. Otherwise byte 127 and
+three full integers follow. For Cindexes the limit is 124, because byte 124 is the '|' before a new
+node; bytes 125 and 126 say that n changed by 0 or 1. In text an element is `<I1> n t x`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = [
 Ints = NDArray[np.int32]
 _FULL = 127
 _NODE = ord("|")
-_FULL_SIZE = 16  # the byte 127 and three integers with their size bytes
+_FULL_SIZE = 16  # byte 127 and three integers with their size bytes
 
 
 def read_index_vector(reader: Reader) -> Ints:
-    """Indexes as WriteIndexVector writes them, shape (N, 3), columns n, t, x."""
+    """Read Indexes in the form of Kaldi's WriteIndexVector: (N, 3), columns n, t, x."""
     return _read(reader, with_nodes=False)[1]
 
 
 def write_index_vector(writer: Writer, indexes: Ints) -> None:
-    """Write (N, 3) indexes as WriteIndexVector does."""
+    """Write Indexes (N, 3), columns n, t, x, in the form of Kaldi's WriteIndexVector."""
     indexes = np.ascontiguousarray(indexes, np.int32).reshape(-1, 3)
     writer.write_token("<I1V>")
     writer.write_int32(len(indexes))
@@ -46,12 +46,12 @@ def write_index_vector(writer: Writer, indexes: Ints) -> None:
 
 
 def read_cindex_vector(reader: Reader) -> tuple[Ints, Ints]:
-    """Cindexes as WriteCindexVector writes them: node numbers (N,), indexes (N, 3)."""
+    """Read Cindexes in the form of Kaldi's WriteCindexVector: node numbers (N,), Indexes (N, 3)."""
     return _read(reader, with_nodes=True)
 
 
 def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
-    """Write nodes (N,) and indexes (N, 3) as WriteCindexVector does."""
+    """Write node numbers (N,) and Indexes (N, 3) in the form of Kaldi's WriteCindexVector."""
     indexes = np.ascontiguousarray(indexes, np.int32).reshape(-1, 3)
     nodes = np.ascontiguousarray(nodes, np.int32)
     writer.write_token("<I1V>")
@@ -71,12 +71,12 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _encode_lately(indexes: bytes) -> bytes:
-    """_encode, for the few vectors that nearly all examples of an archive have (150 us each)."""
+    """`_encode` with a cache: an archive's examples share few vectors (150 us to encode one)."""
     return _encode(np.frombuffer(indexes, np.int32).reshape(-1, 3), None)
 
 
 def _encode(indexes: Ints, nodes: Ints | None) -> bytes:
-    """The compact elements of all rows, laid out by their lengths' running sum."""
+    """Encode Indexes, with node numbers if given, in the compact binary form."""
     if len(indexes) == 0:
         return b""
     limit = 125 if nodes is None else 124
@@ -111,14 +111,14 @@ def _encode(indexes: Ints, nodes: Ints | None) -> bytes:
 
 
 def _steps(indexes: Ints) -> NDArray[np.int64]:
-    """Each row minus the row before it; the first minus the zero Index."""
+    """Each row minus the row before it; the first row minus zero."""
     wide = np.zeros((len(indexes) + 1, 3), np.int64)
     wide[1:] = indexes
     return wide[1:] - wide[:-1]
 
 
 def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
-    """Store rows of integers, each integer after its size byte, at the given offsets."""
+    """Store rows of integers at the offsets `starts` of `out`, each integer after its size byte."""
     width = values.shape[1]
     cells = np.empty((len(values), width, 5), np.uint8)
     cells[:, :, 0] = 4
@@ -126,9 +126,9 @@ def _put_ints(out: NDArray[np.uint8], starts: NDArray, values: Ints) -> None:
     out[starts[:, None] + np.arange(5 * width)] = cells.reshape(len(values), 5 * width)
 
 
-# Complete elements of one length. A few runs are most vectors: a sequence's are one and a rest.
+# Complete elements of one length. Most vectors consist of few such runs.
 _RUN = re.compile(rb"(?:\x7f.{15})+|[^\x7f]+", re.S)
-# One element, possibly cut short by the end of the bytes at hand.
+# One element, perhaps truncated at the end of the buffer.
 _NODE_ELEMENT = re.compile(rb"\|.{0,5}(?:\x7f.{0,15}|[^\x7f])?|\x7f.{0,15}|[^\x7f|]", re.S)
 
 
@@ -151,7 +151,7 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
 
 
 def _read_steady(reader: Reader, size: int) -> Ints | None:
-    """The usual vector of one sequence, n = x = 0 and t in small steps; None if it is not one."""
+    """Read the usual vector of one sequence (n = x = 0, small steps of t); None if it differs."""
     piece = reader.buffered(size)
     if len(piece) < size or _FULL in piece:
         return None
@@ -165,14 +165,15 @@ def _read_steady(reader: Reader, size: int) -> Ints | None:
 
 
 _lately: dict[int, tuple[bytes, Ints]] = {}
-"""Size -> the vector of that size read last, as bytes and decoded."""
+"""Size -> the vector of this size that was read last: its bytes, and decoded."""
 _MAX_LATELY = 16
 
 
 def _read_like_before(reader: Reader, size: int) -> Ints:
-    """A vector of no simple form: minibatches of one structure all have the same, bytes and all.
+    """Read any vector, from a cache if its bytes equal the last vector of this size.
 
-    No vector is the beginning of another one of its size, so that equal bytes are all of it.
+    Minibatches of one structure have equal vectors. No encoded vector is a prefix of another one of
+    its size, so equal leading bytes prove equality.
     """
     data, indexes = _lately.get(size, (b"", None))
     if indexes is not None and _follows(reader, data):
@@ -187,7 +188,7 @@ def _read_like_before(reader: Reader, size: int) -> Ints:
 
 
 def _follows(reader: Reader, data: bytes) -> bool:
-    """Whether these are the stream's next bytes; no more is read than it takes to say so."""
+    """Whether `data` are the stream's next bytes; reads no further than the first difference."""
     while True:
         piece = reader.buffered(len(data))
         if not data.startswith(piece):
@@ -199,7 +200,7 @@ def _follows(reader: Reader, data: bytes) -> bool:
 
 
 def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """The bytes of `size` elements and the length of each, run by run."""
+    """Consume `size` elements without nodes: their bytes, and the length of each element."""
     pieces: list[bytes] = []
     counts: list[int] = []
     lengths: list[int] = []
@@ -221,7 +222,7 @@ def _split_indexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
 
 
 def _split_cindexes(reader: Reader, size: int) -> tuple[bytes, NDArray]:
-    """The bytes of `size` elements, some with a node, and the length of each."""
+    """Consume `size` elements, some with a node: their bytes, and each element's length."""
     pieces: list[bytes] = []
     lengths: list[int] = []
     while (missing := size - len(lengths)) > 0:
@@ -269,7 +270,7 @@ def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> 
     wrong = np.flatnonzero(~(full | near | moved))
     if wrong.size:
         raise reader.error(f"unexpected byte {code[wrong[0]]} at index {wrong[0]} of the vector")
-    # Every element is the last full one plus the steps since; before any, that is the zero Index.
+    # An element is the last full one (at first zero) plus the steps since.
     steps = np.zeros((len(code), 3), np.int64)
     steps[:, 0] = np.where(moved, code - 125, 0)
     steps[:, 1] = np.where(near, code, 0)
@@ -280,7 +281,7 @@ def _decode(reader: Reader, data: bytes, lengths: NDArray, with_nodes: bool) -> 
 
 
 def _get_ints(reader: Reader, raw: NDArray[np.uint8], starts: NDArray, width: int) -> Ints:
-    """Rows of integers stored as `_put_ints` does; the size bytes are checked."""
+    """Load rows of integers stored by `_put_ints`, checking the size bytes."""
     cells = raw[starts[:, None] + np.arange(5 * width)].reshape(-1, width, 5)
     if (cells[:, :, 0] != 4).any():
         raise reader.error("expected 32-bit integers in a vector of indexes")
@@ -294,7 +295,7 @@ _TEXT_INDEXES = re.compile(_TEXT_INDEX + rb"*")
 
 
 def _read_text_indexes(reader: Reader, size: int) -> Ints:
-    """`size` times "<I1> n t x "; they have no end mark, so as many as the buffer holds at once."""
+    """Read `size` times "<I1> n t x ", block by block because there is no end mark."""
     parts: list[Ints] = []
     missing = size
     while missing > 0:
@@ -313,7 +314,7 @@ def _read_text_indexes(reader: Reader, size: int) -> Ints:
 
 
 def _read_text_groups(reader: Reader, size: int) -> tuple[Ints, Ints]:
-    """Groups "[node :<I1> n t x <I1> n t x ]" until there are `size` indexes."""
+    """Read groups "[node :<I1> n t x <I1> n t x ]" until there are `size` Indexes."""
     nodes: list[Ints] = []
     parts: list[Ints] = []
     found = 0

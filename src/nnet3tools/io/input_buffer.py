@@ -1,7 +1,7 @@
-"""A stream's buffer: looking ahead, counting bytes, and bulk reads that trust no header.
+"""The buffer of an input stream: look-ahead, byte offsets, and bulk reads that trust no header.
 
-Nothing is ever allocated because a header says so: sizes are checked against the bytes that are
-there, or, where a stream's length is unknown, read in bounded pieces.
+A size in a header never causes an allocation by itself. It is checked against the length of the
+stream or, if that is unknown, the bytes are read in bounded blocks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _SPACE = re.compile(rb"[ \t\n\r\f\v]*")
 
 
 class InputBuffer:
-    """The bytes of a stream that may have no length and no seek (a pipe).
+    """The bytes of a stream, which may be a pipe without length and seek.
 
-    `name` and `key` (of the table's current object) go into every error; `binary` says which form
-    the values are in, and `read_header` sets it. All errors are DataError.
+    Errors are DataErrors that give `name` (of the stream) and `key` (of the table's entry).
+    `binary` is the mode of the values; `read_header` sets it.
     """
 
     def __init__(self, file: BinaryIO, name: str = "stream", binary: bool = False) -> None:
@@ -42,23 +42,23 @@ class InputBuffer:
         self._read = getattr(file, "read1", file.read)
         self._buffer = bytearray()
         self._at = 0
-        self._base = 0  # offset in the file of the buffer's first byte
+        self._base = 0  # file offset of the buffer's first byte
         self._ended = False
 
     @property
     def offset(self) -> int:
-        """Byte offset of the next byte, from where the stream was opened (or sought to)."""
+        """Byte offset of the next byte, counted from the start of the stream."""
         return self._base + self._at
 
     def error(self, message: str, offset: int | None = None) -> DataError:
-        """An error to raise: stream, key, byte offset, and the message."""
+        """Make a DataError that gives stream, key, byte offset and the message."""
         key = f" key {quoted(self.key, 60)}:" if self.key else ""
         place = self.offset if offset is None else offset
         text = f"{self.name}:{key} byte {place}: {message}"
         return DataError(text if text.isprintable() else repr(text)[1:-1])
 
     def seek(self, offset: int) -> None:
-        """Go to a byte offset of a seekable file."""
+        """Continue at a byte offset of a seekable file."""
         if self._base <= offset <= self._base + len(self._buffer):
             self._at = offset - self._base
             return
@@ -71,22 +71,22 @@ class InputBuffer:
 
     @property
     def ended(self) -> bool:
-        """Whether the stream's end has been met (bytes may still be in the buffer)."""
+        """Whether the end of the stream was met; unread bytes may still be in the buffer."""
         return self._ended
 
     def pauses(self, seconds: float) -> bool:
-        """Whether nothing is at hand, and nothing comes in so many seconds: not even the end."""
+        """Whether the buffer is empty and neither a byte nor the end comes in `seconds`."""
         if self._at < len(self._buffer) or self._ended:
             return False
         try:
             poll = select.poll()
             poll.register(self._file.fileno(), select.POLLIN)
-        except (OSError, AttributeError):  # not a file of the system: a BytesIO, say
+        except (OSError, AttributeError):  # no file descriptor, such as a BytesIO
             return False
         return not poll.poll(1000 * seconds)
 
     def read_header(self) -> None:
-        r"""Consume the binary header "\0B", if there is one, and set `binary` by it."""
+        r"""Consume the binary header "\0B" if it comes next, and set `binary` accordingly."""
         self.binary = False
         if self.peek_byte() == 0:
             self._need(2, "the binary header")
@@ -96,33 +96,33 @@ class InputBuffer:
             self.binary = True
 
     def peek_byte(self) -> int:
-        """The next byte, not consumed; -1 at the end of the stream."""
+        """Return the next byte without consuming it; -1 at the end of the stream."""
         if self._at == len(self._buffer) and not self._fill():
             return -1
         return self._buffer[self._at]
 
     def skip_byte(self) -> None:
-        """Consume the byte that `peek_byte` showed."""
+        """Consume the byte that `peek_byte` returned."""
         self._at += 1
 
     def buffered(self, limit: int) -> bytes:
-        """Up to `limit` of the next bytes as far as they are at hand, not consumed."""
+        """Return up to `limit` of the next bytes that are in the buffer, without consuming them."""
         with memoryview(self._buffer) as view:
             return bytes(view[self._at : self._at + limit])
 
     def more(self) -> bool:
-        """Have more bytes at hand; False at the end of the stream."""
+        """Read more bytes into the buffer; False at the end of the stream."""
         return self._fill()
 
     def advance(self, size: int) -> None:
-        """Consume bytes that `buffered` showed."""
+        """Consume `size` bytes, which `buffered` has shown."""
         self._at += size
 
     def take(self, end_of: Callable[[bytearray, int], int | None]) -> bytes | None:
-        """Consume an object, and give its bytes; None, with nothing consumed, if that cannot be.
+        """Consume one object and return its bytes; None, with nothing consumed, if that fails.
 
-        `end_of(data, start)` gives the place in the data where the object that starts there ends,
-        None if it cannot say, or raises IndexError if it needs more data.
+        `end_of(data, start)` returns the end of the object at `start`, or None if it does not know
+        the object's form. It raises IndexError if it needs more data.
         """
         while True:
             try:
@@ -146,23 +146,24 @@ class InputBuffer:
                 return
 
     def skip_word(self) -> None:
-        """Consume white space and the word after it, but not what follows the word."""
+        """Consume white space and the word after it, but not the character after the word."""
         self._at = self._match(_WORD, "a word").end()
 
     def at_end(self) -> bool:
-        """Whether nothing more can be read; in text mode white space does not count."""
+        """Whether the stream has no more data; in text mode white space does not count as data."""
         if not self.binary:
             self.skip_space()
         return self.peek_byte() < 0
 
     def expect_byte(self, byte: bytes, what: str) -> None:
+        """Consume white space and then `byte`; DataError if another byte comes."""
         self.skip_space()
         if self.peek_byte() != byte[0]:
             raise self.error(f"expected {what} ({byte.decode()}), found {self._here()}")
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
-        """The bytes before the next ']', which is consumed."""
+        """Consume the bytes up to the next ']' and return them without the bracket."""
         end = self._find(b"]")
         if end < 0:
             raise self.error(f"expected {what}, found the end of the stream before its ']'")
@@ -171,7 +172,7 @@ class InputBuffer:
         return body
 
     def until_brackets(self, count: int, what: str) -> bytes:
-        """Everything up to and with the next `count` brackets ']'."""
+        """Consume and return the bytes up to and including the next `count` brackets ']'."""
         num_brackets, searched = 0, 0
         while True:
             piece = np.frombuffer(bytes(self._buffer[self._at + searched :]), np.uint8)
@@ -186,12 +187,12 @@ class InputBuffer:
                 raise self.error(f"expected {what}, found the end of the stream")
 
     def read_array(self, count: int, dtype: DTypeLike, what: str) -> NDArray:
-        """`count` raw elements; `what` they are goes into the error if they are not all there."""
+        """Read `count` raw elements; an error says that `what` was expected."""
         dtype = np.dtype(dtype)
         return self._read_bytes(count * dtype.itemsize, what).view(dtype)
 
     def _fill(self) -> bool:
-        """Append another piece of the stream to the buffer; False at its end."""
+        """Append a block of the stream to the buffer; False at the end of the stream."""
         if self._at:
             del self._buffer[: self._at]
             self._base += self._at
@@ -207,7 +208,7 @@ class InputBuffer:
         return True
 
     def _need(self, size: int, what: str) -> None:
-        """Have at least `size` (few) bytes in the buffer."""
+        """Fill the buffer to at least `size` (few) bytes; DataError if the stream ends before."""
         while len(self._buffer) - self._at < size:
             if not self._fill():
                 left = len(self._buffer) - self._at
@@ -216,22 +217,22 @@ class InputBuffer:
     def _match(
         self, pattern: re.Pattern[bytes], what: str, closed: bool = False
     ) -> re.Match[bytes]:
-        """Match here, looking ahead until more bytes would not change the match.
+        """Match a pattern here, reading ahead until more bytes cannot change the match.
 
-        A `closed` pattern is one whose match never would.
+        `closed` says that they never can.
         """
         while True:
             match = pattern.match(self._buffer, self._at)
             if match is not None and (closed or match.end() < len(self._buffer)):
                 return match
             if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
-                # Again: a match looks into the buffer, which _fill may have moved.
+                # Match again, because a match refers to the buffer, which _fill may have moved.
                 if (match := pattern.match(self._buffer, self._at)) is not None:
                     return match
                 raise self.error(f"expected {what}, found {self._here()}")
 
     def _find(self, byte: bytes) -> int:
-        """Position in the buffer of the next such byte, or -1; fills the buffer as needed."""
+        """Position of the next `byte` in the buffer, filled as needed; -1 if there is none."""
         searched = 0
         while (place := self._buffer.find(byte, self._at + searched)) < 0:
             searched = len(self._buffer) - self._at
@@ -240,13 +241,13 @@ class InputBuffer:
         return place
 
     def _bytes_left(self) -> int | None:
-        """Bytes up to the stream's end; None if it has no known length."""
+        """Number of bytes up to the end of the stream; None if the stream has no known length."""
         buffered = len(self._buffer) - self._at
         try:
             if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
                 return None
         except (OSError, AttributeError):
-            pass  # not a file of the system: a BytesIO, say
+            pass  # no file descriptor, such as a BytesIO
         if not self._file.seekable():
             return None
         here = self._file.tell()
@@ -274,7 +275,7 @@ class InputBuffer:
         return first if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read_into(self, piece: NDArray[np.uint8], missing: int, what: str) -> None:
-        """Fill `piece` straight from the file; the buffer is empty."""
+        """Fill `piece` directly from the file, past the buffer, which is empty."""
         file: Any = self._file
         view, done = piece.data, 0
         while done < len(view):
@@ -288,7 +289,7 @@ class InputBuffer:
             self._base += count
 
     def _here(self) -> str:
-        """The next few bytes, for an error."""
+        """The next few bytes, quoted for an error message."""
         if self.peek_byte() < 0:
             return "the end of the stream"
         return quoted(bytes(self._buffer[self._at : self._at + 40]).decode("utf-8", "replace"))

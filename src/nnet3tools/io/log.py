@@ -1,7 +1,7 @@
-"""Log lines as Kaldi's programs print them, on standard error.
+"""Log lines on standard error, in the form of Kaldi's programs.
 
 `LOG (nnet3-train[0.1.0]:PrintTotalStats():nnet-training.cc:72) message`: scripts look for the first
-word, for Kaldi's function and file (`log_places`) and for parts of the message; the line is ours.
+word, Kaldi's function and file (`log_places`) and parts of the message; the line is ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "write",
 ]
 
-_CONTROL = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f]")  # but for tab and newline
+_CONTROL = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f]")  # without tab and newline
 _LONGEST_ERROR = 400
 _program = ""
 _verbose = 0
@@ -34,52 +34,52 @@ _has_status = False
 
 
 def set_program(name: str) -> None:
-    """The program's name for all lines that follow."""
+    """Set the program name that later log lines print."""
     global _program
     _program = name
 
 
 def set_verbose(level: int) -> None:
-    """Lines of `vlog` up to this level are shown."""
+    """Show lines of `vlog` up to this level."""
     global _verbose
     _verbose = level
 
 
 def get_verbose() -> int:
-    """The level that `set_verbose` was last given; 0 at first."""
+    """The level set by `set_verbose`; 0 at first."""
     return _verbose
 
 
 def log(message: str) -> None:
-    """One line of information."""
+    """Print an informational line."""
     _emit("LOG", message)
 
 
 def warning(message: str) -> None:
-    """Something odd that does not stop the program."""
+    """Print a warning about an oddity that does not stop the program."""
     _emit("WARNING", message)
 
 
 def vlog(level: int, message: str) -> None:
-    """A line that shows only from a level of --verbose on."""
+    """Print a line if --verbose is at least `level`."""
     if level <= _verbose:
         _emit(f"VLOG[{level}]", message)
 
 
 def error_line(message: str) -> None:
-    """The one line a failing program ends with."""
+    """Print the final line of a program that fails."""
     write(f"ERROR ({_who()}) {_one_line(message)}")
 
 
 def skipped(error: Exception) -> None:
-    """An ERROR line about one utterance or example that the program goes on without."""
+    """Print an ERROR line about an utterance or example that the program skips."""
     error_line(f"{error} (skipped)")
 
 
 def write(text: str) -> None:
-    """Text and a newline on standard error, dropped if they cannot be written.
+    """Write text and a newline to standard error, ignoring errors.
 
-    Control characters, which names and keys may hold, are spelt out.
+    Control characters, which keys may contain, are escaped.
     """
     line = _CONTROL.sub(lambda found: repr(found[0])[1:-1], text) + "\n"
     clear_status()
@@ -87,9 +87,9 @@ def write(text: str) -> None:
 
 
 def show_status(text: str) -> None:
-    """Show a line at the terminal that the next line of the log, or status, takes the place of.
+    """Show a line at the terminal that the next log or status line overwrites.
 
-    The cursor stays at its beginning, so that lines of programs in pipes start there, too.
+    The cursor stays at the line's start, where other programs of a pipeline then print.
     """
     global _has_status
     clear_status()
@@ -98,7 +98,7 @@ def show_status(text: str) -> None:
 
 
 def clear_status() -> None:
-    """Take the status line away, if there is one."""
+    """Erase the status line, if one is shown."""
     global _has_status
     if _has_status:
         _put("\r\033[K")
@@ -124,7 +124,7 @@ def _who() -> str:
 
 
 def _one_line(message: str) -> str:
-    """At most 400 characters on one line: the place at the beginning, and the end."""
+    """Join the lines of a message and cut its middle if it has more than 400 characters."""
     text = " ".join(message.splitlines())
     text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= _LONGEST_ERROR else f"{text[:345]} ... {text[-50:]}"

@@ -1,8 +1,8 @@
-"""Which of Kaldi's functions prints which log line: the one table.
+"""The function and file of Kaldi that each log line names.
 
-Kaldi's scripts find lines by function and file: `:PrintTotalStats():nnet-diagnostics.cc:149)`. So
-the lines that Kaldi's programs have, too, come under Kaldi's names; the line number is that
-of our source. Lines that only we print come under our own function and module.
+Kaldi's scripts find lines by function and file: `:PrintTotalStats():nnet-diagnostics.cc:149)`. A
+line that Kaldi's programs also print names Kaldi's function; the line number is that of this
+package. A line that only this package prints names its own function and module.
 """
 
 from __future__ import annotations
@@ -184,8 +184,7 @@ _PLACES = {
     ("training/update.py", "_log"): "UpdateNnetWithMaxChange():nnet-utils.cc",
     ("training/xvector_egs.py", "examples_of_utterance"): "WriteExamples():{program}.cc",
 }
-"""By module and function: Kaldi's function and file. Other lines of `cli/` and `recognizer/` are
-lines of a program's main()."""
+"""(module, function) -> Kaldi's function and file. All other lines of `cli/` name main()."""
 
 _TRAINERS = {
     "nnet3-chain-train": ("NnetChainTrainer", "nnet-chain-training"),
@@ -195,7 +194,7 @@ _TRAINERS = {
 
 
 def place(path: str, function: str, program: str) -> str:
-    """`Function():file.cc` for a line that this function of this source file prints."""
+    """`Function():file.cc` for a log line printed by `function` of the source file `path`."""
     module = path.replace("\\", "/").rpartition("/nnet3tools/")[2]
     key = module, function
     trainer, trainer_file = _TRAINERS.get(program, ("NnetTrainer", "nnet-training"))

@@ -1,8 +1,8 @@
-"""NumPy, loaded when something of it is first used.
+"""NumPy, imported at its first use.
 
-Importing it takes 50 ms, half of the time of a program that copies a small file. The modules that
-every program needs to read and write take it from here, so that what passes bytes on never loads
-it: `from nnet3tools.io.numpy_later import np`.
+The import takes 50 ms, half of the time of a program that copies a small file. Modules that every
+program imports use `from nnet3tools.io.numpy_later import np`, so that a program that only copies
+bytes never imports NumPy.
 """
 
 from __future__ import annotations

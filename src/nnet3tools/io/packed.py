@@ -1,4 +1,4 @@
-"""Symmetric and triangular matrices, of which Kaldi stores the lower triangle row after row."""
+"""Symmetric and triangular matrices; Kaldi stores the lower triangle row after row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["read_packed", "symmetric", "write_packed"]
 
 
 def read_packed(reader: Reader) -> NDArray[np.float64]:
-    """The lower triangle (FP, DP or text) as an (N, N) matrix, zero above the diagonal."""
+    """Read a lower triangle (FP, DP or text) as an (N, N) matrix with zeros above the diagonal."""
     values = reader.read_packed()
     size = int(np.sqrt(2 * len(values)))
     matrix = np.zeros((size, size))
@@ -22,12 +22,12 @@ def read_packed(reader: Reader) -> NDArray[np.float64]:
 
 
 def symmetric(lower: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The symmetric matrix with this lower triangle."""
+    """The symmetric matrix with the given lower triangle."""
     return lower + np.tril(lower, -1).T
 
 
 def write_packed(writer: Writer, matrix: NDArray) -> None:
-    """Write the lower triangle of an (N, N) matrix, as float32."""
+    """Write the lower triangle of an (N, N) matrix as float32."""
     lower = np.asarray(matrix[np.tril_indices(len(matrix))], "<f4")
     if writer.binary:
         writer.write_token("FP")

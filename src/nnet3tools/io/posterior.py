@@ -1,4 +1,4 @@
-"""Posteriors (hmm/posterior.h): for each frame some pdfs with weights, as CSR arrays."""
+"""Posteriors (hmm/posterior.h): weighted pdfs for each frame, as CSR arrays."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Posterior:
 
     @classmethod
     def from_counts(cls, counts: ArrayLike, pdfs: ArrayLike, weights: ArrayLike) -> Posterior:
-        """Of the number of entries of each frame and, frame after frame, the entries."""
+        """Make a Posterior from the number of entries of each frame and all entries in order."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         ids = np.ascontiguousarray(pdfs, np.int32)
         return cls(offsets, ids, np.ascontiguousarray(cast(weights, np.float32)))
 
     @property
     def num_frames(self) -> int:
-        """Frames."""
+        """Number of frames."""
         return len(self.offsets) - 1
 
     def to_sparse(self, num_pdfs: int) -> SparseMatrix:
-        """As (frames, pdfs); as Kaldi does, columns are sorted, and equal ones added up.
+        """As a matrix (frames, pdfs); as in Kaldi, equal pdfs of a frame are summed.
 
         DataError if a pdf is not below `num_pdfs`.
         """
@@ -60,7 +60,7 @@ _FRAMES = re.compile(rb"(?:\s*\[[^\[\]]*\])*\s*")
 
 
 def write_posterior(writer: Writer, posterior: Posterior) -> None:
-    """Write in the writer's form; in text one line, "[ pdf weight ... ] [ ... ] "."""
+    """Write a posterior; in text mode as one line, "[ pdf weight ... ] [ ... ] "."""
     counts = np.diff(posterior.offsets)
     if not writer.binary:
         words = np.empty((len(posterior.pdfs), 2), object)
@@ -70,7 +70,7 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
         writer.write_text(template % tuple(words.ravel()) + "\n")
         return
     writer.write_int32(posterior.num_frames)
-    # One stream of integer cells: a count before each frame's pairs of pdf and weight bits.
+    # Integer cells: for each frame the count, then pairs of pdf and the bits of its weight.
     cells = np.empty(len(counts) + 2 * len(posterior.pdfs), "<i4")
     is_count = np.zeros(len(cells), bool)
     is_count[np.arange(len(counts)) + 2 * posterior.offsets[:-1].astype(np.int64)] = True
@@ -83,7 +83,7 @@ def write_posterior(writer: Writer, posterior: Posterior) -> None:
 
 
 def read_posterior(reader: Reader) -> Posterior:
-    """Read a posterior as `write_posterior` writes it."""
+    """Read a posterior that `write_posterior` wrote."""
     return _read_binary(reader) if reader.binary else _read_line(reader)
 
 
@@ -91,7 +91,7 @@ def _read_line(reader: Reader) -> Posterior:
     line = reader.read_line().encode("utf-8", "surrogateescape")
     if _FRAMES.fullmatch(line) is None:
         raise reader.error("expected a posterior such as [ 12 0.6 3 0.4 ] [ 12 1 ]")
-    # The 0 stands for a frame that has no entries.
+    # The 0 keeps the line of a frame without entries.
     plain = line.replace(b"\n", b" ").replace(b"[", b" 0 ").replace(b"]", b"\n")
     try:
         numbers, counts = parse_lines(plain, np.float64)
@@ -106,7 +106,7 @@ def _read_line(reader: Reader) -> Posterior:
 
 
 def _read_binary(reader: Reader) -> Posterior:
-    """A walk over the counts; frames with equally many entries are taken in one step."""
+    """Read frame counts and entries; consecutive frames with equal counts are read in one step."""
     num_frames = reader.read_int32()
     if num_frames < 0:
         raise reader.error(f"expected a posterior, found one of {num_frames} frames")

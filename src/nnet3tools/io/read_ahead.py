@@ -1,4 +1,4 @@
-"""Reading ahead: a thread makes the next items while the program works on the present one."""
+"""Reading ahead: a thread produces the next items while the program works on one item."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ __all__ = ["read_ahead"]
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
-"""Seconds until a waiting thread notices that its items are not wanted any more."""
+"""Interval in which a waiting thread checks whether the consumer has stopped."""
 _PATIENCE_SECONDS = 1.0
-"""How long to wait for a thread that is still reading, say from a pipe that nothing comes out of;
-it dies with the program then."""
+"""Time to wait for a thread that still reads, as from a silent pipe; it ends with the program."""
 
 
 def read_ahead(
     items: Iterator[T], depth: int = 2, ready: Callable[[T], None] | None = None
 ) -> Iterator[T]:
-    """The same items in the same order, at most `depth` of them made ahead by a thread.
+    """Yield the same items in the same order, with up to `depth` items produced ahead by a thread.
 
-    An exception of `items` is raised here, after the items before it. `ready`, if given, is called
-    by the consumer's thread with the item after the present one, before the present one is given
-    out, if it is there by then. If the consumer stops early, so does the thread, and `items` (a
-    generator) is closed.
+    An exception of `items` is raised here, after the items before it. `ready` is called in the
+    consumer's thread with the next item, if it is already there, before an item is yielded. If the
+    consumer stops early, the thread stops and `items` (a generator) is closed.
     """
     queued: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -64,7 +62,7 @@ def _produce(
     queued: queue.Queue[tuple[Any, BaseException | None]],
     stopped: threading.Event,
 ) -> None:
-    """Messages: ((item,), None) for an item, (None, None) at the end, (None, error)."""
+    """Put ((item,), None) for each item into the queue, then (None, None) or (None, exception)."""
 
     def put(message: tuple[Any, BaseException | None]) -> bool:
         while not stopped.is_set():
@@ -79,7 +77,7 @@ def _produce(
                 break
         else:
             put((None, None))
-    except BaseException as error:  # whatever it is, the consumer's thread shall see it
+    except BaseException as error:  # the consumer's thread re-raises every exception
         put((None, error))
     finally:
         items.close()  # type: ignore[attr-defined]

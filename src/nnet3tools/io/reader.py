@@ -1,6 +1,6 @@
-"""Reading Kaldi's basic values from a stream, in text or binary.
+"""Reader: Kaldi's basic values from a stream, in text or binary.
 
-Where in the stream it is, and how bytes are read, is `InputBuffer`'s part.
+`InputBuffer` handles positions and bytes.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _NUMBER = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v,\]\[:]+)")
 
 
 def _plain(word: bytes) -> bytes:
-    """The word; ValueError for 1_000, a number to Python only."""
+    """Return the word; ValueError if it has an underscore, which Python accepts in numbers."""
     if b"_" in word:
         raise ValueError
     return word
 
 
 class Reader(InputBuffer):
-    """Tokens, numbers, vectors and matrices as Kaldi writes them; all errors are DataError."""
+    """Reads tokens, numbers, vectors and matrices as Kaldi writes them; raises DataError."""
 
     def read_token(self) -> str:
-        """The next word and the one white-space character that must follow it."""
+        """Read the next word and the one white-space character that must follow it."""
         match = self._match(_TOKEN, "a token", closed=True)
         self._at = match.end()
         return match.group(1).decode("utf-8", "surrogateescape")
 
     def peek_token(self) -> str:
-        """The whole next word, not consumed; "" at the end of the stream."""
+        """Return the next word without consuming it; "" at the end of the stream."""
         while (match := _TOKEN.match(self._buffer, self._at)) is None:
             if len(self._buffer) - self._at > LOOK_AHEAD or not self._fill():
                 match = _LAST_TOKEN.match(self._buffer, self._at)
@@ -49,7 +49,7 @@ class Reader(InputBuffer):
         return match.group(1).decode("utf-8", "surrogateescape") if match else ""
 
     def expect_token(self, *tokens: str) -> None:
-        """Consume these tokens, in this order."""
+        """Consume the given tokens in order; DataError if another token comes."""
         for token in tokens:
             word = token.encode() + b" "
             if self._buffer.startswith(word, self._at):
@@ -64,7 +64,7 @@ class Reader(InputBuffer):
                 raise self.error(f"expected {token}, found {quoted(found)}", start)
 
     def read_line(self) -> str:
-        """The rest of the line without its newline; an error at the end of the stream."""
+        """Read the rest of the line without its newline; DataError at the end of the stream."""
         if self.peek_byte() < 0:
             raise self.error("expected a line, found the end of the stream")
         end = self._find(b"\n")
@@ -74,7 +74,7 @@ class Reader(InputBuffer):
         return line.decode("utf-8", "surrogateescape")
 
     def read_rest(self) -> str:
-        """All that is left of the stream, as text."""
+        """Read the rest of the stream as text."""
         while self.more():
             pass
         rest = bytes(self._buffer[self._at :])
@@ -82,7 +82,7 @@ class Reader(InputBuffer):
         return rest.decode("utf-8", "surrogateescape")
 
     def read_bool(self) -> bool:
-        """T or F."""
+        """Read a boolean, stored as T or F."""
         if not self.binary:
             self.skip_space()
         value = self.peek_byte()
@@ -92,11 +92,11 @@ class Reader(InputBuffer):
         return value == ord("T")
 
     def read_int32(self) -> int:
-        """A 32-bit integer."""
+        """Read a 32-bit integer."""
         return self._read_int(4, "<i")
 
     def read_size(self) -> int:
-        """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
+        """Read a C++ size_t, whose size byte Kaldi negates because the type is unsigned."""
         start = self.offset
         value = self._read_int(8, "<q", size_byte=256 - 8)
         if value < 0:
@@ -122,11 +122,11 @@ class Reader(InputBuffer):
         return value
 
     def read_float(self) -> float:
-        """A number with float32 precision; in binary it may be stored as float or double."""
+        """Read a number and round it to float32; in binary it may be stored as float or double."""
         return float(cast(self.read_double(), np.float32))
 
     def read_double(self) -> float:
-        """A number with the precision it is stored in."""
+        """Read a number with the precision in which it is stored."""
         if self.binary:
             size = self._expect_size((4, 8), "a float")
             self._need(size, "a float")
@@ -142,14 +142,14 @@ class Reader(InputBuffer):
         return value
 
     def read_int32_vector(self) -> NDArray[np.int32]:
-        """Integers as WriteIntegerVector writes them, shape (N,)."""
+        """Read integers (N,) in the form of Kaldi's WriteIntegerVector."""
         if self.binary:
             return self._read_sized_ints("an integer vector", 1)
         self.expect_byte(b"[", "an integer vector")
         return self._parse(self.until_bracket("an integer vector"), np.int32)
 
     def read_int_pairs(self) -> NDArray[np.int32]:
-        """Pairs as WriteIntegerPairVector writes them, shape (N, 2)."""
+        """Read integer pairs (N, 2) in the form of Kaldi's WriteIntegerPairVector."""
         if self.binary:
             return self._read_sized_ints("a vector of integer pairs", 2).reshape(-1, 2)
         self.expect_byte(b"[", "a vector of integer pairs")
@@ -160,7 +160,7 @@ class Reader(InputBuffer):
         return values.reshape(-1, 2)
 
     def read_vector(self, dtype: DTypeLike = "float32") -> NDArray:
-        """A vector (FV, DV or text), converted to `dtype`, shape (N,)."""
+        """Read a vector (N,), stored as FV, DV or text, and convert it to `dtype`."""
         if not self.binary:
             body = self._open_bracket("a vector")
             if b"\n" in body:
@@ -173,7 +173,7 @@ class Reader(InputBuffer):
         return cast(self.read_array(size, stored, f"a vector of {size}"), dtype)
 
     def read_matrix(self, dtype: DTypeLike = "float32") -> NDArray:
-        """A full or compressed matrix as a dense one, C-contiguous, shape (rows, columns)."""
+        """Read a full or compressed matrix as a C-contiguous array (rows, columns)."""
         if not self.binary:
             body = self._open_bracket("a matrix")
             try:
@@ -192,7 +192,7 @@ class Reader(InputBuffer):
         return cast(flat.reshape(rows, cols), dtype)
 
     def read_packed(self) -> NDArray[np.float64]:
-        """The elements of a packed triangle (FP, DP or text), row after row, N (N + 1) / 2."""
+        """Read the N (N + 1) / 2 elements of a packed triangle (FP, DP or text), row by row."""
         if self.binary:
             tokens = {"FP": "<f4", "DP": "<f8"}
             stored = self._stored_dtype(tokens, "a symmetric matrix (FP or DP)")
@@ -208,7 +208,7 @@ class Reader(InputBuffer):
         return values
 
     def _open_bracket(self, what: str) -> bytes:
-        """The inside of a text vector or matrix; its newline is consumed with it, as in Kaldi."""
+        """Read the inside of a text vector or matrix, and a newline after it, as Kaldi does."""
         self.expect_byte(b"[", what)
         body = self.until_bracket(what)
         if self.peek_byte() == ord("\r"):
@@ -224,7 +224,7 @@ class Reader(InputBuffer):
             raise self.error(str(error)) from None
 
     def _expect_size(self, sizes: tuple[int, ...], what: str) -> int:
-        """Consume the byte that says how many bytes a basic type has."""
+        """Consume the byte that gives the size in bytes of a basic type, and return it."""
         size = self.peek_byte()
         if size not in sizes:
             expected = " or ".join(map(str, sizes))

@@ -32,7 +32,7 @@ class SparseMatrix:
 
     @property
     def num_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(self.row_offsets) - 1
 
     @property
@@ -42,33 +42,33 @@ class SparseMatrix:
 
     @property
     def row_numbers(self) -> NDArray[np.intp]:
-        """The row of each element, shape of `values`."""
+        """The row of each element, an array of the shape of `values`."""
         return np.repeat(np.arange(self.num_rows), np.diff(self.row_offsets))
 
     @classmethod
     def from_counts(
         cls, counts: ArrayLike, indices: ArrayLike, values: ArrayLike, num_cols: int
     ) -> SparseMatrix:
-        """Of the number of elements in each row and, row after row, their columns and values."""
+        """Make a matrix from each row's number of elements, and all columns and values in order."""
         offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int32)
         columns = np.ascontiguousarray(indices, np.int32)
         return cls(offsets, columns, np.ascontiguousarray(cast(values, np.float32)), num_cols)
 
     @classmethod
     def from_dense(cls, matrix: NDArray) -> SparseMatrix:
-        """The non-zero elements of a dense matrix."""
+        """Make a matrix of the non-zero elements of a dense matrix."""
         rows, cols = np.nonzero(matrix)
         counts = np.bincount(rows, minlength=len(matrix))
         return cls.from_counts(counts, cols, matrix[rows, cols], matrix.shape[1])
 
     def to_dense(self) -> NDArray[np.float32]:
-        """The dense matrix; what is listed twice in a row counts once, the last time."""
+        """Convert to a dense matrix; of a column listed twice in a row the last value counts."""
         out = np.zeros(self.shape, np.float32)
         out[self.row_numbers, self.indices] = self.values
         return out
 
     def select_rows(self, rows: NDArray[np.integer]) -> SparseMatrix:
-        """These rows, in this order, repeats allowed."""
+        """Copy the given rows in the given order; rows may repeat."""
         counts = np.diff(self.row_offsets)[rows]
         starts = np.cumsum(counts) - counts
         elements = np.arange(int(counts.sum())) + np.repeat(self.row_offsets[rows] - starts, counts)
@@ -77,12 +77,12 @@ class SparseMatrix:
         )
 
     def row_range(self, row_offset: int, num_rows: int) -> SparseMatrix:
-        """A range of rows; before the first and after the last those are repeated."""
+        """Copy a range of rows, padded with copies of the first and last row."""
         rows = np.arange(row_offset, row_offset + num_rows).clip(0, self.num_rows - 1)
         return self.select_rows(rows)
 
     def split(self, count: int) -> list[SparseMatrix]:
-        """`count` matrices of equally many rows, one after another."""
+        """Split into `count` matrices with equal numbers of rows, in order."""
         if self.num_rows == 0:
             return [self] * count
         ends = self.row_offsets[:: self.num_rows // count].tolist()
@@ -98,12 +98,12 @@ class SparseMatrix:
         ]
 
     def scaled(self, alpha: float) -> SparseMatrix:
-        """Times alpha."""
+        """The matrix multiplied by alpha."""
         return replace(self, values=self.values * np.float32(alpha))
 
     @classmethod
     def append(cls, parts: list[SparseMatrix]) -> SparseMatrix:
-        """The rows of all parts; DataError unless they have equally many columns."""
+        """Concatenate the rows of the parts; DataError if numbers of columns differ."""
         num_cols = parts[0].num_cols
         for part in parts:
             if part.num_cols != num_cols:
@@ -119,18 +119,18 @@ class SparseMatrix:
 
 # -- binary: "SM ", the number of rows, then each row's "SV ", dimension, count and elements
 
-_ROW_HEAD = 13  # "SV " and two integers with their size bytes
+_ROW_HEAD = 13  # "SV " and two integers, each with its size byte
 _ELEMENTS = rb"(?:\x04.{4}(?:\x04.{4}|\x08.{8}))*"
 _ROW = re.compile(rb"SV \x04.{4}\x04.{4}" + _ELEMENTS, re.S)
 
 
 def read_sparse(reader: Reader) -> SparseMatrix:
-    """Read a sparse matrix in text or binary."""
+    """Read a sparse matrix in text or binary, depending on the reader's mode."""
     return _read_binary(reader) if reader.binary else _read_text(reader)
 
 
 def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
-    """Write in the writer's form."""
+    """Write a sparse matrix in text or binary, depending on the writer's mode."""
     if writer.binary:
         writer.write_token("SM")
         writer.write_int32(matrix.num_rows)
@@ -140,7 +140,7 @@ def write_sparse(writer: Writer, matrix: SparseMatrix) -> None:
 
 
 def rows_of_sparse(matrix: SparseMatrix) -> bytes:
-    """All rows in binary, 13 bytes each and 10 for each of its elements."""
+    """The binary form of all rows: 13 bytes for each row and 10 for each element."""
     counts = matrix.row_offsets[1:] - matrix.row_offsets[:-1]
     head = np.frombuffer(b"SV \x04" + struct.pack("<ici", matrix.num_cols, b"\x04", 0), np.uint8)
     elements = np.empty((len(matrix.values), 10), np.uint8)
@@ -167,13 +167,13 @@ def rows_of_sparse(matrix: SparseMatrix) -> bytes:
 
 
 def _read_binary(reader: Reader) -> SparseMatrix:
-    """Rows are found by a regular expression, as many at once as the buffer holds."""
+    """Read a sparse matrix, delimiting as many rows at a time as the buffer holds."""
     reader.expect_token("SM")
     num_rows = reader.read_int32()
     if num_rows < 0:
         raise reader.error(f"expected a sparse matrix, found one of {num_rows} rows")
     parts: list[SparseMatrix] = []
-    missing, wanted = num_rows, min(1 << 16, 64 * (num_rows + 1))  # most rows have few elements
+    missing, wanted = num_rows, min(1 << 16, 64 * (num_rows + 1))  # guess: rows have few elements
     while missing > 0:
         piece = reader.buffered(wanted)
         part, used = _decode_rows(reader, piece, missing)
@@ -196,7 +196,7 @@ def _read_binary(reader: Reader) -> SparseMatrix:
 
 
 def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix | None, int]:
-    """Up to `limit` complete rows at the start of `piece` and the bytes they take."""
+    """Decode up to `limit` complete rows at the start of `piece`; also the number of bytes used."""
     if (even := _decode_even_rows(piece, limit)) is not None:
         return even
     rows = _ROW.findall(piece)[:limit]
@@ -213,9 +213,9 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
         raise reader.error("a row of a sparse matrix has a negative number of elements")
     size = 14 if any(row[_ROW_HEAD + 5 : _ROW_HEAD + 6] == b"\x08" for row in rows[:50]) else 10
     expected = _ROW_HEAD + size * counts.astype(np.int64)
-    if lengths[-1] > expected[-1]:  # it ran on into what follows the matrix
+    if lengths[-1] > expected[-1]:  # the pattern matched bytes after the matrix
         lengths[-1] = expected[-1]
-    elif lengths[-1] < expected[-1]:  # its rest is not here yet
+    elif lengths[-1] < expected[-1]:  # the last row is incomplete
         if len(piece) > len(joined) + 14:
             raise reader.error("expected the elements of a row of a sparse matrix")
         lengths, starts, counts = lengths[:-1], starts[:-1], counts[:-1]
@@ -233,7 +233,7 @@ def _decode_rows(reader: Reader, piece: bytes, limit: int) -> tuple[SparseMatrix
 def _uneven_rows(
     raw: NDArray[np.uint8], starts: NDArray, counts: NDArray, size: int
 ) -> SparseMatrix:
-    """Of sound rows that start there and have `counts` elements of `size` bytes."""
+    """Decode valid rows at the offsets `starts`, with `counts` elements of `size` bytes each."""
     is_element = np.ones(len(raw), bool)
     is_element[starts[:, None] + np.arange(_ROW_HEAD)] = False
     elements = raw[is_element].reshape(-1, size)
@@ -243,7 +243,7 @@ def _uneven_rows(
 
 
 def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
-    """Of the bytes of rows, one or more, known to be sound (`matrix_forms.sparse_row_pattern`)."""
+    """Decode `num_rows` (at least one) valid binary rows (`matrix_forms.sparse_row_pattern`)."""
     if (even := _decode_even_rows(data, num_rows)) is not None:
         return even[0]
     lengths = np.array(list(map(len, _ROW.findall(data))))
@@ -253,7 +253,7 @@ def sparse_of_rows(data: bytes, num_rows: int) -> SparseMatrix:
 
 
 def _decode_even_rows(piece: bytes, num_rows: int) -> tuple[SparseMatrix, int] | None:
-    """All rows, if they are here and have equally many elements, as targets mostly do."""
+    """Decode `num_rows` rows if all are present and have equally many elements; else None."""
     count = int.from_bytes(piece[9:13], "little", signed=True) if len(piece) >= 13 else -1
     used = (_ROW_HEAD + 10 * count) * num_rows
     if count < 0 or used > len(piece):

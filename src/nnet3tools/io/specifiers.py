@@ -1,4 +1,4 @@
-"""rspecifiers and wspecifiers: `[options,]ark:rxfilename`, `[options,]scp:rxfilename`, ..."""
+"""Parsing of rspecifiers `[options,]ark:rxfilename` and wspecifiers `[options,]scp:wxfilename`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Rspecifier", "TableKind", "Wspecifier", "parse_rspecifier", "parse_w
 
 
 class TableKind(enum.Enum):
-    """Where the objects of a table are."""
+    """Where the objects of a table are: in an archive, in a script's files, or both."""
 
     ARCHIVE = "ark"
     SCRIPT = "scp"
@@ -22,8 +22,10 @@ class TableKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Rspecifier:
-    """A table to read: keys (o) each asked for once, (s) sorted, (cs) asked for in sorted order,
-    (p) errors end the table or hide the object, (bg) read ahead in the background.
+    """A table to read.
+
+    Options: (o) each key is requested once, (s) keys are sorted, (cs) requests are sorted, (p)
+    errors mean a missing object or the end, (bg) a thread reads ahead.
     """
 
     text: str
@@ -38,7 +40,7 @@ class Rspecifier:
 
 @dataclass(frozen=True)
 class Wspecifier:
-    """A table to write: (t) in text, (f) flushed after each object, (p) unknown keys skipped."""
+    """A table to write; options: (t) text, (f) flush after each object, (p) skip unknown keys."""
 
     text: str
     kind: TableKind
@@ -73,7 +75,7 @@ _WRITE_OPTIONS: dict[str, tuple[str, bool] | None] = {
 
 
 def parse_rspecifier(text: str) -> Rspecifier:
-    """OptionError unless it has the form above."""
+    """Parse a text such as ark:file or scp,p:file; OptionError if the form is wrong."""
     what = "rspecifier"
     kinds, changes, name = _parse(text, what, _READ_OPTIONS)
     if kinds not in (["ark"], ["scp"]):
@@ -82,7 +84,7 @@ def parse_rspecifier(text: str) -> Rspecifier:
 
 
 def parse_wspecifier(text: str) -> Wspecifier:
-    """OptionError unless it has the form above, or `ark,scp:archive,script`."""
+    """Parse a text such as ark,t:file or ark,scp:archive,script; OptionError if it is wrong."""
     what = "wspecifier"
     kinds, changes, name = _parse(text, what, _WRITE_OPTIONS)
     if kinds == ["ark"]:
@@ -102,7 +104,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 def _parse(
     text: str, what: str, options: dict[str, tuple[str, bool] | None]
 ) -> tuple[list[str], dict[str, Any], str]:
-    """The kinds named before the colon, the options' changes, and what follows the colon."""
+    """Split a specifier: ark/scp words, fields that its options set, text after the colon."""
     before, colon, name = text.partition(":")
     if not colon or text != text.rstrip():
         raise _error(text, what, "expected a form such as ark:file or scp,p:file")

@@ -1,4 +1,4 @@
-"""Kaldi streams: `Reader` and `Writer`."""
+"""Reader and Writer, Kaldi's streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading tables by key: script files, and archives sorted, called sorted or in any order."""
+"""Reading tables by key: script files, and archives with or without sorted keys."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 def _order(key: str) -> bytes:
-    """Keys sort as bytes, as `LC_ALL=C sort` does."""
+    """Sort key of a table's key: its bytes, as in `LC_ALL=C sort`."""
     return key.encode("utf-8", "surrogateescape")
 
 
 class RandomAccessTableReader(Generic[T]):
-    """`key in reader` and `reader[key]`; a context manager.
+    """Reads the objects of a table by key: `key in reader`, `reader[key]`.
 
-    An archive is read as far as needed to find a key (or, if it is not sorted, to its end); what
-    was read is kept unless the options allow to forget it: `o` after it was taken once, `s,cs`
-    as soon as a later key is asked for. DataError for whatever cannot be read and for keys that
-    are missing; with `p`, objects that cannot be read count as missing.
+    An archive is read only as far as needed to find a key (to its end if it is not sorted). Objects
+    stay in memory, unless the options allow to drop them: with `o` after their first use, with
+    `s,cs` once a later key is asked for. DataError for unreadable objects and missing keys; with
+    `p`, an unreadable object counts as missing.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[T]) -> None:
@@ -59,7 +59,7 @@ class RandomAccessTableReader(Generic[T]):
         return self._source.take(key)
 
     def get(self, key: str) -> T | None:
-        """The value, or None if the key is missing."""
+        """The object with this key, or None if the table does not have the key."""
         return self._source.take(key) if self._source.has(key) else None
 
 
@@ -98,7 +98,7 @@ class _Script(Generic[T]):
 
 
 class _Archive(Generic[T]):
-    """Objects read so far; the options of the specifier decide what is kept."""
+    """Random access to an archive; keeps the objects that the specifier's options require."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[T]) -> None:
         self._specifier = specifier
@@ -138,12 +138,12 @@ class _Archive(Generic[T]):
         return self._kept[key]
 
     def _is_past(self, key: str) -> bool:
-        """Whether a sorted archive can no longer have the key."""
+        """Whether a sorted archive was read beyond the place of the key."""
         read = self._last_read
         return bool(self._specifier.sorted and read and _order(read) > _order(key))
 
     def _advance(self) -> bool:
-        """Read one more object; False at the end."""
+        """Read one more object; False at the end of the archive."""
         item = next(self._items, None) if self._items is not None else None
         if item is None:
             self._items = None
@@ -170,14 +170,14 @@ class _Archive(Generic[T]):
 
 
 class MappedTableReader(Generic[T]):
-    """A table by key through a map such as utt2spk; without a map the keys are the table's own."""
+    """Reads a table by key through a map such as utt2spk, or directly if there is no map."""
 
     def __init__(self, rspecifier: str, holder: Holder[T], map_rspecifier: str = "") -> None:
         self._map: RandomAccessTableReader[str] | None = None
         self._lookup: Callable[[str], str | None] = lambda key: key
         with contextlib.ExitStack() as stack:
             if map_rspecifier:
-                from nnet3tools.io.holders import TOKEN  # here, as it loads NumPy
+                from nnet3tools.io.holders import TOKEN  # imported late because it imports NumPy
 
                 self._map = stack.enter_context(RandomAccessTableReader(map_rspecifier, TOKEN))
                 self._lookup = self._map.get
@@ -205,6 +205,6 @@ class MappedTableReader(Generic[T]):
         return self._table[mapped]
 
     def get(self, key: str) -> T | None:
-        """The value, or None if the key (or what it maps to) is missing."""
+        """The object, or None if the key, or the key it maps to, is missing."""
         mapped = self._lookup(key)
         return None if mapped is None else self._table.get(mapped)

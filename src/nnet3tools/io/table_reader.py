@@ -1,4 +1,4 @@
-"""Reading tables one object after another: archives and script files."""
+"""Reading tables in order: archives and script files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RANGE = re.compile(r"(.+)\[([^\[\]]*)\]")
 
 
 def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
-    """A line of a script file as (key, rxfilename, range or "")."""
+    """Split a line of a script file into key, rxfilename and range ("" if none)."""
     key, *rest = line.strip().split(None, 1)
     if not rest or line[0].isspace():
         raise DataError(f"{where}: expected 'key rxfilename', found {quoted(line, 60)}")
@@ -39,13 +39,13 @@ def parse_script_line(line: str, where: str) -> tuple[str, str, str]:
 
 
 def split_range(rxfilename: str) -> tuple[str, str]:
-    """'file[0:9]' as ('file', '0:9'); "" if it has no range."""
+    """Split 'file[0:9]' into ('file', '0:9'); the range is "" if there is none."""
     match = _RANGE.fullmatch(rxfilename)
     return (match[1].rstrip(), match[2]) if match else (rxfilename, "")
 
 
 def script_lines(rxfilename: str) -> Iterator[tuple[str, str, str]]:
-    """The entries of a script file; DataError for a line that is none."""
+    """Yield (key, rxfilename, range) for each line of a script file; DataError for a wrong line."""
     name = rxfilename or "-"
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         if "\0" in line:
@@ -64,10 +64,10 @@ def read_object(rxfilename: str, holder: Holder[T]) -> T:
 
 
 class ObjectLoader(Generic[T]):
-    """Loads the objects that script files name.
+    """Loads the objects that lines of script files name.
 
-    Keeps the last file open (entries mostly point into one archive) and the last object (entries
-    may be ranges of one).
+    It keeps the last file open, because most lines point into one archive, and the last object,
+    because lines may name ranges of one object.
     """
 
     def __init__(self, holder: Holder[T]) -> None:
@@ -83,7 +83,7 @@ class ObjectLoader(Generic[T]):
         self._reader, self._path = None, ""
 
     def load(self, key: str, rxfilename: str, range_text: str = "") -> T:
-        """The object, or the part of it that the range names."""
+        """Load an object, or the part of it that the range names."""
         if self._last is None or self._last[0] != rxfilename:
             self._last = None
             self._last = (rxfilename, self._read(key, rxfilename))
@@ -111,7 +111,7 @@ class ObjectLoader(Generic[T]):
 
 
 def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]]:
-    """(key, object) after (key, object) to the end of an archive."""
+    """Yield the (key, object) pairs of an archive up to its end."""
     while True:
         reader.key, reader.binary = "", False
         if holder.entries is not None:
@@ -126,9 +126,9 @@ def iterate_archive(reader: Reader, holder: Holder[T]) -> Iterator[tuple[str, T]
 def archive_items(
     rxfilename: str, holder: Holder[T], opened: Callable[[Reader], None] | None = None
 ) -> Iterator[tuple[str, T]]:
-    """(key, object) after (key, object) of an archive, which this process may have.
+    """Yield the (key, object) pairs of an archive, from this process's memory if it has them.
 
-    `opened`, if given, is called with the reader of one that it has not.
+    `opened` is called with the reader if the archive is read from a file or pipe.
     """
     if (handed := handover.find(rxfilename)) is not None:
         if (items := handed.table(holder)) is not None:
@@ -144,7 +144,7 @@ def archive_items(
 
 
 def _read_key(reader: Reader) -> str:
-    """A key and the one blank after it; a newline after it belongs to the object."""
+    """Read a key and the blank after it; a newline after the key is left to the object."""
     start = reader.offset
     key = reader.peek_token()
     reader.skip_word()
@@ -158,11 +158,11 @@ def _read_key(reader: Reader) -> str:
 
 
 class SequentialTableReader(Generic[T]):
-    """Iterates over (key, value) of a table, holding one object at a time; a context manager.
+    """Iterates over the (key, object) pairs of a table; a context manager.
 
-    OptionError for a bad rspecifier, DataError for whatever cannot be read; with the permissive
-    option an archive ends where it cannot be read, and such objects of a script file are left out,
-    with a warning.
+    One object is in memory at a time. OptionError for a wrong rspecifier, DataError for unreadable
+    data. With the option `p`, an archive ends at the first error, and unreadable objects of a
+    script file are skipped with a warning.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[T]) -> None:
@@ -192,9 +192,9 @@ class SequentialTableReader(Generic[T]):
         return self._items
 
     def pauses(self, seconds: float) -> bool:
-        """Whether the archive has nothing at hand, and nothing comes of it in so many seconds.
+        """Whether the archive delivers no byte for `seconds`: its writer may wait for output.
 
-        So it is where who writes it waits for answers. False before the first object was read.
+        False before the first object was read.
         """
         ahead = self._specifier.background
         return self._reader is not None and not ahead and self._reader.pauses(seconds)

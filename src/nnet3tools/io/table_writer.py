@@ -1,4 +1,4 @@
-"""Writing tables: an archive, the files a script names, or an archive with its script."""
+"""Writing tables: an archive, the files that a script names, or an archive and its script."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ T = TypeVar("T")
 
 
 def _same_file(a: str, b: str) -> bool:
-    """Whether two wxfilenames are one file on disk (which /dev/null may be as well)."""
+    """Whether two wxfilenames name one regular file; /dev/null may stand for both."""
     a, b = os.path.realpath(a), os.path.realpath(b)
     return a == b and (os.path.isfile(a) or not os.path.exists(a))
 
 
 class TableWriter(Generic[T]):
-    """`write(key, value)`; a context manager whose files appear only if its block ends well.
+    """Writes (key, object) pairs to a table; a context manager.
 
-    OptionError for a bad wspecifier; DataError if something cannot be written. Standard output and
-    pipes are written as the objects come.
+    Files appear only if the block ends without an exception; pipes and standard output receive
+    objects immediately. OptionError for a wrong wspecifier, DataError if writing fails.
     """
 
     def __init__(self, wspecifier: str, holder: Holder[T]) -> None:
@@ -52,7 +52,7 @@ class TableWriter(Generic[T]):
             handed.holder, self._handed = holder, handed
             return
         with contextlib.ExitStack() as stack:
-            # Entered first, so it appears last: a script never points to an archive not yet there.
+            # Entered first, so closed last: a script must never appear before its archive.
             if specifier.kind is TableKind.BOTH:
                 self._script = stack.enter_context(open_output(specifier.script, False, False))
             self._archive = stack.enter_context(
@@ -67,16 +67,16 @@ class TableWriter(Generic[T]):
         self._stack.__exit__(*error)  # type: ignore[arg-type]
 
     def close(self) -> None:
-        """Finish: the files appear. Only needed without `with`."""
+        """Close the files, which makes them appear. Only needed without `with`."""
         self._stack.close()
 
     def flush(self) -> None:
-        """Hand on what was written so far to who reads a pipe or standard output."""
+        """Flush the archive, so that a reader of a pipe or standard output gets all objects."""
         if self._archive is not None:
             self._archive.file.flush()
 
     def write(self, key: str, value: T) -> None:
-        """Add one object."""
+        """Write one object."""
         if not is_word(key):
             raise DataError(f"'{key}' cannot be the key of a table: expected one word")
         if self._handed is not None:

@@ -1,4 +1,4 @@
-"""Numbers as text, in bulk, as C++ streams print them at precision 7, and the way back."""
+"""Numbers as text, in bulk, as C++ streams print them with precision 7; parsing of such text."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ _ROWS_AT_ONCE = 1024
 
 
 def cast(values: ArrayLike, dtype: DTypeLike) -> NDArray:
-    """As this type; doubles too big for float32 become infinite, quietly."""
+    """Convert to `dtype`; doubles too large for float32 become infinite without a warning."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(values).astype(dtype, copy=False)
 
 
 def is_word(text: str) -> bool:
-    """Whether this is one word to `Reader`: in ASCII, and not in Unicode, white space ends one."""
+    """Whether `Reader` reads the text as one word; only ASCII white space separates words."""
     raw = text.encode("utf-8", "surrogateescape")
     return raw.split() == [raw]
 
 
 def format_float(value: float) -> str:
-    """One number as `std::ostream` prints it at precision 7; a negative NaN shows its sign."""
+    """Format a number as `std::ostream` with precision 7; a negative NaN keeps its sign."""
     if value != value:
         return "-nan" if np.signbit(float(value)) else "nan"
     return f"{value:.7g}"
 
 
 def format_floats(values: NDArray[np.floating]) -> str:
-    """Each number followed by one space."""
+    """Format the numbers, each followed by a space."""
     return _fill("%.7g " * values.size, values)
 
 
 def format_matrix(matrix: NDArray[np.floating]) -> str:
-    """A matrix in Kaldi's text form, from the leading space to the final newline."""
+    """Format a matrix in Kaldi's text form, from the leading space to the final newline."""
     num_rows, num_cols = matrix.shape
     if num_cols == 0:
         return " [ ]\n"
-    if num_rows == 0:  # of any number of columns
+    if num_rows == 0:
         return " []\n"
     row_format = "\n  " + "%.7g " * num_cols
     pieces = [" ["]
@@ -65,15 +65,15 @@ def format_matrix(matrix: NDArray[np.floating]) -> str:
 
 def _fill(template: str, values: NDArray[np.floating]) -> str:
     flat = values.ravel()
-    if (np.isnan(flat) & np.signbit(flat)).any():  # rare: Python's % drops the sign of a NaN
+    if (np.isnan(flat) & np.signbit(flat)).any():  # Python's % drops the sign of a NaN
         return template.replace("%.7g", "%s") % tuple(map(format_float, flat.tolist()))
     return template % tuple(flat.tolist())
 
 
 def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
-    """The white-space separated numbers of `body`; ValueError names the first that is none."""
+    """Parse numbers separated by white space; ValueError quotes the first wrong word."""
     words = body.split()
-    if b"_" in body:  # Python's numbers may hold some: 1_000
+    if b"_" in body:  # Python accepts underscores, as in 1_000
         raise _no_number(next(word for word in words if b"_" in word))
     if np.dtype(dtype).kind == "f":
         return cast(_converted(words, float, np.float64) if words else [], dtype)
@@ -85,7 +85,7 @@ def parse_numbers(body: bytes, dtype: DTypeLike) -> NDArray:
 
 
 def _converted(words: list[bytes], convert: type[int] | type[float], dtype: type) -> NDArray:
-    """The words as numbers; ValueError quotes the beginning of the first that is none."""
+    """Convert words to numbers; ValueError quotes the beginning of the first wrong word."""
     try:
         return np.array(words if convert is float else list(map(int, words)), dtype)
     except (ValueError, OverflowError):
@@ -103,7 +103,7 @@ def _no_number(word: bytes) -> ValueError:
 
 
 def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp]]:
-    """All numbers of `body`, and how many each line that has any has; ValueError as above."""
+    """Parse lines of numbers: all numbers, and the number of numbers of each non-empty line."""
     values = parse_numbers(body, dtype)
     chars = np.frombuffer(b"\n" + body + b"\n", np.uint8)
     space = chars <= 32
@@ -114,9 +114,9 @@ def parse_lines(body: bytes, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.intp
 
 
 def parse_rows(body: bytes, dtype: DTypeLike) -> NDArray:
-    """A matrix whose rows end in newlines or semicolons; empty rows do not count.
+    """Parse a matrix whose rows end in newlines or semicolons; empty rows are skipped.
 
-    ValueError says which number or which row is wrong.
+    ValueError names the wrong number or the wrong row.
     """
     values, counts = parse_lines(body.replace(b";", b"\n"), dtype)
     if values.size == 0:

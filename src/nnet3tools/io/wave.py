@@ -1,7 +1,7 @@
 """RIFF wave files with 16-bit samples, as Kaldi reads and writes them.
 
-The format: Microsoft's "Multimedia Programming Interface and Data Specifications 1.0"; what is
-accepted and what is passed over is as in Kaldi's feat/wave-reader.cc.
+The format is that of Microsoft's "Multimedia Programming Interface and Data Specifications 1.0".
+Chunks are accepted or skipped as in Kaldi's feat/wave-reader.cc.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ __all__ = ["WAVE", "WAVE_INFO", "Wave", "WaveInfo"]
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _PCM_GUID = bytes.fromhex("0100000000001000800000aa00389b71")
 _STREAM_SIZES = (0, 0xFFFFFFFF, 0x7FFFF000)
-"""Sizes of the data that programs write who do not know it yet; the last one is SoX's."""
+"""Data sizes in headers of streams, whose length the writer did not know; the last is SoX's."""
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
 class WaveInfo:
-    """What the header of a wave file says."""
+    """The contents of a wave file's header."""
 
     rate: int
-    """Samples a second."""
+    """Samples per second."""
     num_channels: int
     num_samples: int
-    """Of each channel; -1 if the header does not know it."""
+    """Samples of each channel; -1 if the header does not give the number."""
     big_endian: bool
 
     @property
     def duration(self) -> float:
-        """Seconds, as float32."""
+        """Duration in seconds, rounded to float32."""
         return float(np.float32(self.num_samples) / np.float32(self.rate))
 
 
 @dataclass(frozen=True)
 class Wave:
-    """Sound: `samples` of shape (channels, samples), int16."""
+    """Sound: int16 samples (channels, samples) and the number of samples per second."""
 
     rate: int
     samples: NDArray[np.int16]
 
     @property
     def duration(self) -> float:
-        """Seconds, as float32."""
+        """Duration in seconds, rounded to float32."""
         return float(np.float32(self.samples.shape[1]) / np.float32(self.rate))
 
 
 def read_wave_info(reader: Reader) -> WaveInfo:
-    """Read the header, up to the samples; DataError for a file that is no 16-bit PCM."""
+    """Read the header, up to the samples; DataError unless the file is 16-bit PCM."""
     tag = _tag(reader)
     if tag not in (b"RIFF", b"RIFX"):
         raise reader.error(
@@ -85,7 +85,7 @@ def read_wave_info(reader: Reader) -> WaveInfo:
 
 
 def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
-    """Rate, channels and size of the chunk "fmt "."""
+    """Read the chunk "fmt ": sampling rate, number of channels, size of the chunk in bytes."""
     size = _number(reader, order)
     if not 16 <= size <= 1 << 16:
         raise reader.error(f"expected a format chunk of 16 bytes or more, found one of {size}")
@@ -108,7 +108,7 @@ def _read_format(reader: Reader, order: str) -> tuple[int, int, int]:
 
 
 def _skip_until(reader: Reader, wanted: bytes, order: str) -> int:
-    """Pass over chunks until this one begins; how many bytes were read."""
+    """Skip chunks up to the chunk `wanted`; returns the number of bytes read."""
     counted = 4
     while (tag := _tag(reader)) != wanted:
         left = size = _number(reader, order)
@@ -129,7 +129,7 @@ def _number(reader: Reader, order: str) -> int:
 
 
 def read_wave(reader: Reader) -> Wave:
-    """Read a wave file; one that ends early gives what is there, and a warning."""
+    """Read a wave file; a truncated file gives the samples that it has, with a warning."""
     info = read_wave_info(reader)
     block = 2 * info.num_channels
     wanted = None if info.num_samples < 0 else info.num_samples * block
@@ -149,7 +149,7 @@ def read_wave(reader: Reader) -> Wave:
 
 
 def _read_up_to(reader: Reader, size: int | None) -> bytes:
-    """That many bytes, or all that there are if they are fewer (or `size` is None)."""
+    """Read `size` bytes, or fewer at the end of the stream; all bytes if `size` is None."""
     pieces: list[bytes] = []
     left = size
     while left != 0 and reader.peek_byte() >= 0:
@@ -176,4 +176,4 @@ WAVE: Holder[Wave] = Holder("a wave file", read_wave, write_wave, has_header=Fal
 WAVE_INFO: Holder[WaveInfo] = Holder(
     "a wave file", read_wave_info, lambda writer, info: None, has_header=False
 )
-"""Headers only, for script files: the samples are left unread."""
+"""Headers only, for script files; the samples are not read."""

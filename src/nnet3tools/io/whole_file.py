@@ -1,9 +1,9 @@
-"""Files that are written whole or not at all.
+"""Files that appear completely or not at all.
 
-The bytes go to a file without a name (Linux's O_TMPFILE), which vanishes with its process, however
-that ends; where there is no such thing, to `.nnet3tools-<random>.tmp` beside the place, which the
-process holds locked. Later runs remove those that nobody holds. A file that cannot be replaced (a
-mount, or in a folder that is not writable) is overwritten at the end.
+The bytes go to a file without a name (Linux's O_TMPFILE), which disappears if its process ends
+early. On other systems they go to `.nnet3tools-<random>.tmp` in the same folder, which the process
+keeps locked; later runs remove unlocked ones. A file that cannot be replaced (a mount, or a file in
+a folder that is not writable) is overwritten at the end.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ __all__ = ["prove_writable", "whole_file"]
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,4})|/proc/self/fd/([0-9]{1,4})|/dev/std(out|err)")
 _PREFIX, _SUFFIX = ".nnet3tools-", ".tmp"
 _SECONDS_TO_LOCK = 60.0
-"""A file younger than this may be one that its process is about to lock."""
+"""A younger temporary file may be one that its process has not locked yet."""
 
 _CANNOT_REPLACE = (errno.EBUSY, errno.EPERM, errno.EACCES)
-"""What renaming says to a file that is a mount, or somebody else's in a folder like /tmp."""
+"""Errors of a rename onto a mount or onto another user's file in a folder like /tmp."""
 
 _swept: set[str] = set()
 
 
 @contextlib.contextmanager
 def whole_file(path: str) -> Iterator[BinaryIO]:
-    """A file to write, which appears at `path` when the block ends without an exception.
+    """Open a file for writing that appears at `path` when the block ends without an exception.
 
-    Its mode stays what it was. Devices, pipes and this process's own descriptors (/dev/stdout,
-    /dev/fd/N) are written as the bytes come. DataError if the place cannot be written.
+    An existing file keeps its mode. Devices, pipes and this process's own descriptors (/dev/stdout,
+    /dev/fd/N) are written directly. DataError if the path cannot be written.
     """
     if (descriptor := _own_descriptor(path)) is not None:
         sys.stdout.flush()
@@ -49,7 +49,7 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
             yield file
         return
     mode = _mode_of(path)
-    if mode is not None and not stat.S_ISREG(mode):  # /dev/null, a named pipe: nothing to replace
+    if mode is not None and not stat.S_ISREG(mode):  # /dev/null or a named pipe cannot be replaced
         with _failures_named(path, "open"):
             file = cast(BinaryIO, open(path, "wb"))
         with file:
@@ -66,10 +66,10 @@ def whole_file(path: str) -> Iterator[BinaryIO]:
 
 
 def prove_writable(path: str) -> None:
-    """DataError if a file could not be written at `path`: to be asked before a long run."""
+    """Raise DataError if a file cannot be written at `path`; for use before a long computation."""
 
     class Proved(Exception):
-        """Nothing is to be written yet."""
+        """Leaves `whole_file` before anything is written."""
 
     mode = _mode_of(path)
     if _own_descriptor(path) is None and (mode is None or stat.S_ISREG(mode)):
@@ -89,7 +89,7 @@ def _failures_named(path: str, verb: str) -> Iterator[None]:
 
 
 def _own_descriptor(path: str) -> int | None:
-    """The number of the descriptor of this process that a path names."""
+    """The number of this process's file descriptor that a path names, or None."""
     if (match := _DESCRIPTOR.fullmatch(path)) is None:
         return None
     number = match[1] or match[2]
@@ -97,7 +97,7 @@ def _own_descriptor(path: str) -> int | None:
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of what is there, None if there is nothing; DataError for an impossible path."""
+    """The mode of an existing file, or None; DataError for an impossible path."""
     with _failures_named(path, "open"):
         try:
             return os.stat(path).st_mode
@@ -108,7 +108,7 @@ def _mode_of(path: str) -> int | None:
 
 
 def _temporary(target: str, exists: bool) -> _Temporary:
-    """Somewhere to write; OSError if `target` cannot be written afterwards."""
+    """Open a temporary file; OSError if `target` could not be replaced by it afterwards."""
     if exists and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     folder = os.path.dirname(target)
@@ -122,7 +122,7 @@ def _temporary(target: str, exists: bool) -> _Temporary:
 
 
 def _overwrite(target: str, file: BinaryIO) -> None:
-    """Put all that was written to a file into another that is there."""
+    """Copy everything written to `file` into the existing file `target`."""
     import shutil
 
     file.seek(0)
@@ -131,25 +131,25 @@ def _overwrite(target: str, file: BinaryIO) -> None:
 
 
 class _Temporary:
-    """`file` is written; then `finish` puts its bytes in their place, and `discard` tidies up."""
+    """A temporary output: write to `file`, then call `finish` on success and always `discard`."""
 
     file: BinaryIO
 
     def finish(self, target: str, mode: int | None) -> None:
-        """Make what was written the file `target`; OSError if that fails."""
+        """Turn the written bytes into the file `target`; OSError if that fails."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Close, and remove what is not in its place."""
+        """Close the file, and remove it unless it became the target."""
         with contextlib.suppress(OSError):
             self.file.close()
 
 
 class _Elsewhere(_Temporary):
-    """For a writable file in a folder that is not: the file is overwritten at the end."""
+    """A file in the system's temporary folder, for a target in a folder that is not writable."""
 
     def __init__(self) -> None:
-        import tempfile  # here, as it loads much that is seldom needed
+        import tempfile  # imported late because it is slow and rarely needed
 
         self.file = cast(BinaryIO, tempfile.TemporaryFile())
 
@@ -158,7 +158,7 @@ class _Elsewhere(_Temporary):
 
 
 class _Beside(_Temporary):
-    """A file in the folder of the place, without a name if there can be such, else locked."""
+    """A file in the target's folder: without a name if the system allows it, else locked."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._name = folder, ""
@@ -194,10 +194,10 @@ class _Beside(_Temporary):
             self._name = ""
 
     def _linked(self, name: str) -> bool:
-        """Give the file a name; False if there is something of this name."""
+        """Give the file a name; False if the name exists already."""
         descriptor = self.file.fileno()
         try:
-            # A descriptor of a folder makes Python call linkat, which alone follows /proc's links.
+            # With src_dir_fd Python calls linkat, which follows the link in /proc.
             os.link(_path_of(descriptor), name, src_dir_fd=descriptor)
         except FileExistsError:
             return False
@@ -215,7 +215,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def _without_name(folder: str) -> int | None:
-    """A new file without a name, which can be given one; None where the system has none."""
+    """Open a new file without a name that can be linked later; None if the system cannot."""
     flag = getattr(os, "O_TMPFILE", None)
     if flag is None:
         return None
@@ -232,7 +232,7 @@ def _without_name(folder: str) -> int | None:
 
 
 def _sweep(folder: str) -> None:
-    """Remove, once for each folder, files that processes left which were killed."""
+    """Remove temporary files that killed processes left in a folder, once per folder."""
     if folder in _swept:
         return
     _swept.add(folder)

@@ -1,4 +1,4 @@
-"""Writing Kaldi's basic values to a stream, in text or binary."""
+"""Writer: Kaldi's basic values to a stream, in text or binary."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Writer"]
 
 @functools.lru_cache(maxsize=1024)
 def _token(token: str) -> bytes:
-    """Files have few different ones, and to look at each takes as long as to write it."""
+    """The bytes of a token and a space; cached because checking takes as long as writing."""
     if not is_word(token):
         raise ProgramError(f"not a token: '{token}'")
     return (token + " ").encode("utf-8", "surrogateescape")
 
 
 class Writer:
-    """A stream of tokens, numbers, vectors and matrices, byte for byte as Kaldi writes them."""
+    """Writes tokens, numbers, vectors and matrices byte for byte as Kaldi does."""
 
     def __init__(self, file: BinaryIO, binary: bool = True, name: str = "stream") -> None:
         self.file, self.binary, self.name = file, binary, name
@@ -38,11 +38,11 @@ class Writer:
         self.offset += len(data)
 
     def write_text(self, text: str) -> None:
-        """Write raw text, in either mode."""
+        """Write raw text in either mode."""
         self.write_bytes(text.encode("utf-8", "surrogateescape"))
 
     def write_header(self) -> None:
-        r"""Write the header "\0B" if binary."""
+        r"""Write the header "\0B" in binary mode."""
         if self.binary:
             self.write_bytes(b"\0B")
 
@@ -52,23 +52,23 @@ class Writer:
             self.write_bytes(b"\n")
 
     def write_token(self, token: str) -> None:
-        """A word and a space, in either mode."""
+        """Write a word and a space, in either mode."""
         self.write_bytes(_token(token))
 
     def write_bool(self, value: bool) -> None:
-        """T or F (followed by a space in text mode)."""
+        """Write T or F, followed by a space in text mode."""
         self.write_bytes((b"T" if value else b"F") + (b"" if self.binary else b" "))
 
     def write_int32(self, value: int) -> None:
-        """A 32-bit integer."""
+        """Write a 32-bit integer."""
         self.write_bytes(struct.pack("<bi", 4, value) if self.binary else b"%d " % value)
 
     def write_size(self, value: int) -> None:
-        """A count: C++'s size_t, whose size byte Kaldi negates because it has no sign."""
+        """Write a C++ size_t, whose size byte Kaldi negates because the type is unsigned."""
         self.write_bytes(struct.pack("<bQ", -8, value) if self.binary else b"%d " % value)
 
     def write_float(self, value: float) -> None:
-        """A number as float32."""
+        """Write a number as float32."""
         single = float(np.float32(value))
         if self.binary:
             self.write_bytes(struct.pack("<bf", 4, single))
@@ -76,14 +76,14 @@ class Writer:
             self.write_text(format_float(single) + " ")
 
     def write_double(self, value: float) -> None:
-        """A number as float64."""
+        """Write a number as float64."""
         if self.binary:
             self.write_bytes(struct.pack("<bd", 8, value))
         else:
             self.write_text(format_float(value) + " ")
 
     def write_int32_vector(self, values: ArrayLike) -> None:
-        """As WriteIntegerVector: (N,) integers."""
+        """Write integers (N,) in the form of Kaldi's WriteIntegerVector."""
         array = np.ascontiguousarray(values, np.int32)
         if self.binary:
             self.write_bytes(struct.pack("<bi", 4, len(array)) + array.tobytes())
@@ -91,7 +91,7 @@ class Writer:
             self.write_text("[ " + "%d " * array.size % tuple(array.tolist()) + "]\n")
 
     def write_int_pairs(self, pairs: ArrayLike) -> None:
-        """As WriteIntegerPairVector: (N, 2) integers."""
+        """Write integer pairs (N, 2) in the form of Kaldi's WriteIntegerPairVector."""
         array = np.ascontiguousarray(pairs, np.int32).reshape(-1, 2)
         if self.binary:
             self.write_bytes(struct.pack("<bi", 4, len(array)) + array.tobytes())
@@ -99,7 +99,7 @@ class Writer:
             self.write_text("[ " + "%d,%d " * len(array) % tuple(array.ravel().tolist()) + "]\n")
 
     def write_vector(self, vector: NDArray) -> None:
-        """A vector: float64 as DV, anything else as float32 FV."""
+        """Write a vector: float64 as DV, other types as float32 (FV)."""
         array = _as_real(vector)
         if self.binary:
             self.write_text("DV " if array.dtype == np.float64 else "FV ")
@@ -109,7 +109,7 @@ class Writer:
             self.write_text(" [ " + format_floats(array) + "]\n")
 
     def write_matrix(self, matrix: NDArray) -> None:
-        """A matrix: float64 as DM, anything else as float32 FM."""
+        """Write a matrix: float64 as DM, other types as float32 (FM)."""
         array = _as_real(matrix)
         if self.binary:
             self.write_text("DM " if array.dtype == np.float64 else "FM ")

@@ -1,4 +1,4 @@
-"""Acoustic models, .mdl files: a transition model, a network, its context and priors."""
+"""Acoustic models (.mdl files): a transition model, a network, its context and priors."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["AmNnet"]
 class AmNnet:
     """Kaldi's TransitionModel and AmNnetSimple.
 
-    The contexts are as stored, or as the caller computed them with graph/context.py: Kaldi
-    computes them anew whenever it has read or changed the network. `priors` may be empty.
+    The contexts are those stored in the file, or computed by the caller with graph/context.py.
+    (Kaldi recomputes them after each change of the network.) `priors` may be empty.
     """
 
     transition_model: TransitionModel
@@ -33,7 +33,7 @@ class AmNnet:
 
     @classmethod
     def read(cls, reader: Reader) -> AmNnet:
-        """Read in Kaldi's form; DataError unless the network is a simple one."""
+        """Read a model in Kaldi's format; DataError unless the network is a simple one."""
         transition_model = TransitionModel.read(reader)
         nnet = Nnet.read(reader)
         reader.expect_token("<LeftContext>")
@@ -47,12 +47,12 @@ class AmNnet:
 
     @classmethod
     def load(cls, rxfilename: str) -> AmNnet:
-        """Read from a file, pipe or "-"."""
+        """Read a model from a file, pipe or "-"."""
         with open_input(rxfilename) as reader:
             return cls.read(reader)
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the model in Kaldi's format."""
         self.transition_model.write(writer)
         self.nnet.write(writer)
         writer.write_token("<LeftContext>")
@@ -63,12 +63,12 @@ class AmNnet:
         writer.write_vector(self.priors)
 
     def save(self, wxfilename: str, binary: bool = True) -> None:
-        """Write to a file (whole or not at all), pipe or "-"."""
+        """Write the model to a file, pipe or "-"."""
         with open_output(wxfilename, binary) as writer:
             self.write(writer)
 
     def check_simple(self, name: str) -> None:
-        """DataError unless the network has the inputs and outputs of an acoustic model."""
+        """Raise DataError unless the network has an acoustic model's inputs and outputs."""
         if not self.nnet.is_simple():
             raise DataError(
                 f"{name}: the network of an acoustic model must have a node 'output', and input "
@@ -76,7 +76,7 @@ class AmNnet:
             )
 
     def set_nnet(self, nnet: Nnet) -> None:
-        """Put another network in; priors that do not fit it are dropped."""
+        """Replace the network; priors of another dimension are dropped."""
         self.nnet = nnet
         self.check_simple("the new network")
         dim = nnet.output_dim("output")
@@ -88,14 +88,14 @@ class AmNnet:
             self.priors = np.empty(0, np.float32)
 
     def set_priors(self, priors: NDArray[np.float32]) -> None:
-        """Set the priors; DataError if their number is not the output's dimension."""
+        """Set the priors; DataError if their number is not the output dimension."""
         dim = self.nnet.output_dim("output")
         if len(priors) not in (0, dim):
             raise DataError(f"there are {len(priors)} priors, but the output has dimension {dim}")
         self.priors = priors
 
     def info(self) -> str:
-        """The text of nnet3-am-info before the information about the network itself."""
+        """The text that nnet3-am-info prints before the information about the network."""
         lines = [
             f"input-dim: {self.nnet.input_dim('input')}",
             f"ivector-dim: {self.nnet.input_dim('ivector')}",

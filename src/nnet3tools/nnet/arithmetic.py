@@ -1,6 +1,6 @@
-"""Networks as vectors: scaling, adding, inner products, and settings of all components at once.
+"""Networks as vectors: scaling, adding, inner products, and settings of all components.
 
-All functions change components in place; Kaldi's names for them are in nnet-utils.h.
+Functions change components in place. Kaldi's counterparts are in nnet-utils.h.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _updatable(nnet: Nnet) -> list[UpdatableComponent]:
 
 
 def check_same_structure(first: Nnet, second: Nnet) -> None:
-    """DataError unless the networks' components agree in number, type and size."""
+    """Raise DataError unless two networks' components agree in number, type and size."""
     if len(first.components) != len(second.components):
         raise DataError(
             f"the networks do not match: {len(first.components)} and "
@@ -80,24 +80,24 @@ def _describe(component: Component) -> str:
 
 
 def scale_nnet(nnet: Nnet, scale: float) -> None:
-    """Multiply all parameters and statistics."""
+    """Multiply all parameters and statistics by `scale`."""
     if scale != 1.0:
         for component in nnet.components:
             component.scale(scale)
 
 
 def add_nnet(nnet: Nnet, source: Nnet, alpha: float = 1.0) -> None:
-    """Add alpha times the parameters and statistics of a network of the same structure."""
+    """Add alpha times the parameters and statistics of `source`, which has the same structure."""
     check_same_structure(nnet, source)
     for component, other in zip(nnet.components, source.components, strict=True):
         component.add(alpha, other)
 
 
 def component_dot_products(first: Nnet, second: Nnet) -> NDArray[np.float32]:
-    """Inner product of the parameters of each updatable component, in order.
+    """Inner product of two networks' parameters for each updatable component, in order.
 
-    For logs: summed as Kaldi sums on the CPU, in single precision one row of a matrix after the
-    other, so that the last digits printed are Kaldi's.
+    Sums are in single precision, row by row of each matrix, as in Kaldi on the CPU, so that logs
+    show the same digits.
     """
     pairs = zip(_updatable(first), _updatable(second), strict=True)
     return np.array([_single_precision_dot(a, b) for a, b in pairs], np.float32)
@@ -114,7 +114,7 @@ def _single_precision_dot(first: UpdatableComponent, second: UpdatableComponent)
 
 
 def dot_product(first: Nnet, second: Nnet) -> float:
-    """Inner product of all parameters."""
+    """Inner product of all parameters of two networks."""
     pairs = zip(_updatable(first), _updatable(second), strict=True)
     return sum(a.dot_product(b) for a, b in pairs)
 
@@ -125,13 +125,13 @@ def num_parameters(nnet: Nnet) -> int:
 
 
 def vectorize(nnet: Nnet) -> NDArray[np.float32]:
-    """All parameters, in Kaldi's order, as one host vector."""
+    """All parameters in Kaldi's order as one vector on the host."""
     parts = [component.vectorize() for component in _updatable(nnet)]
     return np.concatenate(parts) if parts else np.empty(0, np.float32)
 
 
 def unvectorize(nnet: Nnet, values: NDArray[np.float32]) -> None:
-    """Set all parameters from a vector as `vectorize` gives it."""
+    """Set all parameters from a vector that `vectorize` returned."""
     if values.shape != (num_parameters(nnet),):
         raise DataError(f"expected {num_parameters(nnet)} parameters, found {values.shape}")
     start = 0
@@ -141,13 +141,13 @@ def unvectorize(nnet: Nnet, values: NDArray[np.float32]) -> None:
 
 
 def perturb_params(nnet: Nnet, stddev: float) -> None:
-    """Add Gaussian noise to every parameter."""
+    """Add Gaussian noise with standard deviation `stddev` to every parameter."""
     for component in _updatable(nnet):
         component.perturb_params(stddev)
 
 
 def format_per_component(nnet: Nnet, values: Sequence[float] | NDArray[np.floating]) -> str:
-    """A number for each updatable component as Kaldi logs it: `[ name:value name:value ]`."""
+    """Format one number per updatable component as Kaldi logs it: `[ name:value name:value ]`."""
     names = [name for name, _ in nnet.updatable_components()]
     return "[ " + "".join(f"{n}:{v:g} " for n, v in zip(names, values, strict=True)) + "]"
 
@@ -156,31 +156,31 @@ def format_per_component(nnet: Nnet, values: Sequence[float] | NDArray[np.floati
 
 
 def zero_stats(nnet: Nnet) -> None:
-    """Forget the statistics of all components."""
+    """Reset the statistics of all components."""
     for component in nnet.components:
         component.zero_stats()
 
 
 def set_learning_rate(nnet: Nnet, rate: float) -> None:
-    """Set the learning rates, before each component's own factor."""
+    """Set the learning rate of all components; each component's own factor still applies."""
     for component in _updatable(nnet):
         component.set_underlying_learning_rate(rate)
 
 
 def set_as_gradient(nnet: Nnet) -> None:
-    """Make the network the holder of a plain gradient (SetNnetAsGradient)."""
+    """Prepare the network to accumulate a plain gradient (Kaldi's SetNnetAsGradient)."""
     for component in _updatable(nnet):
         component.set_as_gradient()
 
 
 def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
-    """Stop, or resume, updating the natural-gradient statistics."""
+    """Stop (or resume) updates of the natural-gradient statistics."""
     for component in _updatable(nnet):
         component.freeze_natural_gradient(freeze)
 
 
 def check_natural_gradient(nnet: Nnet) -> None:
-    """DivergedError, with the component, if natural gradient met infinity or NaN."""
+    """Raise DivergedError, naming the component, if natural gradient met NaN or infinity."""
     for name, component in nnet.updatable_components():
         for preconditioner, _ in component.preconditioners():
             try:
@@ -190,14 +190,14 @@ def check_natural_gradient(nnet: Nnet) -> None:
 
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Let batch normalisation use its stored statistics, or each minibatch's own."""
+    """Make batch norm use its stored statistics (`test_mode`) or each minibatch's own."""
     for component in nnet.components:
         if isinstance(component, BatchStatisticsComponent):
             component.set_test_mode(test_mode)
 
 
 def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
-    """Multiply the statistics of batch normalisation only."""
+    """Multiply only the statistics of batch norm by `scale`."""
     if scale != 1.0:
         for component in nnet.components:
             if isinstance(component, BatchStatisticsComponent):
@@ -205,14 +205,14 @@ def scale_batchnorm_stats(nnet: Nnet, scale: float) -> None:
 
 
 def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
-    """Stop, or resume, drawing random numbers."""
+    """Stop (`test_mode`) or resume the random choices of dropout components."""
     for component in nnet.components:
         if isinstance(component, RandomComponent):
             component.test_mode = test_mode
 
 
 def set_dropout_proportion(components: Sequence[Component], proportion: float) -> int:
-    """Set the dropout proportion of those that have one; returns how many have."""
+    """Set the dropout proportion of the dropout components; returns their number."""
     chosen = [component for component in components if isinstance(component, DropoutBase)]
     for component in chosen:
         component.dropout_proportion = proportion

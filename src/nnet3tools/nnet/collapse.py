@@ -1,9 +1,9 @@
-"""Making a network cheaper to compute with: neighbouring components become one (CollapseModel).
+"""Merging of adjacent components to make computation cheaper (Kaldi's CollapseModel).
 
-Where component 1 is the only input of component 2 (at any time offsets, side by side), and the pair
-can be expressed by one component, that one takes the place of component 2 and reads component 1's
-input. Which pairs can: dropout or batch norm before affine-like components, affine before affine
-unless the first narrows, affine before a fixed scale.
+If component 1 is the only input of component 2 (perhaps at several time offsets) and one component
+can express both, the merged one replaces component 2 and reads the input of component 1. Possible
+pairs: dropout or batch norm before an affine-like component, affine before affine (unless the first
+reduces the dimension), affine before a fixed scale.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _multiply = tensor.element("_1 = _1 * _2")
 
 @dataclass(frozen=True)
 class CollapseOptions:
-    """Which pairs of components to collapse; Kaldi's defaults."""
+    """The pairs of components to collapse, with Kaldi's defaults."""
 
     collapse_dropout: bool = False
     collapse_batchnorm: bool = False
@@ -51,9 +51,9 @@ def prepare_for_test(nnet: Nnet) -> None:
 
 
 def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
-    """Collapse all pairs possible, and remove nodes and components that are then unused.
+    """Collapse all possible pairs, then remove unused nodes and components.
 
-    Batch norm must be in test mode if it is to be collapsed.
+    Batch norm must be in test mode to be collapsed.
     """
     options = CollapseOptions() if options is None else options
     num_before = len(nnet.components)
@@ -71,7 +71,7 @@ def collapse_model(nnet: Nnet, options: CollapseOptions | None = None) -> None:
 
 
 def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
-    """Let the component of node n take over the component that is its input, if it can be."""
+    """Merge the component that is the input of node n into the node's component, if possible."""
     node = nnet.nodes[n]
     if not isinstance(node, ComponentNode):
         return False
@@ -90,9 +90,9 @@ def _collapse_into_node(nnet: Nnet, n: int, options: CollapseOptions) -> bool:
 
 
 def _only_source(descriptor: Descriptor) -> int:
-    """The node of a descriptor that appends that node at different times only, else -1.
+    """The node whose output, at one or several times, is the descriptor's only content; else -1.
 
-    A Scale() of the node prevents it (Kaldi overlooks it, and then scales a bias wrongly).
+    A Scale() of the node also gives -1. (Kaldi ignores the Scale and then scales a bias wrongly.)
     """
     sources = set()
     for part in descriptor.parts:
@@ -106,9 +106,9 @@ def _only_source(descriptor: Descriptor) -> int:
 
 
 def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor) -> Descriptor:
-    """The descriptor with an expression in the place of a node.
+    """The descriptor with the expression `by` substituted for a node.
 
-    It goes through text, whose parser brings the result into normal form.
+    The substitution is made in text, because the parser brings the result into normal form.
     """
     names = list(nnet.node_names)
     names[node] = by.text(nnet.node_names)
@@ -117,7 +117,7 @@ def _replace_node(nnet: Nnet, descriptor: Descriptor, node: int, by: Descriptor)
 
 
 def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> int:
-    """Number of a component, perhaps a new one, that does what both do in turn; -1 if none can."""
+    """Index of a component (existing or new) that does the work of both in turn; -1 if none can."""
     a, b = nnet.components[first], nnet.components[second]
     name_a, name_b = nnet.component_names[first], nnet.component_names[second]
     combined: Component | None = None
@@ -147,12 +147,12 @@ def _combine(nnet: Nnet, first: int, second: int, options: CollapseOptions) -> i
 
 
 def _dropout_scale(component: Component) -> float | None:
-    """The scale that stands for dropout; None for other components."""
+    """The factor by which dropout scales on average; None for other components."""
     return component.average_scale if isinstance(component, DropoutBase) else None
 
 
 def _scaled(component: Component, scale: float) -> Component | None:
-    """A component that gives for x what this one gives for scale * x."""
+    """A copy of a component that first multiplies its input by `scale`; None if impossible."""
     if component.input_matrix is None:
         return None
     result = component.copy()
@@ -161,7 +161,7 @@ def _scaled(component: Component, scale: float) -> Component | None:
 
 
 def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Component | None:
-    """Batch norm (x -> scale * x + offset) and then an affine, linear or TDNN component."""
+    """Merge batch norm (x -> scale * x + offset) into the affine or linear component after."""
     if batchnorm.test_scale is None or batchnorm.test_offset is None:
         raise DataError("batch norm must be in test mode to be collapsed")
     result: AffineComponent | TdnnComponent
@@ -184,13 +184,13 @@ def _after_batchnorm(batchnorm: BatchNormComponent, component: Component) -> Com
 
 
 def _affine_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine or fixed affine component, several times side by side, and then an affine one."""
+    """Merge an affine component, applied to one or several blocks of input, into the next one."""
     if not isinstance(second, AffineComponent):
         return None
     if not isinstance(first, AffineComponent | FixedAffineComponent):
         return None
     if first.input_dim > first.output_dim:
-        return None  # the product would have more parameters than the two
+        return None  # the merged matrix would have more parameters than both
     copies = second.input_dim // first.output_dim
     width_in, width_out = first.input_dim, first.output_dim
     linear = tensor.empty((second.output_dim, copies * width_in), like=second.linear_params)
@@ -204,7 +204,7 @@ def _affine_of_affine(first: Component, second: Component) -> Component | None:
 
 
 def _scale_of_affine(first: Component, second: Component) -> Component | None:
-    """An affine component and then a fixed scale of its outputs."""
+    """Merge a fixed scale into the affine component before it."""
     if not isinstance(first, AffineComponent) or not isinstance(second, FixedScaleComponent):
         return None
     if first.output_dim != second.input_dim:
@@ -216,12 +216,12 @@ def _scale_of_affine(first: Component, second: Component) -> Component | None:
 
 
 def _tiled(vector: Array, size: int) -> Array:
-    """The vector repeated to a size that is a multiple of its own."""
+    """The vector repeated up to `size`, a multiple of its length."""
     result = tensor.empty((size,), like=vector)
     tensor.copy(result.reshape(-1, vector.shape[0]), vector.reshape(1, -1))
     return result
 
 
 def _add_product(bias: Array, linear: Array, vector: Array) -> None:
-    """Add the product of a matrix and a vector to `bias`."""
+    """bias += linear @ vector."""
     tensor.prod(bias.reshape(-1, 1), linear, vector.reshape(-1, 1), beta=1.0)

@@ -1,7 +1,7 @@
-"""Lines of config files: `first-token key=value key=value`, with Kaldi's grammar (text-utils.cc).
+"""Parsing of config lines: `first-token key=value key=value`, with Kaldi's grammar (text-utils.cc).
 
-A value runs to the last blank before the next `=`, so `input=Append(a, b) dim=3` needs no quotes;
-'...' and "..." quote (nothing escapes inside); `#` starts a comment anywhere.
+A value extends to the last blank before the next `=`, so `input=Append(a, b) dim=3` needs no
+quotes. '...' and "..." quote, without escapes. `#` starts a comment anywhere.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _KEY_VALUE = re.compile(r"\s*([^=]*)=")
 _INT32_LIMIT = 1 << 31
 
 MAX_LINE = 1 << 22
-"""Characters of a line of a config file: half a million terms of a descriptor, which take 1 GB."""
+"""Limit on characters of a config line: half a million terms of a descriptor, which take 1 GB."""
 
 _LINE = re.compile(r"\S[^\n]*")
-"""A line that is not blank, from its first character."""
+"""The rest of a line from its first visible character."""
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether Kaldi allows this as the name of a node or component."""
+    """Whether Kaldi accepts the name for a node or component."""
     return _NAME.match(name) is not None
 
 
 def parse_int(text: str) -> int | None:
-    """The int32 that `text` is, or None."""
+    """Convert text to an int32; None if it is not an int32."""
     if not _INTEGER.match(text):
         return None
-    if len(text.strip().lstrip("+-0")) > 10:  # int() would take square time, or refuse
+    if len(text.strip().lstrip("+-0")) > 10:  # int() takes quadratic time or raises
         return None
     value = int(text)
     return value if -_INT32_LIMIT <= value < _INT32_LIMIT else None
 
 
 def parse_float(text: str) -> float | None:
-    """The float32 value (as a Python float) that `text` is, or None."""
+    """Convert text to a float32 value (as a Python float); None if it is not a number."""
     if not (_FLOAT.match(text) or _SPECIAL_FLOAT.match(text)):
         return None
     with np.errstate(over="ignore"):
@@ -69,8 +69,8 @@ def parse_float(text: str) -> float | None:
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` with the known name that is nearest, or nothing."""
-    import difflib  # for errors only
+    """The text ` (did you mean 'x'?)` with the most similar known name, or ""."""
+    import difflib  # needed for errors only
 
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean '{near[0]}'?)" if near else ""
@@ -82,10 +82,10 @@ def name_matches_pattern(name: str, pattern: str) -> bool:
 
 
 class ConfigLine:
-    """One line of a config: its first token, its values by key, and which of them were asked for.
+    """A config line: its first token, its values by key, and the keys that were read.
 
-    The `get_*` methods return the value of a key, or the default if the key is absent; without a
-    default, or if the value is not of the type asked for, they raise ConfigError.
+    Each `get_*` method returns the value of a key, or `default` if the key is absent. Without a
+    default, or if the value has another type, it raises ConfigError.
     """
 
     def __init__(self, text: str, file: str = "", line_number: int = 0) -> None:
@@ -120,7 +120,7 @@ class ConfigLine:
             position = self._parse_value(text, position)
 
     def _parse_value(self, text: str, position: int) -> int:
-        """Take one key=value that starts at `position`; return the position after it."""
+        """Parse a key=value pair that starts at `position`; return the position after it."""
         match = _KEY_VALUE.match(text, position)
         if match is None:
             raise self.error(f"expected key=value, found '{text[position:].strip()}'")
@@ -145,11 +145,11 @@ class ConfigLine:
         return key in self._values
 
     def error(self, message: str) -> ConfigError:
-        """A ConfigError about this line, to be raised."""
+        """Make a ConfigError about this line."""
         return ConfigError(message, self.file, self.line_number, self.text)
 
     def _take(self, key: str, default: Any) -> str | None:
-        """The text of a value, marked as used; None if absent and there is a default."""
+        """The text of a value, marked as read; None if the key is absent and has a default."""
         if key in self._values:
             self._used.add(key)
             return self._values[key]
@@ -158,12 +158,12 @@ class ConfigLine:
         return None
 
     def get_string(self, key: str, default: str | D = _REQUIRED) -> str | D:
-        """The value as it stands."""
+        """The value of a key as text."""
         text = self._take(key, default)
         return default if text is None else text
 
     def get_int(self, key: str, default: int | D = _REQUIRED) -> int | D:
-        """The value as an int32."""
+        """The value of a key as an int32."""
         if (text := self._take(key, default)) is None:
             return default
         if (value := parse_int(text)) is None:
@@ -171,7 +171,7 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | D = _REQUIRED) -> float | D:
-        """The value as a float32 (a Python float that float32 can hold)."""
+        """The value of a key rounded to float32."""
         if (text := self._take(key, default)) is None:
             return default
         if (value := parse_float(text)) is None or not math.isfinite(value):
@@ -179,7 +179,7 @@ class ConfigLine:
         return value
 
     def get_bool(self, key: str, default: bool | D = _REQUIRED) -> bool | D:
-        """The value as a truth value; Kaldi looks at its first letter only."""
+        """The value of a key as a truth value; like Kaldi it looks at the first letter only."""
         if (text := self._take(key, default)) is None:
             return default
         if text[:1] not in ("t", "T", "f", "F") or not text:
@@ -187,7 +187,7 @@ class ConfigLine:
         return text[0] in "tT"
 
     def get_int_list(self, key: str, default: list[int] | D = _REQUIRED) -> list[int] | D:
-        """The value as integers separated by `,` or `:`."""
+        """The value of a key as integers separated by `,` or `:`."""
         if (text := self._take(key, default)) is None:
             return default
         values = [parse_int(part) for part in re.split("[,:]", text) if part]
@@ -197,25 +197,25 @@ class ConfigLine:
         return found
 
     def unused_keys(self) -> list[str]:
-        """Keys that nobody asked for, sorted."""
+        """The keys that were not read, sorted."""
         return sorted(set(self._values) - self._used)
 
     def has_unused(self) -> bool:
-        """Whether some key was not asked for."""
+        """Whether a key was not read."""
         return bool(self.unused_keys())
 
     def unused_values(self) -> str:
-        """The unused `key=value` pairs, as an error message shows them."""
+        """The `key=value` pairs that were not read, for an error message."""
         return " ".join(f"{key}={self._values[key]}" for key in self.unused_keys())
 
     def check_all_used(self) -> None:
-        """Raise ConfigError if some key was not asked for: it is unknown here."""
+        """Raise ConfigError if a key was not read, because it is unknown then."""
         if self.has_unused():
             raise self.error(f"unknown or unused values '{self.unused_values()}'")
 
 
 def parse_config_lines(text: str, file: str = "") -> list[ConfigLine]:
-    """The lines of a config file without comments and blank lines; ConfigError for a bad one."""
+    """Parse a config file, skipping comments and blank lines; ConfigError for a wrong line."""
     lines, number, counted = [], 1, 0
     for found in _LINE.finditer(text):
         number += text.count("\n", counted, found.start())

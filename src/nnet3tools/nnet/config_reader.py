@@ -1,8 +1,8 @@
-"""From config lines to nodes and components, on top of a network that may exist already.
+"""Building nodes and components from config lines, perhaps on top of an existing network.
 
-Kaldi's rules (Nnet::ReadConfig): the nodes that exist become config lines, the new lines follow,
-of two lines for one node the later counts; components are made and node names and numbers given in
-a first pass, descriptors are read in a second one, so that lines may refer to later lines.
+Kaldi's rules (Nnet::ReadConfig): existing nodes become config lines before the new lines, and the
+last line of a node counts. A first pass makes components and numbers nodes, a second pass parses
+descriptors, so that lines may refer to later lines.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LINE_KINDS = ("component", "component-node", "input-node", "output-node", "dim-r
 
 
 def read_config(nnet: Network, lines: Sequence[ConfigLine]) -> None:
-    """Add config lines to a network; ConfigError (and the network as it was) if they are wrong."""
+    """Add config lines to a network. If a line is wrong, ConfigError, and nothing changes."""
     existing = [ConfigLine(text) for text in nnet.config_lines()]
     result = Network()
     result.components, result.component_names = list(nnet.components), list(nnet.component_names)
@@ -58,7 +58,7 @@ def _name(line: ConfigLine) -> str:
 def _collect_lines(
     existing: Sequence[ConfigLine], lines: Sequence[ConfigLine]
 ) -> dict[str, ConfigLine]:
-    """The line that counts for each node, in the order in which the nodes are numbered."""
+    """The last line of each node, in the order in which nodes are numbered."""
     line_of_node = {_name(line): line for line in existing}
     seen: dict[tuple[bool, str], ConfigLine] = {}
     for line in lines:
@@ -79,7 +79,7 @@ def _collect_lines(
 
 
 def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> None:
-    """Make the component of a line; it replaces one of the same name, and has its number."""
+    """Make the component of a line; it replaces a component of the same name at its index."""
     name = line.get_string("name")
     component = make_component(line)
     line.check_all_used()
@@ -92,7 +92,7 @@ def _add_component(nnet: Network, line: ConfigLine, numbers: dict[str, int]) -> 
 
 
 def make_component(line: ConfigLine) -> Component:
-    """Make the component that a line describes with type=... and its other keys."""
+    """Make the component that a config line describes (type=... and other keys)."""
     try:
         return component_class(line.get_string("type")).from_config(line)
     except ConfigError:
@@ -102,7 +102,7 @@ def make_component(line: ConfigLine) -> Component:
 
 
 def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """First pass: names and kinds of all nodes."""
+    """First pass: add all nodes with their names and kinds, without descriptors."""
     taken = set(nnet.node_names)
     for name, line in line_of_node.items():
         nodes: list[tuple[str, Node]]
@@ -128,7 +128,7 @@ def _number_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
 
 
 def _build_nodes(nnet: Network, line_of_node: dict[str, ConfigLine]) -> None:
-    """Second pass: descriptors, components and sources of the nodes."""
+    """Second pass: fill in descriptors, components and sources of nodes."""
     numbers = {
         name: n
         for n, (name, node) in enumerate(zip(nnet.node_names, nnet.nodes, strict=True))
@@ -173,7 +173,7 @@ def _parse_descriptor(line: ConfigLine, numbers: dict[str, int]) -> Descriptor:
 
 
 def _objective(line: ConfigLine) -> tuple[str, str]:
-    """Kind of the objective, and its formula if it has one."""
+    """The objective's kind, and its formula for objective=expression (else "")."""
     objective = line.get_string("objective", "linear")
     if objective == "expression":
         return objective, " ".join(line.get_string("expression").split())
@@ -183,7 +183,7 @@ def _objective(line: ConfigLine) -> tuple[str, str]:
 
 
 def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
-    """Check dimensions and structure; ConfigError with the node's line."""
+    """Check dimensions and structure; ConfigError with the line of the wrong node."""
 
     def error(name: str, message: str) -> ConfigError:
         return lines[name].error(f"node '{name}': {message}")
@@ -205,7 +205,7 @@ def _check_network(nnet: Network, lines: dict[str, ConfigLine]) -> None:
 
 
 def _check_node(nnet: Network, n: int) -> None:
-    """Check the dimensions of one node; ConfigError without its name."""
+    """Check the dimensions of a node; ConfigError without its name."""
     match nnet.nodes[n]:
         case ComponentNode(component_index):
             found, expected = nnet.dim(n - 1), nnet.components[component_index].input_dim
@@ -228,8 +228,8 @@ def _check_node(nnet: Network, n: int) -> None:
 
 
 def _check_expression(expression: str, dim: int) -> None:
-    """Raise ConfigError for a formula that is no objective of outputs with `dim` columns."""
-    from nnet3tools.expression.objective import check_objective  # seldom needed, slow to import
+    """Raise ConfigError if a formula is not a valid objective for `dim` output columns."""
+    from nnet3tools.expression.objective import check_objective  # rarely needed and slow to import
 
     try:
         check_objective(expression, dim)

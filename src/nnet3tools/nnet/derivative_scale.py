@@ -1,7 +1,7 @@
-"""The factor that all derivatives of a backward pass have: 1, but for loss scaling (fp16).
+"""The scale of all derivatives in a backward pass: 1 except with loss scaling (fp16).
 
-Backpropagation is linear, so that components need not know of it, but for those that compare
-derivatives with a number of their configuration or add one to them, or keep statistics of them.
+Backpropagation is linear, so most components ignore the scale. Exceptions are components that
+compare derivatives with a configured number, add to them, or collect their statistics.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from nnet3tools.tensor import Array
 
 __all__ = ["as_derivative", "derivative_scale", "scale_as_derivative", "scaled_derivatives"]
 
-_current: list[Any] = [None]
+_scales: list[Any] = [None]
 
 _times = tensor.element("_1 *= _2")
 
 
 def derivative_scale() -> Any:
-    """None for 1, or a number on the device that formulas take (a Number)."""
-    return _current[-1]
+    """The scale as a number on the device for formulas (a Number); None stands for 1."""
+    return _scales[-1]
 
 
 def as_derivative(number: float) -> Any:
-    """A number that is compared with derivatives, or added to them: times the factor."""
-    return number if _current[-1] is None else _current[-1] * number
+    """A number to compare with derivatives or add to them, multiplied by the scale."""
+    return number if _scales[-1] is None else _scales[-1] * number
 
 
 def scale_as_derivative(array: Array) -> None:
-    """Multiply numbers that will be added to derivatives."""
-    if _current[-1] is not None:
-        _times(array, _current[-1])
+    """Multiply an array that will be added to derivatives by the scale."""
+    if _scales[-1] is not None:
+        _times(array, _scales[-1])
 
 
 @contextmanager
 def scaled_derivatives(scale: Any) -> Iterator[None]:
-    """In the `with` block derivatives carry a factor `scale`."""
-    _current.append(scale)
+    """Context manager within which derivatives are scaled by `scale`."""
+    _scales.append(scale)
     try:
         yield
     finally:
-        _current.pop()
+        _scales.pop()

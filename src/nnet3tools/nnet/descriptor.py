@@ -1,8 +1,8 @@
-"""Descriptors: how the input of a node is glued together from the outputs of other nodes.
+"""Descriptors: how the input of a node is composed of the outputs of other nodes.
 
-Kaldi's strict form: a Descriptor appends parts, a part is a SumDescriptor (Sum, Failover,
-IfDefined, Const), its leaves are Forwarding expressions, each of which maps an Index wanted to one
-(node, Index) it comes from. Evaluation takes whole index arrays. Source: nnet-descriptor.h/.cc.
+Kaldi's strict form has three levels. A Descriptor appends parts; a part is a SumDescriptor (Sum,
+Failover, IfDefined, Const); its leaves are Forwarding expressions, which map each requested Index
+to a (node, Index). Evaluation works on whole index arrays. Source: nnet-descriptor.h/.cc.
 """
 
 from __future__ import annotations
@@ -42,62 +42,62 @@ __all__ = [
 
 
 class SumDescriptor:
-    """One part of a descriptor: a sum of leaves, some of them optional."""
+    """A part of a descriptor: a sum of leaves, some of which may be optional."""
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The terms that refer to nodes, in Kaldi's order."""
+        """The forwarding expressions in the part, in Kaldi's order."""
         return ()
 
     @property
     def constant(self) -> float | None:
-        """Sum of the Const() expressions in the value; None if it may differ from row to row."""
+        """Sum of the Const() expressions in the value; None if it may differ between rows."""
         return 0.0
 
     def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
-        """The constant in each row's value, given which rows use each leaf (see `combine`)."""
+        """The constant in each row's value; `used`: the rows that use each leaf (see `combine`)."""
         return np.full(num_rows, self.constant, np.float32)
 
     def dim(self, nnet: NodeDims) -> int:
-        """Columns of the value; ConfigError if the terms disagree."""
+        """Number of columns of the value; ConfigError if terms disagree."""
         raise NotImplementedError
 
     def modulus(self) -> int:
-        """The part behaves alike at t and at t plus this."""
+        """The period in t with which the part's structure repeats."""
         raise NotImplementedError
 
     def text(self, node_names: Sequence[str]) -> str:
-        """As Kaldi prints it."""
+        """The expression as Kaldi prints it."""
         raise NotImplementedError
 
     def renumber(self, old_to_new: Sequence[int]) -> SumDescriptor:
-        """The same expression after nodes were numbered anew."""
+        """The expression with node n replaced by `old_to_new[n]`."""
         raise NotImplementedError
 
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        """Which rows can be computed, and for each leaf by which of them it is used.
+        """Which rows can be computed, and for each leaf, which rows use it.
 
-        `available` says of each leaf which of its rows there are. Failover uses its second argument
-        only where the first is not computable; a row that is not computable uses nothing.
+        `available` says for each leaf which of its rows exist. Failover uses the second argument
+        only if the first is not computable. A row that is not computable uses no leaf.
         """
         raise NotImplementedError
 
     def required_nodes(self) -> set[int]:
-        """Nodes without which no Index can be computed, and of which it needs the same Index."""
+        """Nodes whose value at the same Index is needed for every row."""
         return set()
 
 
 @dataclass(frozen=True)
 class Leaf(SumDescriptor):
-    """A forwarding expression on its own."""
+    """A part that is a single forwarding expression."""
 
     source: Forwarding
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """The expression itself."""
+        """The forwarding expression."""
         return (self.source,)
 
     def dim(self, nnet: NodeDims) -> int:
@@ -123,14 +123,14 @@ class Leaf(SumDescriptor):
 
 @dataclass(frozen=True)
 class Const(SumDescriptor):
-    """Const(value, dim): a constant in every column."""
+    """Const(value, dim): a constant in each of `num_columns` columns."""
 
     value: float
     num_columns: int
 
     @property
     def constant(self) -> float | None:
-        """The value."""
+        """The constant."""
         return self.value
 
     def dim(self, nnet: NodeDims) -> int:
@@ -153,18 +153,18 @@ class Const(SumDescriptor):
 
 @dataclass(frozen=True)
 class IfDefined(SumDescriptor):
-    """IfDefined(x): x where it can be computed, else zero."""
+    """IfDefined(x): x where it can be computed, zero elsewhere."""
 
     source: SumDescriptor
 
     @property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Leaves of the argument."""
+        """The leaves of the argument."""
         return self.source.leaves
 
     @property
     def constant(self) -> float | None:
-        """Of an argument with leaves there is a constant only in rows that can be computed."""
+        """The argument's constant; None if it is not zero and only computable rows have it."""
         constant = self.source.constant
         return constant if constant == 0.0 or not self.source.leaves else None
 
@@ -193,19 +193,19 @@ class IfDefined(SumDescriptor):
 
 @dataclass(frozen=True)
 class Joined(SumDescriptor):
-    """Sum(a, Sum(b, ...)), or Failover(a, Failover(b, ...)): the first that is not missing."""
+    """Sum(a, Sum(b, ...)), or Failover(a, Failover(b, ...)): the first computable term."""
 
     operator: str
     terms: tuple[SumDescriptor, ...]
 
     @cached_property
     def leaves(self) -> tuple[Forwarding, ...]:
-        """Leaves of all terms."""
+        """The leaves of all terms."""
         return tuple(leaf for term in self.terms for leaf in term.leaves)
 
     @property
     def constant(self) -> float | None:
-        """The sum of constants; of a Failover the one that all terms agree on."""
+        """For Sum, the sum of the constants; for Failover, the constant if all terms agree."""
         constants = [term.constant for term in self.terms]
         total = constants[-1]
         for constant in reversed(constants[:-1]):
@@ -229,7 +229,7 @@ class Joined(SumDescriptor):
         return total
 
     def _with(self, of_leaves: list[BoolArray]) -> list[tuple[SumDescriptor, list[BoolArray]]]:
-        """Each term and its share of something by leaf."""
+        """Each term with its part of `of_leaves`, a list with an entry for each leaf."""
         shares, start = [], 0
         for term in self.terms:
             end = start + len(term.leaves)
@@ -278,15 +278,15 @@ class Joined(SumDescriptor):
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The input of a component node, or an output node: its parts side by side."""
+    """The input of a component node or output node: parts side by side in columns."""
 
     parts: tuple[SumDescriptor, ...]
 
     @classmethod
     def parse(cls, text: str, node_numbers: dict[str, int]) -> Descriptor:
-        """Read text in the general grammar; `node_numbers` holds the nodes it may refer to.
+        """Parse text in the general grammar; `node_numbers` are the nodes that it may name.
 
-        Raises TextError, with the nearest known name for an unknown name.
+        ConfigError gives the column, and the most similar name for an unknown name.
         """
         expression = parse_expression(text)
         try:
@@ -295,28 +295,28 @@ class Descriptor:
             raise TextError(error.message, text, error.position, "descriptor") from None
 
     def dim(self, nnet: NodeDims) -> int:
-        """Columns of all parts; `nnet.dim(node)` gives the dimension of a node."""
+        """Number of columns of all parts; `nnet.dim(node)` gives the dimension of a node."""
         return sum(part.dim(nnet) for part in self.parts)
 
     def modulus(self) -> int:
-        """The least common multiple of the parts' moduli."""
+        """Least common multiple of the parts' moduli."""
         return math.lcm(*(part.modulus() for part in self.parts))
 
     def text(self, node_names: Sequence[str]) -> str:
-        """As Kaldi prints it."""
+        """The descriptor as Kaldi prints it."""
         parts = [part.text(node_names) for part in self.parts]
         return parts[0] if len(parts) == 1 else f"Append({', '.join(parts)})"
 
     def nodes(self) -> list[int]:
-        """All nodes it refers to, in order of appearance, repeats included."""
+        """All nodes that the descriptor names, in order of appearance, with repetitions."""
         return [n for part in self.parts for leaf in part.leaves for n, _ in leaf.node_scales()]
 
     def required_nodes(self) -> set[int]:
-        """Nodes of which every Index needs the same Index."""
+        """Nodes whose value at the same Index is needed for every row."""
         return set().union(*(part.required_nodes() for part in self.parts))
 
     def renumber(self, old_to_new: Sequence[int]) -> Descriptor:
-        """The same descriptor after nodes were numbered anew."""
+        """The descriptor with node n replaced by `old_to_new[n]`."""
         return Descriptor(tuple(part.renumber(old_to_new) for part in self.parts))
 
 

@@ -1,9 +1,9 @@
 """The normal form of descriptors.
 
-What a user writes may nest operators freely; Kaldi evaluates only three levels: Append of
-expressions of Sum, Failover, IfDefined and Const over expressions of Offset, Switch, Round,
-ReplaceIndex and Scale. `normalize` brings an expression into that form with the rewriting rules of
-nnet-descriptor.cc (GeneralDescriptor).
+Users may nest operators freely. Kaldi evaluates only three levels: Append of expressions of Sum,
+Failover, IfDefined and Const over expressions of Offset, Switch, Round, ReplaceIndex and Scale.
+`normalize` brings an expression into this form with the rewriting rules of nnet-descriptor.cc
+(GeneralDescriptor).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["normalize"]
 SUM_LEVEL = ("Sum", "Failover", "IfDefined")
 
 _MAX_SWITCHED = 1000
-"""Terms of a Switch of sums: each sum around a Failover in another may double their number."""
+"""Limit on the terms of a Switch; nested Sum and Failover may double them."""
 
 
 def _append_terms(expression: Expression) -> list[Expression]:
-    """Pull Append to the top: the terms of one Append that equals the expression."""
+    """Move Append to the top: the terms of one Append that equals the expression."""
     if not expression.children:
         return [expression]
     columns = [_append_terms(child) for child in expression.children]
@@ -44,13 +44,13 @@ def _append_terms(expression: Expression) -> list[Expression]:
 
 
 def _around(outer: Expression, inner: Expression) -> Expression:
-    """Push a one-argument operator `outer` into each argument of `inner`."""
+    """Move a one-argument operator `outer` into each argument of `inner`."""
     pushed = tuple(_simplify_top(replace(outer, children=(c,))) for c in inner.children)
     return replace(inner, children=pushed)
 
 
 def _joined(operator: str, terms: Iterable[Expression], position: int) -> Expression:
-    """Sum or Failover of terms: of one it is that; (a, (b, c)) is (a, b, c)."""
+    """Sum or Failover of terms: a single term is itself; (a, (b, c)) becomes (a, b, c)."""
     *first, last = terms
     ends = last.children if last.operator == operator else (last,)
     if not first:
@@ -69,7 +69,7 @@ def _simplify_scale(expression: Expression) -> Expression:
 
 
 def _simplify_forwarding(expression: Expression) -> Expression:
-    """Offset, Switch, Round, ReplaceIndex: below Sum, Failover and IfDefined."""
+    """Move Offset, Switch, Round or ReplaceIndex below Sum, Failover and IfDefined."""
     child = expression.children[0]
     if expression.operator == "Offset":
         t, x = (*expression.numbers, 0)[:2]
@@ -88,11 +88,11 @@ def _simplify_forwarding(expression: Expression) -> Expression:
 
 
 def _simplify_switch(expression: Expression) -> Expression:
-    """Switch of several arguments: below Sum, Failover and IfDefined.
+    """Move a Switch with several arguments below Sum, Failover and IfDefined.
 
-    Where one argument is a sum, x among the others is Sum(Scale(0.5, x), Scale(0.5, x)), which is
-    the same number (to float32's precision in sums of many terms) and computable for the same rows;
-    where one is Failover, x is Failover(x, x).
+    If one argument is a Sum, another argument x becomes Sum(Scale(0.5, x), Scale(0.5, x)). This has
+    the same value (up to float32's precision) and the same computable rows. If one argument is a
+    Failover, x becomes Failover(x, x).
     """
     operators = {child.operator for child in expression.children}
     for operator in ("Sum", "Failover"):
@@ -113,7 +113,7 @@ def _num_leaves(expression: Expression) -> int:
 
 
 def _switch_of_joined(operator: str, expression: Expression) -> Expression:
-    """Switch of arguments some of which are a Sum, or a Failover: one of Switches, term by term."""
+    """Turn a Switch with Sum (or Failover) arguments into a Sum (or Failover) of Switches."""
     terms, rest, size = list[Expression](), expression.children, 0
     while any(child.operator == operator for child in rest):
         pairs = [_as_two(operator, child) for child in rest]
@@ -139,7 +139,7 @@ def _too_many(expression: Expression) -> TextError:
 
 
 def _as_two(operator: str, expression: Expression) -> tuple[Expression, Expression]:
-    """The first argument, and the rest, of a Sum or Failover that equals the expression."""
+    """First argument, and rest, of a Sum or Failover that equals the expression."""
     if expression.operator == operator:
         first, *rest = expression.children
         return first, _joined(operator, rest, expression.position)
@@ -151,7 +151,7 @@ def _as_two(operator: str, expression: Expression) -> tuple[Expression, Expressi
 
 
 def _simplify_top(expression: Expression) -> Expression:
-    """Bring an expression into normal form whose arguments are in normal form already."""
+    """Bring an expression whose arguments are in normal form into normal form."""
     if expression.operator in ("Sum", "Failover"):
         return _joined(expression.operator, expression.children, expression.position)
     if expression.operator == "Scale":
@@ -172,11 +172,8 @@ def _depth(expression: Expression) -> int:
 
 
 def normalize(expression: Expression) -> list[Expression]:
-    """The parts of the top-level Append, each in normal form.
-
-    TextError (without the text) if the expression has no normal form.
-    """
+    """The parts of the top-level Append in normal form; ConfigError if there is no normal form."""
     parts = [_simplify(term) for term in _append_terms(expression)]
-    if max(map(_depth, parts)) >= MAX_DEPTH:  # one level is left for Append
+    if max(map(_depth, parts)) >= MAX_DEPTH:  # Append takes one level
         raise expression.error(f"the normal form is nested more than {MAX_DEPTH} levels deep")
     return parts

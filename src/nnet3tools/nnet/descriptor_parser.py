@@ -1,6 +1,6 @@
 """The fast reader of descriptors in models and config files, with a stack instead of recursion.
 
-Kaldi prints a sum of n terms as n levels, Sum(a, Sum(b, ...)): a reader that limits these levels
+Kaldi prints a sum of n terms as n levels, Sum(a, Sum(b, ...)); a reader that limits these levels
 cannot read back a long sum. Programs read descriptors at every start, so this reader does without
 pyparsing (0.06 ms a descriptor instead of 0.7). Tests compare it with grammars/descriptor.py.
 """
@@ -27,24 +27,24 @@ from nnet3tools.nnet.config import is_valid_name, parse_float, parse_int
 __all__ = ["MAX_DEPTH", "parse_expression"]
 
 MAX_DEPTH = 100
-"""Levels of operators; Sum(a, Sum(b, c)), and the same with Append or Failover, is one level."""
+"""Limit on nested operators; Sum(a, Sum(b, c)) counts as one level."""
 
 _TOKEN = re.compile(r"[(),]|[^\s(),]+|[^\S \t\r\n]")
-"""A parenthesis, a comma, a word, or a blank character that Kaldi does not accept as blank."""
+"""A parenthesis, comma or word; or a Unicode blank, which Kaldi does not skip."""
 
 
 @dataclass
 class _Level:
-    """An operator whose closing parenthesis has not been read yet."""
+    """An operator whose arguments are being read."""
 
     name: str
     signature: Signature
     position: int
     given: list[Any] = field(default_factory=list)
     depth: int = 0
-    """Levels of the deepest argument."""
+    """Depth of the deepest argument."""
     depth_before: int = 0
-    """Levels of the deepest argument without the last one."""
+    """Depth of the deepest argument except the last one."""
 
     @property
     def next_argument(self) -> Argument | None:
@@ -54,9 +54,9 @@ class _Level:
 
 @dataclass
 class _Nested:
-    """An operator that has been read, and may become part of the same operator around it.
+    """A finished operator that may still be merged into the same operator around it.
 
-    Its arguments are in reverse order, so that arguments of the outer operator are appended.
+    Its arguments are in reverse order, so that outer arguments are appended.
     """
 
     level: _Level
@@ -103,7 +103,7 @@ class _Parser:
         return TextError(message, self._text, self._at, "descriptor")
 
     def parse(self) -> Expression:
-        """The syntax tree of the text."""
+        """Parse the whole text."""
         while True:
             value, depth = self._argument()
             while value is not None:
@@ -114,7 +114,7 @@ class _Parser:
                 value, depth = self._after(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
-        """The value and depth of the next argument; None if it is an operator, which is opened."""
+        """The value of the next argument; None for an operator, for which it opens a level."""
         kind = self._levels[-1].next_argument if self._levels else Argument.EXPRESSION
         assert kind is not None
         word, position = self._token, self._at
@@ -143,7 +143,7 @@ class _Parser:
         self._levels.append(_Level(name, OPERATORS[name], position))
 
     def _after(self, value: Any, depth: int) -> tuple[Any, int]:
-        """Add an argument; the value and depth of its operator, or None if more arguments come."""
+        """Add an argument to its operator; if the operator ends, its value and depth, else None."""
         level = self._levels[-1]
         level.given.append(value)
         level.depth_before, level.depth = level.depth, max(level.depth, depth)
@@ -176,7 +176,7 @@ class _Parser:
         return value, depth
 
     def _sealed(self, value: Any) -> Any:
-        """The expression of an argument that cannot become part of another operator any more."""
+        """Convert a finished operator to an Expression; other values are returned unchanged."""
         if not isinstance(value, _Nested):
             return value
         return Expression(
@@ -186,9 +186,9 @@ class _Parser:
 
 @functools.lru_cache(maxsize=4096)
 def parse_expression(text: str, flat: bool = True) -> Expression:
-    """The syntax tree of a descriptor; TextError if it is not well formed.
+    """Parse the text of a descriptor; TextError with the column if it is malformed.
 
-    Operators may have any number of arguments, in at most MAX_DEPTH levels. With `flat`, an Append,
-    Sum or Failover that is the last argument of the same operator becomes part of it.
+    The number of arguments is unlimited; operators nest up to MAX_DEPTH levels. With `flat`, an
+    Append, Sum or Failover that is the last argument of the same operator becomes part of it.
     """
     return _Parser(text, flat).parse()

@@ -1,7 +1,7 @@
 """Moving a network between host and device: parameters, statistics, natural-gradient state.
 
-The fields say which arrays and counts there are; indexes stay on the host, as operators upload them
-once.
+A component's declared fields say which arrays it has. Indexes stay on the host, because operators
+upload them once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["move_nnet"]
 
 
 def move_nnet(nnet: Nnet, like: Any = None) -> None:
-    """Put all float arrays of a network's components on the device of `like` (None: the host)."""
+    """Move all float arrays of a network to the device of the array `like` (None: to the host)."""
     if like is not None and device_of(like) == "numpy":
-        return  # a network is fetched from a device by naming none
+        return  # moving to the host takes like=None
     moved: dict[int, tuple[Any, Any]] = {}
 
     def move(array: Any) -> Any:
-        if id(array) not in moved:  # arrays that components share stay shared
+        if id(array) not in moved:  # arrays shared by components stay shared
             moved[id(array)] = array, _move_array(array, like)
         return moved[id(array)][1]
 
@@ -35,7 +35,7 @@ def move_nnet(nnet: Nnet, like: Any = None) -> None:
 
 
 def _too_large(nnet: Nnet, error: MemoryError) -> UserError:
-    """A network that a device's memory, or what this process may have of it, does not hold."""
+    """A UserError for a network that does not fit into the memory of a device."""
     sizes: dict[int, int] = {}
 
     def note(array: Any) -> Any:

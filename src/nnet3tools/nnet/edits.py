@@ -1,7 +1,7 @@
-"""Commands of --edits and --edits-config: changes to a network that exists (ReadEditConfig).
+"""Commands of --edits and --edits-config, which change a network (Kaldi's ReadEditConfig).
 
-A command is a function of this module registered under its name; patterns in which only `*` is
-special choose components by name.
+Each command is a function registered under its name. Components are chosen by a pattern of names in
+which only `*` is special.
 """
 
 from __future__ import annotations
@@ -35,10 +35,7 @@ _commands: dict[str, Command] = {}
 
 
 def edit_network(nnet: Nnet, text: str, file: str = "") -> None:
-    """Obey the commands in the lines of `text`, in order; ConfigError if one cannot be obeyed.
-
-    `file` is the name of the file or option in errors.
-    """
+    """Apply the commands in the lines of `text` in order; ConfigError for a wrong line."""
     from nnet3tools.grammars.lines import read_edit
 
     for number, line_text in enumerate(text.split("\n"), start=1):
@@ -65,7 +62,7 @@ def _obey(nnet: Nnet, line: ConfigLine) -> None:
 
 
 def _command(name: str) -> Callable[[Command], Command]:
-    """Register a command; keys of its line that it does not ask for are errors."""
+    """Register a command; a key of its line that the function does not read is an error."""
 
     def decorate(function: Command) -> Command:
         def checked(nnet: Nnet, line: ConfigLine) -> None:
@@ -79,7 +76,7 @@ def _command(name: str) -> Callable[[Command], Command]:
 
 
 def _matching(nnet: Nnet, line: ConfigLine, kind: type[C]) -> list[C]:
-    """Components of a kind whose names match the pattern name=... (default: all)."""
+    """Components of type `kind` whose names match the line's pattern name=... (default: all)."""
     pattern = line.get_string("name", "*")
     return [
         component
@@ -90,7 +87,7 @@ def _matching(nnet: Nnet, line: ConfigLine, kind: type[C]) -> list[C]:
 
 @_command("convert-to-fixed-affine")
 def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
-    """[name=<pattern>]."""
+    """Edit command. Keys: [name=<pattern>]."""
     affine = _matching(nnet, line, AffineComponent)
     for component in affine:
         nnet.components[nnet.components.index(component)] = FixedAffineComponent(
@@ -101,7 +98,7 @@ def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-orphan-nodes")
 def _remove_orphan_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    """[remove-orphan-inputs=<bool>]."""
+    """Edit command. Keys: [remove-orphan-inputs=<bool>]."""
     remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
 
 
@@ -112,14 +109,14 @@ def _remove_orphan_components(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-orphans")
 def _remove_orphans(nnet: Nnet, line: ConfigLine) -> None:
-    """[remove-orphan-inputs=<bool>]."""
+    """Edit command. Keys: [remove-orphan-inputs=<bool>]."""
     remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
     remove_orphan_components(nnet)
 
 
 @_command("set-learning-rate")
 def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
-    """[name=<pattern>] learning-rate=<rate>, which each component's own factor multiplies."""
+    """Edit command. Keys: [name=<pattern>] learning-rate=<rate before components' factors>."""
     components = _matching(nnet, line, UpdatableComponent)
     rate = line.get_float("learning-rate")
     for component in components:
@@ -129,7 +126,7 @@ def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-learning-rate-factor")
 def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
-    """[name=<pattern>] learning-rate-factor=<factor>; the learning rate stays as it is."""
+    """Edit command; [name=<pattern>] learning-rate-factor=<factor>; keeps the rate."""
     components = _matching(nnet, line, UpdatableComponent)
     factor = line.get_float("learning-rate-factor")
     for component in components:
@@ -139,7 +136,7 @@ def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("rename-node")
 def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
-    """old-name=<name> new-name=<name>; what refers to the node keeps doing so."""
+    """Edit command. Keys: old-name=<name> new-name=<name>; references keep working."""
     old, new = line.get_string("old-name"), line.get_string("new-name")
     node = nnet.node_index(old)
     if node < 0 or nnet.is_component_input(node):
@@ -155,7 +152,7 @@ def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("remove-output-nodes")
 def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    """name=<pattern>; some output must remain."""
+    """Edit command. Keys: name=<pattern>; at least one output must remain."""
     pattern = line.get_string("name")
     outputs = nnet.output_nodes()
     removed = [n for n in outputs if name_matches_pattern(nnet.node_names[n], pattern)]
@@ -167,7 +164,7 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("set-dropout-proportion")
 def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
-    """[name=<pattern>] proportion=<p>."""
+    """Edit command. Keys: [name=<pattern>] proportion=<p>."""
     components = _matching(nnet, line, Component)
     proportion = line.get_float("proportion")
     if not 0.0 <= proportion <= 1.0:
@@ -178,7 +175,7 @@ def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("apply-svd")
 def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
-    """name=<pattern> bottleneck-dim=<dim> or energy-threshold=<e> [shrinkage-threshold=<s>]."""
+    """Edit command; name=<pattern>, bottleneck-dim or energy-threshold, [shrinkage-threshold]."""
     pattern = line.get_string("name")
     bottleneck_dim = line.get_int("bottleneck-dim", -1)
     energy_threshold = line.get_float("energy-threshold", -1.0)
@@ -192,7 +189,7 @@ def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
 
 @_command("reduce-rank")
 def _reduce_rank(nnet: Nnet, line: ConfigLine) -> None:
-    """name=<pattern> rank=<rank>."""
+    """Edit command. Keys: name=<pattern> rank=<rank>."""
     pattern, rank = line.get_string("name"), line.get_int("rank")
     if rank <= 0:
         raise line.error("rank must be positive")

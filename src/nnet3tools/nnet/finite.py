@@ -1,4 +1,4 @@
-"""Whether a network's numbers are numbers: parameters and statistics without NaN and infinity."""
+"""Checks of a network's parameters and statistics for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_nnet_finite", "components_not_finite", "quoted"]
 
 
 def components_not_finite(nnet: Network) -> list[str]:
-    """The names of the components that hold NaN or infinity."""
+    """The names of the components with NaN or infinity."""
     return [
         name
         for name, component in zip(nnet.component_names, nnet.components, strict=True)
@@ -22,13 +22,13 @@ def components_not_finite(nnet: Network) -> list[str]:
 
 
 def check_nnet_finite(nnet: Network, name: str) -> None:
-    """DataError, with the model's name, if it holds NaN or infinity."""
+    """Raise DataError, with the model's name, if a network has NaN or infinity."""
     if bad := components_not_finite(nnet):
         raise DataError(f"{name}: {quoted(bad)} of the model: NaN or infinity among its numbers")
 
 
 def quoted(names: list[str]) -> str:
-    """At most three names of components."""
+    """List up to three names of components for a message."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     noun = "component" if len(names) == 1 else "components"
     return f"{noun} {', '.join(map(repr, names[:3]))}{more}"

@@ -1,4 +1,4 @@
-"""Forwarding descriptors: expressions that take each row from exactly one row of one node."""
+"""Forwarding expressions, which map each row to one row of one node."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ __all__ = ["Forwarding", "NodeDims", "NodeTerm", "Offset", "ReplaceIndex", "Roun
 
 
 class NodeDims(Protocol):
-    """The network, as far as it knows the dimensions of nodes."""
+    """The part of a network that descriptors need: the dimensions of nodes."""
 
     def dim(self, node: int) -> int:
-        """Columns of a node's value."""
+        """Number of columns of a node's value."""
         ...
 
 
 class Forwarding:
-    """Maps each Index wanted to one (node, Index)."""
+    """An expression that maps each requested Index to one (node, Index)."""
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
-        """For N Indexes (N, 3) the nodes (N,) and Indexes (N, 3) they come from."""
+        """Map N Indexes (N, 3) to nodes (N,) and Indexes (N, 3)."""
         raise NotImplementedError
 
     def node_scales(self) -> list[tuple[int, float]]:
-        """The nodes it refers to, in order, each with the factor put on it."""
+        """(node, scale) for each node name in the expression, in order."""
         raise NotImplementedError
 
     def row_scales(self, indexes: IndexArray) -> NDArray[np.float64]:
-        """The factor put on the row that each of N Indexes wanted comes from, (N,)."""
+        """The scale of the row that each of N requested Indexes maps to, (N,)."""
         raise NotImplementedError
 
     def dim(self, nnet: NodeDims) -> int:
-        """Columns of the value."""
+        """Number of columns of the value."""
         raise NotImplementedError
 
     def modulus(self) -> int:
-        """It behaves alike at t and at t plus this."""
+        """The period in t with which the expression's structure repeats."""
         raise NotImplementedError
 
     def text(self, node_names: Sequence[str]) -> str:
-        """As Kaldi prints it."""
+        """The expression as Kaldi prints it."""
         raise NotImplementedError
 
     def renumber(self, old_to_new: Sequence[int]) -> Forwarding:
-        """The same expression after nodes were numbered anew."""
+        """The expression with node n replaced by `old_to_new[n]`."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class NodeTerm(Forwarding):
-    """A node's name, or Scale(scale, name)."""
+    """A node's name, or Scale(factor, name)."""
 
     node: int
     factor: float = 1.0
@@ -88,12 +88,12 @@ class NodeTerm(Forwarding):
 
 @dataclass(frozen=True)
 class _Wrapper(Forwarding):
-    """An expression with one argument."""
+    """Base class of expressions with one argument, which only change the Index."""
 
     source: Forwarding
 
     def moved(self, indexes: IndexArray) -> IndexArray:
-        """The Indexes that it asks its argument for."""
+        """The Indexes that are requested from the argument."""
         raise NotImplementedError
 
     def map_to_input(self, indexes: IndexArray) -> tuple[IntArray, IndexArray]:
@@ -109,19 +109,19 @@ class _Wrapper(Forwarding):
         return self.source.dim(nnet)
 
     def modulus(self) -> int:
-        # Kaldi looks through Offset only; behind ReplaceIndex(..., x, ...) it overlooks a modulus.
+        # Like Kaldi, only Offset asks its argument; ReplaceIndex(..., x, ...) ignores a modulus.
         return 1
 
 
 @dataclass(frozen=True)
 class Offset(_Wrapper):
-    """Offset(source, t [, x]): the row at t and x further on."""
+    """Offset(source, t [, x]): the row whose t and x are larger by these amounts."""
 
     t: int
     x: int = 0
 
     def moved(self, indexes: IndexArray) -> IndexArray:
-        """An Index without a time keeps having none."""
+        """Add the offset; an Index without a time stays without a time."""
         moved = indexes + np.array([0, self.t, self.x], np.int32)
         moved[indexes[:, 1] == NO_TIME, 1] = NO_TIME
         return moved
@@ -139,7 +139,7 @@ class Offset(_Wrapper):
 
 @dataclass(frozen=True)
 class Round(_Wrapper):
-    """Round(source, modulus): t rounded down, towards minus infinity, to a multiple."""
+    """Round(source, modulus): t rounded down (toward minus infinity) to a multiple."""
 
     multiple: int
 
@@ -161,7 +161,7 @@ class Round(_Wrapper):
 
 @dataclass(frozen=True)
 class ReplaceIndex(_Wrapper):
-    """ReplaceIndex(source, t|x, value): one variable of the Index set to a constant."""
+    """ReplaceIndex(source, t|x, value): sets t or x of the Index to a constant."""
 
     variable: str
     value: int
@@ -180,7 +180,7 @@ class ReplaceIndex(_Wrapper):
 
 @dataclass(frozen=True)
 class Switch(Forwarding):
-    """Switch(a, b, ...): the argument with number t modulo how many there are."""
+    """Switch(a, b, ...): the argument with index t modulo the number of arguments."""
 
     sources: tuple[Forwarding, ...]
 
@@ -202,7 +202,7 @@ class Switch(Forwarding):
         return [pair for source in self.sources for pair in source.node_scales()]
 
     def dim(self, nnet: NodeDims) -> int:
-        """ConfigError if the arguments disagree."""
+        """Number of columns; ConfigError if the arguments disagree."""
         dims = [source.dim(nnet) for source in self.sources]
         if len(set(dims)) > 1:
             found = ", ".join(map(str, dims))

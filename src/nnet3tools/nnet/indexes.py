@@ -1,7 +1,7 @@
 """Index arrays: int32 arrays of shape (N, 3) with columns n (sequence), t (time), x (extra).
 
-Kaldi hashes one Index at a time (nnet-common.h); here sets and look-ups work on packed int64 keys
-whose integer order is Kaldi's order of Indexes: t first, then x, then n.
+Kaldi hashes single Indexes (nnet-common.h). Here sets and look-ups use packed int64 keys, whose
+order is Kaldi's order of Indexes: t first, then x, then n.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ KeyArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 NO_TIME = np.iinfo(np.int32).min
-"""Kaldi's kNoTime: the t of an Index that has no time, as ReplaceIndex or pooling may give it."""
+"""Kaldi's kNoTime: the t of an Index without a time, made by ReplaceIndex or pooling."""
 
-# 28 bits for t, 15 for x, 20 for n: 134 million frames either way, heights to 16383, a million
-# sequences. One int64 sorts and searches several times faster than a structured or lexicographic
-# key.
+# 28 bits for t, 15 for x, 20 for n allow 134 million frames in each direction, x up to 16383 and a
+# million sequences. Sorting and searching int64 is several times faster than structured keys.
 _T_BITS, _X_BITS, _N_BITS = 28, 15, 20
 _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
 
@@ -53,9 +52,9 @@ def make_indexes(n: ArrayLike, t: ArrayLike, x: ArrayLike = 0) -> IndexArray:
 
 
 def pack(indexes: IndexArray) -> KeyArray:
-    """Keys of an index array, shape (N,), ordered as Kaldi orders Indexes.
+    """Keys (N,) of an index array, ordered as Kaldi orders Indexes.
 
-    Raises RequestError for an index outside the packable range.
+    RequestError for an Index outside the packable range.
     """
     n, t, x = (indexes[:, i].astype(np.int64) for i in range(3))
     no_time = t == NO_TIME
@@ -77,7 +76,7 @@ def pack(indexes: IndexArray) -> KeyArray:
 
 
 def unpack(keys: KeyArray) -> IndexArray:
-    """The index array that `pack` made these keys of."""
+    """The index array of keys that `pack` made."""
     out = np.empty((len(keys), 3), np.int32)
     out[:, 0] = keys & ((1 << _N_BITS) - 1)
     out[:, 2] = ((keys >> _N_BITS) & ((1 << _X_BITS) - 1)) - _X_BIAS
@@ -87,7 +86,7 @@ def unpack(keys: KeyArray) -> IndexArray:
 
 
 def shift_time(keys: KeyArray, offset: int) -> KeyArray:
-    """Keys of the same indexes `offset` frames later; indexes without a time stay as they are."""
+    """Keys of the same Indexes `offset` frames later; Indexes without a time stay unchanged."""
     if offset == 0 or len(keys) == 0:
         return keys
     shift = _N_BITS + _X_BITS
@@ -101,11 +100,11 @@ def shift_time(keys: KeyArray, offset: int) -> KeyArray:
 
 
 def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most: int) -> KeyArray:
-    """How indexes go on that were wanted before or after all that are known, by as much again.
+    """Extrapolate Indexes that a recurrence requests further and further in time.
 
-    Both are sorted. `new` repeated at equal distances in time, at most `most` times, sorted, until
-    it lies beyond frames `first` to `last`; empty where it does so already, or lies neither all
-    before nor all after `known`.
+    `known` and `new` are sorted keys; `new` lies wholly before or after `known`. Returns `new`
+    repeated at equal distances in time, sorted, up to `most` times, until it passes frame `first`
+    or `last`. Empty if `new` lies elsewhere or has passed these frames.
     """
     if len(known) == 0:
         return new[:0]
@@ -127,13 +126,13 @@ def repeated_beyond(known: KeyArray, new: KeyArray, first: int, last: int, most:
 
 
 def _within_int32(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The times; values that int32 cannot hold become ones that `pack` refuses."""
+    """Clip times to int32; clipped values are ones that `pack` rejects."""
     limits = np.iinfo(np.int32)
     return np.clip(times, limits.min + 1, limits.max)
 
 
 def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:
-    """Position of each key in `sorted_keys`, -1 where it is absent."""
+    """Position of each key in `sorted_keys`; -1 if absent."""
     if len(sorted_keys) == 0:
         return np.full(len(keys), -1, np.intp)
     at = np.searchsorted(sorted_keys, keys)
@@ -142,7 +141,7 @@ def find_sorted(sorted_keys: KeyArray, keys: KeyArray) -> NDArray[np.intp]:
 
 
 class IndexSet:
-    """A set of Indexes that answers membership and position for whole index arrays at once."""
+    """A set of Indexes with vectorized look-up."""
 
     __slots__ = ("_keys", "_positions")
 
@@ -155,17 +154,17 @@ class IndexSet:
         return len(self._keys)
 
     def contains(self, indexes: IndexArray) -> BoolArray:
-        """Which of these Indexes are in the set, shape (N,)."""
+        """Whether each of the Indexes is in the set, shape (N,)."""
         return find_sorted(self._keys, pack(indexes)) >= 0
 
     def find(self, indexes: IndexArray) -> IntArray:
-        """Row of each Index in the array the set was made of (the first, if repeated), or -1."""
+        """Row of each Index in the constructor's array (the first if repeated), or -1."""
         at = find_sorted(self._keys, pack(indexes))
         return np.where(at >= 0, self._positions[at], -1).astype(np.int32)
 
 
 def all_true(mask: BoolArray) -> bool:
-    """Whether all of a mask is set (several times faster than mask.all() on short ones)."""
+    """Whether all elements are True; several times faster than mask.all() on short masks."""
     return int(np.count_nonzero(mask)) == mask.size
 
 
@@ -175,9 +174,9 @@ def is_increasing(values: NDArray[Any]) -> bool:
 
 
 def sorted_unique(values: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values in increasing order (the array itself where it is so already).
+    """The distinct values in increasing order (the same array if it has this form already).
 
-    np.unique loads numpy.ma, 10 ms of every start.
+    np.unique would import numpy.ma, which takes 10 ms at each start.
     """
     if len(values) < 2 or is_increasing(values):
         return values

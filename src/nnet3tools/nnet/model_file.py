@@ -1,4 +1,4 @@
-"""Files that hold a network: "raw" ones, and acoustic models, whose network is meant then."""
+"""Reading and writing files with a network: "raw" networks and acoustic models."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from nnet3tools.io.stream import Reader
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
-__all__ = ["load_nnet", "obey_config_file", "read_nnet", "write_nnet"]
+__all__ = ["apply_config_file", "load_nnet", "read_nnet", "write_nnet"]
 
 
 def read_nnet(rxfilename: str) -> Nnet:
-    """Read a network from a file, pipe or "-"; DataError if it holds none."""
+    """Read a network from a file, pipe or "-"; DataError if it has none."""
     with open_input(rxfilename) as reader:
         return load_nnet(reader)
 
 
 def load_nnet(reader: Reader) -> Nnet:
-    """Read a network, also one that follows a transition model."""
+    """Read a network, skipping a transition model before it."""
     token = reader.peek_token()
     if token == "<TransitionModel>":
         from nnet3tools.nnet.hmm.transition_model import TransitionModel
@@ -31,13 +31,13 @@ def load_nnet(reader: Reader) -> Nnet:
 
 
 def write_nnet(nnet: Nnet, wxfilename: str, binary: bool = True) -> None:
-    """Write a network to a file (whole or not at all), pipe or "-"."""
+    """Write a network to a file, pipe or "-"."""
     with open_output(wxfilename, binary) as writer:
         nnet.write(writer)
 
 
-def obey_config_file(nnet: Nnet, rxfilename: str) -> None:
-    """Add the nodes and components of a config file, pipe or "-"; ConfigError with its name."""
+def apply_config_file(nnet: Nnet, rxfilename: str) -> None:
+    """Add the nodes and components of a config file, pipe or "-"; ConfigError names the file."""
     lines = parse_config_lines(read_text(rxfilename), rxfilename)
     try:
         nnet.read_config(lines)

@@ -1,8 +1,8 @@
 """Online natural gradient: multiplies derivatives by the inverse of a running Fisher estimate.
 
 Povey, Zhang and Khudanpur, "Parallel training of DNNs with natural gradient and parameter
-averaging" (ICLR workshop 2015), appendix "Online estimation of a low-rank Fisher matrix"; the
-defaults, floors and the update schedule are those of Kaldi's natural-gradient-online.{h,cc}.
+averaging" (ICLR workshop 2015), appendix "Online estimation of a low-rank Fisher matrix". Defaults,
+floors and the update schedule are those of Kaldi's natural-gradient-online.{h,cc}.
 
 The Fisher matrix of D-dimensional vectors, the rows of X_t (N x D), is approximated by
 
@@ -12,11 +12,11 @@ and smoothed to G_t = F_t + (alpha / D) tr(F_t) I = R_t^T D_t R_t + beta_t I. By
 
     beta_t X_t G_t^-1 = X_t - X_t W_t^T W_t,    W_t = E_t^1/2 R_t,    e_t = 1 / (beta_t / d_t + 1)
 
-so only W_t, d_t and rho_t are kept. F_{t+1} approximates T_t = eta / N X_t^T X_t + (1 - eta) F_t by
-one step of the power method from R_t (tensor/fisher.py has the formulas).
+so only W_t, d_t and rho_t are stored. F_{t+1} approximates T_t = eta / N X_t^T X_t + (1 - eta) F_t
+by one step of the power method from R_t (tensor/fisher.py has the formulas).
 
-All of it stays on the device that the rows are on, the scales that `precondition` returns included:
-nothing waits for a GPU. There infinity and NaN are counted, and reported by `check_finite`.
+All arrays, and the scales that `precondition` returns, stay on the device of the rows, so that no
+call waits for a GPU. There NaN and infinity are counted, and `check_finite` reports them.
 """
 
 from __future__ import annotations
@@ -59,23 +59,23 @@ Array = Any
 
 
 class Factored(NamedTuple):
-    """Preconditioned rows as x - h w, with x elsewhere."""
+    """Preconditioned rows as x - h w, for an x that the caller has."""
 
     h: Array
     w: Array
     scale: Any
-    """As `precondition` returns."""
+    """The factor that `precondition` returns."""
 
 
 _INITIAL_UPDATES = 10
-"""F is updated on every one of the first calls; only later does `update_period` count."""
+"""The first calls each update F; `update_period` applies to later calls."""
 
 
 class OnlineNaturalGradient(HasSettings):
-    """Running Fisher estimate for the rows of one matrix, and the preconditioning with it.
+    """Running Fisher estimate for the rows of one matrix, and preconditioning with it.
 
-    The state (`w`, `d`, `numbers`) is not part of model files; only the options are. `num_calls`
-    counts `precondition` calls; 0 means that there is no estimate yet.
+    Model files contain the options, but not the state (`w`, `d`, `numbers`). `num_calls` counts
+    calls of `precondition`; 0 means that there is no estimate yet.
     """
 
     NO_SETTINGS = frozenset({"frozen", "num_calls"})
@@ -104,7 +104,7 @@ class OnlineNaturalGradient(HasSettings):
 
     @property
     def dim(self) -> int:
-        """D, once there is an estimate."""
+        """Dimension D of the rows; defined after the first call."""
         assert self.w is not None
         return int(self.w.shape[1])
 
@@ -115,7 +115,7 @@ class OnlineNaturalGradient(HasSettings):
         return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
-        """A sentence about an impossible option, or None."""
+        """A sentence about an invalid option, or None."""
         if self.rank <= 0:
             return f"natural-gradient rank must be positive, found {self.rank}"
         if self.update_period <= 0:
@@ -131,7 +131,7 @@ class OnlineNaturalGradient(HasSettings):
         return None
 
     def copy(self) -> Self:
-        """An independent copy, state included."""
+        """An independent copy with the state."""
         return copy.deepcopy(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -141,7 +141,7 @@ class OnlineNaturalGradient(HasSettings):
         return made
 
     def map_arrays(self, function: Callable[[Array], Array]) -> None:
-        """Replace each array of the state by the function's value of it."""
+        """Replace each array of the state by `function` of the array."""
         join()
         if self.w is not None:
             w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
@@ -150,12 +150,12 @@ class OnlineNaturalGradient(HasSettings):
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.
 
-        Returns the factor that gives the result the Frobenius norm that x had; the caller folds
-        it into the learning rate. Also updates the estimate when the schedule says so.
+        Returns the factor that restores the Frobenius norm of x; the caller applies it to the
+        learning rate. Also updates the estimate if the schedule requires it.
         """
-        if x.shape[1] == 1:  # a scalar space has nothing to precondition
+        if x.shape[1] == 1:  # rows of one element need no preconditioning
             return 1.0
-        with tensor.precise_products():  # the estimate's are beyond half precision
+        with tensor.precise_products():  # the estimate needs more than half precision
             product, updating = self._begin([x])
             with self._projected([x], product, updating) as h:
                 tensor.prod(x, h, self.w, alpha=-1.0, beta=1.0)
@@ -163,11 +163,11 @@ class OnlineNaturalGradient(HasSettings):
 
     @contextmanager
     def factored(self, parts: Sequence[Array]) -> Iterator[Factored]:
-        """The same for x whose columns are those of `parts`, in turn, but what is taken off x as
-        two factors: x stays as it is.
+        """Like `precondition`, but x stays unchanged and the subtracted term is two factors.
 
-        A product with the result is one with x, and two that are as narrow as the rank. The
-        estimate is as it was in the `with` block, and updated after it.
+        The columns of x are those of `parts` in order. A product with the result then takes a
+        product with x and two products as narrow as the rank. The estimate is updated at the end of
+        the `with` block.
         """
         with tensor.precise_products():
             product, updating = self._begin(parts)
@@ -176,13 +176,13 @@ class OnlineNaturalGradient(HasSettings):
                 yield Factored(h, self.w, norm_ratio(product, after))
 
     def _begin(self, parts: Sequence[Array]) -> tuple[Any, bool]:
-        """Count a call, make an estimate if it is the first: tr(X X^T), and whether to update."""
-        # one event, as there are dozens of these in a minibatch
+        """Count a call, make the first estimate; returns tr(X X^T), whether to update."""
+        # one event for everything, because a minibatch has dozens of calls
         is_first, updating, pending_rows = recording.decide(
             self._plan_on_host if device_of(parts[0]) == "numpy" else self._plan
         )
         if is_first is None:
-            # so that the first minibatch is an example of the next ones, and can be recorded
+            # recorded, so that replays of the first minibatch are valid for later ones
             recording.run("estimate at first", partial(self._initialize_once, parts))
         elif is_first:
             recording.not_capturable()
@@ -191,40 +191,40 @@ class OnlineNaturalGradient(HasSettings):
         return _trace(parts), updating
 
     def check_finite(self) -> None:
-        """DivergedError if infinity or NaN was preconditioned; waits for the device.
+        """Raise DivergedError if NaN or infinity was preconditioned; waits for the device.
 
         On the host every update calls this.
         """
         join()
         check_finite.reference(tensor.to_host(self.numbers))
 
-    # -- when
+    # schedule
 
     def _plan(self) -> tuple[bool, bool, int]:
-        """Of this call, which is counted: whether it is the first, whether it updates.
+        """Count a call: whether it is the first, whether to update, what `take_pending` returns.
 
-        And what `take_pending` gives. A replay, too, comes here before it uses the estimate.
+        A replay calls this, too, before it uses the estimate.
         """
         join()
         before = self.num_calls
-        # not by way of HasSettings, which it is none of: of dozens of these in a minibatch
+        # bypasses HasSettings for speed: a minibatch has dozens of calls
         self.__dict__["num_calls"] = before + 1
         later = before - _INITIAL_UPDATES
         updating = not self.frozen and (later <= 0 or later % self.update_period == 0)
         return before == 0, updating, take_pending(self)
 
     def _plan_on_host(self) -> tuple[None, bool, int]:
-        """The same where first calls are recorded like others."""
+        """Like `_plan`, with None for "first": on the host first calls are recorded like others."""
         _, updating, pending_rows = self._plan()
         return None, updating, pending_rows
 
     def eta(self, num_rows: int) -> float:
-        """How much of the new scatter goes into the estimate, 0 < eta <= 0.9."""
+        """Weight of the new scatter matrix in the estimate, 0 < eta <= 0.9."""
         if self.num_minibatches_history > 0.0:
             return 1.0 / self.num_minibatches_history
         return min(0.9, 1.0 - math.exp(-num_rows / self.num_samples_history))
 
-    # -- the start
+    # initialization
 
     def _initialize_once(self, parts: Sequence[Array]) -> None:
         if self.w is None:
@@ -232,7 +232,7 @@ class OnlineNaturalGradient(HasSettings):
                 self._initialize(parts)
 
     def _initialize(self, parts: Sequence[Array]) -> None:
-        """Estimate from the first minibatch: a few power-method steps from a fixed start."""
+        """Estimate from the first minibatch by a few power-method steps from a fixed start."""
         like, num_rows = parts[0], parts[0].shape[0]
         dim = sum(part.shape[1] for part in parts)
         if self.rank >= dim:
@@ -247,7 +247,7 @@ class OnlineNaturalGradient(HasSettings):
         d = tensor.asarray(np.full(self.rank, EPSILON), like=like)
         numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=like)
         begin_settings(self, w=kept, buffers=buffers, d=d, numbers=numbers)
-        # With no more rows than the rank one step already finds their row space.
+        # With at most `rank` rows, one step finds their row space.
         trace = _trace(parts)
         for _ in range(1 if num_rows <= self.rank else 3):
             with self._projected(parts, trace, updating=True, at_once=True):
@@ -259,9 +259,9 @@ class OnlineNaturalGradient(HasSettings):
     def _projected(
         self, parts: Sequence[Array], trace: Any, updating: bool, at_once: bool = False
     ) -> Iterator[Array]:
-        """H = X W^T, in the `with` block; if `updating`, the estimate changes after it.
+        """Yield H = X W^T; if `updating`, update the estimate after the `with` block.
 
-        `trace` is tr(X X^T). With `at_once` the change is not put off.
+        `trace` is tr(X X^T). With `at_once` the update is never deferred.
         """
         w, first = self.w, parts[0]
         assert w is not None
@@ -289,7 +289,7 @@ class OnlineNaturalGradient(HasSettings):
 
 
 def _kept(w: Array) -> tuple[Array, UpdateBuffers | None]:
-    """W as an estimate keeps it: on a GPU with padded rows, and beside it the memory of updates."""
+    """W as an estimate stores it (on a GPU with padded rows), and buffers for updates."""
     if device_of(w) == "numpy":
         return w, None
     made = padded(w.shape, like=w)
@@ -298,12 +298,12 @@ def _kept(w: Array) -> tuple[Array, UpdateBuffers | None]:
 
 
 def _trace(parts: Sequence[Array]) -> Any:
-    """tr(X X^T), of x in parts."""
+    """tr(X X^T) for X with the columns of `parts`."""
     return functools.reduce(operator.add, [tensor.dot(part, part) for part in parts])
 
 
 def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Array]]:
-    """Each part, and its columns of a matrix (or of the first columns of one) that has all."""
+    """Yield each part with the columns of `wide` that correspond to the part's columns."""
     begin = 0
     for part in parts:
         end = begin + part.shape[1]
@@ -312,10 +312,10 @@ def in_columns(parts: Sequence[Array], wide: Array) -> Iterator[tuple[Array, Arr
 
 
 def _special_orthonormal(num_rows: int, num_cols: int) -> np.ndarray:
-    """Orthonormal rows without a zero row or column: row r has its entries at r, r + num_rows...
+    """A matrix with orthonormal rows and no zero row or column.
 
-    The first entry of a row is 1.1 times the others, so that no sum of rows is constant: the
-    derivative in the direction of all ones is exactly zero in some networks.
+    Row r has entries at columns r, r + num_rows, ... The first is 1.1 times the others, so that no
+    sum of rows is constant: in some networks the derivative in the direction of all ones is zero.
     """
     column = np.arange(num_cols)
     rows = np.zeros((num_rows, num_cols))

@@ -1,9 +1,9 @@
-"""Updates of online natural gradient's estimates: at once, or for many estimates together.
+"""Updates of natural gradient's estimates: immediate, or deferred and done for many estimates.
 
-What an update leaves for later minibatches is small and dense (tensor/fisher.py): on a GPU one
-block of threads for each estimate, one after the other, would leave the device idle. Where notes
-are taken for replays (tensor/recording.py) updates are therefore deferred there and applied
-together when the segment of the program ends, or when an estimate is needed again before that.
+An update consists of small dense operations (tensor/fisher.py). On a GPU, one thread block per
+estimate, one estimate after another, would leave the device idle. While a program is recorded for
+replay (tensor/recording.py), updates are therefore deferred and applied together when the segment
+of the program ends, or earlier if an estimate is needed.
 """
 
 from __future__ import annotations
@@ -47,28 +47,28 @@ Array = Any
 
 
 class UpdateBuffers(NamedTuple):
-    """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), its coefficients (R, 1)."""
+    """Memory of one update: J (R, D), K and L (2, R, R), A (R, R), coefficients (R, 1)."""
 
     j: Array
     products: Array
     transform: Array
     coefficients: Array
     trace: Array
-    """tr(X X^T) (1,), where it is on a device."""
+    """tr(X X^T), shape (1,), on a device."""
 
 
 class Update(NamedTuple):
-    """Facts for an estimate to learn: `trace` and the products in `buffers` of `num_rows` rows."""
+    """Input of one update: `trace`, and the products in `buffers`, of `num_rows` rows."""
 
     estimate: OnlineNaturalGradient
     buffers: UpdateBuffers
     trace: Any
-    """A number, or on a device an array (1,)."""
+    """A number, or an array (1,) on a device."""
     num_rows: int
 
 
 def make_buffers(w: Array) -> UpdateBuffers:
-    """UpdateBuffers that stays, for an estimate on a device."""
+    """Allocate permanent UpdateBuffers for an estimate on a device."""
     rank = w.shape[0]
     return UpdateBuffers(
         padded(w.shape, like=w),
@@ -80,7 +80,7 @@ def make_buffers(w: Array) -> UpdateBuffers:
 
 
 def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
-    """K = J J^T and L = H^T H = W J^T, on the host by the cheaper way."""
+    """Compute K = J J^T and L = H^T H = W J^T; on the host by the cheaper formula for L."""
     if device_of(w) != "numpy":
         fisher_products([buffers.products], [buffers.j], [w])
         return
@@ -94,7 +94,7 @@ def small_products(w: Array, buffers: UpdateBuffers, h: Array) -> None:
 
 @contextmanager
 def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
-    """The estimate's own buffers, or scratch memory where it has none, on the host."""
+    """Yield the estimate's own buffers or, on the host, scratch memory."""
     if estimate.buffers is not None:
         yield estimate.buffers
         return
@@ -111,7 +111,7 @@ def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
 
 
 def update_estimates(updates: Sequence[Update]) -> None:
-    """Let each estimate learn; J is overwritten. UserError on the host if it is not finite."""
+    """Update the estimates; overwrites J. On the host, UserError for NaN or infinity."""
     if not updates:
         return
     estimates = [update.estimate for update in updates]
@@ -128,7 +128,7 @@ def update_estimates(updates: Sequence[Update]) -> None:
             for e, update in zip(estimates, updates, strict=True)
         ],
     )
-    for estimate in estimates:  # nobody looks on a GPU
+    for estimate in estimates:  # has no effect on a GPU
         check_finite(estimate.numbers)
     w = [estimate.w for estimate in estimates]
     fisher_replace(
@@ -140,30 +140,30 @@ def update_estimates(updates: Sequence[Update]) -> None:
     orthonormalize(w, *states, [e.alpha for e in estimates])
 
 
-# -- later
+# deferred updates
 
 _pending: dict[OnlineNaturalGradient, int] = {}
-"""Estimate -> number of rows of a minibatch of which J and trace are in its buffers."""
+"""Estimate -> number of rows of the minibatch whose J and trace are in its buffers."""
 
 
 def defer(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Let an estimate learn from what is in its buffers at the next `apply_all_pending`."""
+    """Defer an update, whose input is in the estimate's buffers, to `apply_all_pending`."""
     _pending[estimate] = num_rows
 
 
 def take_pending(estimate: OnlineNaturalGradient) -> int:
-    """The number of rows of what was put off for an estimate, which is not any more; 0: nothing."""
+    """Remove an estimate's deferred update; returns its number of rows, or 0 if there is none."""
     return _pending.pop(estimate, 0)
 
 
 def apply_pending(estimate: OnlineNaturalGradient, num_rows: int) -> None:
-    """Do what was put off for one estimate, as `take_pending` told; the products are precise."""
+    """Apply a deferred update that `take_pending` returned; products are in full precision."""
     if num_rows:
         _apply([_update(estimate, num_rows)])
 
 
 def apply_all_pending() -> None:
-    """Do what was put off."""
+    """Apply all deferred updates."""
     with tensor.precise_products():
         _apply([_update(*each) for each in recording.decide(_take_all)])
 
@@ -189,5 +189,5 @@ def _update(estimate: OnlineNaturalGradient, num_rows: int) -> Update:
 
 
 def forget_pending() -> None:
-    """Drop what was put off, as after an error."""
+    """Drop all deferred updates, after an error."""
     _pending.clear()

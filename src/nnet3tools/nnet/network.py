@@ -1,4 +1,4 @@
-"""Nodes and components by number and by name, and the text of both."""
+"""Network: nodes and components by number and by name, and their text form."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ N = TypeVar("N")
 
 
 class Network:
-    """Nodes and components; node and component numbers, names and order are Kaldi's.
+    """Nodes and components, with Kaldi's numbers, names and order.
 
-    `nodes[i]` is called `node_names[i]`, `components[c]` `component_names[c]`; nodes are immutable,
-    components are not.
+    `nodes[i]` has the name `node_names[i]`, `components[c]` the name `component_names[c]`. Nodes
+    are immutable, components are not.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Network:
         self.component_names: list[str] = []
 
     def copy(self) -> Self:
-        """An independent copy: components with their parameters and statistics."""
+        """An independent copy, with copies of the components' parameters and statistics."""
         other = type(self)()
         other.nodes, other.node_names = list(self.nodes), list(self.node_names)
         other.components = [component.copy() for component in self.components]
@@ -49,19 +49,19 @@ class Network:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes, inputs of components included."""
+        """Number of nodes, counting the input node of each component node."""
         return len(self.nodes)
 
     def node_index(self, name: str) -> int:
-        """Number of the node of this name, -1 if there is none."""
+        """Number of the node with this name; -1 if there is none."""
         return self.node_names.index(name) if name in self.node_names else -1
 
     def component_index(self, name: str) -> int:
-        """Number of the component of this name, -1 if there is none."""
+        """Number of the component with this name; -1 if there is none."""
         return self.component_names.index(name) if name in self.component_names else -1
 
     def component(self, component_index: int) -> Component:
-        """The component of this number."""
+        """The component with this number."""
         return self.components[component_index]
 
     def component_of_node(self, node: int) -> Component:
@@ -69,7 +69,7 @@ class Network:
         return self.components[self._node(node, ComponentNode).component_index]
 
     def descriptor(self, node: int) -> Descriptor:
-        """The descriptor of an output node or of the input of a component node."""
+        """The descriptor of an output node or of a component's input node."""
         return self._node(node, DescriptorNode).descriptor
 
     def _node(self, node: int, kind: type[N]) -> N:
@@ -79,23 +79,23 @@ class Network:
         return found
 
     def is_input(self, node: int) -> bool:
-        """Whether it is an input-node."""
+        """Whether the node is an input-node."""
         return isinstance(self.nodes[node], InputNode)
 
     def is_output(self, node: int) -> bool:
-        """Whether it is an output-node."""
+        """Whether the node is an output-node."""
         return isinstance(self.nodes[node], OutputNode)
 
     def is_component(self, node: int) -> bool:
-        """Whether it is the component of a component-node."""
+        """Whether the node is the component of a component-node."""
         return isinstance(self.nodes[node], ComponentNode)
 
     def is_component_input(self, node: int) -> bool:
-        """Whether it is the descriptor of a component-node."""
+        """Whether the node is the descriptor of a component-node."""
         return isinstance(self.nodes[node], ComponentInputNode)
 
     def is_dim_range(self, node: int) -> bool:
-        """Whether it is a dim-range-node."""
+        """Whether the node is a dim-range-node."""
         return isinstance(self.nodes[node], DimRangeNode)
 
     def input_nodes(self) -> list[int]:
@@ -107,7 +107,7 @@ class Network:
         return [n for n in range(self.num_nodes) if self.is_output(n)]
 
     def updatable_components(self) -> list[tuple[str, UpdatableComponent]]:
-        """Names and components that have parameters, in order; Kaldi goes by the property."""
+        """(name, component) of the components with parameters, in order."""
         return [
             (name, c)
             for name, c in zip(self.component_names, self.components, strict=True)
@@ -115,7 +115,7 @@ class Network:
         ]
 
     def dim(self, node: int) -> int:
-        """Columns of a node's value."""
+        """Number of columns of a node's value."""
         match self.nodes[node]:
             case InputNode(dim) | DimRangeNode(_, _, dim):
                 return dim
@@ -125,17 +125,17 @@ class Network:
                 return descriptor.dim(self)
 
     def input_dim(self, name: str) -> int:
-        """Dimension of the input node of this name, -1 if there is none."""
+        """Dimension of the input node with this name; -1 if there is none."""
         node = self.node_index(name)
         return self.dim(node) if node >= 0 and self.is_input(node) else -1
 
     def output_dim(self, name: str) -> int:
-        """Dimension of the output node of this name, -1 if there is none."""
+        """Dimension of the output node with this name; -1 if there is none."""
         node = self.node_index(name)
         return self.dim(node) if node >= 0 and self.is_output(node) else -1
 
     def node_inputs(self, node: int) -> list[int]:
-        """Nodes that a node takes its value from directly, sorted, each once."""
+        """The nodes whose values a node reads directly, sorted and distinct."""
         match self.nodes[node]:
             case ComponentNode():
                 return [node - 1]
@@ -146,13 +146,13 @@ class Network:
         return []
 
     def modulus(self) -> int:
-        """The network behaves alike at t and at t plus this (Nnet::Modulus)."""
+        """The period in t with which the network's structure repeats (Kaldi's Nnet::Modulus)."""
         return math.lcm(
             *(node.descriptor.modulus() for node in self.nodes if isinstance(node, DescriptorNode))
         )
 
     def is_simple(self) -> bool:
-        """Whether it has input "input", output "output" and no other input but "ivector"."""
+        """Whether the inputs are "input" and perhaps "ivector", and an output is "output"."""
         output, only, ivector = (self.node_index(n) for n in ("output", "input", "ivector"))
         if output < 0 or not self.is_output(output) or only < 0 or not self.is_input(only):
             return False
@@ -194,7 +194,7 @@ class Network:
         ]
 
     def info(self) -> str:
-        """The text of nnet3-info after the context lines: size, modulus, nodes, components."""
+        """The text that nnet3-info prints after the context: size, modulus, nodes, components."""
         num_parameters = sum(c.num_parameters for _, c in self.updatable_components())
         lines = [f"num-parameters: {num_parameters}", f"modulus: {self.modulus()}"]
         lines += self.config_lines(include_dim=True)

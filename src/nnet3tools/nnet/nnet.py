@@ -1,4 +1,4 @@
-"""The network a user wrote: from config lines, and in files."""
+"""Nnet: a network that is made from config lines and stored in files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ __all__ = ["Nnet"]
 
 
 class Nnet(Network):
-    """A network that can be read and written."""
+    """A network with constructors from config lines and files."""
 
     @classmethod
     def from_config(cls, lines: Sequence[ConfigLine]) -> Self:
-        """A network from config lines alone."""
+        """Make a network from config lines."""
         nnet = cls()
         nnet.read_config(lines)
         return nnet
 
     def read_config(self, lines: Sequence[ConfigLine]) -> None:
-        """Add the nodes and components of config lines; namesakes are replaced.
+        """Add the nodes and components of config lines, replacing those with the same names.
 
-        Raises ConfigError with file and line, and then leaves the network as it was.
+        On ConfigError, which gives file and line, the network stays unchanged.
         """
         read_config(self, lines)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read `<Nnet3>` to `</Nnet3>`; DataError if it is no network."""
+        """Read a network from `<Nnet3>` to `</Nnet3>`; DataError for other data."""
         reader.expect_token("<Nnet3>")
         if (rest := reader.read_line().strip("\r")) != "":
             raise DataError(
@@ -56,7 +56,7 @@ class Nnet(Network):
         try:
             header = parse_config_lines("\n".join(lines))
             if any(line.first_token == "component" for line in header):
-                # its matrix= or vector= could open any file, or run a command
+                # matrix= or vector= of a component could open any file or run a command
                 raise DataError("the header of a model may hold nodes only, found a component")
             nnet.read_config(header)
         except UserError as error:
@@ -64,7 +64,7 @@ class Nnet(Network):
         return nnet
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form, text or binary."""
+        """Write the network in Kaldi's format, in text or binary."""
         writer.write_token("<Nnet3>")
         writer.write_text("".join(f"{line}\n" for line in ["", *self.config_lines(), ""]))
         writer.write_token("<NumComponents>")
@@ -79,7 +79,7 @@ class Nnet(Network):
 
 
 def _read_name(reader: Reader) -> str:
-    """A component's name; programs print names, so that control bytes must not be in them."""
+    """Read a component's name, which must not contain control bytes because programs print it."""
     start = reader.offset
     if not is_valid_name(name := reader.read_token()):
         raise reader.error(f"'{name[:40]}' cannot be the name of a component", start)

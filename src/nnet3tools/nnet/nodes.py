@@ -1,5 +1,7 @@
-"""The nodes of a network. As in Kaldi, a component-node of a config is two nodes: the descriptor
-of its input, named `<name>_input`, and right after it the component itself.
+"""The nodes of a network.
+
+As in Kaldi, a component-node of a config is two nodes: the descriptor of its input, named
+`<name>_input`, and then the component.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class InputNode:
-    """A matrix that the user supplies."""
+    """An input matrix of the network."""
 
     dim: int
 
 
 @dataclass(frozen=True)
 class DescriptorNode:
-    """Glues outputs of other nodes together; either of the two kinds below."""
+    """Base class of nodes that combine outputs of other nodes."""
 
     descriptor: Descriptor
 
@@ -40,22 +42,22 @@ class ComponentInputNode(DescriptorNode):
 
 @dataclass(frozen=True)
 class OutputNode(DescriptorNode):
-    """A matrix the user may ask for; `objective` is what its config line says."""
+    """An output matrix of the network; `objective` is the one in its config line."""
 
     objective: str = "linear"
     """linear, quadratic or expression."""
     expression: str = ""
-    """With objective=expression: the formula of `output` and `target`."""
+    """Formula over `output` and `target`, if objective=expression."""
 
     @property
     def criterion(self) -> str:
-        """The objective that training takes: its name, or `expression=<formula>`."""
+        """The objective for training: its name, or `expression=<formula>`."""
         return f"expression={self.expression}" if self.expression else self.objective
 
 
 @dataclass(frozen=True)
 class ComponentNode:
-    """A component applied to the node before this one; several nodes may share a component."""
+    """A component applied to the preceding node; several nodes may share a component."""
 
     component_index: int
 

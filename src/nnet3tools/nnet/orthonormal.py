@@ -1,4 +1,4 @@
-"""The semi-orthogonal constraint of factorised TDNNs (Povey et al., Interspeech 2018)."""
+"""The semi-orthogonal constraint of factorized TDNNs (Povey et al., Interspeech 2018)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["constrain_matrix", "constrain_orthonormal", "constrained_components"
 
 _subtract = tensor.element("_1 = _1 - _2")
 
-# of the traces of P P (_2) and P (_3): the square (_1) of a floating scale
+# _1: square of a floating scale, from the traces of P P (_2) and P (_3)
 _square = tensor.element("s = sqrt(_2 / _3); _1 = s * s")
-# the factor (_1) of the update of _4 rows by the same and that square (_5): 0 for a component that
-# is not in use; slower where the eigenvalues of M M^T differ much
+# _1: factor of the update, from the traces, the number of rows (_4) and the square of the scale
+# (_5). It is 0 for an unused component, smaller if eigenvalues of M M^T differ much.
 _factor = tensor.element(
     "ratio = _2 * _4 / (_3 * _3); "
     "speed = where(ratio <= 1.02, 1.0, where(ratio <= 1.1, 0.5, 0.25)); "
@@ -33,19 +33,19 @@ _factor = tensor.element(
 
 
 def just_do(key: Hashable, work: Callable[[], None]) -> None:
-    """Run nothing from recordings."""
+    """Call `work` without recording it."""
     work()
 
 
 Constrained = list[tuple[str, Any]]
-"""Names and components."""
+"""(name, component) pairs."""
 
 
 def constrained_components(nnet: Nnet) -> Constrained:
-    """The components whose parameters may be constrained.
+    """The updatable components that may have an orthonormal constraint.
 
-    Asking all of a large network takes 0.05 ms, which is much of what a minibatch takes on the host
-    of a GPU.
+    Callers keep the list: the search takes 0.05 ms in a large network, much of the host's time for
+    a minibatch on a GPU.
     """
     pairs = zip(nnet.component_names, nnet.components, strict=True)
     return [
@@ -59,10 +59,10 @@ def constrained_components(nnet: Nnet) -> Constrained:
 def constrain_orthonormal(
     components: Constrained, run: Callable[[Hashable, Callable[[], None]], None] = just_do
 ) -> None:
-    """Move constrained parameter matrices towards the constraint; called after each minibatch.
+    """Move constrained parameter matrices toward the constraint; called after each minibatch.
 
-    Each is chosen one time in four (by Kaldi's rand), since none strays far in between. `run` does
-    the work on one, given a key of it.
+    Each matrix is chosen one time in four (by Kaldi's rand), because it changes little in between.
+    `run(key, work)` does the work for one matrix.
     """
     for name, component in components:
         constraint = component.orthonormal_constraint
@@ -83,11 +83,11 @@ def _constrain(params: Array, constraint: float, name: str) -> None:
 
 
 def constrain_matrix(m: Array, scale: float, name: str) -> None:
-    """M -= 4 nu / scale^2 (M M^T - scale^2 I) M, in place, where M has no more rows than columns.
+    """M -= 4 nu / scale^2 (M M^T - scale^2 I) M in place, for M with rows <= columns.
 
-    Repeated, it brings the rows to be orthogonal and of length `scale`. A negative scale floats:
-    it is then chosen such that the change is orthogonal to M. nu is 1/8 (the fastest convergence
-    near the solution, Sec. 2.2 of the paper), less where a floating scale is far from it.
+    Repeated calls make the rows orthogonal with length `scale`. If the scale is negative
+    ("floating"), the actual scale makes the change orthogonal to M. nu is 1/8 (fastest convergence
+    near the solution, Sec. 2.2 of the paper), less if a floating scale is far from it.
     """
     if scale == 0.0:
         raise ProgramError("the orthonormal constraint must not be zero")
@@ -107,22 +107,22 @@ def constrain_matrix(m: Array, scale: float, name: str) -> None:
 
 
 def _floating(m: Array, p: Array, numbers: Array, name: str) -> tuple[Any, Any]:
-    """The square of a floating scale and the factor of the update, in the memory of `numbers`."""
+    """Square of a floating scale, and factor of the update, stored in `numbers`."""
     trace_p, trace_pp, square, factor = (numbers[i : i + 1] for i in range(4))
     rows = float(m.shape[0])
     store(trace_p, tensor.dot(m, m))
     store(trace_pp, tensor.dot(p, p))
     _square(square, trace_pp, trace_p)
     _factor(factor, trace_pp, trace_p, rows, square)
-    if device_of(m) == "numpy":  # a GPU does not wait to tell
+    if device_of(m) == "numpy":  # the check would make a GPU wait
         recording.run("check ratio", partial(_check_ratio, trace_p, trace_pp, rows, name))
     return Number(square), Number(factor)
 
 
 def _check_ratio(trace_p: Array, trace_pp: Array, rows: float, name: str) -> None:
-    """Warn if the eigenvalues of M M^T differ much; ProgramError for what cannot be."""
+    """Warn if the eigenvalues of M M^T differ much; ProgramError for an impossible ratio."""
     if trace_p[0] < 1.0e-15:
-        return  # the component is not in use
+        return  # the component is unused
     ratio = trace_pp[0] * rows / (trace_p[0] * trace_p[0])
     if not ratio > 0.9:
         raise ProgramError(f"component {name}: impossible ratio {ratio:g} of eigenvalues")

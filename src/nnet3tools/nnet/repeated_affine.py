@@ -1,4 +1,4 @@
-"""Repeated affine components as block affine ones, whose blocks may then become different."""
+"""Conversion of repeated affine components to block affine ones, whose blocks may differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["convert_repeated_to_block_affine"]
 
 
 def convert_repeated_to_block_affine(nnet: Nnet) -> None:
-    """Replace all repeated affine components, those inside composite ones too."""
+    """Replace all repeated affine components, including those in composite components."""
     nnet.components = [_converted(component) for component in nnet.components]
 
 
@@ -23,7 +23,7 @@ def _converted(component: Component) -> Component:
 
 
 def _block_affine(repeated: RepeatedAffineComponent) -> BlockAffineComponent:
-    """As many copies of the one block below each other."""
+    """A block affine component with `num_blocks` copies of the repeated block."""
     block, bias, count = repeated.linear_params, repeated.bias_params, repeated.num_blocks
     rows, columns = block.shape
     linear = tensor.empty((count * rows, columns), like=block)

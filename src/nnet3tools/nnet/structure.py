@@ -1,6 +1,6 @@
-"""A digest of what programs are compiled for in a network: all but parameters and statistics.
+"""A digest of the properties of a network that compiled programs depend on.
 
-A program kept from an earlier run (a cache file) fits a network exactly if the digests agree.
+A program from a cache file fits a network exactly if the digests are equal.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ __all__ = ["structure_digest"]
 
 
 def structure_digest(nnet: Nnet) -> str:
-    """64 hexadecimal digits: equal for networks that every request compiles alike for."""
+    """64 hexadecimal digits; equal if each request compiles to the same program."""
     lines = nnet.config_lines()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         lines.append(f"component {name}: {_component_text(component)}")
-    import hashlib  # 2 ms, for OpenSSL
+    import hashlib  # imported late: takes 2 ms
 
     return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _component_text(component: Component) -> str:
-    """Type, dimensions, properties; of a component that looks at indexes also its settings."""
+    """Type, dimensions and properties; for a non-simple component also its settings."""
     properties = component.properties
     text = f"{component.type_name} {component.input_dim} {component.output_dim} {int(properties):x}"
     return text if properties & Properties.SIMPLE else f"{text} {component.structure()}"

@@ -1,4 +1,4 @@
-"""Low-rank forms of affine components: the edit commands apply-svd and reduce-rank."""
+"""Low-rank approximation of affine components: the edit commands apply-svd and reduce-rank."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["apply_svd", "reduce_rank"]
 
 @dataclass(frozen=True)
 class _Factors:
-    """W = left diag(singular) right, singular values falling; all float64 on the host."""
+    """W = left diag(singular) right with decreasing singular values, in float64 on the host."""
 
     left: np.ndarray
     singular: np.ndarray
@@ -38,7 +38,7 @@ class _Factors:
 
 
 def _candidate(name: str, component: Component, rank: int) -> AffineComponent | None:
-    """The component if it is affine and larger than `rank` on both sides, else a warning."""
+    """The component if it is affine with both dimensions above `rank`; else None and a warning."""
     if not isinstance(component, AffineComponent):
         log.warning(f"Not reducing component {name} as it is not an AffineComponent.")
         return None
@@ -52,7 +52,7 @@ def _candidate(name: str, component: Component, rank: int) -> AffineComponent | 
 
 
 def reduce_rank(nnet: Nnet, pattern: str, rank: int) -> None:
-    """Replace the matrices of matching affine components by their best approximation of a rank."""
+    """Replace matrices of matching affine components by the best rank-`rank` approximation."""
     num_changed = 0
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         if not name_matches_pattern(name, pattern):
@@ -81,11 +81,11 @@ def apply_svd(
     energy_threshold: float,
     shrinkage_threshold: float,
 ) -> None:
-    """Split matching affine components in two, a linear one `<name>_a` and an affine `<name>_b`.
+    """Split matching affine components into a linear one `<name>_a` and an affine one `<name>_b`.
 
-    The dimension between them is `bottleneck_dim`, or if `energy_threshold` is positive, the
-    smallest one that keeps this share of the squared singular values. A component that would
-    shrink by less than to `shrinkage_threshold` of its size is left alone.
+    The dimension between them is `bottleneck_dim` or, if `energy_threshold` is positive, the
+    smallest one that keeps this share of the squared singular values. A component is not split if
+    its new size exceeds `shrinkage_threshold` times its size.
     """
     split: dict[int, str] = {}
     for c in range(len(nnet.components)):
@@ -98,7 +98,7 @@ def apply_svd(
         energy = np.cumsum(svd.singular**2)
         if energy_threshold > 0.0:
             enough = np.searchsorted(energy, energy_threshold * energy[-1])
-            # as in Kaldi this is also what the next component's size is compared with
+            # as in Kaldi, the next component is compared with this dimension, too
             bottleneck_dim = min(int(enough) + 1, len(energy))
         size = bottleneck_dim * (affine.input_dim + affine.output_dim)
         shrinkage = size / (affine.input_dim * affine.output_dim)
@@ -120,7 +120,7 @@ def apply_svd(
 
 
 def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, dim: int) -> None:
-    """Add `<name>_a` and `<name>_b`, which share the singular values equally."""
+    """Add `<name>_a` and `<name>_b`, each with the square roots of the singular values."""
     root = np.sqrt(svd.singular[:dim])
     linear = (svd.right[:dim] * root[:, None]).astype(np.float32)
     left = (svd.left[:, :dim] * root).astype(np.float32)
@@ -146,14 +146,14 @@ def _add_parts(nnet: Nnet, name: str, affine: AffineComponent, svd: _Factors, di
 
 
 def _split_nodes(nnet: Nnet, split: dict[int, str]) -> None:
-    """Put two component-nodes `<node>_a`, `<node>_b` in the place of each node of these."""
+    """Replace each node of the split components by component-nodes `<node>_a` and `<node>_b`."""
     renamed = list(nnet.node_names)
     parts: dict[int, str] = {}
     for n, node in enumerate(nnet.nodes):
         if isinstance(node, ComponentNode) and node.component_index in split:
             parts[n] = split[node.component_index]
             renamed[n] += "_b"
-    view = Nnet()  # the same nodes, with the names that their users shall see
+    view = Nnet()  # the same nodes under the names that later lines refer to
     view.nodes, view.node_names = nnet.nodes, renamed
     view.components, view.component_names = nnet.components, nnet.component_names
     lines = []

@@ -1,4 +1,4 @@
-"""The network as a directed graph: orphans, cycles without a delay, removal."""
+"""The network as a directed graph: orphans, cycles without a delay, removal of nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def orphan_nodes(nnet: Network) -> list[int]:
 
 
 def warn_of_orphans(nnet: Network) -> None:
-    """Log a warning for each component and node that is of no use."""
+    """Log a warning for each orphan component and node."""
     for c in orphan_components(nnet):
         log.warning(f"Component {nnet.component_names[c]} is never used by any node.")
     for n in orphan_nodes(nnet):
@@ -48,7 +48,7 @@ def warn_of_orphans(nnet: Network) -> None:
 
 
 def _same_index_inputs(nnet: Network, node: int) -> set[int]:
-    """Nodes of which this one always needs the same Index."""
+    """The nodes whose value at the same Index a node always needs."""
     match nnet.nodes[node]:
         case DescriptorNode(descriptor):
             return descriptor.required_nodes()
@@ -61,10 +61,10 @@ def _same_index_inputs(nnet: Network, node: int) -> set[int]:
 
 
 def find_cycle_without_delay(nnet: Network) -> list[int]:
-    """Nodes of a cycle in which each needs the same Index of the next; [] if there is none.
+    """A cycle of nodes each of which needs the next one at the same Index; [] if there is none.
 
-    Such a network can never be computed. (Cycles whose delays only add up to zero show up when a
-    computation is compiled.)
+    A network with such a cycle cannot be computed. (Cycles whose delays sum to zero are only found
+    when a computation is compiled.)
     """
     inputs = [_same_index_inputs(nnet, n) for n in range(nnet.num_nodes)]
     finished: set[int] = set()
@@ -86,7 +86,7 @@ def find_cycle_without_delay(nnet: Network) -> list[int]:
 
 
 def remove_nodes(nnet: Network, to_remove: Iterable[int]) -> None:
-    """Remove nodes that no remaining node refers to, and number the others anew."""
+    """Remove nodes that no remaining node refers to, and renumber the others."""
     removed = set(to_remove)
     kept = [n for n in range(nnet.num_nodes) if n not in removed]
     old_to_new = [-1] * nnet.num_nodes

@@ -1,6 +1,6 @@
-"""The common part of nonlinearities: dimension, statistics, options of self-repair.
+"""Base class of nonlinearities: dimension, statistics, options of self-repair.
 
-Statistics and file fields: Kaldi's NonlinearComponent (nnet-component-itf.cc).
+Statistics and file fields are those of Kaldi's NonlinearComponent (nnet-component-itf.cc).
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from nnet3tools.tensor.settings import begin_settings
 __all__ = ["REPAIR_PROBABILITY", "UNSET_THRESHOLD", "NonlinearComponent"]
 
 UNSET_THRESHOLD = -1000.0
-"""A self-repair threshold that was not given; each nonlinearity has its own default then."""
+"""A self-repair threshold that was not given; the nonlinearity's default applies."""
 
 REPAIR_PROBABILITY = 0.5
-"""Self-repair runs on about this part of the minibatches, and is scaled up to make up for it."""
+"""Self-repair runs on this proportion of minibatches, and is scaled up accordingly."""
 
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 _sum_squares = tensor.aggregate("sqr(_1)", "sum", axis=0)
-# without what overflowed, which would spoil the sum for good
+# omits overflowed values, which would spoil the sum permanently
 _sum_unscaled_squares = tensor.aggregate(
     "where(abs(_1) < 1e37, sqr(float64(_1) / _2), 0)", "sum", axis=0
 )
 
 
 class _RootMeanSquare(Statistic):
-    """A sum of squares that files have as the root of its average."""
+    """A sum of squares that files store as the root of its average."""
 
     def total(self, average: Array, count: float) -> Array:
         return average * average * count
 
     def file_value(self, owner: Any) -> Array:
-        # An average may be negative where models were subtracted from each other.
+        # An average may be negative after models were subtracted.
         return np.sqrt(np.maximum(super().file_value(owner), np.float32(0.0)))
 
 
 class NonlinearComponent(Component):
-    """A nonlinearity of `dim` columns, treated as blocks of `block_dim`, and its statistics.
+    """A nonlinearity of `dim` columns, treated as blocks of `block_dim`, with statistics.
 
-    `value_sum` and `deriv_sum` (dim,) sum the outputs and the derivatives of the function over
-    `count` rows; `oderiv_sumsq` sums the squares of the objective's derivatives over
-    `oderiv_count` rows. They are float64, and None until there is something to sum. Files may hold
-    vectors of another size; those are kept but not used, and new statistics replace them.
+    Over `count` rows, `value_sum` and `deriv_sum` (dim,) sum outputs and derivatives of the
+    function. Over `oderiv_count` rows, `oderiv_sumsq` sums squares of the objective's derivatives.
+    The sums are float64, and None before the first minibatch. Vectors of another size in files are
+    kept but not used; new statistics replace them.
     """
 
     INFO = "dim block_dim self_repair_lower_threshold self_repair_upper_threshold self_repair_scale"
     sum_derivatives: ClassVar[Any] = None
-    """The `aggregate` that sums dy/dx over the rows, given y; None: no such statistics."""
+    """The `aggregate` that sums dy/dx over rows, given y; None if these statistics are not kept."""
 
     dim = Int("<Dim>", "dim", positive=True)
     block_dim = Int("<BlockDim>", "block-dim", lambda c: c.dim, omit=True, positive=True)
@@ -105,7 +105,7 @@ class NonlinearComponent(Component):
         return vector is not None and vector.shape[0] == self.dim
 
     def _have_room(self, like: Array, count: str, *names: str) -> None:
-        """Zeros for sums, and for how many there are, if one of them is missing or does not fit."""
+        """Set the named sums, and their count, to zero if a sum is missing or has another size."""
         recording.prepare(
             like,
             lambda: not all(self._fits(getattr(self, name)) for name in names),
@@ -122,13 +122,13 @@ class NonlinearComponent(Component):
                 setattr(self, name, zeros)
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Sum values and derivatives on about every other minibatch, and on the first."""
+        """Sum values and derivatives on about every second minibatch, and on the first."""
         if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
             return
         self.sum_stats(out_value)
 
     def sum_stats(self, out_value: Array) -> None:
-        """Add one minibatch to the value statistics, and to the derivative statistics if kept."""
+        """Add a minibatch to the statistics of values and, if kept, of derivatives."""
         with_derivatives = self.sum_derivatives is not None
         names = ("value_sum", "deriv_sum") if with_derivatives else ("value_sum",)
         self._have_room(out_value, "count", *names)

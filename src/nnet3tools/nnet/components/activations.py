@@ -1,7 +1,7 @@
 """Element-wise nonlinearities with self-repair: rectified linear, sigmoid, tanh.
 
-Self-repair adds a small term to the derivative of those dimensions that are saturated on average,
-pushing their inputs back; formulas and thresholds: Kaldi's nnet-simple-component.cc.
+Self-repair adds a small term to the derivative of dimensions that are saturated on average, which
+pushes their inputs back. Formulas and thresholds: Kaldi's nnet-simple-component.cc.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _tanh_backprop = tensor.element("_1 = _3 * (1 - _2 * _2)")
 
 _mean_rows = tensor.aggregate("_1", "mean", axis=0)
 _sum_sizes = tensor.aggregate("abs(_1)", "sum", axis=None)
-# +1 where a unit is dead (its mean derivative is low), -1 where it never cuts, 0 if it is well
+# +1: dead unit (low mean derivative), -1: unit always on, 0: other units
 _relu_state = tensor.element("_1 = 1 - where(_2 > _3, 1, 0) - where(_2 > _4, 1, 0)")
 _is_saturated = tensor.element("_1 = where(_2 < _3, 1, 0)")
 _add_rows = tensor.element("_1 += _2 * _3")
@@ -43,7 +43,7 @@ _repair_tanh = tensor.element("_1 -= _4 * _3 * _2")
 
 
 class _SelfRepairing(NonlinearComponent):
-    """The course of backprop that the three have in common."""
+    """Base class of the three nonlinearities: backprop with self-repair."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -63,7 +63,7 @@ class _SelfRepairing(NonlinearComponent):
             args.to_update.store_backprop_stats(args.out_deriv)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Check the options of self-repair; files may hold any."""
+        """Check the options of self-repair in a config line (files may have any values)."""
         if self.self_repair_scale != 0.0 and not 0.0 < self.self_repair_scale < 0.1:
             raise line.error(
                 f"self-repair-scale must be in (0, 0.1) or 0, found {self.self_repair_scale:g}"
@@ -78,13 +78,13 @@ class _SelfRepairing(NonlinearComponent):
         raise NotImplementedError
 
     def _repairs_now(self) -> bool:
-        """Whether there are options and statistics for self-repair, and chance chooses it."""
+        """Whether to repair now: options and statistics exist, and a random choice says so."""
         if self.self_repair_scale == 0.0 or self.count == 0.0 or not self._fits(self.deriv_sum):
             return False
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 
     def _threshold(self, configured: float, default: float) -> float:
-        """The threshold on sums over `count` rows."""
+        """The configured (or default) threshold times `count`, for comparison with sums."""
         return (default if configured == UNSET_THRESHOLD else configured) * self.count
 
     def _repair_scale(self) -> Any:
@@ -112,7 +112,7 @@ class RectifiedLinearComponent(_SelfRepairing):
     def _repair_gradients(
         self, out_value: Array, in_deriv: Array, to_update: NonlinearComponent
     ) -> None:
-        """Raise the inputs of dead units, lower those of units that are always on."""
+        """Raise the inputs of dead units; lower those of units that are always on."""
         if not recording.decide(self._repairs_now):
             return
         assert self.deriv_sum is not None
@@ -130,7 +130,7 @@ class RectifiedLinearComponent(_SelfRepairing):
 
 
 class _TwoSided(_SelfRepairing):
-    """Sigmoid and tanh: units whose mean derivative is low are drawn towards their middle."""
+    """Sigmoid and tanh: self-repair draws units with low mean derivative to the middle."""
 
     default_lower_threshold: float
     repair: object

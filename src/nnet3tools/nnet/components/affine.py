@@ -1,4 +1,4 @@
-"""y = W x + b, by plain gradient descent or with natural gradient.
+"""Affine components y = W x + b, trained by plain gradient descent or natural gradient.
 
 Formulas and file fields: Kaldi's AffineComponent and NaturalGradientAffineComponent
 (nnet-simple-component.cc).
@@ -50,12 +50,12 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 def split_affine(matrix: Array) -> tuple[Array, Array]:
-    """(W, b) from the matrix [W b] that Kaldi's matrix= files hold; at least two columns."""
+    """Split the matrix [W b], as in Kaldi's matrix= files, into W and b."""
     return np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1])
 
 
 def affine_propagate(in_value: Array, out_value: Array, linear: Array, bias: Array) -> None:
-    """Set out to in W^T + b."""
+    """Set `out_value` to in_value linear^T + bias."""
     _set_rows(out_value, bias)
     tensor.prod(out_value, in_value, linear, trans_b=True, beta=1.0)
 
@@ -94,7 +94,7 @@ class AffineComponent(UpdatableComponent):
         return bias_problem(self.linear_params, self.bias_params)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """From matrix=, whose last column is the bias, or random of input-dim and output-dim."""
+        """Read parameters from matrix= (last column: bias), or draw them at random."""
         if "matrix" in line:
             self.linear_params, self.bias_params = split_affine(matrix_of_config(line, min_cols=2))
             check_dims_of_matrix(line, self.input_dim, self.output_dim)
@@ -116,7 +116,7 @@ class AffineComponent(UpdatableComponent):
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is not None:
             tensor.prod(args.in_deriv, args.out_deriv, self.linear_params, beta=1.0)
-        if args.to_update is not None:  # after in_deriv, for it may be this very component
+        if args.to_update is not None:  # after in_deriv, because to_update may be self
             assert isinstance(args.to_update, AffineComponent)
             if args.to_update.is_gradient:
                 args.to_update._update_simple(args.in_value, args.out_deriv)
@@ -124,7 +124,7 @@ class AffineComponent(UpdatableComponent):
                 args.to_update._update(args.in_value, args.out_deriv)
 
     def _update_simple(self, in_value: Array, out_deriv: Array) -> None:
-        """W += lr dF/dy^T x, b += lr sum of dF/dy."""
+        """W += lr dF/dy^T x, b += lr (sum of dF/dy over rows)."""
         rate = self.learning_rate
         _sum_rows(self.bias_params, out_deriv, alpha=rate, beta=1.0)
         tensor.prod(self.linear_params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)
@@ -135,7 +135,7 @@ class AffineComponent(UpdatableComponent):
 
 @register
 class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
-    """An affine component whose update is preconditioned on the input and the output side."""
+    """An affine component with updates preconditioned on the input and output sides."""
 
     INFO = AffineComponent.INFO + " rank_in rank_out num_samples_history update_period alpha"
     CLOSING_TOKENS = ("</{}>", "<{}>")
@@ -160,7 +160,7 @@ class NaturalGradientAffineComponent(AffineComponent, TwoSidedNaturalGradient):
         self.set_default_ranks(line, self.input_dim, self.output_dim)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """The bias is preconditioned as one more input that is always 1."""
+        """Preconditioned update, with the bias as one more input that is always 1."""
         if self.update_factored(self.linear_params, self.bias_params, [in_value], out_deriv):
             return
         rows, dim = in_value.shape

@@ -1,4 +1,4 @@
-"""Fields with arrays of floating-point numbers: parameters, statistics, natural gradient."""
+"""Fields with floating-point arrays: parameters, statistics, natural gradient."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 class _ArrayField(Field[Array]):
-    """An array, on whatever device; `shape` gives that of zeros for an owner without one."""
+    """An array on any device; `shape(owner)` is the shape of the default, zeros."""
 
     dtype: Any = np.float32
 
@@ -47,7 +47,7 @@ class _ArrayField(Field[Array]):
         self.shape = shape
 
     def default_of(self, owner: Any) -> Array:
-        """Zeros, which are the owner's own from then on."""
+        """Make an array of zeros and store it in the owner; None if there is no `shape`."""
         if self.shape is None:
             return None
         value = tensor.zeros(self.shape(owner), dtype=self.dtype)
@@ -70,7 +70,7 @@ def _scale(array: Array, scale: float) -> None:
 
 
 class _Parameter(_ArrayField):
-    """A float32 array that training changes, unless `trainable` is false; empty by default."""
+    """A float32 array that training changes (unless not `trainable`); empty by default."""
 
     def __init__(self, token: str, *, trainable: bool = True, **named: Any) -> None:
         super().__init__(token, **named)
@@ -86,8 +86,9 @@ class _Parameter(_ArrayField):
 
 
 class Matrix(_Parameter):
-    """A parameter matrix; info lines show its root mean square, and with `norms` the row and column
-    norms.
+    """A parameter matrix.
+
+    Info lines show its root mean square and, with `norms`, norms of rows and columns.
     """
 
     METHODS = "read_matrix", "", ""
@@ -104,7 +105,7 @@ class Matrix(_Parameter):
 class Vector(_Parameter):
     """A parameter vector; info lines show its mean and standard deviation.
 
-    `config` is the key of a file with the vector; without it the vector is empty at first.
+    `config` is the config key that names a file with the vector; without it the vector is empty.
     """
 
     METHODS = "read_vector", "", ""
@@ -123,7 +124,7 @@ class Vector(_Parameter):
 
 
 class Derived(_ArrayField):
-    """An array (or None) that `derive` works out from others; it is not in files."""
+    """An array (or None) that `derive` computes from other fields; not stored in files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,7 +134,7 @@ class Derived(_ArrayField):
 
 
 class Count(Field[float]):
-    """A float64 number that statistics count with; models are scaled and added with it."""
+    """A float64 count of statistics, which is scaled and added with the model."""
 
     METHODS = "read_double", "write_double", ""
 
@@ -141,7 +142,7 @@ class Count(Field[float]):
         super().__init__(token, None, 0.0, **named)
 
     def default_of(self, owner: Any) -> Any:
-        """Typed as a float, as which it can be used."""
+        """A Tally of zero, typed as Any because it can be used like a float."""
         return owner.__dict__.setdefault(self.name, Tally(0.0))
 
     def __set__(self, owner: object, value: float) -> None:
@@ -153,11 +154,11 @@ class Count(Field[float]):
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         tally = getattr(owner, self.name)
         array = function(tally.array)
-        if type(array) is not type(tally.array):  # on another device
+        if type(array) is not type(tally.array):  # the array moved to another device
             owner.__dict__[self.name] = Tally(float(tally), array)
 
     def num_bytes(self, owner: Any) -> int:
-        return 0  # one number, beside arrays
+        return 0  # negligible beside arrays
 
     def text(self, value: float) -> str:
         return f"{value:g}"
@@ -176,11 +177,11 @@ class Count(Field[float]):
 
 
 class Statistic(_ArrayField):
-    """A float64 sum over the rows of minibatches; files have its average over `average_of`.
+    """A float64 sum over the rows of minibatches; files store its average.
 
-    `average_of` names the owner's count; None: files have the sum itself. Without a `shape` the sum
-    is None until there is something to sum, and may have any size in files; with one it is zero
-    where files have none.
+    `average_of` names the owner's count to divide by; None stores the sum. With a `shape` the sum
+    is zero if files have none. Without it the sum is None before the first minibatch, and files may
+    have any size.
     """
 
     dtype = np.float64
@@ -198,7 +199,7 @@ class Statistic(_ArrayField):
         self.average_of, self.ndim = average_of, ndim
 
     def count_of(self, owner: Any) -> float:
-        """The divisor of the sum in files."""
+        """The number by which the sum is divided in files."""
         return 1.0 if self.average_of is None else float(getattr(owner, self.average_of))
 
     def read_value(self, reader: Reader) -> Array:
@@ -212,7 +213,7 @@ class Statistic(_ArrayField):
             setattr(owner, self.name, self.total(average, self.count_of(owner)))
 
     def total(self, average: Array, count: float) -> Array:
-        """The sum that has this average in files."""
+        """Convert the average from a file to a sum."""
         return average * count
 
     def owner_problem(self, owner: Any) -> str | None:
@@ -244,10 +245,10 @@ class Statistic(_ArrayField):
 
 
 def rounded_average(total: Array | None, count: float) -> np.ndarray:
-    """Float32 average on the host, rounded as Kaldi rounds it: each step in float32.
+    """The average in float32 on the host, rounded at each step like Kaldi's.
 
-    Files hold averages, so a program that only copies a model changes their last bits, and it is
-    to change them as Kaldi does.
+    Files store averages. A program that only copies a model changes their last bits, and must
+    change them as Kaldi does.
     """
     if total is None:
         return np.zeros(0, np.float32)
@@ -259,19 +260,19 @@ def rounded_average(total: Array | None, count: float) -> np.ndarray:
 
 
 class Side(Enum):
-    """The side of a parameter matrix that an estimate is for."""
+    """The side of a parameter matrix that a natural-gradient estimate belongs to."""
 
     ROWS = 0
-    """Derivatives at the output: as many as the matrix has rows."""
+    """Derivatives at the output, one column per row of the matrix."""
     COLUMNS = 1
-    """Inputs, to which the bias adds one."""
+    """Inputs, with one more column for the bias."""
 
 
 class Preconditioner(Field[OnlineNaturalGradient]):
-    """A natural-gradient estimate; fields with `of=` name its options in files and configs."""
+    """A natural-gradient estimate; other fields with `of=` are its options in files."""
 
     def __init__(self, side: Side = Side.COLUMNS, *, freezes: bool = True, **options: Any) -> None:
-        """`options` are the estimate's; `freezes`: whether backstitch freezes it, as in Kaldi."""
+        """`options` are those of the estimate; `freezes`: whether backstitch freezes it."""
         super().__init__()
         self.side, self.freezes, self.options = side, freezes, options
 
@@ -285,7 +286,7 @@ class Preconditioner(Field[OnlineNaturalGradient]):
         return value.problem()
 
     def dim(self, owner: Any) -> int:
-        """Columns of what it preconditions."""
+        """Number of columns of the matrices that the estimate preconditions."""
         shapes = [p.shape for p in owner.parameters().values()]
         largest = max(shapes, key=lambda shape: (len(shape), shape))
         return int(largest[0] if self.side is Side.ROWS else largest[-1] + 1)

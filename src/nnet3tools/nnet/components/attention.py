@@ -1,8 +1,8 @@
 """RestrictedAttentionComponent: attention over a few frames to the left and right.
 
-Kaldi's nnet-attention-component.cc and attention.cc. For each head the input has a key, a value
-and a query; the query ends with one bias for each place of the window. With rows on a regular grid,
-the places of all windows are row ranges of the input at a fixed shift:
+From Kaldi's nnet-attention-component.cc and attention.cc. For each head the input has a key, a
+value and a query; the query ends with one bias for each position of the window. On a regular grid
+of rows, a position of all windows is a range of input rows, shifted by a constant:
 
     b[r, k] = key_scale * query[r] . key[r + k * shift] + bias[r, k]
     c = softmax(b) over k
@@ -51,7 +51,7 @@ _entropy_of_rows = tensor.aggregate("-_1 * log(max(_1, 1e-20))", "sum", axis=0)
 
 @register_precomputed
 class AttentionIndexes(PrecomputedIndexes):
-    """The grid of times that the rows stand on."""
+    """The regular grid of times of the input and output rows."""
 
     type_name: ClassVar[str] = "RestrictedAttentionComponentPrecomputedIndexes"
 
@@ -65,7 +65,7 @@ class AttentionIndexes(PrecomputedIndexes):
 
     @property
     def rows_left(self) -> int:
-        """Input rows before the first output time."""
+        """Number of input rows before the first output time."""
         grid = self.grid
         return (grid.start_t_out - grid.start_t_in) // grid.t_step_in * grid.num_images
 
@@ -80,7 +80,7 @@ class AttentionIndexes(PrecomputedIndexes):
 
 
 class _Parts(NamedTuple):
-    """Views (rows, heads, dim) of the input, or of its derivative."""
+    """Views (rows, heads, dim) of an input matrix or its derivative."""
 
     keys: Array
     values: Array
@@ -92,8 +92,8 @@ class _Parts(NamedTuple):
 class RestrictedAttentionComponent(Component):
     """Attention with `num_heads` heads over `num_left_inputs` + 1 + `num_right_inputs` frames.
 
-    An output exists where the inputs do that are required; the others of the window read as zero
-    if absent. The attention weights are appended to the output if `output_context`.
+    An output is computable if the required inputs are; other missing inputs of the window read as
+    zero. If `output_context`, the attention weights are appended to the output.
     """
 
     PROPERTIES = (
@@ -115,20 +115,20 @@ class RestrictedAttentionComponent(Component):
     num_left_inputs = Int("<NumLeftInputs>", "num-left-inputs")
     num_right_inputs = Int("<NumRightInputs>", "num-right-inputs")
     time_stride = Int("<TimeStride>", "time-stride", 1, positive=True)
-    """Times between the frames of a window."""
+    """Difference in time between successive frames of a window."""
     num_left_inputs_required = Int("<NumLeftInputsRequired>", "num-left-inputs-required", -1)
     num_right_inputs_required = Int("<NumRightInputsRequired>", "num-right-inputs-required", -1)
     output_context = Flag("<OutputContext>", "output-context", True)
     key_scale = Float("<KeyScale>", "key-scale", -1.0)
     stats_count = Count("<StatsCount>")
     entropy_stats = Statistic("<EntropyStats>")
-    """(num_heads,)."""
+    """Shape (num_heads,)."""
     posterior_stats = Statistic("<PosteriorStats>", ndim=2)
-    """(num_heads, context_dim)."""
+    """Shape (num_heads, context_dim)."""
 
     @property
     def context_dim(self) -> int:
-        """Frames that an output looks at."""
+        """Number of frames in a window."""
         return self.num_left_inputs + 1 + self.num_right_inputs
 
     @property
@@ -142,7 +142,7 @@ class RestrictedAttentionComponent(Component):
     # -- creation and files
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Negative options stand for their defaults: all context, 1 / sqrt(key_dim)."""
+        """Replace negative options by defaults: all context is required; 1 / sqrt(key_dim)."""
         if self.num_left_inputs_required < 0:
             self.num_left_inputs_required = self.num_left_inputs
         if self.num_right_inputs_required < 0:
@@ -179,11 +179,11 @@ class RestrictedAttentionComponent(Component):
     # -- running
 
     def _by_heads(self, matrix: Array) -> Array:
-        """A view (rows, heads, columns of a head)."""
+        """The matrix as a view (rows, heads, columns of a head)."""
         return matrix.reshape(matrix.shape[0], self.num_heads, -1)
 
     def _parts(self, matrix: Array, indexes: AttentionIndexes, num_rows: int) -> _Parts:
-        """The input's parts; queries and biases only of the `num_rows` output rows."""
+        """Parts of the input; queries and biases only for the `num_rows` output rows."""
         heads = self._by_heads(matrix)
         key, value = self.key_dim, self.key_dim + self.value_dim
         queries = heads[indexes.rows_left : indexes.rows_left + num_rows, :, value:]
@@ -192,7 +192,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _shift(self, in_matrix: Array, out_matrix: Array) -> int:
-        """Rows between the places of a window."""
+        """Number of rows between successive positions of a window."""
         extra = in_matrix.shape[0] - out_matrix.shape[0]
         shift, remainder = divmod(extra, self.context_dim - 1)
         if shift < 1 or remainder:
@@ -200,12 +200,12 @@ class RestrictedAttentionComponent(Component):
         return shift
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """A head and frame of the window: q.k, its position's bias, softmax (4), weight * value."""
+        """Per head and frame: q.k, bias, softmax (4), weight * value."""
         per_frame = 2 * self.key_dim + 2 * self.value_dim + 5
         return rows * self.num_heads * self.context_dim * per_frame
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Returns c, (rows, num_heads * context_dim), as memo."""
+        """Compute the output; the memo is c, (rows, num_heads * context_dim)."""
         assert isinstance(indexes, AttentionIndexes)
         num_rows, shift = out_value.shape[0], self._shift(in_value, out_value)
         parts = self._parts(in_value, indexes, num_rows)
@@ -250,7 +250,7 @@ class RestrictedAttentionComponent(Component):
         return self.num_heads, self.context_dim
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
-        """Sum the attention weights and their entropy by head, for two in three minibatches."""
+        """Sum attention weights and their entropy by head, on two of three minibatches."""
         c: Array = memo
         shape = self._stats_shape
         recording.prepare(c, lambda: self.entropy_stats is None, partial(self._make_room, c))
@@ -271,7 +271,7 @@ class RestrictedAttentionComponent(Component):
     # -- indexes
 
     def _places(self) -> IntArray:
-        """Places of the window, in frames of time_stride: -num_left_inputs .. num_right_inputs."""
+        """Window positions in units of time_stride: -num_left_inputs .. num_right_inputs."""
         return np.arange(-self.num_left_inputs, self.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
@@ -280,7 +280,7 @@ class RestrictedAttentionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Only the required places must be there; others that are missing read as zero."""
+        """Only the required positions must be available; others read as zero if missing."""
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (
             places <= self.num_right_inputs_required
@@ -288,7 +288,7 @@ class RestrictedAttentionComponent(Component):
         return used_if_required(available, required)
 
     def sees_all_of(self, grid: TimeGrid) -> bool:
-        """Whether the input times are those that the windows of all output times reach."""
+        """Whether the input times are exactly those in the windows of all output times."""
         stride = self.time_stride
         return (
             stride % grid.t_step_in == 0
@@ -297,7 +297,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-        """One step for input and output that divides time_stride, and all requested context."""
+        """The grid with one step for input and output that divides time_stride, and all context."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
         stride = self.time_stride
         steps = grid.t_step_in or stride, grid.t_step_out or stride

@@ -1,8 +1,8 @@
-"""BackpropTruncationComponent: the identity with a derivative that is clipped and at times zeroed.
+"""BackpropTruncationComponent: identity whose derivative is clipped and at intervals zeroed.
 
-Kaldi's nnet-general-component.cc; it keeps derivatives of recurrences from exploding. A row of the
-derivative longer than `clipping_threshold` is scaled down to it; where its time crosses a multiple
-of `zeroing_interval` (shifted by n), a row longer than `zeroing_threshold` is set to zero.
+From Kaldi's nnet-general-component.cc; it keeps derivatives of recurrences from exploding. A row
+with a norm above `clipping_threshold` is scaled down to it. At times that cross a multiple of
+`zeroing_interval` (shifted by n), a row with a norm above `zeroing_threshold` is zeroed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nnet3tools.nnet.indexes import IndexArray
 __all__ = ["BackpropTruncationComponent", "TruncationIndexes"]
 
 _OFF = 1.0e10
-"""The threshold that stands for none; a configured 0 means that."""
+"""The threshold that is used if the configured one is 0, which means none."""
 
 _scale_to = tensor.element("_1 = _2 * _3")
 _norms = tensor.aggregate("_1 * _1", "sum", axis=1)
@@ -45,7 +45,7 @@ _number_above = tensor.aggregate("where(_1 < _2, 0, 1)", "sum", axis=None)
 
 @register_precomputed
 class TruncationIndexes(PrecomputedIndexes):
-    """-1 for rows whose time crosses a zeroing boundary, 0 for others; and how many cross."""
+    """For each row -1 if its time crosses a zeroing boundary, else 0; and the number of -1s."""
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 
@@ -57,14 +57,14 @@ class TruncationIndexes(PrecomputedIndexes):
 
 
 class _NumRows(Count):
-    """Info lines show three digits."""
+    """A count that info lines show with three digits."""
 
     def text(self, value: float) -> str:
         return f"{value:.3g}"
 
 
 class _NumBoundaries(Count):
-    """Info lines show a whole number."""
+    """A count that info lines show as an integer."""
 
     def text(self, value: float) -> str:
         return str(int(value))
@@ -72,7 +72,7 @@ class _NumBoundaries(Count):
 
 @register
 class BackpropTruncationComponent(Component):
-    """y = scale * x; see the module for the derivative."""
+    """y = scale * x, with the derivative truncated in recurrences."""
 
     PROPERTIES = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = (
@@ -95,12 +95,12 @@ class BackpropTruncationComponent(Component):
 
     @property
     def clipped_proportion(self) -> float:
-        """Of all rows."""
+        """Proportion of clipped rows."""
         return self.num_clipped / self.count if self.count > 0.0 else 0.0
 
     @property
     def zeroed_proportion(self) -> float:
-        """Of the rows at boundaries."""
+        """Proportion of zeroed rows among rows at zeroing boundaries."""
         boundaries = self.count_zeroing_boundaries
         return self.num_zeroed / boundaries if boundaries > 0.0 else 0.0
 
@@ -116,7 +116,7 @@ class BackpropTruncationComponent(Component):
             tensor.copy(out, source)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Statistics go to `to_update`: this is no parameter update, but they count what it saw."""
+        """Clip and zero rows; statistics are added to `to_update`."""
         assert isinstance(args.indexes, TruncationIndexes)
         if args.in_deriv is None:
             return
@@ -145,7 +145,7 @@ class BackpropTruncationComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TruncationIndexes:
-        """Mark rows with a boundary between them and the frame that the recurrence came from."""
+        """Mark rows with a boundary between their time and that of the recurrence's input."""
         if len(input_indexes) != len(output_indexes):
             raise RequestError(f"{self.type_name}: as many inputs as outputs expected")
         time = output_indexes[:, 1].astype(np.int64) - output_indexes[:, 0]

@@ -1,8 +1,8 @@
-"""Components: properties, propagate, backprop, cost, and (if not simple) their indexes.
+"""Base classes of components: properties, propagate, backprop, cost, and indexes.
 
 The interface is Kaldi's (nnet-component-itf.h) with index arrays in place of single Indexes. A
-component lives in one class in one family file, is registered by `@register` under its Kaldi type
-name, and does its maths with `nnet3tools.tensor` operators only, so that it runs on any device.
+component is one class in a family file. `@register` registers it under its Kaldi type name. Its
+mathematics uses `nnet3tools.tensor` operators only, so that it runs on any device.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 Array = Any
-"""A matrix or vector on some device: numpy.ndarray or cupy.ndarray (views allowed)."""
+"""A matrix or vector on any device: numpy.ndarray or cupy.ndarray, also a view."""
 
 Memo = Any
-"""Whatever a forward pass leaves for the backward pass; None unless USES_MEMO."""
+"""Data from a forward pass for the backward pass; None unless USES_MEMO."""
 
 
 class Properties(enum.IntFlag):
-    """Kaldi's ComponentProperties, same bits."""
+    """Kaldi's ComponentProperties, with the same bits."""
 
     SIMPLE = 0x001
     UPDATABLE = 0x002
@@ -60,27 +60,27 @@ class Properties(enum.IntFlag):
 
 
 class PrecomputedIndexes(Declared):
-    """Facts of input and output indexes that a non-simple component works out once per program.
+    """Data that a non-simple component computes from input and output indexes, once per program.
 
-    `type_name` is Kaldi's Type(), without angle brackets; it is stored in program files.
+    `type_name` is Kaldi's Type(), without angle brackets; program files store it.
     """
 
     HAS_SETTINGS: ClassVar[bool] = False
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
-        """Whether these can be for this component with these numbers of rows.
+        """Whether the data are safe to use with a component and these numbers of rows.
 
-        Must not miss what would run over. The component is of the type that makes these.
+        Must return False if any access would be out of bounds. The component has the right type.
         """
         return True
 
 
 Indexes: TypeAlias = PrecomputedIndexes | None
-"""The precomputed indexes of a call; None for simple components."""
+"""The precomputed indexes for a call; None for simple components."""
 
 
 class BackpropArgs(NamedTuple):
-    """The operands of one backward pass through a component."""
+    """The operands of a component's backward pass."""
 
     debug_info: str
     """The component's name, for error messages."""
@@ -90,67 +90,67 @@ class BackpropArgs(NamedTuple):
     out_value: Array | None
     """(output rows, output_dim); None unless BACKPROP_NEEDS_OUTPUT."""
     out_deriv: Array
-    """(output rows, output_dim): the objective's derivative by the output."""
+    """(output rows, output_dim): derivative of the objective with respect to the output."""
     memo: Memo
     """The return value of `propagate`."""
     to_update: Component | None
-    """Takes the parameters' change, or their gradient; may be the component itself."""
+    """Receives the parameter change or gradient; may be the component itself."""
     in_deriv: Array | None
-    """(input rows, input_dim): set (added to if BACKPROP_ADDS); may be `out_deriv` in place."""
+    """(input rows, input_dim): set, or added to if BACKPROP_ADDS; may be `out_deriv` (in place)."""
 
 
 class Component(Declared):
-    """A function from an input matrix to an output matrix; may hold parameters and statistics.
+    """A function from an input matrix to an output matrix, with parameters and statistics.
 
-    Its attributes are declared as fields (field.py, fields.py, array_fields.py); files, config
-    lines, info lines, sums and moves between devices follow from these.
+    Attributes are declared as fields (field.py, fields.py, array_fields.py), from which files,
+    config lines, info lines, sums and moves between devices follow.
     """
 
     PROPERTIES: ClassVar[Properties]
-    """The flags of all instances, for classes that do not work them out in `properties`."""
+    """The flags of all instances, for classes that do not override `properties`."""
     INFO = "input_dim output_dim"
     backprop_reads_signs_only: ClassVar[bool] = False
-    """Whether backprop asks of the output only where it is positive: a byte an element will do."""
+    """Whether backprop needs only the output's signs, so that a byte per element is enough."""
 
     @property
     def input_dim(self) -> int:
-        """Columns of the input matrix; `dim`, if there is such a field."""
+        """Number of columns of the input; by default the field `dim`."""
         dim: int = self.dim  # type: ignore[attr-defined]
         return dim
 
     @property
     def output_dim(self) -> int:
-        """Columns of the output matrix; `dim`, if there is such a field."""
+        """Number of columns of the output; by default the field `dim`."""
         dim: int = self.dim  # type: ignore[attr-defined]
         return dim
 
     @property
     def properties(self) -> Properties:
-        """The flags of this instance (they may depend on its configuration)."""
+        """The flags of this instance, which may depend on its configuration."""
         return self.PROPERTIES
 
     @property
     def couples_rows(self) -> bool:
-        """Whether a row of the output may depend on rows that are there for other utterances."""
+        """Whether an output row may depend on the rows of other utterances in the batch."""
         return False
 
     @property
     def input_matrix(self) -> Array | None:
-        """The matrix of a linear, affine or convolutional map of the input; None for others."""
+        """The matrix of a linear, affine or convolutional map; None for other components."""
         return None
 
     def preconditioners(self) -> list[tuple[OnlineNaturalGradient, int]]:
-        """The natural-gradient estimates, each with the dimension of what it preconditions."""
+        """The natural-gradient estimates, each with the dimension of its rows."""
         return [pair for field in self.FIELDS for pair in field.preconditioners(self)]
 
     def copy(self) -> Self:
-        """An independent copy: parameters and statistics included."""
+        """An independent copy with parameters and statistics."""
         return copy.deepcopy(self)
 
     # -- running
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Compute `out_value` (rows x output_dim), in place, from `in_value` (rows x input_dim).
+        """Compute `out_value` (rows x output_dim) from `in_value` (rows x input_dim).
 
         Adds to `out_value` if PROPAGATE_ADDS, else sets it. `out_value` may be `in_value` if
         PROPAGATE_IN_PLACE. Returns a memo if USES_MEMO, else None.
@@ -158,54 +158,54 @@ class Component(Declared):
         raise NotImplementedError
 
     def infer(self, indexes: PrecomputedIndexes | None, in_value: Array, out_value: Array) -> None:
-        """As `propagate`, where nothing will be propagated back: for cheaper ways without memos."""
+        """`propagate` without a following backward pass, for cheaper implementations."""
         self.propagate(indexes, in_value, out_value)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """Propagate derivatives back to `args.in_deriv`, and update `args.to_update`."""
+        """Compute derivatives `args.in_deriv` and update `args.to_update`."""
         raise NotImplementedError
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Accumulate statistics over a minibatch (only called if STORES_STATS)."""
 
     def zero_stats(self) -> None:
-        """Forget the statistics."""
+        """Reset the statistics."""
         for field in self.FIELDS:
             field.zero_stats(self)
 
     def scale(self, scale: float) -> None:
-        """Multiply parameters and statistics; scale 0 means setting zero, even where NaN stood."""
+        """Multiply parameters and statistics; scale 0 sets zero, even in place of NaN."""
         for field in self.FIELDS:
             field.scale(self, scale)
 
     def add(self, alpha: float, other: Component) -> None:
-        """Add alpha times another component of the same shape: parameters and statistics."""
+        """Add alpha times the parameters and statistics of a component of the same shape."""
         for field in self.FIELDS:
             field.add(self, alpha, other)
 
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Operations to compute `rows` output rows; here one for each element.
+        """Number of operations for `rows` output rows; here one per element.
 
         An addition, multiplication, comparison or function such as exp of one element counts 1, so
-        that a matrix product (N x K) (K x M) counts 2 N K M; moving numbers counts nothing. Counts
-        are those of the mathematics, not of a clever implementation.
+        a matrix product (N x K) (K x M) counts 2 N K M. Moves count 0. The counts are those of the
+        mathematics, not of an optimized implementation.
         """
         return rows * self.output_dim
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
-        """Operations of the backward pass of `rows` output rows.
+        """Number of operations of the backward pass for `rows` output rows.
 
-        The input derivative costs twice the forward pass: the function's derivative, times the
-        output's.
+        By default the input derivative costs twice the forward pass: the function's derivative,
+        times the output's derivative.
         """
         return 2 * self.propagate_flops(rows, indexes) if wants_input else 0
 
-    # -- indexes; what is here is right for simple components
+    # indexes (defaults for simple components)
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
-        """Inputs that each output could use, as CSR: (indexes (M, 3), offsets (N + 1,)).
+        """Inputs that each output may use, in CSR form: (indexes (M, 3), offsets (N + 1,)).
 
         Row i of `output_indexes` depends on indexes[offsets[i]:offsets[i + 1]].
         """
@@ -214,11 +214,11 @@ class Component(Declared):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Which outputs can be computed given which of their inputs are available; what they use.
+        """Which outputs are computable from the available inputs, and the inputs that they use.
 
-        `inputs` and `offsets` are what `input_indexes(outputs)` gave, `available` (M,) says
-        which of them exist. Returns (computable (N,), used (M,)); nothing is used by a row that is
-        not computable. Here: every input is required.
+        `inputs` and `offsets` are from `input_indexes(outputs)`; `available` (M,) says which inputs
+        exist. Returns (computable (N,), used (M,)). An output that is not computable uses no input.
+        By default every input is required.
         """
         missing = np.concatenate([[0], np.cumsum(~available)])
         computable = missing[offsets[1:]] == missing[offsets[:-1]]
@@ -227,21 +227,21 @@ class Component(Declared):
     def reorder_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray
     ) -> tuple[IndexArray, IndexArray]:
-        """The order (and padding with t = NO_TIME) this component wants its rows in.
+        """The order (and padding with t = NO_TIME) of rows that this component requires.
 
-        Only called if REORDERS_INDEXES. Raises RequestError for indexes it cannot work with.
+        Only called if REORDERS_INDEXES. RequestError for indexes that it cannot process.
         """
         return input_indexes, output_indexes
 
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PrecomputedIndexes | None:
-        """The facts of the rows that propagate and backprop need; None for simple components."""
+        """Data about the rows for propagate and backprop; None for simple components."""
         return None
 
 
 class InputlessComponent(Component):
-    """A component whose output needs no input, whatever the indexes (not a simple one)."""
+    """A (non-simple) component whose output depends on no input."""
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
         none = np.zeros(len(output_indexes) + 1, np.int32)
@@ -254,30 +254,30 @@ class InputlessComponent(Component):
 
 
 class RandomComponent(Component):
-    """A component that draws random numbers unless `test_mode` is set (dropout and its kin)."""
+    """A component that draws random numbers unless `test_mode` is set, such as dropout."""
 
     test_mode: bool
 
 
 class DropoutBase(RandomComponent):
-    """A random component with a proportion that a schedule of dropout or an edit may change."""
+    """A random component whose proportion a dropout schedule or edit may change."""
 
     dropout_proportion: float
 
     @property
     def average_scale(self) -> float | None:
-        """The number that stands for it where a model is collapsed; None if none can."""
+        """The constant factor that replaces dropout in a collapsed model; None if there is none."""
         return None
 
 
 class BatchStatisticsComponent(Component):
-    """A component that uses each minibatch's statistics, or in test mode stored ones (batch norm).
+    """A component that uses statistics of each minibatch or, in test mode, stored ones.
 
-    `count` is the number of rows that the stored statistics come from.
+    `count` is the number of rows in the stored statistics.
     """
 
     count: float
 
     def set_test_mode(self, test_mode: bool) -> None:
-        """Use the stored statistics from here on, or each minibatch's."""
+        """Use the stored statistics from now on, or those of each minibatch."""
         raise NotImplementedError

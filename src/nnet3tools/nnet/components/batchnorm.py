@@ -1,4 +1,4 @@
-"""Batch normalization: every column to mean zero and a given root mean square over the rows.
+"""Batch normalization: each column gets mean zero and a given root mean square over the rows.
 
 With n rows, mean m and variance v of a column, forward and backward (Kaldi's BatchNormComponent,
 nnet-normalize-component.cc; Ioffe and Szegedy 2015):
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchNormComponent"]
 
-# each step rounded to float32 in Kaldi's order (ComputeDerived): where a variance is much smaller
-# than the mean's square, the rounding shows
+# Each step is rounded to float32 in Kaldi's order (ComputeDerived); the rounding matters if a
+# variance is much smaller than the squared mean.
 _set_test_scale = tensor.element(
     "mean = float32(sum) * per_row; variance = float32(sumsq) * per_row - mean * mean;"
     "scale = pow(max(variance, 0) + epsilon, -0.5) * target_rms; offset = -mean * scale",
@@ -53,7 +53,7 @@ _add_square = tensor.element("_1 += _2 * _2")
 
 @dataclass(slots=True)
 class _Memo:
-    """Numbers of one minibatch's forward pass, for the backward pass and the statistics."""
+    """Results of a minibatch's forward pass for the backward pass and the statistics."""
 
     num_rows: int
     stats: Array
@@ -61,7 +61,7 @@ class _Memo:
 
 
 class _BlockDim(Int):
-    """-1 in config lines means the default: all columns are one block."""
+    """A field whose value -1 in config lines stands for the default, `dim`."""
 
     def from_config(self, line: ConfigLine, owner: BatchNormComponent) -> None:
         super().from_config(line, owner)
@@ -70,11 +70,11 @@ class _BlockDim(Int):
 
 
 class _SumOfSquares(Statistic):
-    """A sum of squares that files have as a variance; the field before it is the sum."""
+    """A sum of squares that files store as a variance; the preceding field is the sum."""
 
     def read(self, reader: Reader, owner: BatchNormComponent) -> None:
         super().read(reader, owner)
-        mean, variance = owner.stats_sum, owner.stats_sumsq  # averages until `after_read`
+        mean, variance = owner.stats_sum, owner.stats_sumsq  # averages before `after_read`
         if mean.shape != variance.shape:
             raise reader.error(f"<StatsMean> of {mean.size} and <StatsVar> of {variance.size}")
         owner.stats_sumsq = variance + mean * mean
@@ -85,10 +85,10 @@ class _SumOfSquares(Statistic):
 
 @register
 class BatchNormComponent(BatchStatisticsComponent):
-    """Normalizes columns over the minibatch; in test mode by the statistics seen in training.
+    """Normalizes columns over the minibatch; in test mode by statistics from training.
 
-    Blocks of `block_dim` columns share their statistics. `stats_sum` and `stats_sumsq`
-    (block_dim,) sum inputs and their squares over `count` rows, in float64.
+    Blocks of `block_dim` columns share statistics. `stats_sum` and `stats_sumsq` (block_dim,) sum
+    inputs and their squares over `count` rows in float64.
     """
 
     INFO = "dim block_dim epsilon target_rms count test_mode"
@@ -125,7 +125,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         return None
 
     def mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 on the host, each step rounded as Kaldi rounds it."""
+        """Mean and variance in float32 on the host, rounded at each step like Kaldi's."""
         mean, var = (rounded_average(s, self.count) for s in (self.stats_sum, self.stats_sumsq))
         return mean, var - mean * mean if self.count != 0.0 else var
 
@@ -141,16 +141,16 @@ class BatchNormComponent(BatchStatisticsComponent):
 
     @property
     def couples_rows(self) -> bool:
-        """Through the minibatch's mean and variance."""
+        """True outside test mode: mean and variance depend on all rows of the minibatch."""
         return not self.test_mode
 
     def set_test_mode(self, test_mode: bool) -> None:
-        """Normalize by the statistics kept (true), or by each minibatch's own (false)."""
+        """Normalize by the stored statistics (True) or by each minibatch's own (False)."""
         self.test_mode = test_mode
         self.derive()
 
     def derive(self) -> None:
-        """Set test_scale and test_offset from the statistics."""
+        """Compute test_scale and test_offset from the statistics in test mode."""
         self.test_scale = self.test_offset = None
         if not self.test_mode:
             return
@@ -179,7 +179,7 @@ class BatchNormComponent(BatchStatisticsComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Sum and sum of squares (3), subtract the mean, scale."""
+        """Per element: sum and sum of squares (3), subtract the mean, scale."""
         return 5 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -213,7 +213,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         tensor.add(self.stats_sumsq, memo.stats[1], alpha=memo.num_rows)
 
     def zero_stats(self) -> None:
-        """Not in test mode: there the statistics are what the component computes with."""
+        """Reset the statistics, except in test mode, where they determine the output."""
         if not self.test_mode:
             self.scale(0.0)
 

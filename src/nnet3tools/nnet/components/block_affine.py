@@ -1,4 +1,4 @@
-"""Affine maps of blocks of the input: the same map for every block, or one for each.
+"""Affine maps of blocks of the input: one map for all blocks, or one for each block.
 
 Formulas and file fields: Kaldi's RepeatedAffineComponent, NaturalGradientRepeatedAffineComponent
 and BlockAffineComponent (nnet-simple-component.cc).
@@ -37,7 +37,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _BlockwiseAffine(UpdatableComponent):
-    """`linear_params` and `bias_params` for `num_blocks` blocks; what the two kinds share."""
+    """Base class of both kinds: `linear_params` and `bias_params` for `num_blocks` blocks."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -63,17 +63,17 @@ class _BlockwiseAffine(UpdatableComponent):
 
     @property
     def block_input_dim(self) -> int:
-        """Input columns of one block."""
+        """Number of input columns of a block."""
         return int(self.linear_params.shape[1])
 
     @property
     def block_output_dim(self) -> int:
-        """Output columns of one block."""
+        """Number of output columns of a block."""
         rows = int(self.linear_params.shape[0])
         return rows if self.blocks_share_params else rows // self.num_blocks
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random parameters for input-dim and output-dim."""
+        """Draw random parameters for input-dim and output-dim."""
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
         for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
             problem = division_problem("the number of blocks", self.num_blocks, key, dim)
@@ -99,7 +99,7 @@ class _BlockwiseAffine(UpdatableComponent):
 
 @register
 class RepeatedAffineComponent(_BlockwiseAffine):
-    """One affine map applied to every block: `linear_params` (block out, block in)."""
+    """One affine map for all blocks; `linear_params` is (block output, block input)."""
 
     PROPERTIES = (
         _BlockwiseAffine.PROPERTIES | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
@@ -113,15 +113,15 @@ class RepeatedAffineComponent(_BlockwiseAffine):
     late_is_gradient = LATE_IS_GRADIENT
 
     def _in_blocks(self, matrix: Array) -> Array:
-        """Input or input derivative with one row a block."""
+        """The input, or its derivative, with one row per block."""
         return as_blocks(matrix, self.block_input_dim)
 
     def _out_blocks(self, matrix: Array) -> Array:
-        """Output or output derivative with one row a block."""
+        """The output, or its derivative, with one row per block."""
         return as_blocks(matrix, self.block_output_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """The one block is applied to each part of the input."""
+        """Operations for `rows` rows; the block's matrix is applied to each block."""
         return rows * (2 * self.block_input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -149,7 +149,7 @@ class RepeatedAffineComponent(_BlockwiseAffine):
 
 @register
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
-    """RepeatedAffineComponent whose gradient, summed over the minibatch, is preconditioned."""
+    """RepeatedAffineComponent with natural gradient on the minibatch's summed gradient."""
 
     preconditioner = Preconditioner(freezes=False, update_period=4)
 
@@ -171,7 +171,7 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 
 @register
 class BlockAffineComponent(_BlockwiseAffine):
-    """One affine map for each block: `linear_params` (output_dim, block in), block after block."""
+    """One affine map per block; `linear_params` is (output_dim, block input), block by block."""
 
     default_bias_stddev = 1.0
     blocks_share_params = False
@@ -182,7 +182,7 @@ class BlockAffineComponent(_BlockwiseAffine):
     late_is_gradient = LATE_IS_GRADIENT
 
     def _block(self, k: int) -> tuple[slice, slice]:
-        """(input columns, output columns) of block k; the latter are rows of linear_params."""
+        """Input and output columns of block k; the output columns are rows of linear_params."""
         width, height = self.block_input_dim, self.block_output_dim
         return slice(k * width, (k + 1) * width), slice(k * height, (k + 1) * height)
 

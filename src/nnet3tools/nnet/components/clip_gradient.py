@@ -1,4 +1,4 @@
-"""Identity forward; backward the derivatives are limited in size (for recurrent networks).
+"""ClipGradientComponent: identity whose derivatives are limited in size, for recurrent networks.
 
 Formulas and file fields: Kaldi's ClipGradientComponent (nnet-simple-component.cc).
 """
@@ -40,14 +40,15 @@ _mean_root = tensor.aggregate("sqrt(_1)", "mean", axis=0)
 _total = tensor.aggregate("_1", "sum", axis=None)
 _number_above = tensor.aggregate("where(float64(_1) / _2 > 1.0, 1.0, 0.0)", "sum", axis=None)
 _to_scales = tensor.element("_1 = max(float64(_1) / _2, 1.0) ** -0.5")
-# What lies outside the target, towards which self-repair pulls the input.
+# The excess over the target, against which self-repair pulls the input.
 _excess = tensor.element("_1 = where(_2 > 0, 1, -1) * max(abs(_2) - _3, 0)")
 _scale_rows = tensor.element("_1 = _2 * _3")
 _truncate = tensor.element("_1 = where(_2 < 0, ceil(_2), floor(_2))")
 _add_rows = tensor.element("_1 += _2 * _3")
 
-# Of clipped rows, all rows and the threshold: whether self-repair is due; then the factor of the
-# pull, from the norms of derivatives (_5) and pull (_6), and what restores the norm (_6: now).
+# Inputs: clipped rows (_2), all rows (_3), threshold (_4). _is_due: whether self-repair is due.
+# _set_pull: factor of the pull, from the norms of derivatives (_5) and pull (_6). _restore: factor
+# that restores the norm (_6: norm after the pull).
 _is_due = tensor.element("_1 = where(_2 / _3 > _4, 1.0, 0.0)")
 _set_pull = tensor.element(
     "_1 = where(_2 / _3 > _4 && _6 != 0, -_7 * (_2 / _3) * _5 / where(_6 != 0, _6, 1), 0)"
@@ -56,7 +57,7 @@ _restore = tensor.element("_1 = where(_2 / _3 > _4 && _6 != 0, _5 / where(_6 != 
 
 
 class _SelfRepair(NotNegative):
-    """An option of self-repair; files from before there was any have a value `of_old`."""
+    """An option of self-repair; files older than the option imply the value `of_old`."""
 
     def __init__(self, token: str, config: str, default: float, of_old: float) -> None:
         super().__init__(token, config, default, optional=True)
@@ -71,7 +72,7 @@ class _SelfRepair(NotNegative):
 
 
 class _WholeCount(Count):
-    """A count that Kaldi keeps as an integer, so that sums lose their fractions."""
+    """A count that Kaldi stores as an integer, so that sums lose their fractions."""
 
     METHODS = "read_int32", "write_int32", ""
 
@@ -88,7 +89,7 @@ class _WholeCount(Count):
 
 
 class _Calls(_WholeCount):
-    """A count of this job's calls, which sums of models leave alone."""
+    """A count of this job's calls, which scaling and adding models do not change."""
 
     def scale(self, owner: Any, scale: float) -> None:
         pass
@@ -99,10 +100,10 @@ class _Calls(_WholeCount):
 
 @register
 class ClipGradientComponent(Component):
-    """Limits each derivative, or with norm-based clipping the norm of each row of them.
+    """Limits each derivative or, with norm-based clipping, the norm of each row.
 
-    `num_clipped` of `count` rows were clipped so far. Where that is a larger part than a
-    threshold, self-repair pulls the input back.
+    `num_clipped` of `count` rows were clipped so far. If this proportion exceeds a threshold,
+    self-repair pulls the input back.
     """
 
     PROPERTIES = (
@@ -134,7 +135,7 @@ class ClipGradientComponent(Component):
 
     @property
     def clipped_proportion(self) -> float:
-        """Of all rows."""
+        """Proportion of clipped rows."""
         return self.num_clipped / self.count if self.count > 0 else 0.0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -170,7 +171,7 @@ class ClipGradientComponent(Component):
             _scale_rows(in_deriv, out_deriv, squares)
 
     def _repairs_now(self) -> bool:
-        """Whether there are options and counts for self-repair, and chance chooses it."""
+        """Whether to repair now: options and counts exist, and a random choice says so."""
         off = self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0
         if off or self.count == 0:
             return False
@@ -179,10 +180,10 @@ class ClipGradientComponent(Component):
     def _self_repair(
         self, debug_info: str, in_value: Array, in_deriv: Array, to_update: ClipGradientComponent
     ) -> None:
-        """Pull the input towards the target where too many rows are clipped.
+        """Pull the input toward the target if too many rows are clipped.
 
-        The pull is proportional to the derivatives' norm, which is the same afterwards. On a GPU
-        it is 0 where it is not due, as only the device knows.
+        The pull is proportional to the norm of the derivatives, which is restored afterwards. On a
+        GPU the pull is computed always, and is 0 if not due, because only the device knows.
         """
         if not recording.decide(self._repairs_now):
             return
@@ -219,12 +220,12 @@ class ClipGradientComponent(Component):
 
 
 def _whole(number: Any) -> Any:
-    """The number without its fraction, wherever it is."""
+    """Truncate a number, on the host or a device, to an integer."""
     return int(number) if isinstance(number, (int, float)) else number.mapped(_truncate)
 
 
 def _mean_norm(out: Array, matrix: Array) -> None:
-    """Mean over the rows of their norms, (1,)."""
+    """Set `out` (1,) to the mean of the norms of the rows."""
     with tensor.scratch((matrix.shape[0], 1), like=matrix) as squares:
         _row_squares(squares, matrix)
         _mean_root(out, squares)

@@ -1,4 +1,4 @@
-"""Components that rearrange, multiply or sum blocks of columns.
+"""Components that permute, multiply or sum blocks of columns.
 
 Formulas and file fields: Kaldi's ElementwiseProductComponent, SumBlockComponent and
 PermuteComponent (nnet-simple-component.cc).
@@ -33,7 +33,7 @@ _multiply = tensor.element("_1 = _2 * _3")
 
 
 class _BlockComponent(Component):
-    """A component whose input consists of blocks of the output's size."""
+    """Base class of components whose input consists of blocks of the output's size."""
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     output_dim = Int("<OutputDim>", "output-dim", positive=True)
@@ -42,18 +42,18 @@ class _BlockComponent(Component):
         return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def blocks(self, matrix: Array) -> list[Array]:
-        """An input, or its derivative, cut into blocks of the output's size."""
+        """Views of the blocks of an input matrix or its derivative."""
         dim = self.output_dim
         return [matrix[:, k : k + dim] for k in range(0, matrix.shape[1], dim)]
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """One for each input."""
+        """Operations for `rows` rows: one per input element."""
         return rows * self.input_dim
 
 
 @register
 class ElementwiseProductComponent(_BlockComponent):
-    """y = the product of the blocks that the input is divided into."""
+    """y = product of the blocks of the input."""
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
@@ -80,7 +80,7 @@ class ElementwiseProductComponent(_BlockComponent):
 
 @register
 class SumBlockComponent(_BlockComponent):
-    """y = scale times the sum of the blocks that the input is divided into."""
+    """y = scale times the sum of the blocks of the input."""
 
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " block_scale"
@@ -98,7 +98,7 @@ class SumBlockComponent(_BlockComponent):
 
 
 class _ColumnMap(IntVector):
-    """A list of columns, which old models have as floats."""
+    """A list of columns, which old models store as floats."""
 
     def read_value(self, reader: Reader) -> np.ndarray:
         if reader.binary and reader.peek_byte() == ord("F"):
@@ -129,7 +129,7 @@ class PermuteComponent(Component):
 
     @cached_property
     def reverse_column_map(self) -> np.ndarray:
-        """The map of the inverse permutation."""
+        """The inverse permutation."""
         return np.argsort(self.column_map).astype(np.int32)
 
     def info(self) -> str:
@@ -138,7 +138,7 @@ class PermuteComponent(Component):
         return f"{self.type_name}, dim={self.input_dim} , column-map=[ {shown}{more}]"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Only moves."""
+        """Zero, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

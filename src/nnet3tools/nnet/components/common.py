@@ -1,4 +1,4 @@
-"""Shared by component families: checks, initial values, block views."""
+"""Functions shared by component families: checks, initial values, block views."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = [
 
 
 def bias_problem(linear: Array, bias: Array) -> str | None:
-    """A sentence unless there is a bias for each row of an affine map's matrix, else None."""
+    """A sentence if an affine map's matrix and bias differ in their number of rows; else None."""
     rows, dim = linear.shape[0], bias.shape[0]
     return None if rows == dim else f"{rows} rows of <LinearParams> but {dim} <BiasParams>"
 
 
 def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> str | None:
-    """A sentence if one dimension does not divide another (both positive), else None."""
+    """A sentence if `part_dim` does not divide `whole_dim` (both positive); else None."""
     if whole_dim % part_dim == 0:
         return None
     return f"{part} must divide {whole}, found {part_dim} and {whole_dim}"
@@ -48,7 +48,7 @@ def division_problem(part: str, part_dim: int, whole: str, whole_dim: int) -> st
 
 
 def get_positive(line: ConfigLine, key: str, default: int | None = None) -> int:
-    """An integer of a config line that must be there (unless it has a default) and positive."""
+    """A positive integer from a config line; without a default the key is required."""
     value = line.get_int(key) if default is None else line.get_int(key, default)
     if value <= 0:
         raise line.error(f"{key} must be positive, found {value}")
@@ -56,7 +56,7 @@ def get_positive(line: ConfigLine, key: str, default: int | None = None) -> int:
 
 
 def random_normal(shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> Array:
-    """A float32 array of normally distributed numbers."""
+    """A float32 array of normally distributed random numbers."""
     values = tensor.empty(shape, dtype=np.float32)
     tensor.random.normal(values)
     _scale_and_shift(values, float(stddev), float(mean))
@@ -67,7 +67,7 @@ _scale_and_shift = tensor.element("_1 = _1 * _2 + _3")
 
 
 def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
-    """The matrix in the file that matrix= of a config line names; at least `min_cols` columns."""
+    """The matrix in the file that matrix= names, with at least `min_cols` columns."""
     matrix = array_of_config(line, "matrix", Reader.read_matrix)
     if matrix.shape[1] < min_cols:
         rxfilename = line.get_string("matrix")
@@ -76,9 +76,9 @@ def matrix_of_config(line: ConfigLine, min_cols: int = 1) -> Array:
 
 
 def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array]) -> Array:
-    """The array that `read` finds in the file that a key of a config line names.
+    """The array that `read` reads from the file that a key of a config line names.
 
-    ConfigError if there is none. It does not quote the file, which may be any file of the system.
+    ConfigError for a wrong file. It does not quote the file's contents, which may be confidential.
     """
     with open_input(rxfilename := line.get_string(key)) as reader:
         try:
@@ -91,7 +91,7 @@ def array_of_config(line: ConfigLine, key: str, read: Callable[[Reader], Array])
 
 
 def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> None:
-    """ConfigError if input-dim or output-dim, where given, are not those of the file's matrix."""
+    """Raise ConfigError if a given input-dim or output-dim contradicts the matrix file."""
     for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
         if line.get_int(key, dim) != dim:
             rxfilename = line.get_string("matrix")
@@ -99,7 +99,7 @@ def check_dims_of_matrix(line: ConfigLine, input_dim: int, output_dim: int) -> N
 
 
 def summed(total: float | None) -> float:
-    """The value of an aggregate over all axes (which has one); may be a Number, in memory."""
+    """The result of an aggregate over all axes, which is never None; on a device a Number."""
     assert total is not None
     return total
 
@@ -108,9 +108,9 @@ def summed(total: float | None) -> float:
 
 
 def as_blocks(matrix: Array, block_dim: int) -> Array:
-    """The same memory with every row cut into rows of `block_dim` columns.
+    """A view with each row cut into rows of `block_dim` columns.
 
-    The component's INPUT_CONTIGUOUS / OUTPUT_CONTIGUOUS flags make that possible.
+    The matrix must be contiguous, which INPUT_CONTIGUOUS and OUTPUT_CONTIGUOUS ensure.
     """
     if matrix.shape[1] == block_dim:
         return matrix

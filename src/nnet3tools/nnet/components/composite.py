@@ -1,7 +1,7 @@
-"""Several simple components run one after the other as one, without keeping what is in between.
+"""CompositeComponent: several simple components in sequence, without storing intermediate values.
 
-Kaldi's CompositeComponent (nnet-simple-component.cc): backprop repeats the forward pass, so memory
-is needed for one part of the rows at a time only.
+As in Kaldi (nnet-simple-component.cc), backprop repeats the forward pass for a part of the rows at
+a time, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NESTED = "a CompositeComponent cannot contain another one"
 
 
 class _Components(Field[list[Component]]):
-    """The components, their number first in files; all that walks over fields goes on in them."""
+    """The list of components, in files preceded by its length; operations go to each of them."""
 
     def read_value(self, reader: Reader) -> list[Component]:
         number = reader.read_int32()
@@ -87,7 +87,7 @@ class _Components(Field[list[Component]]):
 
 @register
 class CompositeComponent(UpdatableComponent):
-    """`components` in a row; at most `max_rows_process` rows are worked on at a time (0: all)."""
+    """`components` in sequence, applied to at most `max_rows_process` rows at a time (0: all)."""
 
     max_rows_process = Int("<MaxRowsProcess>", "max-rows-process", 4096)
     components = _Components("<NumComponents>", "num-components")
@@ -102,7 +102,7 @@ class CompositeComponent(UpdatableComponent):
 
     @property
     def updatable(self) -> list[UpdatableComponent]:
-        """The components that have parameters."""
+        """The components with parameters."""
         return [
             c
             for c in self.components
@@ -121,13 +121,13 @@ class CompositeComponent(UpdatableComponent):
         flags |= first & (Properties.BACKPROP_ADDS | Properties.INPUT_CONTIGUOUS)
         if self.updatable:
             flags |= Properties.UPDATABLE
-        if Properties.STORES_STATS in last:  # they are stored in backprop
+        if Properties.STORES_STATS in last:  # backprop stores them
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
         return flags
 
     @property
     def couples_rows(self) -> bool:
-        """If a part does."""
+        """Whether any of the components couples rows."""
         return any(component.couples_rows for component in self.components)
 
     def parameters(self) -> dict[str, Array]:
@@ -138,7 +138,7 @@ class CompositeComponent(UpdatableComponent):
         }
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Rates and the like stand in the lines of the components, as in Kaldi."""
+        """Reject learning rates and similar keys, which belong to the inner components' lines."""
         for field in UpdatableComponent.FIELDS:
             if field.config is not None and field.config in line:
                 raise line.error(f"{field.config} belongs in the line of a component")
@@ -167,7 +167,7 @@ class CompositeComponent(UpdatableComponent):
     # -- running
 
     def _parts(self, num_rows: int) -> Iterator[slice]:
-        """The rows in parts of at most max_rows_process."""
+        """Split range(num_rows) into slices of at most max_rows_process rows."""
         size = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
         for start in range(0, num_rows, size):
             yield slice(start, min(start + size, num_rows))
@@ -218,7 +218,7 @@ class CompositeComponent(UpdatableComponent):
                     value, memo = _propagated(component, values[-1], stack)
                     values.append(value)
                 memos.append(memo)
-            # The last value is the one that was given, if any was.
+            # The last value is the caller's, which may be None.
             values = [*values[: last + 1], out_value]
             deriv = out_deriv
             for k in range(last, -1, -1):
@@ -247,7 +247,7 @@ class CompositeComponent(UpdatableComponent):
                     )
                 deriv = target
 
-    # -- training: what is asked of the whole is asked of its parts
+    # training: settings are forwarded to the components
 
     def set_as_gradient(self) -> None:
         super().set_as_gradient()
@@ -261,14 +261,14 @@ class CompositeComponent(UpdatableComponent):
 
 
 def _read_part(reader: Reader) -> Component:
-    """A component of a composite; another composite is refused before it is read (any depth)."""
+    """Read an inner component. A composite is rejected before it is read, to bound recursion."""
     if reader.peek_token() == f"<{CompositeComponent.type_name}>":
         raise reader.error(_NESTED)
     return read_component(reader)
 
 
 def _component_from_config(line: ConfigLine, key: str) -> Component:
-    """The component of a nested config line such as component1='type=... dim=...'."""
+    """Make an inner component from a nested config line such as component1='type=... dim=...'."""
     nested = ConfigLine(line.get_string(key), line.file, line.line_number)
     if nested.first_token:
         raise line.error(f"{key} must hold key=value pairs only")
@@ -282,13 +282,13 @@ def _component_from_config(line: ConfigLine, key: str) -> Component:
 
 
 def _matrix_for(dim: int, like: Array, stack: ExitStack) -> Array:
-    """Scratch of as many rows as `like` that lasts until the stack is closed."""
+    """A scratch matrix (rows of `like`, `dim` columns), valid until the stack is closed."""
     matrix: Array = stack.enter_context(tensor.scratch((like.shape[0], dim), like=like))
     return matrix
 
 
 def _propagated(component: Component, value: Array, stack: ExitStack) -> tuple[Array, object]:
-    """(output in scratch, memo) of one component."""
+    """Apply a component: (output in scratch memory, memo)."""
     out = _matrix_for(component.output_dim, value, stack)
     if Properties.PROPAGATE_ADDS in component.properties:
         tensor.fill(out, 0.0)

@@ -1,4 +1,4 @@
-"""Outputs that do not depend on the input, trainable or not.
+"""Components whose output does not depend on the input, trainable or not.
 
 File fields: Kaldi's ConstantComponent (nnet-general-component.cc) and ConstantFunctionComponent
 (nnet-simple-component.cc).
@@ -35,7 +35,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 
 class _ConstantOutput(UpdatableComponent):
-    """Every row is `output` (output_dim,)."""
+    """Base class of components whose rows are all equal to `output` (output_dim,)."""
 
     OWN_INFO = "output_dim is_updatable use_natural_gradient output"
 
@@ -49,13 +49,13 @@ class _ConstantOutput(UpdatableComponent):
         return int(self.output.shape[0])
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random numbers of output-mean and output-stddev."""
+        """Draw `output` with output-mean and output-stddev."""
         dim = get_positive(line, "output-dim")
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
         self.output = random_normal((dim,), stddev, mean)
 
     def info(self) -> str:
-        """With the type's name once more in the middle, as in Kaldi."""
+        """The info line, in which the type name is repeated as in Kaldi."""
         return f"{super().info()}, {self.type_name}, {self.info_of(self.OWN_INFO)}"
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -76,7 +76,7 @@ class _ConstantOutput(UpdatableComponent):
             tensor.copy(derivs, out_deriv)
             add_preconditioned_rows(self.output, derivs, self.learning_rate, self.preconditioner)
 
-    # Where it is not updatable the output is no parameter: it must survive averaging.
+    # If not updatable, the output is no parameter and must survive averaging of models.
 
     def scale(self, scale: float) -> None:
         if self.is_updatable:
@@ -89,11 +89,11 @@ class _ConstantOutput(UpdatableComponent):
 
 @register
 class ConstantComponent(InputlessComponent, _ConstantOutput):
-    """Needs no input at all."""
+    """A constant output that needs no input."""
 
     @property
     def input_dim(self) -> int:
-        # Nothing is ever read; Kaldi gives the output dimension here.
+        # No input is read; Kaldi returns the output dimension.
         return self.output_dim
 
     @property
@@ -103,7 +103,7 @@ class ConstantComponent(InputlessComponent, _ConstantOutput):
 
 @register
 class ConstantFunctionComponent(_ConstantOutput):
-    """A simple component whose input does not matter."""
+    """A simple component that ignores its input."""
 
     OWN_INFO = "input_dim " + _ConstantOutput.OWN_INFO
 

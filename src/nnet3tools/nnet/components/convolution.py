@@ -1,7 +1,7 @@
-"""Convolution over the columns of each row, seen as a three-dimensional array (an image).
+"""ConvolutionComponent: convolution over the columns of each row, viewed as a 3-D array (an image).
 
-File fields: Kaldi's ConvolutionComponent (nnet-combined-component.cc), the older component for
-images, which TimeHeightConvolutionComponent superseded.
+File fields: Kaldi's ConvolutionComponent (nnet-combined-component.cc), the predecessor of
+TimeHeightConvolutionComponent.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _YZX, _ZYX = 0, 1
 
 
 def num_steps(size: int, window: int, step: int) -> int:
-    """The number of windows, `step` apart, that fit in `size` places."""
+    """Number of windows of length `window`, `step` apart, that fit into `size`."""
     return 1 + (size - window) // step
 
 
 def windows(start: int, num_steps: int, step: int) -> slice:
-    """The places that are `start` from the beginnings of windows `step` apart."""
+    """Positions that are `start` after the beginnings of windows `step` apart."""
     return slice(start, start + (num_steps - 1) * step + 1, step)
 
 
 class _Order(Int):
-    """A TensorVectorizationType; in config lines its name."""
+    """A TensorVectorizationType, given by its name in config lines."""
 
     def config_value(self, line: ConfigLine) -> int:
         order = line.get_string("input-vectorization-order")
@@ -53,9 +53,10 @@ class _Order(Int):
 
 @register
 class ConvolutionComponent(UpdatableComponent):
-    """`filter_params` (filters, filt_x_dim * filt_y_dim * input_z_dim), `bias_params` (filters,).
+    """Convolution over x and y of rows that are arrays over x, y, z (or x, z, y).
 
-    An input row is an array over x, y, z (or x, z, y); an output row over x, y steps and filters.
+    `filter_params` is (filters, filt_x_dim * filt_y_dim * input_z_dim), `bias_params` (filters,).
+    An output row is an array over x steps, y steps and filters.
     """
 
     PROPERTIES = (
@@ -94,12 +95,12 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def num_filters(self) -> int:
-        """Number of filters, each with a bias."""
+        """Number of filters, each of which has a bias."""
         return int(self.filter_params.shape[0])
 
     @property
     def steps(self) -> tuple[int, int]:
-        """Number of patches along x and y."""
+        """Number of patches along x and along y."""
         return (
             num_steps(self.input_x_dim, self.filt_x_dim, self.filt_x_step),
             num_steps(self.input_y_dim, self.filt_y_dim, self.filt_y_step),
@@ -107,7 +108,7 @@ class ConvolutionComponent(UpdatableComponent):
 
     @property
     def patch_dim(self) -> int:
-        """Numbers under one filter."""
+        """Number of elements of a patch."""
         return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
 
     def problem(self) -> str | None:
@@ -125,7 +126,7 @@ class ConvolutionComponent(UpdatableComponent):
         return None if found == shape else f"expected <FilterParams> of shape {shape}, not {found}"
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """From matrix=, whose last column is the bias, or random ones of num-filters filters."""
+        """Read parameters from matrix= (last column: bias), or draw them at random."""
         if "matrix" in line:
             self.filter_params, self.bias_params = split_affine(matrix_of_config(line, min_cols=2))
             return
@@ -140,16 +141,16 @@ class ConvolutionComponent(UpdatableComponent):
     # -- running
 
     def _images(self, matrix: Array) -> Array:
-        """The rows of an input (or its derivative) as (rows, x, y, z), a view."""
+        """The rows of an input (or its derivative) as a view (rows, x, y, z)."""
         x, y, z = self.input_x_dim, self.input_y_dim, self.input_z_dim
         if self.input_vectorization == _ZYX:
             return matrix.reshape(-1, x, y, z)
         return matrix.reshape(-1, x, z, y).swapaxes(2, 3)
 
     def _patch_views(self, images: Array, patches: Array) -> Iterator[tuple[Array, Array]]:
-        """For each place (i, j) under the filter: where it is in the images, and in the patches.
+        """For each position (i, j) in a patch: views of its elements in images and in patches.
 
-        Patches are (rows, x steps, y steps, filt_x_dim, filt_y_dim, z).
+        `patches` is (rows, x steps, y steps, filt_x_dim, filt_y_dim, z).
         """
         x_steps, y_steps = self.steps
         for i in range(self.filt_x_dim):
@@ -165,7 +166,7 @@ class ConvolutionComponent(UpdatableComponent):
         return num_rows * math.prod(self.steps)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Every output is the dot product of a filter with a patch, plus a bias."""
+        """Each output element is the dot product of a filter and a patch, plus a bias."""
         return rows * (2 * self.filter_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -1,10 +1,10 @@
-"""A compiled convolution: which columns of which rows, times which parameters, in a few steps.
+"""A compiled convolution: a sequence of gathers of patches and matrix products.
 
-Kaldi's ConvolutionComputation (convolution.{h,cc}), as it stands in program files, and how it is
-made of a model and the rows' times. One step covers all height offsets at one time offset: gather
-patches from the rows shifted by `input_time_shift` times, and multiply once by a block of the
-parameters. With subsampling in time the input is viewed as frames `r` times as wide (see
-`TimeGrid.reorder_t_in`), so a step may take in several of the model's time offsets.
+Kaldi's ConvolutionComputation (convolution.{h,cc}), as stored in program files, and its
+construction from a model and the times of rows. A step covers all height offsets at one time
+offset: it gathers patches from rows shifted by `input_time_shift` times and multiplies them by a
+block of the parameters. With subsampling in time, `r` input frames are viewed as one (see
+`TimeGrid.reorder_t_in`), so a step may cover several of the model's time offsets.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ _NAME = "TimeHeightConvolutionComponent"
 
 @dataclass(frozen=True)
 class ConvolutionStep:
-    """One gather and one matrix product."""
+    """One gather of patches and one matrix product."""
 
     input_time_shift: int
-    """Input times to skip."""
+    """Number of input times to skip."""
     params_start_col: int
-    """First column of the parameters that this step multiplies with."""
+    """First parameter column that this step multiplies by."""
     height_map: IntArray
-    """Input height of each height of the patches, outputs outermost; -1 for a zero."""
+    """Input height for each height of the patches, grouped by output height; -1 for zero."""
 
     @cached_property
     def is_contiguous(self) -> bool:
-        """Whether the patches are a plain range of the input's columns."""
+        """Whether the patches are a contiguous range of the input's columns."""
         return bool(self.height_map[0] >= 0 and (np.diff(self.height_map) == 1).all())
 
     def pieces(self, height_out: int) -> IntArray:
-        """The map as slices for tensor/patches.py: (K, 4), one row for each place of a patch.
+        """The height map as slices for tensor/patches.py: (K, 4), one row per position in a patch.
 
-        Columns: first and end output height, first input height, step; elsewhere there are zeros.
-        Raises ValueError if the heights are not evenly spaced.
+        Columns: first and end output height, first input height, step. Other output heights are
+        zero. ValueError if the heights are not evenly spaced.
         """
         table = self.height_map.reshape(height_out, -1)
         valid = table >= 0
@@ -72,7 +72,7 @@ class ConvolutionStep:
 
 
 class _Steps(Field[list[ConvolutionStep]]):
-    """<NumSteps>, and the fields of each."""
+    """Field for the list of steps: <NumSteps> and the fields of each step."""
 
     def read_value(self, reader: Reader) -> list[ConvolutionStep]:
         return [self._read_step(reader) for _ in range(reader.read_int32())]
@@ -101,7 +101,7 @@ class _Steps(Field[list[ConvolutionStep]]):
 
 
 class ConvolutionComputation(Declared):
-    """The steps and the sizes of what they work on; height_in and num_t_in are after reshaping."""
+    """The steps and sizes of a convolution; height_in and num_t_in count reshaped frames."""
 
     type_name = "ConvComputation"
     HAS_SETTINGS = False
@@ -114,7 +114,7 @@ class ConvolutionComputation(Declared):
     num_t_out = Int("", positive=True)
     num_images = Int("<NumImages>", positive=True)
     temp_rows = Int("<TempRowsCols>", default=0)
-    """Output rows that one piece of the work covers, so that its patches fit max-memory-mb."""
+    """Output rows per block of work, chosen so that the patches fit max-memory-mb."""
     temp_cols = Int("", default=0)
     """Columns of the widest patches; 0, like temp_rows, if no step needs to gather."""
     steps = _Steps("<NumSteps>")
@@ -147,7 +147,7 @@ class ConvolutionComputation(Declared):
         return None
 
     def suits(self, model: ConvolutionModel) -> bool:
-        """Whether this can be a model's computation: the sizes agree, no parameter is missing."""
+        """Whether this computation fits a model: sizes agree, parameter columns exist."""
         places = [len(step.height_map) // self.height_out for step in self.steps]
         ends = [
             step.params_start_col + self.num_filters_in * count
@@ -162,15 +162,15 @@ class ConvolutionComputation(Declared):
 
     @cached_property
     def pieces(self) -> tuple[IntArray, ...]:
-        """Of each step, where its patches come from; see ConvolutionStep.pieces."""
+        """The source of each step's patches; see ConvolutionStep.pieces."""
         return tuple(step.pieces(self.height_out) for step in self.steps)
 
     def needs_gather(self, step: ConvolutionStep) -> bool:
-        """Whether the step's patches are anything but whole input rows."""
+        """Whether the step's patches differ from whole input rows."""
         return not step.is_contiguous or len(step.height_map) != self.height_in
 
     def patch_cols(self) -> int:
-        """Columns of the widest patches that have to be gathered, or 0."""
+        """Number of columns of the widest patches that have to be gathered, or 0."""
         widths = [len(s.height_map) for s in self.steps if self.needs_gather(s)]
         return max(widths, default=0) * self.num_filters_in
 
@@ -181,9 +181,9 @@ def compile_convolution(
     output_indexes: IndexArray,
     max_memory_mb: float,
 ) -> tuple[ConvolutionComputation, IndexArray, IndexArray]:
-    """The computation, and the input and output rows in the order (with blanks) that it wants.
+    """Compile: the computation, and input and output Indexes in its order, with blanks.
 
-    Raises RequestError if the rows cannot be brought into that order.
+    RequestError if the rows cannot be brought into this order.
     """
     grid = grid_of(_NAME, input_indexes, output_indexes)
     _draw_spot_checks(grid)
@@ -207,9 +207,9 @@ def compile_convolution(
 
 
 def _draw_spot_checks(grid: TimeGrid) -> None:
-    """Draw what Kaldi draws here: the output times that it spot-checks, four times over.
+    """Draw the random output times that Kaldi spot-checks, four times five.
 
-    Later decisions (which minibatches store statistics) come from the same stream.
+    Later decisions (which minibatches store statistics) use the same random stream.
     """
     for _ in range(4 * min(5, grid.num_t_out)):
         tensor.random.rand_int(0, grid.num_t_out - 1)
@@ -224,14 +224,14 @@ def _cannot(grid: TimeGrid, reason: str) -> RequestError:
 
 
 def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
-    """Extend the input's times to all that the offsets reach; absent ones will be blank rows.
+    """Extend the input's times to all that the offsets reach; absent times become blank rows.
 
-    The input's step is made to divide the gaps between offsets and the output's step: this may ask
-    for more blanks than needed in odd cases, and spares a great many cases.
+    The input step is made to divide the gaps between offsets and the output step. In rare cases
+    this needs more blanks than necessary, but it avoids many special cases.
     """
     times = model.time_offsets
     if len(times) == 1:
-        return  # all inputs are required: nothing to pad
+        return  # all inputs are required
     old_step = grid.t_step_in
     grid.t_step_in = int(np.gcd.reduce([old_step, grid.t_step_out, *np.diff(times)]))
     grid.num_t_in = 1 + old_step * (grid.num_t_in - 1) // grid.t_step_in
@@ -245,8 +245,8 @@ def _pad_times(model: ConvolutionModel, grid: TimeGrid) -> None:
 
 
 def _append_frames(grid: TimeGrid) -> None:
-    """Decide how many input frames are viewed as one, so that input and output steps agree."""
-    if grid.t_step_out == 0:  # a single output time: any step does
+    """Set the number of input frames viewed as one, so that input and output steps agree."""
+    if grid.t_step_out == 0:  # a single output time allows any step
         grid.t_step_out = grid.t_step_in
     if grid.t_step_out == grid.t_step_in:
         return
@@ -257,7 +257,7 @@ def _append_frames(grid: TimeGrid) -> None:
 
 
 def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep]:
-    """One step for each distinct (appended) input frame that the offsets reach."""
+    """One step for each distinct (merged) input frame that the offsets reach."""
     step = max(1, grid.t_step_in)
     frames, remainder = np.divmod(model.offsets[:, 0] + grid.start_t_out - grid.start_t_in, step)
     if remainder.any():
@@ -279,9 +279,9 @@ def _make_steps(model: ConvolutionModel, grid: TimeGrid) -> list[ConvolutionStep
 
 
 def _set_temp_size(computation: ConvolutionComputation, limit: float) -> None:
-    """Set temp_rows and temp_cols: as few equal pieces of the output's times as the limit allows.
+    """Set temp_rows and temp_cols: the fewest equal blocks of output times within the limit.
 
-    `limit` is in megabytes of 10^6 bytes; float32 arithmetic, as the number is stored in programs.
+    `limit` is in units of 10^6 bytes. Arithmetic is in float32, as the limit is stored in programs.
     """
     all_rows = computation.num_t_out * computation.num_images
     if (cols := computation.patch_cols()) == 0:

@@ -1,8 +1,8 @@
 """The structure of a convolution over time and height: filters, heights and patch offsets.
 
-Kaldi's ConvolutionModel (convolution.{h,cc}). Time is the `t` of an Index; the columns of a frame
-are height * num_filters, filters innermost. The patch is a list of (time, height) offsets; heights
-outside the image read as zero (padding), and so do times that are not `required_time_offsets`.
+Kaldi's ConvolutionModel (convolution.{h,cc}). Time is the `t` of an Index. A frame has height *
+num_filters columns, filters innermost. A patch is a list of (time, height) offsets. Heights outside
+the image read as zero (padding), as do missing times that are not in `required_time_offsets`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ __all__ = ["ConvolutionModel"]
 
 
 class _Times(IntVector):
-    """A set, which files may have in any order."""
+    """A set of integers, in any order in files."""
 
     def read_value(self, reader: Reader) -> IntArray:
         return np.unique(super().read_value(reader))
 
 
 _MAX_HEIGHT = 1 << 20
-"""A file's word for a height must not fill the memory with tables of heights."""
+"""Limit on heights, so that a damaged file cannot exhaust memory with tables of heights."""
 
 
 class ConvolutionModel(Declared):
-    """Sizes and offsets of a convolution; its parameters are (num_filters_out, param_cols)."""
+    """Sizes and offsets of a convolution with parameters (num_filters_out, param_cols)."""
 
     type_name = "ConvolutionModel"
 
@@ -44,27 +44,27 @@ class ConvolutionModel(Declared):
     height_in = Int("<HeightIn>", "height-in", positive=True)
     height_out = Int("<HeightOut>", "height-out", positive=True)
     height_subsample_out = Int("<HeightSubsampleOut>", "height-subsample-out", 1, positive=True)
-    """Output height h is centred on input height h * height_subsample_out."""
+    """Output height h is centered on input height h * height_subsample_out."""
     offsets = IntPairs("<Offsets>")
-    """(K, 2) time and height offsets of the patch, sorted, no two the same."""
+    """(K, 2): time and height offsets of the patch, sorted and distinct."""
     required_time_offsets = _Times(
         "<RequiredTimeOffsets>", "required-time-offsets", lambda m: m.time_offsets
     )
-    """Sorted; an output can be computed where the inputs at these exist."""
+    """Sorted; an output is computable if the inputs at these offsets exist."""
 
     @property
     def input_dim(self) -> int:
-        """Columns of an input frame."""
+        """Number of columns of an input frame."""
         return self.num_filters_in * self.height_in
 
     @property
     def output_dim(self) -> int:
-        """Columns of an output frame."""
+        """Number of columns of an output frame."""
         return self.num_filters_out * self.height_out
 
     @property
     def param_cols(self) -> int:
-        """Columns of the parameter matrix: one block of num_filters_in for each offset."""
+        """Columns of the parameter matrix: num_filters_in for each offset."""
         return self.num_filters_in * len(self.offsets)
 
     @property
@@ -73,7 +73,7 @@ class ConvolutionModel(Declared):
         return np.unique(self.offsets[:, 0])
 
     def input_heights(self) -> IntArray:
-        """Input height of output height h at offset k, (height_out, K); it may lie outside."""
+        """Input height for each output height and offset, (height_out, K); may lie outside."""
         centres = np.arange(self.height_out, dtype=np.int32) * np.int32(self.height_subsample_out)
         return centres[:, None] + self.offsets[None, :, 1]
 
@@ -132,7 +132,7 @@ class ConvolutionModel(Declared):
 
 
 def _offsets_from_config(line: ConfigLine) -> IntArray:
-    """Patch offsets (K, 2), from offsets=t,h;t,h... or the product of time- and height-offsets."""
+    """Patch offsets (K, 2) from offsets=t,h;t,h..., or all pairs of time- and height-offsets."""
     text = line.get_string("offsets", None)
     if text is not None:
         pairs = [[parse_int(part) for part in pair.split(",")] for pair in text.split(";")]

@@ -1,8 +1,8 @@
-"""Running a compiled convolution forward and backward: gather patches, multiply, a few times.
+"""Forward and backward pass of a compiled convolution: gather patches and multiply.
 
-Rows are (time, image), columns (height, filter). Patches of all heights of a row are one block of
-rows of a matrix, so that each step is a single matrix product with a block of the parameters. At
-most `temp_rows` output rows are worked on at a time, which bounds the memory for patches.
+Rows are (time, image), columns (height, filter). The patches of all heights are rows of a matrix,
+so that a step is a single matrix product with a block of the parameters. At most `temp_rows` output
+rows are processed at a time, which bounds the memory for patches.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = ["add_input_deriv", "add_output", "add_params_deriv", "as_rows"]
 
 
 def as_rows(matrix: Array, *shape: int) -> Array:
-    """A view of a contiguous matrix in another shape (first axis free); ProgramError if it is not.
+    """A view of a contiguous matrix with another shape (first axis free).
 
-    INPUT_CONTIGUOUS and OUTPUT_CONTIGUOUS ask the program for such matrices.
+    ProgramError if it is not contiguous, which INPUT_CONTIGUOUS and OUTPUT_CONTIGUOUS exclude.
     """
     if not matrix.flags.c_contiguous:
         raise ProgramError("a convolution was given a matrix that is not contiguous")
@@ -43,14 +43,14 @@ class _Piece:
 
     step: ConvolutionStep
     heights: IntArray
-    """Where the patches come from; see ConvolutionStep.pieces."""
+    """The source of the patches; see ConvolutionStep.pieces."""
     in_rows: slice
     out_rows: slice
     params: slice
 
 
 def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
-    """The steps for each range of output times that fits the memory for patches."""
+    """The steps for each range of output times whose patches fit into memory."""
     images, filters = computation.num_images, computation.num_filters_in
     times = computation.temp_rows // images or computation.num_t_out
     for start in range(0, computation.num_t_out, times):
@@ -68,7 +68,7 @@ def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
 
 
 def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
-    """The input (or its derivative) as (rows, height_in, filters): a view."""
+    """The input (or its derivative) as a view (rows, height_in, filters)."""
     frames = as_rows(matrix, computation.height_in, computation.num_filters_in)
     if frames.shape[0] != computation.num_t_in * computation.num_images:
         raise ProgramError(f"convolution of {computation.num_t_in} times given {matrix.shape}")
@@ -79,7 +79,7 @@ def _frames(computation: ConvolutionComputation, matrix: Array) -> Array:
 def _patch_space(
     computation: ConvolutionComputation, piece: _Piece, like: Array
 ) -> Iterator[Array]:
-    """Scratch for the patches of a piece, (rows, height_out, places, filters)."""
+    """Scratch memory for the patches of a piece, (rows, height_out, positions, filters)."""
     rows = piece.out_rows.stop - piece.out_rows.start
     places = len(piece.step.height_map) // computation.height_out
     shape = (rows, computation.height_out, places, computation.num_filters_in)
@@ -89,7 +89,7 @@ def _patch_space(
 
 @contextmanager
 def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) -> Iterator[Array]:
-    """The patches of a piece as a matrix (rows * height_out, places * filters)."""
+    """The patches of a piece as a matrix (rows * height_out, positions * filters)."""
     width = piece.params.stop - piece.params.start
     if not computation.needs_gather(piece.step):
         yield as_rows(frames[piece.in_rows], width)
@@ -102,7 +102,7 @@ def _patches(computation: ConvolutionComputation, piece: _Piece, frames: Array) 
 def add_output(
     computation: ConvolutionComputation, in_value: Array, params: Array, out_value: Array
 ) -> None:
-    """out_value += the convolution of in_value with params (no bias)."""
+    """out_value += convolution of in_value with params, without bias."""
     frames = _frames(computation, in_value)
     for piece in _plan(computation):
         out = as_rows(out_value[piece.out_rows], computation.num_filters_out)
@@ -113,7 +113,7 @@ def add_output(
 def add_input_deriv(
     computation: ConvolutionComputation, params: Array, out_deriv: Array, in_deriv: Array
 ) -> None:
-    """in_deriv += the derivative with respect to the input."""
+    """in_deriv += derivative with respect to the input."""
     frames = _frames(computation, in_deriv)
     for piece in _plan(computation):
         out = as_rows(out_deriv[piece.out_rows], computation.num_filters_out)

@@ -1,4 +1,4 @@
-"""Consequences of declared fields: construction, files, config lines, info lines, walks."""
+"""Declared: classes whose files, config lines, info lines and copies follow from their fields."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ D = TypeVar("D", bound="Declared")
 
 
 class Declared:
-    """Something whose attributes are declared as fields (field.py) in its class body.
+    """Base class of objects whose attributes are declared as fields (field.py).
 
-    Fields stand in files in the order of their declaration, those of base classes first; a class
-    that declares a field of a base class again moves it to its own place.
+    Files have the fields in the order of declaration, those of base classes first. A class that
+    redeclares a base class's field moves it to its own position.
     """
 
     type_name: ClassVar[str]
     """Kaldi's Type(): the opening and closing token without brackets."""
     FIELDS: ClassVar[tuple[Field[Any], ...]] = ()
-    """All fields, in the order in which files have them."""
+    """All fields in the order of files."""
     HAS_SETTINGS: ClassVar[bool] = True
-    """Whether fields are settings (tensor/settings.py); not those of what is made once."""
+    """Whether fields are settings (tensor/settings.py); False for objects that never change."""
     INFO: ClassVar[str] = ""
-    """Names of the fields and properties that the info line shows, in order; properties that are
-    None are left out.
+    """Names of the fields and properties on the info line, in order; properties that are None are
+    omitted.
     """
     CLOSING_TOKENS: ClassVar[tuple[str, ...]] = ("</{}>",)
-    """Tokens that may end it in files; the first is written."""
+    """Tokens that may close the object in files; the first one is written."""
 
     def __init_subclass__(cls, **named: Any) -> None:
         super().__init_subclass__(**named)
@@ -48,7 +48,7 @@ class Declared:
         cls.FIELDS = tuple(fields.values())
 
     def __init__(self, **values: Any) -> None:
-        """Give fields their values; the others have their defaults."""
+        """Set the given fields; other fields have their defaults."""
         for field in self.FIELDS:
             field.begin(self)
         for name, value in values.items():
@@ -59,19 +59,19 @@ class Declared:
             self.derive()
 
     def derive(self) -> None:
-        """Set whatever is worked out from the fields; called once they have their values."""
+        """Compute attributes that depend on fields; called after the fields have been set."""
 
     def problem(self) -> str | None:
-        """An inconsistency among the fields, as a sentence, or None."""
+        """A sentence about an inconsistency among the fields, or None."""
         return None
 
     # -- files
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        """Read to the closing token; the opening token is already consumed."""
+        """Read up to the closing token; the opening token was consumed before."""
         self = cls()
-        if reader.peek_token() == f"<{cls.type_name}>":  # some old files have it twice
+        if reader.peek_token() == f"<{cls.type_name}>":  # some old files repeat the token
             reader.read_token()
         for field in cls.FIELDS:
             field.read(reader, self)
@@ -95,9 +95,9 @@ class Declared:
 
     @classmethod
     def from_config(cls, line: ConfigLine) -> Self:
-        """Build from the key=value pairs of a config line; ConfigError if they do not fit.
+        """Make an object from the key=value pairs of a config line; ConfigError if they are wrong.
 
-        The caller reports keys that were left unread.
+        The caller reports keys that were not read.
         """
         self = cls()
         for field in cls.FIELDS:
@@ -108,7 +108,7 @@ class Declared:
         return self
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Set what no single key says, as initial parameters; the fields have been read."""
+        """Set what depends on several keys, such as initial parameters; called after the fields."""
 
     def _check(self, error: Callable[[str], UserError]) -> None:
         problem = next((p for f in self.FIELDS if (p := f.owner_problem(self))), None)
@@ -118,11 +118,11 @@ class Declared:
     # -- info lines
 
     def info(self) -> str:
-        """The line that nnet3-info shows (without a newline)."""
+        """The line that nnet3-info shows, without a newline."""
         return ", ".join(filter(None, [self.type_name, self.info_of(self.INFO)]))
 
     def info_of(self, names: str) -> str:
-        """`key=value, ...` of fields and properties; those without anything to say are left out."""
+        """The text `key=value, ...` for the named fields and properties, without empty ones."""
         return ", ".join(filter(None, map(self._info_of, names.split())))
 
     def _info_of(self, name: str) -> str:
@@ -133,10 +133,10 @@ class Declared:
         text = f"{value:g}" if isinstance(value, float) else str(value)
         return "" if value is None else f"{name.replace('_', '-')}={text}"
 
-    # -- walks over the fields
+    # operations on all fields
 
     def map_arrays(self, function: Callable[[Any], Any]) -> None:
-        """Replace each array of floating-point numbers by the function's value of it."""
+        """Replace each floating-point array by `function` of the array."""
         for field in self.FIELDS:
             field.map_arrays(self, function)
 
@@ -146,16 +146,16 @@ class Declared:
             field.freeze(self)
 
     def num_bytes(self) -> int:
-        """Memory of the arrays of floating-point numbers, natural gradient's not included."""
+        """Size of the floating-point arrays in bytes, without those of natural gradient."""
         return sum(field.num_bytes(self) for field in self.FIELDS)
 
     def structure(self) -> list[object]:
-        """The values that compiled programs depend on: whole numbers, flags and texts."""
+        """The values that compiled programs depend on: integers, flags and texts."""
         return [s for field in self.FIELDS if (s := field.structure(self)) is not None]
 
 
 class Part(Field[D]):
-    """Something declared, of the class given, that is a part of files, config and info lines."""
+    """A field whose value is a Declared object of class `cls`."""
 
     def __init__(self, cls: type[D], token: str = "") -> None:
         super().__init__(token)

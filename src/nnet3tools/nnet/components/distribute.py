@@ -1,4 +1,4 @@
-"""DistributeComponent: cut each input row into blocks and make them rows of their own.
+"""DistributeComponent: splits each input row into blocks, which become separate rows.
 
 Kaldi's nnet-general-component.cc. With b = input_dim / output_dim blocks, the output at (n, t, x)
 is block x mod b of the input at (n, t, x // b).
@@ -51,7 +51,7 @@ class DistributeIndexes(PrecomputedIndexes):
 
 @register
 class DistributeComponent(Component):
-    """Blocks of `output_dim` columns, spread over x."""
+    """Splits rows into blocks of `output_dim` columns, which get successive x."""
 
     PROPERTIES = Properties(0)
 
@@ -63,7 +63,7 @@ class DistributeComponent(Component):
 
     @property
     def num_blocks(self) -> int:
-        """Output rows that one input row feeds."""
+        """Number of output rows per input row."""
         return self.input_dim // self.output_dim
 
     # -- running
@@ -74,7 +74,7 @@ class DistributeComponent(Component):
         return [matrix[:, i * dim : (i + 1) * dim] for i in range(self.num_blocks)]
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Only moves."""
+        """Zero, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -87,7 +87,7 @@ class DistributeComponent(Component):
         if args.in_deriv is None:
             return
         if args.out_deriv.shape[0] != args.in_deriv.shape[0] * self.num_blocks:
-            tensor.fill(args.in_deriv, 0.0)  # some blocks went nowhere
+            tensor.fill(args.in_deriv, 0.0)  # some blocks have no output row
         rows, columns = args.indexes.pairs[:, 0], args.indexes.pairs[:, 1]
         blocks = self._blocks(args.in_deriv)
         tensor.copy_to_rows_multi(args.out_deriv, blocks, columns // self.output_dim, rows)

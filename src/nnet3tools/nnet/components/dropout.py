@@ -1,7 +1,7 @@
-"""Random zeroing of elements or rows (Hinton et al. 2012).
+"""DropoutComponent: random zeroing of elements or rows (Hinton et al. 2012).
 
-File fields: Kaldi's DropoutComponent (nnet-simple-component.cc). Unlike the usual formulation the
-kept elements are not scaled up in training; instead all are scaled down in test mode.
+File fields: Kaldi's DropoutComponent (nnet-simple-component.cc). Elements are not scaled up in
+training, unlike in the usual formulation, but scaled down in test mode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["DropoutComponent"]
 
 _scaled = tensor.element("_1 = _2 * _3")
 _keep_where_above = tensor.element("_1 = where(_3 > _4, _2, 0)")
-# The output is zero or the input; where the input is zero, nobody knows: take it as kept.
+# The output is zero or the input. A zero input does not tell: treat it as kept.
 _backprop = tensor.element("_1 = where(_2 == 0, _4, _4 * _3 / where(_2 == 0, 1, _2))")
 
 
@@ -53,7 +53,7 @@ class DropoutComponent(DropoutBase):
         if self.test_mode:
             _scaled(out_value, in_value, 1.0 - self.dropout_proportion)
             return None
-        if self.dropout_proportion == 0.0:  # no number is below it: only their seed is drawn
+        if self.dropout_proportion == 0.0:  # nothing is dropped; draw only the seed, as Kaldi does
             recording.act(tensor.random.rand)
             tensor.copy(out_value, in_value)
             return None

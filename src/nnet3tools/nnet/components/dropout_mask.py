@@ -1,4 +1,4 @@
-"""Random masks that another component multiplies by, such as an LSTM's.
+"""DropoutMaskComponent: random masks that another component, such as an LSTM, multiplies by.
 
 File fields and distributions: Kaldi's DropoutMaskComponent (nnet-general-component.cc).
 """
@@ -27,11 +27,11 @@ _one_zero = tensor.element("_1 = where(_2 < _3, 1, 0)")
 
 @register
 class DropoutMaskComponent(InputlessComponent, DropoutBase):
-    """Rows of zeros (with probability `dropout_proportion`) and ones; needs no input.
+    """Outputs rows of zeros (with probability `dropout_proportion`) and ones; needs no input.
 
-    With `continuous`: 1 plus dropout_proportion times a number uniform in [-2, 2]. Of masks with
-    two or three columns, which are for the gates of an LSTM, the first two are never both zero
-    (for proportions up to a half).
+    With `continuous` an element is 1 plus dropout_proportion times a number uniform in [-2, 2]. In
+    masks with two or three columns, for the gates of an LSTM, the first two columns are never both
+    zero (for proportions up to 0.5).
     """
 
     PROPERTIES = Properties.RANDOM
@@ -62,11 +62,11 @@ class DropoutMaskComponent(InputlessComponent, DropoutBase):
                 self._exclusive_pair(out_value)
 
     def _exclusive_pair(self, out_value: Array) -> None:
-        """Make the first two columns zero at opposite ends of one uniform number a row."""
+        """Zero the first two columns at opposite ends of one uniform random number per row."""
         with tensor.scratch((out_value.shape[0], 1), like=out_value) as uniform:
             tensor.random.uniform(uniform)
             _zero_one(out_value[:, 0:1], uniform, self.dropout_proportion)
             _one_zero(out_value[:, 1:2], uniform, 1.0 - self.dropout_proportion)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """There is nothing to go back to and nothing to update."""
+        """Do nothing: there are no inputs and no parameters."""

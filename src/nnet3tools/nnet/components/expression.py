@@ -6,7 +6,7 @@
         expression="max(x, 0) + alpha * min(x, 0)"
 
 The input's columns are `x`, or with input-parts are cut into named parts. A parameter is
-name:dim or name:rows x cols (`w:32x64`), with :init=, :mean= and :stddev=. What a formula may say:
+name:dim or name:rows x cols (`w:32x64`), with :init=, :mean= and :stddev=. Formulas: see
 expression/formula.py. Updates are plain SGD with the usual options of updatable components.
 """
 
@@ -47,11 +47,11 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _WORDS = frozenset({"and", "or", "not", "true", "false", "inf", "nan", "pi"})
 
 _MAX_SIZE = 1 << 28
-"""Parts and parameters larger than this are refused."""
+"""Limit on the size of parts and parameters."""
 
 
 class _Sizes(Field[dict[str, Any]]):
-    """Sizes by name; files have their number first."""
+    """A field with sizes by name; files have their number first."""
 
     def read_value(self, reader: Reader) -> dict[str, Any]:
         number, read_size = _count(reader), getattr(reader, self.METHODS[0])
@@ -65,7 +65,7 @@ class _Sizes(Field[dict[str, Any]]):
 
 
 class _Parts(_Sizes):
-    """Dimensions of the input's parts; info lines leave out a single `x`."""
+    """Dimensions of the input's parts; info lines omit a single `x`."""
 
     METHODS = "read_int32", "write_int32", ""
 
@@ -95,7 +95,7 @@ class _Parts(_Sizes):
 
 
 class _Shapes(_Sizes):
-    """Shapes of the parameters."""
+    """Shapes of the parameters by name."""
 
     METHODS = "read_int32_vector", "write_int32_vector", ""
 
@@ -110,7 +110,7 @@ class _Shapes(_Sizes):
 
 
 class _Formula(Field[str]):
-    """A formula, in files as the number of its words and these; with one blank between any two."""
+    """A formula, stored in files as the number of its words and the words."""
 
     def read_value(self, reader: Reader) -> str:
         return " ".join(reader.read_token() for _ in range(_count(reader)))
@@ -129,12 +129,12 @@ class _Formula(Field[str]):
 
 
 MAX_PARAMETERS = 1 << 26
-"""Numbers of a parameter: 256 MB. No layer has so many."""
+"""Limit on the elements of a parameter: 256 MB, more than any layer has."""
 
 
 @register
 class ExpressionComponent(UpdatableComponent):
-    """y = a formula of the input's parts and of parameters, which lie in one vector `values`."""
+    """y = formula of the input's parts and of parameters, all stored in one vector `values`."""
 
     parts = _Parts("<InputParts>", "input-parts")
     params = _Shapes("<ParamShapes>")
@@ -143,7 +143,7 @@ class ExpressionComponent(UpdatableComponent):
 
     @functools.cached_property
     def function(self) -> RowFunction:
-        """The formula, ready to be run. UserError if it cannot be."""
+        """The compiled formula; UserError if the formula is wrong."""
         return RowFunction(self.expression, self.parts, self.params)
 
     @property
@@ -156,7 +156,7 @@ class ExpressionComponent(UpdatableComponent):
 
     @property
     def couples_rows(self) -> bool:
-        """Whatever is not elementwise is taken to, as reductions over rows do."""
+        """True for formulas that are not elementwise, because they may reduce over rows."""
         return not self.function.is_fused
 
     @property
@@ -193,7 +193,7 @@ class ExpressionComponent(UpdatableComponent):
         return component
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Parameters from params=; output-dim may be given, too, to be checked."""
+        """Make the parameters of params=, and check output-dim if it is given."""
         specs = [_param(line, text) for text in line.get_string("params", "").split(",") if text]
         names = [*self.parts, *(name for name, _, _ in specs)]
         if len(set(names)) != len(names):
@@ -227,7 +227,7 @@ class ExpressionComponent(UpdatableComponent):
     # -- running
 
     def _cut(self, matrix: Array) -> dict[str, Array]:
-        """A matrix with the input's columns as parts by name."""
+        """The parts of a matrix with the input's columns, by name."""
         found, start = {}, 0
         for name, dim in self.parts.items():
             found[name] = matrix[:, start : start + dim]
@@ -258,16 +258,16 @@ class ExpressionComponent(UpdatableComponent):
 
 
 def _with_params_quoted(line: ConfigLine) -> ConfigLine:
-    """The line such that params=a:3:init=1 ends at a blank.
+    """The line with quotes around the value of params=, so that params=a:3:init=1 ends at a blank.
 
-    The `=` inside makes Kaldi's grammar take all that follows as its value unless it is quoted.
+    Without quotes the `=` inside would extend the value to the rest of the line.
     """
     text = re.sub(r"""(\sparams=)(?!["'])(\S+)""", r'\1"\2"', line.text)
     return line if text == line.text else ConfigLine(text, line.file, line.line_number)
 
 
 def _mark_used(line: ConfigLine, whole: ConfigLine) -> None:
-    """ConfigError for keys that the whole line leaves unused; the other line has none left then."""
+    """Raise ConfigError for unused keys of `whole`, then mark all keys of `line` as used."""
     for key in ("name", "type"):
         whole.get_string(key, "")
     whole.check_all_used()
@@ -288,7 +288,7 @@ def _dim(line: ConfigLine, name: str, text: str) -> int:
 
 
 def _param(line: ConfigLine, text: str) -> tuple[str, tuple[int, ...], Array]:
-    """Name, shape and initial value of name:shape:key=value:..."""
+    """Parse name:shape:key=value:... into name, shape and initial value."""
     name, *fields = text.strip().split(":")
     if not fields:
         raise line.error(f"expected name:dim for a parameter, found '{text}'")

@@ -8,10 +8,10 @@ order in which Kaldi writes them:
 
 The first argument is the token in files ("": no token of its own, the value follows the one before;
 None: not in files), the second the key in config lines (None: not configurable), the third the
-default. A default may be a function of the owner (`lambda c: c.dim`); config lines must give the
-fields that have none. What reads, writes, shows, copies, moves, scales and adds is in declared.py
-and base.py; array_fields.py has parameters and statistics. A component's oddities are small
-subclasses beside it.
+default. A default may be a function of the owner (`lambda c: c.dim`); fields without
+a default are required in config lines. declared.py and base.py read, write,
+show, copy, move, scale and add fields; array_fields.py has parameters and statistics. Special cases
+of a component are small subclasses in its own file.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["REQUIRED", "Field"]
 T = TypeVar("T")
 
 REQUIRED: Any = object()
-"""The default of a field without one."""
+"""The default of a field that has no default."""
 
 
 class Field(Generic[T]):
     """A declared attribute of type T; `read_value`, `write_value` and `config_value` say its kind.
 
-    optional: files may lack it, it has its default then; `omit` implies that.
+    optional: may be missing in files, which then imply the default; `omit` implies that.
     omit: not written at its default value.
     when: written if this holds for the owner.
     also: another token that files may have in place of `token`.
-    of: paths such as "preconditioner_in.rank" (an attribute of another field's value), which hold
-        the value; the field is only their name in files, configs and info lines.
+    of: paths such as "preconditioner_in.rank" (an attribute of another field's value), which store
+        the value; the field only names it in files, configs and info lines.
     key: the name in info lines; by default the config key.
     show_default: whether info lines show the default value, too; by default unless `omit`.
     """
@@ -73,7 +73,7 @@ class Field(Generic[T]):
         self.name = name
 
     def begin(self, owner: Any) -> None:
-        """Called when an owner is made: values kept by another field's value start as declared."""
+        """Set the defaults of values stored in another field's value; called for each new owner."""
         if self.paths and self.default is not REQUIRED:
             setattr(owner, self.name, self.default)
 
@@ -97,7 +97,7 @@ class Field(Generic[T]):
             return self.default_of(owner)
 
     def __set__(self, owner: Any, value: T) -> None:
-        """Work recorded with another value is not to be repeated (tensor/recording.py)."""
+        """Set the value, and note the change, which invalidates recorded work."""
         if not self.paths:
             before = owner.__dict__.get(self.name, REQUIRED)
             owner.__dict__[self.name] = value
@@ -107,27 +107,27 @@ class Field(Generic[T]):
             setattr(getattr(owner, holder) if holder else owner, attribute, value)
 
     def default_of(self, owner: Any) -> T:
-        """The value of an owner that was given none."""
+        """The default for an owner without a value."""
         if self.default is REQUIRED:
             raise AttributeError(f"{type(owner).__name__} was given no '{self.name}'")
         value: T = self.default(owner) if callable(self.default) else self.default
         return value
 
     def is_default(self, owner: Any) -> bool:
-        """Whether the value is the default."""
+        """Whether the owner's value is the default."""
         return self.default is not REQUIRED and bool(
             getattr(owner, self.name) == self.default_of(owner)
         )
 
-    # -- the kind: what subclasses say
+    # the kind of value, defined by subclasses
 
     is_parameter: ClassVar[bool] = False
     """Whether the value is an array that training changes."""
     METHODS: ClassVar[tuple[str, str, str]]
-    """Names of Reader's, Writer's and ConfigLine's methods for such values."""
+    """Names of the methods of Reader, Writer and ConfigLine for such values."""
 
     def read_value(self, reader: Reader) -> T:
-        """The value, right after its token."""
+        """Read the value after its token."""
         value: T = getattr(reader, self.METHODS[0])()
         return value
 
@@ -136,30 +136,30 @@ class Field(Generic[T]):
         getattr(writer, self.METHODS[1])(value)
 
     def config_value(self, line: ConfigLine) -> T:
-        """The value of a config line that has the key."""
+        """The value from a config line that has the key."""
         value: T = getattr(line, self.METHODS[2])(self.config)
         return value
 
     def problem(self, value: T) -> str | None:
-        """The rest of a sentence about an impossible value, e.g. "must be positive, found 0"."""
+        """The rest of a sentence about an invalid value, such as "must be positive, found 0"."""
         return None
 
     def text(self, value: T) -> str:
-        """The value in an info line."""
+        """The value as shown on an info line."""
         return str(value)
 
     def owner_problem(self, owner: Any) -> str | None:
-        """A sentence about what is impossible once all fields have their values, or None."""
+        """A sentence about an inconsistency after all fields were set, or None."""
         return None
 
     def structure(self, owner: Any) -> object:
-        """The part of the value that compiled programs depend on; None if there is none."""
+        """The part of the value that compiled programs depend on, or None."""
         return None
 
     # -- files, configs, info lines
 
     def read(self, reader: Reader, owner: Any) -> None:
-        """Read token and value; a field that may be missing keeps its default if it is."""
+        """Read token and value; an optional field that is missing keeps its default."""
         if self.token is None:
             return
         start = reader.offset
@@ -179,10 +179,10 @@ class Field(Generic[T]):
         return True
 
     def after_read(self, owner: Any) -> None:
-        """Called when all fields have been read, for values that depend on others."""
+        """Finish a value that depends on other fields; called after all fields were read."""
 
     def write(self, writer: Writer, owner: Any) -> None:
-        """Write token and value, unless this owner's are left out."""
+        """Write token and value, unless they are omitted for this owner."""
         if self.token is None or not self.is_written(owner):
             return
         if self.token:
@@ -190,17 +190,17 @@ class Field(Generic[T]):
         self.write_value(writer, self.file_value(owner))
 
     def is_written(self, owner: Any) -> bool:
-        """Whether the files of this owner have the field."""
+        """Whether files of this owner contain the field."""
         if self.when is not None and not self.when(owner):
             return False
         return not (self.omit and self.is_default(owner))
 
     def file_value(self, owner: Any) -> Any:
-        """The value as files have it."""
+        """The value in the form stored in files."""
         return getattr(owner, self.name)
 
     def from_config(self, line: ConfigLine, owner: Any) -> None:
-        """Take the value of a config line, or else the default. ConfigError if it cannot be."""
+        """Set the value from a config line, if it has the key. ConfigError if it is invalid."""
         if self.config is None:
             return
         if self.config not in line and self.default is not REQUIRED:
@@ -211,32 +211,32 @@ class Field(Generic[T]):
         setattr(owner, self.name, value)
 
     def info(self, owner: Any) -> str:
-        """`key=value` of an info line; "" if there is nothing to say."""
+        """`key=value` for an info line, or ""."""
         if not self.show_default and self.is_default(owner):
             return ""
         return f"{self.key}={self.text(getattr(owner, self.name))}"
 
-    # -- arrays and sums; most fields have none
+    # arrays and sums (most fields have none)
 
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
-        """Replace each array of floating-point numbers by the function's value of it."""
+        """Replace each floating-point array by `function` of the array."""
 
     def scale(self, owner: Any, scale: float) -> None:
-        """Multiply parameters and statistics; 0 sets them to zero, even where NaN stood."""
+        """Multiply parameters and statistics; scale 0 sets zero, even in place of NaN."""
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        """Add alpha times another owner's parameters and statistics."""
+        """Add alpha times the other owner's parameters and statistics."""
 
     def zero_stats(self, owner: Any) -> None:
-        """Forget statistics."""
+        """Reset statistics."""
 
     def freeze(self, owner: Any) -> None:
-        """Make arrays on the host read-only, so that devices may keep copies of them."""
+        """Make arrays on the host read-only, so that devices may keep copies."""
         if hasattr(value := getattr(owner, self.name), "flags"):
             value.flags.writeable = False
 
     def num_bytes(self, owner: Any) -> int:
-        """Memory of the arrays of floating-point numbers, natural gradient's not included."""
+        """Size of the floating-point arrays in bytes, without those of natural gradient."""
         sizes: list[int] = []
 
         def note(array: Any) -> Any:
@@ -249,8 +249,8 @@ class Field(Generic[T]):
     # -- natural gradient
 
     def preconditioners(self, owner: Any) -> list[tuple[OnlineNaturalGradient, int]]:
-        """The estimates in the value, each with the dimension of what it preconditions."""
+        """The natural-gradient estimates in the value, each with the dimension of its rows."""
         return []
 
     def freeze_natural_gradient(self, owner: Any, freeze: bool) -> None:
-        """Stop (or resume) updating the estimates."""
+        """Stop (or resume) updates of the natural-gradient estimates."""

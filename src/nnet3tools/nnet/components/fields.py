@@ -1,4 +1,4 @@
-"""Kinds of fields whose values are numbers, flags and lists of whole numbers; see field.py."""
+"""Kinds of fields with numbers, flags and lists of integers; see field.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class _Setting(Field[T]):
-    """A value that programs are compiled for, as dimensions and flags are."""
+    """A value that compiled programs depend on, such as a dimension or flag."""
 
     def structure(self, owner: Any) -> object:
         value = getattr(owner, self.name)
@@ -36,7 +36,7 @@ class _Setting(Field[T]):
 
 
 class _Number(Field[T]):
-    """A number; with `positive`, one above zero."""
+    """A number; greater than zero if `positive`."""
 
     def __init__(self, *args: Any, positive: bool = False, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -54,7 +54,7 @@ class Int(_Number[int], _Setting[int]):
 
 
 class Float(_Number[float]):
-    """A float32, as a Python float."""
+    """A float32 as a Python float."""
 
     METHODS = "read_float", "write_float", "get_float"
 
@@ -63,7 +63,7 @@ class Float(_Number[float]):
 
 
 class NotNegative(Float):
-    """A Float that config lines must not make negative; files may hold anything, as in Kaldi."""
+    """A Float that must not be negative in config lines; files may have any value."""
 
     def config_value(self, line: ConfigLine) -> float:
         if (value := super().config_value(line)) < 0.0:
@@ -79,7 +79,7 @@ class Proportion(Float):
 
 
 class Flag(_Setting[bool]):
-    """true or false."""
+    """A boolean."""
 
     METHODS = "read_bool", "write_bool", "get_bool"
 
@@ -88,7 +88,7 @@ class Flag(_Setting[bool]):
 
 
 class Mark(Flag):
-    """A flag that files have as a token alone, if it is true."""
+    """A boolean that files represent by the presence of a token."""
 
     def __init__(self, token: str, config: str | None = None, **named: Any) -> None:
         super().__init__(token, config, False, omit=True, **named)
@@ -97,11 +97,11 @@ class Mark(Flag):
         return True
 
     def write_value(self, writer: Writer, value: bool) -> None:
-        pass  # the token says it
+        pass  # the token alone means true
 
 
 class IntVector(_Setting[np.ndarray]):
-    """A list of int32, as an array on the host."""
+    """A list of int32 as an array on the host."""
 
     METHODS = "read_int32_vector", "write_int32_vector", "get_int_list"
 
@@ -113,13 +113,13 @@ class IntVector(_Setting[np.ndarray]):
 
 
 class IntPairs(_Setting[np.ndarray]):
-    """A list of pairs of int32, (N, 2), on the host."""
+    """A list of int32 pairs as an array (N, 2) on the host."""
 
     METHODS = "read_int_pairs", "write_int_pairs", ""
 
 
 class Obsolete(Field[None]):
-    """A field of old files that means nothing now: read if it is there, and forgotten."""
+    """A field of old files, which is read and ignored."""
 
     def __init__(self, token: str, method: str = "read_double") -> None:
         super().__init__(token, None, None, optional=True)

@@ -1,4 +1,4 @@
-"""Components with constants that training leaves alone: affine, scale, bias.
+"""Components with constants that training does not change: affine, scale, bias.
 
 File fields: Kaldi's FixedAffineComponent, FixedScaleComponent and FixedBiasComponent
 (nnet-simple-component.cc).
@@ -40,7 +40,7 @@ _plus = tensor.element("_1 = _2 + _3")
 
 @register
 class FixedAffineComponent(Component):
-    """y = W x + b with constants; `linear_params` (output_dim, input_dim), `bias_params`."""
+    """y = W x + b with constant `linear_params` (output_dim, input_dim) and `bias_params`."""
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_ADDS
     INFO = Component.INFO + " linear_params bias_params"
@@ -60,7 +60,7 @@ class FixedAffineComponent(Component):
         return bias_problem(self.linear_params, self.bias_params)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """From matrix=, whose last column is the bias; or random, which is for tests."""
+        """Read constants from matrix= (last column: bias), or draw them at random for tests."""
         if "matrix" in line:
             matrix = matrix_of_config(line, min_cols=2)
         else:
@@ -69,7 +69,7 @@ class FixedAffineComponent(Component):
         self.linear_params, self.bias_params = split_affine(matrix)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """A matrix product and a bias."""
+        """Operations of a matrix product and a bias."""
         return rows * (2 * self.input_dim + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -81,7 +81,7 @@ class FixedAffineComponent(Component):
 
 
 class _FixedVector(Component):
-    """A component that is one constant vector, applied to every row."""
+    """Base class of components with one constant vector that applies to every row."""
 
     PROPERTIES = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     INFO = Component.INFO + " vector"
@@ -97,7 +97,7 @@ class _FixedVector(Component):
         return self.input_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without a file, random of a given dim, which is for tests."""
+        """Draw a random vector of size dim for tests, if no file is given."""
         if self.vector.size == 0:
             self.vector = random_normal((get_positive(line, "dim"),), 1.0)
 
@@ -109,7 +109,7 @@ class FixedScaleComponent(_FixedVector):
     vector = Vector("<Scales>", config="scales", trainable=False)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Also from scale= and dim=: every element the same."""
+        """Also accept scale= and dim=, a vector of equal elements."""
         if "scale" in line and "scales" not in line:
             dim = get_positive(line, "dim")
             self.vector = np.full(dim, line.get_float("scale"), np.float32)

@@ -1,7 +1,7 @@
-"""GeneralDropoutComponent: dropout with masks that rows of a sequence share.
+"""GeneralDropoutComponent: dropout with masks shared by the rows of a sequence.
 
-Kaldi's nnet-general-component.cc. The mask stays the same in the backward pass (it is the memo); in
-test mode nothing happens.
+Kaldi's nnet-general-component.cc. The backward pass uses the same mask, which is the memo. In test
+mode the component does nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ __all__ = ["DropoutIndexes", "GeneralDropoutComponent"]
 _multiply = tensor.element("_1 = _1 * _2")
 _keep_some = tensor.element("_1 = where(_1 > _2, 1 / (1 - _2), 0)")
 _spread = tensor.element("_1 = 4 * _2 * _1 + 1 - 2 * _2")
-# Columns (_1) as they were before half of the circle was turned around at start (_2); _3 dim.
+# The original position of columns (_1) before half of the circle was reversed at start (_2); _3 is
+# dim.
 _turn_half = tensor.element(
     "s = floor(_2 * _3); gap = _1 - s; d = where(gap < 0, gap + _3, gap); "
     "to = s + where(d < _5 || (d > _4 - _5 && d <= _4), _4 - d, d); "
     "_1 = where(to >= _3, to - _3, to)"
 )
-# 1 but where a column (_1) is in the band that begins at _2 and has width _3, both in (0, 1].
+# 0 if a column (_1) is in the band that begins at _2 and has width _3, both in (0, 1]; else 1.
 _outside_band = tensor.element(
     "gap = _1 - floor(_2 * _4); _1 = where(where(gap < 0, gap + _4, gap) >= floor(_3 * _5), 1, 0)"
 )
@@ -45,7 +46,7 @@ _outside_band = tensor.element(
 
 @register_precomputed
 class DropoutIndexes(PrecomputedIndexes):
-    """Which mask row each (block) row is multiplied by; there are `num_mask_rows` of them."""
+    """The mask row for each row (of blocks); `num_mask_rows` is the number of mask rows."""
 
     type_name: ClassVar[str] = "GeneralDropoutComponentPrecomputedIndexes"
 
@@ -58,7 +59,7 @@ class DropoutIndexes(PrecomputedIndexes):
 
 
 class _Regions(Int):
-    """Info lines show the number of regions with their proportion."""
+    """The number of regions, which info lines show only in the SpecAugment mode."""
 
     def info(self, owner: GeneralDropoutComponent) -> str:
         return f"{self.key}={owner.specaugment_max_regions}" if owner.uses_bands else ""
@@ -66,10 +67,10 @@ class _Regions(Int):
 
 @register
 class GeneralDropoutComponent(DropoutBase):
-    """Dropout with one mask for each sequence (or each `time_period` frames of it).
+    """Dropout with one mask per sequence, or per `time_period` frames of it.
 
-    Blocks of `block_dim` columns share a mask. Masks are 0 or 1 / (1 - p); continuous ones are
-    uniform in 1 -+ 2 p; with `specaugment_max_proportion` they zero a band of columns.
+    Blocks of `block_dim` columns share a mask. Its elements are 0 or 1 / (1 - p), or if
+    `continuous` uniform in 1 -+ 2 p. With `specaugment_max_proportion` it zeroes a band of columns.
     """
 
     INFO = (
@@ -104,7 +105,7 @@ class GeneralDropoutComponent(DropoutBase):
 
     @property
     def uses_bands(self) -> bool:
-        """Whether masks are bands of columns, as in SpecAugment."""
+        """Whether masks zero bands of columns, as in SpecAugment."""
         return self.specaugment_max_proportion != 0.0
 
     def problem(self) -> str | None:
@@ -126,7 +127,7 @@ class GeneralDropoutComponent(DropoutBase):
     # -- running
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Returns the mask (num_mask_rows, block_dim), or None where nothing is dropped."""
+        """Apply a new mask; the memo is the mask (num_mask_rows, block_dim), or None."""
         assert isinstance(indexes, DropoutIndexes)
         if out_value is not in_value:
             tensor.copy(out_value, in_value)
@@ -146,7 +147,7 @@ class GeneralDropoutComponent(DropoutBase):
             self._apply(args.memo, args.indexes, args.in_deriv)
 
     def _apply(self, mask: Array, indexes: DropoutIndexes, matrix: Array) -> None:
-        """Multiply each row of the matrix's blocks by its row of the mask."""
+        """Multiply each row of blocks by its row of the mask."""
         rows = as_blocks(matrix, self.block_dim)
         if len(indexes.rows) != rows.shape[0]:
             raise ProgramError(f"dropout for {len(indexes.rows)} rows given {rows.shape[0]}")
@@ -155,7 +156,7 @@ class GeneralDropoutComponent(DropoutBase):
             _multiply(rows, factors)
 
     def _draw_mask(self, num_rows: int, like: Array) -> Array:
-        """A new mask; its mean is 1 except in the SpecAugment mode."""
+        """Draw a mask; its mean is 1 except in the SpecAugment mode."""
         mask = tensor.persistent_array((num_rows, self.block_dim), like=like)
         if self.uses_bands:
             self._draw_bands(mask)
@@ -168,11 +169,11 @@ class GeneralDropoutComponent(DropoutBase):
         return mask
 
     def _draw_bands(self, mask: Array) -> None:
-        """Rows of ones with a random band of zeros, which may wrap around.
+        """Make rows of ones with a random band of zeros, which may wrap around.
 
-        For more regions than one, a random half of the circle of columns is turned around for each
-        further region, which may split a band in two; as in Kaldi. The turns are undone from the
-        last to the first, to find out where a column was before them.
+        As in Kaldi, each region after the first reverses a random half of the circle of columns,
+        which may split a band in two. The reversals are undone in reverse order to find a column's
+        original position.
         """
         num_rows, dim = mask.shape
         most = int(dim * np.float32(self.specaugment_max_proportion) + 0.5)
@@ -190,7 +191,7 @@ class GeneralDropoutComponent(DropoutBase):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> DropoutIndexes:
-        """Number the (n, period of t) pairs in the order in which they first appear."""
+        """Number the pairs (n, period of t) in the order of first occurrence."""
         if not np.array_equal(input_indexes, output_indexes):
             raise ProgramError(f"{self.type_name} given outputs other than its inputs")
         keys = input_indexes[:, 0].astype(np.int64) << 32
@@ -200,7 +201,7 @@ class GeneralDropoutComponent(DropoutBase):
         rank = np.empty(len(first), np.int32)
         rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
         blocks = self.dim // self.block_dim
-        # Kaldi asks for a mask row per block too, and then lets all blocks share the first ones.
+        # Kaldi allocates a mask row per block, too, and then lets all blocks share the first ones.
         return DropoutIndexes(
             num_mask_rows=len(first) * blocks, rows=np.repeat(rank[rows.ravel()], blocks)
         )

@@ -1,4 +1,4 @@
-"""Components that reduce groups of neighbouring columns: p-norm (p = 2) and sum.
+"""Components that reduce groups of adjacent columns: p-norm (p = 2) and sum.
 
 File fields: Kaldi's PnormComponent and SumGroupComponent (nnet-simple-component.cc).
 """
@@ -34,7 +34,7 @@ _MAX_INPUT_DIM = 1 << 24
 
 @register
 class PnormComponent(Component):
-    """y_j = Euclidean norm of the j'th group of input columns (Zhang et al. 2014)."""
+    """y_j = Euclidean norm of the j-th group of input columns (Zhang et al. 2014)."""
 
     PROPERTIES = (
         Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
@@ -47,7 +47,7 @@ class PnormComponent(Component):
         return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Power, sum, and the scaling or root."""
+        """Per input element: power, sum, scaling or root."""
         return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -60,7 +60,7 @@ class PnormComponent(Component):
 
 @register
 class SumGroupComponent(Component):
-    """y_j = sum of the j'th group of input columns; `sizes` (output_dim,) are the groups' sizes."""
+    """y_j = sum of the j-th group of input columns; `sizes` (output_dim,) are the groups' sizes."""
 
     PROPERTIES = Properties.SIMPLE
     CLOSING_TOKENS = ("</{}>", "<{}>")
@@ -68,7 +68,7 @@ class SumGroupComponent(Component):
     sizes = IntVector("<Sizes>", "sizes", None)
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without a list sizes=, groups of equal size from input-dim and output-dim."""
+        """Without sizes=, make groups of equal size from input-dim and output-dim."""
         if "sizes" in line:
             return
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
@@ -93,17 +93,17 @@ class SumGroupComponent(Component):
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """(output_dim, 2): begin and end of each group."""
+        """(output_dim, 2): first column and end of each group."""
         ends = np.cumsum(self.sizes, dtype=np.int32)
         return np.stack([ends - self.sizes, ends], axis=1)
 
     @cached_property
     def group_of_column(self) -> np.ndarray:
-        """(input_dim,): the group that each input column belongs to."""
+        """(input_dim,): the group of each input column."""
         return np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """One for each input."""
+        """Operations for `rows` rows: one per input element."""
         return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

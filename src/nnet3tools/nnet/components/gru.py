@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["GruNonlinearityComponent", "OutputGruNonlinearityComponent"]
 
 _REPAIR_PROBABILITY = 0.5
-"""Statistics and self-repair run on about this part of the minibatches."""
+"""Statistics and self-repair run on about this proportion of minibatches."""
 
 _needs_repair = tensor.element("_1 = where(_2 < _3, 1, 0)")
 _sum = tensor.aggregate("_1", "sum", axis=0)
@@ -48,9 +48,9 @@ _sum_products = tensor.aggregate("_1 * _2", "sum", axis=0)
 
 
 class GruNonlinearityBase(UpdatableComponent):
-    """The common part of both kinds: the statistics of tanh, self-repair, running.
+    """Base class of both kinds: statistics of tanh, self-repair, propagate, backprop.
 
-    `value_sum` and `deriv_sum` (cell_dim,), float64, over `count` rows.
+    `value_sum` and `deriv_sum` (cell_dim,) are float64 sums over `count` rows.
     """
 
     PROPERTIES = (
@@ -62,7 +62,7 @@ class GruNonlinearityBase(UpdatableComponent):
     )
     INFO = UpdatableComponent.INFO + " cell_dim"
     INFO_OF_UPDATE: ClassVar[str]
-    """Names of natural gradient's options, which the info line ends with."""
+    """Names of natural gradient's options at the end of the info line."""
 
     w_h: Array
     cell_dim = Int("<CellDim>", "cell-dim", positive=True)
@@ -118,16 +118,16 @@ class GruNonlinearityBase(UpdatableComponent):
                 args.to_update.update_weights(args.in_value, argument_deriv)
 
     def stats_and_repair(self, h: Array, repair: Array) -> bool:
-        """Count tanh values and derivatives; set the pull of units with small ones towards 0.
+        """Sum tanh's values and derivatives; set `repair`, the pull of saturated units toward 0.
 
-        On about half of the minibatches; False on the others, which have no such pull.
+        Runs on about half of the minibatches; on the others it returns False, without repair.
         """
         if recording.decide(lambda: tensor.random.rand_uniform() > _REPAIR_PROBABILITY):
             return False
         self.count += h.shape[0]
         _sum(self.value_sum, h, beta=1.0)
         _sum_tanh_derivs(self.deriv_sum, h, beta=1.0)
-        if recording.decide(lambda: self.count <= 0.0):  # a difference of models
+        if recording.decide(lambda: self.count <= 0.0):  # in a difference of models
             return False
         _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
         self.self_repair_total += summed(_total(repair))
@@ -137,17 +137,17 @@ class GruNonlinearityBase(UpdatableComponent):
 
     @abstractmethod
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
-        """Add to w_h its change, from the derivatives at tanh's argument; may overwrite these.
+        """Add the change of w_h, given derivatives at tanh's argument, which may be overwritten.
 
-        Preconditioned if this is no gradient holder.
+        The change is preconditioned unless this component accumulates a gradient.
         """
 
 
 @register
 class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
-    """[z, r, x_h, c(t-1), s(t-1)] -> [h, c]; without projection s(t-1) is c(t-1), given once.
+    """[z, r, x_h, c(t-1), s(t-1)] -> [h, c]; without projection, s(t-1) is c(t-1) and not repeated.
 
-    `w_h` (cell_dim, recurrent_dim); r and s are smaller than the cell if the GRU is projected.
+    `w_h` is (cell_dim, recurrent_dim). With projection, r and s are smaller than the cell.
     """
 
     INFO = GruNonlinearityBase.INFO + " recurrent_dim"
@@ -155,7 +155,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
 
     recurrent_dim = Int("<RecurrentDim>", "recurrent-dim", lambda c: c.cell_dim)
     w_h = Matrix("<w_h>")
-    # the statistics stand behind the weights in files
+    # files have the statistics after the weights
     value_sum, deriv_sum = GruNonlinearityBase.value_sum, GruNonlinearityBase.deriv_sum
     self_repair_total, count = GruNonlinearityBase.self_repair_total, GruNonlinearityBase.count
     self_repair_threshold = GruNonlinearityBase.self_repair_threshold
@@ -172,7 +172,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
         return 3 * self.cell_dim + 2 * self.recurrent_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random weights; a negative recurrent-dim stands for cell-dim."""
+        """Draw random weights; a negative recurrent-dim stands for cell-dim."""
         if self.recurrent_dim < 0:
             self.recurrent_dim = self.cell_dim
         shape = self.cell_dim, self.recurrent_dim
@@ -186,7 +186,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
         return None if self.w_h.shape == shape else f"expected <w_h> of shape {shape}"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """The product with w_h; a cell: two sigmoids, r * s, sum, tanh, h's interpolation (4)."""
+        """The product with w_h; per cell: two sigmoids, r * s, sum, tanh, interpolation (4)."""
         return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
@@ -200,12 +200,12 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
 
 @register
 class OutputGruNonlinearityComponent(GruNonlinearityBase):
-    """[z, x_h, c(t-1)] -> [h, c]; `w_h` (cell_dim,)."""
+    """[z, x_h, c(t-1)] -> [h, c]; `w_h` is (cell_dim,)."""
 
     INFO_OF_UPDATE = "alpha rank update_period"
 
     w_h = Vector("<w_h>")
-    # the statistics stand behind the weights in files
+    # files have the statistics after the weights
     value_sum, deriv_sum = GruNonlinearityBase.value_sum, GruNonlinearityBase.deriv_sum
     self_repair_total, count = GruNonlinearityBase.self_repair_total, GruNonlinearityBase.count
     self_repair_threshold = GruNonlinearityBase.self_repair_threshold
@@ -228,7 +228,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         return None if self.w_h.shape == (dim,) else f"expected <w_h> of {dim} numbers"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """A cell: sigmoid, w * c, sum, tanh, and the interpolation (4)."""
+        """Per cell: sigmoid, w * c, sum, tanh, interpolation (4)."""
         return 8 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:

@@ -1,4 +1,4 @@
-"""y = W x, with natural gradient.
+"""LinearComponent: y = W x, with natural gradient.
 
 Formulas and file fields: Kaldi's LinearComponent (nnet-simple-component.cc).
 """
@@ -35,7 +35,7 @@ __all__ = ["LinearComponent"]
 
 @register
 class LinearComponent(TwoSidedNaturalGradient):
-    """y = W x; `params` (output_dim, input_dim). Adds to its output."""
+    """y = W x; `params` is (output_dim, input_dim). The result is added to the output matrix."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -52,7 +52,7 @@ class LinearComponent(TwoSidedNaturalGradient):
     params = Matrix("<Params>", key="params", norms=True)
     orthonormal_constraint = ORTHONORMAL_CONSTRAINT
     use_natural_gradient = Flag("<UseNaturalGradient>", "use-natural-gradient", True)
-    """Kept in files; the update does not look at it, just as in Kaldi."""
+    """Stored in files, but ignored by the update, as in Kaldi."""
     rank_in = Int("<RankInOut>", "rank-in", 40, of="preconditioner_in.rank")
     rank_out = Int("", "rank-out", 80, of="preconditioner_out.rank")
     alpha = Float("<Alpha>", "alpha", 4.0, of=BOTH_ALPHAS)
@@ -74,7 +74,7 @@ class LinearComponent(TwoSidedNaturalGradient):
         return self.params
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """From matrix=, or random of input-dim and output-dim."""
+        """Read parameters from matrix=, or draw them for input-dim and output-dim."""
         if "matrix" in line:
             self.params = matrix_of_config(line)
             check_dims_of_matrix(line, self.input_dim, self.output_dim)
@@ -93,13 +93,13 @@ class LinearComponent(TwoSidedNaturalGradient):
     def backprop(self, args: BackpropArgs) -> None:
         if args.in_deriv is not None:
             tensor.prod(args.in_deriv, args.out_deriv, self.params, beta=1.0)
-        if args.to_update is not None:  # after in_deriv, for it may be this very component
+        if args.to_update is not None:  # after in_deriv, because to_update may be self
             assert isinstance(args.to_update, LinearComponent)
             assert args.in_value is not None
             args.to_update._update(args.in_value, args.out_deriv)
 
     def _update(self, in_value: Array, out_deriv: Array) -> None:
-        """W += lr dF/dy^T x, both preconditioned unless this holds a plain gradient."""
+        """W += lr dF/dy^T x, with both factors preconditioned unless this is a gradient."""
         if self.is_gradient:
             rate = self.learning_rate
             tensor.prod(self.params, out_deriv, in_value, trans_a=True, alpha=rate, beta=1.0)

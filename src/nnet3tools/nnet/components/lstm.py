@@ -1,6 +1,6 @@
-"""The nonlinear part of an LSTM cell as one component.
+"""LstmNonlinearityComponent: the nonlinear part of an LSTM cell as one component.
 
-Config, files and statistics: Kaldi's LstmNonlinearityComponent (nnet-combined-component.cc); the
+Config, files and statistics: Kaldi's LstmNonlinearityComponent (nnet-combined-component.cc). The
 formulas are in `nnet3tools.tensor.lstm`.
 """
 
@@ -36,9 +36,9 @@ _count_saturated = tensor.aggregate("where(_1 / _2 < _3, 1.0, 0.0)", "sum", axis
 class LstmNonlinearityComponent(UpdatableComponent):
     """[x_i, x_f, x_c, x_o, c(t-1)(, 3 dropout scales)] -> [c(t), m(t)], with peephole weights.
 
-    `params` (3, cell_dim); `value_sum` and `deriv_sum` (5, cell_dim), float64, sum the values and
-    derivatives of the five nonlinearities over `count` rows; `self_repair_total` (5,) counts the
-    units repaired; `self_repair_config` (10,) holds five thresholds, then five scales.
+    `params` is (3, cell_dim). Over `count` rows, `value_sum` and `deriv_sum` (5, cell_dim) sum the
+    values and derivatives of the five nonlinearities in float64. `self_repair_total` (5,) counts
+    repaired units; `self_repair_config` (10,) holds five thresholds, then five scales.
     """
 
     PROPERTIES = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
@@ -51,7 +51,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     self_repair_total = Statistic("<SelfRepairProb>", "num_units_seen", shape=lambda c: (5,))
     use_dropout = Flag("<UseDropout>", "use-dropout", False, omit=True, show_default=True)
     count = Count("<Count>")
-    # Only sums over minibatches are preconditioned: little data, so a small quick estimate.
+    # Only sums over minibatches are preconditioned: few samples, so a small, fast estimate.
     preconditioner = Preconditioner(rank=20, update_period=2, num_samples_history=1000.0)
 
     @property
@@ -69,11 +69,11 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     @property
     def num_units_seen(self) -> float:
-        """Cells times the rows that the statistics come from."""
+        """Number of cells times the number of rows in the statistics."""
         return self.count * self.cell_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random peephole weights; one self-repair scale, a threshold for sigmoids and tanhs."""
+        """Draw random peephole weights; read a scale and thresholds of self-repair."""
         cell_dim = get_positive(line, "cell-dim")
         stddev = line.get_float("param-stddev", 1.0)
         tanh_threshold = line.get_float("tanh-self-repair-threshold", 0.2)
@@ -119,7 +119,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """A cell: three gates of peephole, sum and sigmoid (9), two tanh, c (3) and m (1)."""
+        """Per cell: three gates of peephole, sum and sigmoid (9), two tanh, c (3), m (1)."""
         return rows * self.output_dim // 2 * 15
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -131,7 +131,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
             tensor.scratch((5, self.cell_dim), like=args.in_value) as repair,
             tensor.scratch((3, self.cell_dim), like=args.in_value) as params_deriv,
         ):
-            # 1 is added to the count so that nothing is divided by zero at first.
+            # Adding 1 to the count avoids a division by zero before the first minibatch.
             thresholds = self.self_repair_config[:5, None]
             scales = self.self_repair_config[5:, None]
             _repair_scales(repair, self.deriv_sum, self.count + 1.0, thresholds, scales)
@@ -141,7 +141,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
                 tensor.lstm_nonlinearity_backprop(*operands)
                 return
             assert isinstance(args.to_update, LstmNonlinearityComponent)
-            # Before the sums below change: they may be those that decided on the repairs.
+            # Before the sums change below, because they may be those that decided on the repairs.
             _count_saturated(
                 args.to_update.self_repair_total, self.deriv_sum, self.count + 1.0, thresholds,
                 alpha=args.in_value.shape[0], beta=1.0,

@@ -1,4 +1,4 @@
-"""Maximum over boxes of the columns of each row, seen as a three-dimensional array.
+"""MaxpoolingComponent: maximum over boxes of columns, with rows viewed as 3-D arrays.
 
 File fields: Kaldi's MaxpoolingComponent (nnet-combined-component.cc).
 """
@@ -34,7 +34,7 @@ Sizes = tuple[int, int, int]
 
 @register
 class MaxpoolingComponent(Component):
-    """The maximum over boxes of the input, each row being an array over x, y, z."""
+    """The maximum over boxes of the input; each row is an array over x, y, z."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -69,22 +69,22 @@ class MaxpoolingComponent(Component):
 
     @cached_property
     def input_dims(self) -> Sizes:
-        """Of an input row as an array."""
+        """Size of an input row along x, y, z."""
         return self.input_x_dim, self.input_y_dim, self.input_z_dim
 
     @cached_property
     def pool_sizes(self) -> Sizes:
-        """Of one box."""
+        """Size of a box along x, y, z."""
         return self.pool_x_size, self.pool_y_size, self.pool_z_size
 
     @cached_property
     def pool_steps(self) -> Sizes:
-        """From one box to the next."""
+        """Distance between boxes along x, y, z."""
         return self.pool_x_step, self.pool_y_step, self.pool_z_step
 
     @cached_property
     def num_pools(self) -> Sizes:
-        """Number of boxes along x, y, z: an output row as an array."""
+        """Number of boxes along x, y, z, which is the shape of an output row."""
         x, y, z = map(num_steps, self.input_dims, self.pool_sizes, self.pool_steps)
         return x, y, z
 
@@ -97,17 +97,17 @@ class MaxpoolingComponent(Component):
         return math.prod(self.num_pools)
 
     def _places(self, matrix: Array) -> Iterator[Array]:
-        """Views (rows, x, y, z pools), one for each place within a pool."""
+        """Views (rows, x, y, z boxes), one for each position within a box."""
         images = matrix.reshape(-1, *self.input_dims)
         for place in np.ndindex(*self.pool_sizes):
             yield images[(slice(None), *map(windows, place, self.num_pools, self.pool_steps))]
 
     def _pools(self, matrix: Array) -> Array:
-        """An output (or its derivative) as (rows, x, y, z pools), a view."""
+        """An output (or its derivative) as a view (rows, x, y, z boxes)."""
         return matrix.reshape(-1, *self.num_pools)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """One for each input."""
+        """Operations for `rows` rows: one per input element."""
         return rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

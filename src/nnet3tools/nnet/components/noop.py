@@ -1,4 +1,4 @@
-"""y = x; derivatives may be scaled on their way back.
+"""NoOpComponent: y = x; derivatives may be scaled in the backward pass.
 
 File fields: Kaldi's NoOpComponent (nnet-simple-component.cc).
 """
@@ -28,7 +28,7 @@ _scaled_copy = tensor.element("_1 = _2 * _3")
 
 
 class _BackpropScale(Float):
-    """Old files have statistics in its place, of the days when this was a nonlinearity."""
+    """The backprop scale, which old files, of a former nonlinearity, do not have."""
 
     def read(self, reader: Reader, owner: Any) -> None:
         if reader.peek_token() != "<ValueAvg>":
@@ -53,7 +53,7 @@ class NoOpComponent(Component):
     num_dims_processed = Obsolete("<NumDimsProcessed>")
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Only moves."""
+        """Zero, because elements are only moved."""
         return 0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

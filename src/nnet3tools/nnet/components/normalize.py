@@ -1,4 +1,4 @@
-"""Scaling of rows to a given root mean square.
+"""NormalizeComponent: scales rows to a given root mean square.
 
 File fields: Kaldi's NormalizeComponent (nnet-normalize-component.cc).
 """
@@ -27,7 +27,7 @@ __all__ = ["NormalizeComponent"]
 
 
 class _Dim(Int):
-    """A dimension that config lines may also call input-dim."""
+    """A dimension that config lines may also give as input-dim."""
 
     def config_value(self, line: ConfigLine) -> int:
         return line.get_int("dim" if "dim" in line else "input-dim")
@@ -35,7 +35,7 @@ class _Dim(Int):
 
 @register
 class NormalizeComponent(Component):
-    """y = x target_rms / rms(x) per block of a row; optionally log rms(x) as one more column."""
+    """y = x target_rms / rms(x) for each block of a row; optionally with log rms(x) as a column."""
 
     INFO = Component.INFO + " target_rms add_log_stddev block_dim"
 
@@ -68,7 +68,7 @@ class NormalizeComponent(Component):
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Power, sum, and the scaling or root."""
+        """Per input element: power, sum, scaling or root."""
         return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -1,4 +1,4 @@
-"""y = s x: a trainable scale for every column.
+"""y = s x: components with a trainable scale for each column.
 
 Formulas and file fields: Kaldi's PerElementScaleComponent and
 NaturalGradientPerElementScaleComponent (nnet-simple-component.cc).
@@ -38,13 +38,13 @@ _max = tensor.aggregate("_1", "max", axis=None)
 def add_preconditioned_rows(
     params: Array, derivs: Array, rate: float, preconditioner: OnlineNaturalGradient
 ) -> None:
-    """Add rate * the sum of the rows of derivs, preconditioned; derivs is overwritten."""
+    """params += rate * the sum of the preconditioned rows of derivs, which is overwritten."""
     scale = preconditioner.precondition(derivs)
     _sum_rows(params, derivs, alpha=rate * scale, beta=1.0)
 
 
 def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
-    """A vector of param-mean plus noise of param-stddev (default 0)."""
+    """A random vector with mean param-mean and standard deviation param-stddev (default 0)."""
     mean = line.get_float("param-mean", default_mean)
     stddev = line.get_float("param-stddev", 0.0)
     if stddev < 0.0:
@@ -54,7 +54,7 @@ def random_vector(line: ConfigLine, dim: int, default_mean: float) -> Array:
 
 @register
 class PerElementScaleComponent(UpdatableComponent):
-    """y = scales * x; `scales` (dim,)."""
+    """y = scales * x; `scales` is (dim,)."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -87,7 +87,7 @@ class PerElementScaleComponent(UpdatableComponent):
         return summed(_max(self.scales))
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without a file, random scales of a given dim."""
+        """Draw random scales of size dim, if no file is given."""
         if self.scales.size == 0:
             self.scales = random_vector(line, get_positive(line, "dim"), 1.0)
         elif line.get_int("dim", self.input_dim) != self.input_dim:
@@ -97,7 +97,7 @@ class PerElementScaleComponent(UpdatableComponent):
         _multiply(out_value, in_value, self.scales)
 
     def backprop(self, args: BackpropArgs) -> None:
-        if args.to_update is not None:  # first, for in_deriv may be out_deriv
+        if args.to_update is not None:  # first, because in_deriv may be out_deriv
             assert isinstance(args.to_update, PerElementScaleComponent)
             assert args.in_value is not None
             if args.to_update.is_gradient:
@@ -116,7 +116,7 @@ class PerElementScaleComponent(UpdatableComponent):
 
 @register
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
-    """PerElementScaleComponent with natural gradient; its rank is small to spare memory."""
+    """PerElementScaleComponent with natural gradient, with a low rank to save memory."""
 
     INFO = PerElementScaleComponent.INFO + " rank update_period num_samples_history alpha"
 

@@ -1,7 +1,7 @@
-"""Type names to component classes, and reading and writing a component of any type.
+"""Registry of component classes by type name, and reading of components of any type.
 
-A family file registers by decorating its classes. Files are found by looking through this folder,
-and imported when a type that they define is asked for.
+Decorators in the family files register classes. The registry lists the files of this folder and
+imports one when a type that it defines is requested.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ P = TypeVar("P", bound=type[PrecomputedIndexes])
 
 
 def register(cls: C) -> C:
-    """Class decorator: make a component known under its class name, which is Kaldi's type name."""
+    """Class decorator: register a component under its class name, which is Kaldi's type name."""
     cls.type_name = cls.__name__
     _components[cls.__name__] = cls
     return cls
 
 
 def register_precomputed(cls: P) -> P:
-    """Class decorator: make precomputed indexes known under `type_name`."""
+    """Class decorator: register precomputed indexes under `type_name`."""
     _precomputed[cls.type_name] = cls
     return cls
 
 
 @functools.cache
 def _families() -> dict[str, str]:
-    """Class name -> the module of this folder whose text defines it.
+    """Class name -> module of this folder that defines the class.
 
-    The texts are looked at because importing all families takes ten times as long.
+    Found by searching the source text, because importing all families takes ten times as long.
     """
     found = {}
     for file in os.listdir(_FOLDER):
@@ -75,12 +75,12 @@ def component_types() -> list[str]:
 
 
 def component_class(type_name: str) -> type[Component]:
-    """The class of this Kaldi type name; UserError with the nearest known name otherwise."""
+    """The class for a Kaldi type name; UserError with the most similar name if it is unknown."""
     if type_name not in _components and (family := _families().get(type_name)) is not None:
         importlib.import_module(family)
     if (cls := _components.get(type_name)) is not None:
         return cls
-    import difflib  # for errors only
+    import difflib  # needed for errors only
 
     near = difflib.get_close_matches(type_name, component_types(), n=1, cutoff=0.5)
     hint = f" (nearest known: {near[0]})" if near else ""
@@ -88,7 +88,7 @@ def component_class(type_name: str) -> type[Component]:
 
 
 def read_component(reader: Reader) -> Component:
-    """Read one component of any type: opening token `<Type>`, fields, closing token."""
+    """Read a component of any type: opening token `<Type>`, fields, closing token."""
     token = reader.read_token()
     if not (token.startswith("<") and token.endswith(">")):
         raise DataError(

@@ -1,7 +1,7 @@
-"""The regular grid of times and images that TDNNs, convolution and attention compute on.
+"""The regular grid of times and images on which TDNNs, convolution and attention compute.
 
-Requests may be irregular (gaps, several steps); these components pad them to evenly spaced times
-for every image, where an "image" is one (n, x) pair, with blank rows (t = NO_TIME) in the gaps.
+A request may be irregular (gaps, several steps). These components pad it to evenly spaced times for
+every image, where an "image" is an (n, x) pair, with blank rows (t = NO_TIME) in the gaps.
 `TimeGrid` is Kaldi's ConvolutionComputationIo (convolution.h); attention stores it in programs.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["TimeGrid", "grid_of", "indexes_on_grid"]
 
 
 class TimeGrid(Declared):
-    """Times of input and output: start, step, number; a step is 0 while there is just one time."""
+    """Start, step and number of input and output times; the step is 0 if there is one time."""
 
     type_name: ClassVar[str] = "ConvCompIo"
     HAS_SETTINGS: ClassVar[bool] = False
@@ -33,8 +33,9 @@ class TimeGrid(Declared):
     t_step_out = Int("")
     num_t_out = Int("", positive=True)
     reorder_t_in = Int("", None, 1, positive=True)
-    """With r > 1, r consecutive input times stand next to each other for each image (subsampling):
-    the input then reshapes to frames r times as wide, at the output's step."""
+    """With r > 1 (subsampling), r consecutive input times are adjacent for each image, so that the
+    input reshapes to frames r times as wide, at the output's step.
+    """
 
     @property
     def last_t_in(self) -> int:
@@ -49,7 +50,7 @@ class TimeGrid(Declared):
 
 def _images(indexes: IndexArray) -> IntArray:
     """The distinct (n, x) pairs, sorted, shape (P, 2)."""
-    if not indexes[:, 2].any():  # as nearly always: no sorting
+    if not indexes[:, 2].any():  # the usual case needs no sorting
         n = np.flatnonzero(np.bincount(indexes[:, 0]))
         return np.stack([n, np.zeros_like(n)], axis=1).astype(np.int32)
     pairs = sorted_unique(_pairs(indexes[:, [0, 2]]))
@@ -72,9 +73,9 @@ def _regular_times(name: str, indexes: IndexArray, side: str) -> dict[str, int]:
 
 
 def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-    """The smallest grid that covers these indexes; rows without a time are ignored.
+    """The smallest grid that covers the Indexes; rows without a time are ignored.
 
-    `name` is the component's, for the RequestError if no index has a time.
+    RequestError, with the component's `name`, if no Index has a time.
     """
     return TimeGrid(
         num_images=len(_images(input_indexes)),
@@ -86,14 +87,14 @@ def grid_of(name: str, input_indexes: IndexArray, output_indexes: IndexArray) ->
 def _on_times(
     images: IntArray, start: int, step: int, number: int, reorder: int, wanted: IndexArray
 ) -> IndexArray:
-    """Every image at every time, `reorder` times innermost; blank where not in `wanted`."""
+    """Indexes of every image at every time, `reorder` times innermost; blank if not in `wanted`."""
     times = (start + step * np.arange(number)).reshape(-1, 1, reorder)
     grid = np.empty((number // reorder, len(images), reorder, 3), np.int32)
     grid[..., 0] = images[None, :, None, 0]
     grid[..., 1] = times
     grid[..., 2] = images[None, :, None, 1]
     indexes = grid.reshape(-1, 3)
-    # The wanted ones are on the grid, each once.
+    # All elements of `wanted` are on the grid and distinct.
     if len(wanted) != len(indexes) or int(wanted[:, 1].min(initial=0)) == NO_TIME:
         indexes[~IndexSet(wanted).contains(indexes), 1] = NO_TIME
     return indexes
@@ -102,9 +103,9 @@ def _on_times(
 def indexes_on_grid(
     name: str, grid: TimeGrid, input_indexes: IndexArray, output_indexes: IndexArray
 ) -> tuple[IndexArray, IndexArray]:
-    """All input and output rows of the grid in its order; those not in the given indexes are blank.
+    """All input and output Indexes of the grid in order; blank if not among the given ones.
 
-    Raises RequestError, naming the component, if an output's (n, x) has no input.
+    RequestError, with the component's `name`, if an output's (n, x) has no input.
     """
     images, of_outputs = _images(input_indexes), _images(output_indexes)
     are_same = np.array_equal(images, of_outputs)
@@ -126,5 +127,5 @@ def indexes_on_grid(
 
 
 def _pairs(images: IntArray) -> np.ndarray:
-    """One int64 a pair, for comparing sets of them."""
+    """An int64 key for each (n, x) pair, for set operations."""
     return (images[:, 0].astype(np.int64) << 32) + images[:, 1]

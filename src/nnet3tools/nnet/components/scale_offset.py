@@ -1,4 +1,4 @@
-"""y = x + b and y = s x + b: trainable offsets, and scales with offsets, of columns or blocks.
+"""Trainable offsets (y = x + b), and scales with offsets (y = s x + b), of columns or blocks.
 
 Formulas and file fields: Kaldi's PerElementOffsetComponent and ScaleAndOffsetComponent
 (nnet-simple-component.cc).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["PerElementOffsetComponent", "ScaleAndOffsetComponent"]
 
 _SMALLEST_SCALE = 1.0e-4
-"""Scales are used as if at least this far from zero, so that the input can be recovered."""
+"""Scales closer to zero are replaced by this, so that the input can be recovered."""
 
 _plus = tensor.element("_1 = _2 + _3")
 _multiply = tensor.element("_1 = _2 * _3")
@@ -34,13 +34,14 @@ _min = tensor.aggregate("_1", "min", axis=None)
 _max = tensor.aggregate("_1", "max", axis=None)
 _away_from_zero = tensor.element("_1 = where(abs(_2) >= _3, _2, where(_2 >= 0, _3, -_3))")
 _scale_and_shift = tensor.element("_1 = _2 * _3 + _4")
-# derivative of the objective by the scale, of every row; the input is recovered from the output
+# derivative of the objective with respect to the scale for each row; recovers the input from the
+# output
 _scale_deriv = tensor.element("_1 = (_2 - _4) / _3 * _5")
 
 
 @register
 class PerElementOffsetComponent(UpdatableComponent):
-    """y = x + offsets, the offsets (block_dim,) repeated over the blocks of `dim` columns."""
+    """y = x + offsets; the offsets (block_dim,) are repeated over blocks of `dim` columns."""
 
     INFO = (
         UpdatableComponent.INFO + " offsets_min offsets_max block_dim use_natural_gradient offsets"
@@ -65,7 +66,7 @@ class PerElementOffsetComponent(UpdatableComponent):
 
     @property
     def block_dim(self) -> int:
-        """Columns of a block."""
+        """Number of columns of a block."""
         return int(self.offsets.shape[0])
 
     @property
@@ -79,7 +80,7 @@ class PerElementOffsetComponent(UpdatableComponent):
         return summed(_max(self.offsets))
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Without a file, random offsets of block-dim."""
+        """Draw random offsets of size block-dim, if no file is given."""
         if self.offsets.size == 0:
             block_dim = get_positive(line, "block-dim", get_positive(line, "dim"))
             self.offsets = random_vector(line, block_dim, 0.0)
@@ -92,7 +93,7 @@ class PerElementOffsetComponent(UpdatableComponent):
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if self.block_dim == self.dim:
             _plus(out_value, in_value, self.offsets)
-        else:  # only the output is sure to be contiguous
+        else:  # only the output is known to be contiguous
             tensor.copy(out_value, in_value)
             tensor.add(as_blocks(out_value, self.block_dim), self.offsets)
 
@@ -114,7 +115,7 @@ class PerElementOffsetComponent(UpdatableComponent):
 
 @register
 class ScaleAndOffsetComponent(UpdatableComponent):
-    """y = scales * x + offsets, both (block_dim,), repeated over the blocks of `dim` columns."""
+    """y = scales * x + offsets, both (block_dim,), repeated over blocks of `dim` columns."""
 
     INFO = UpdatableComponent.INFO + " rank block_size scales offsets"
 
@@ -128,12 +129,12 @@ class ScaleAndOffsetComponent(UpdatableComponent):
 
     @property
     def block_dim(self) -> int:
-        """Columns of a block."""
+        """Number of columns of a block."""
         return int(self.scales.shape[0])
 
     @property
     def block_size(self) -> int | None:
-        """The columns of a block, in info lines; None if there is one block only."""
+        """Number of columns of a block on info lines; None if there is a single block."""
         return None if self.block_dim == self.dim else self.block_dim
 
     @property
@@ -150,7 +151,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
         return flags
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """The identity, in blocks of block-dim."""
+        """Start with the identity, in blocks of block-dim."""
         block_dim = get_positive(line, "block-dim", self.dim)
         self.scales, self.offsets = np.ones(block_dim, np.float32), np.zeros(block_dim, np.float32)
         # Kaldi sets the update period only here: after reading a file it is 1.
@@ -185,7 +186,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
             _multiply(as_blocks(args.in_deriv, block_dim), deriv, self.scales)
 
     def _update(self, scale_derivs: Array, out_deriv: Array) -> None:
-        """Add the rows of both, preconditioned; `scale_derivs` is overwritten."""
+        """Add the preconditioned rows to both parameters; overwrites `scale_derivs`."""
         rate = self.learning_rate
         if self.is_gradient or not self.use_natural_gradient:
             _sum_rows(self.offsets, out_deriv, alpha=rate, beta=1.0)

@@ -17,7 +17,7 @@ _floor = tensor.element("_1 = max(_1, 1e-20)")
 
 @register
 class SoftmaxComponent(NonlinearComponent):
-    """y_i = exp(x_i) / sum_j exp(x_j), floored to 1e-20 so that its log is finite."""
+    """y_i = exp(x_i) / sum_j exp(x_j), floored at 1e-20 so that its log is finite."""
 
     PROPERTIES = (
         Properties.SIMPLE
@@ -28,7 +28,7 @@ class SoftmaxComponent(NonlinearComponent):
     )
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Maximum, difference, exp, sum, quotient."""
+        """Per element: maximum, difference, exp, sum, quotient."""
         return 5 * rows * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -48,12 +48,12 @@ class SoftmaxComponent(NonlinearComponent):
 
 @register
 class LogSoftmaxComponent(NonlinearComponent):
-    """y_i = x_i - log sum_j exp(x_j). Kaldi keeps no statistics of its values."""
+    """y_i = x_i - log sum_j exp(x_j). Like Kaldi's, it keeps no statistics of values."""
 
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Maximum, difference, exp, sum, quotient."""
+        """Per element: maximum, difference, exp, sum, difference."""
         return 5 * rows * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

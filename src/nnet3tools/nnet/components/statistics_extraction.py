@@ -1,7 +1,7 @@
 """StatisticsExtractionComponent: counts, sums and sums of squares over periods of frames.
 
-Kaldi's nnet-general-component.cc. Rows are ordered by n, x, t, so that every period is a range of
-rows. StatisticsPoolingComponent makes means and standard deviations of these statistics.
+Kaldi's nnet-general-component.cc. Rows are ordered by n, x, t, so that each period is a range of
+rows. StatisticsPoolingComponent computes means and standard deviations from them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _add = tensor.element("_1 += _2")
 
 @register_precomputed
 class ExtractionIndexes(PrecomputedIndexes):
-    """Rows that each output sums, how many they are, and the output that each input went to."""
+    """Row range that each output sums, its length, and the output that each input belongs to."""
 
     type_name: ClassVar[str] = "StatisticsExtractionComponentPrecomputedIndexes"
 
@@ -65,7 +65,7 @@ class ExtractionIndexes(PrecomputedIndexes):
 
 @register
 class StatisticsExtractionComponent(Component):
-    """Count, sum and (unless `include_variance` is false) sum of squares over periods of frames."""
+    """Count, sum and (if `include_variance`) sum of squares over periods of frames."""
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
     input_period = Int("<InputPeriod>", "input-period", 1, positive=True)
@@ -88,7 +88,7 @@ class StatisticsExtractionComponent(Component):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Each output is the sum of a range of rows (squares apart: they are done once a row)."""
+        """Operations for sums over row ranges, without the squares."""
         forward = getattr(indexes, "forward", None)
         summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
         return summed * self.output_dim
@@ -104,7 +104,7 @@ class StatisticsExtractionComponent(Component):
                 tensor.add_row_ranges(out_value[:, dim + 1 :], squares, indexes.forward)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """D sum / dx = 1, d sum of squares / dx = 2 x; the count has no derivative."""
+        """d sum / dx = 1, d sum of squares / dx = 2 x; the count has no derivative."""
         assert isinstance(args.indexes, ExtractionIndexes)
         if args.in_deriv is None:
             return
@@ -120,7 +120,7 @@ class StatisticsExtractionComponent(Component):
     # -- indexes
 
     def _periods(self, indexes: IndexArray) -> IntArray:
-        """First time of the period that each index is in."""
+        """Start time of each Index's period."""
         return indexes[:, 1] // self.output_period * self.output_period
 
     def input_indexes(self, output_indexes: IndexArray) -> tuple[IndexArray, IntArray]:
@@ -132,7 +132,7 @@ class StatisticsExtractionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """One frame of the period is enough; all there are get used."""
+        """An output needs one frame of its period; it uses all available frames."""
         return used_if_any(available, self.output_period // self.input_period)
 
     def reorder_indexes(

@@ -1,8 +1,8 @@
 """StatisticsPoolingComponent: mean and standard deviation over a window of extracted statistics.
 
-Kaldi's nnet-general-component.cc. The input's columns are count, sums and (for `output_stddevs`)
-sums of squares, as StatisticsExtractionComponent makes them. Rows are ordered by n, x, t, so that
-every window is a range of rows.
+Kaldi's nnet-general-component.cc. The input has the columns of StatisticsExtractionComponent:
+count, sums and (for `output_stddevs`) sums of squares. Rows are ordered by n, x, t, so that each
+window is a range of rows.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _through_mean = tensor.element("_1 = _1 - 2 * _2 * _3")
 
 
 _MAX_CONTEXT = 100_000
-"""Ten times what recipes ask for; each output has a list of so many frames."""
+"""Limit on the frames in a window (ten times those of recipes); each output lists its frames."""
 
 
 @register_precomputed
 class PoolingIndexes(PrecomputedIndexes):
-    """Input rows that each output sums, and output rows that each input went to."""
+    """Input rows that each output sums, and output rows that each input contributes to."""
 
     type_name: ClassVar[str] = "StatisticsPoolingComponentPrecomputedIndexes"
 
@@ -68,8 +68,8 @@ class PoolingIndexes(PrecomputedIndexes):
 class StatisticsPoolingComponent(Component):
     """`num_log_count_features` log counts, means, and standard deviations if `output_stddevs`.
 
-    The window of an output at t is [t - left_context, t + right_context]; one frame in it is
-    enough. Outputs exist at multiples of `input_period`.
+    The window at t is [t - left_context, t + right_context]; an output needs one frame in it.
+    Outputs exist at multiples of `input_period`.
     """
 
     input_dim = Int("<InputDim>", "input-dim", positive=True)
@@ -86,7 +86,7 @@ class StatisticsPoolingComponent(Component):
 
     @property
     def properties(self) -> Properties:
-        """The counts come from the output's log counts, or else from the input again."""
+        """Flags; backprop takes counts from the output's log counts or else from the input."""
         flags = Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
         if self.output_stddevs or self.num_log_count_features > 0:
             flags |= Properties.BACKPROP_NEEDS_OUTPUT
@@ -113,7 +113,7 @@ class StatisticsPoolingComponent(Component):
     # -- running
 
     def _mean_and_other(self, matrix: Array) -> tuple[Array, Array]:
-        """The columns of the means and those of the mean squares or standard deviations."""
+        """The columns of the means, and of the mean squares or standard deviations."""
         dim = (self.input_dim - 1) // 2
         return matrix[:, :dim], matrix[:, dim:]
 
@@ -122,7 +122,7 @@ class StatisticsPoolingComponent(Component):
         tensor.add_row_ranges(counts, in_value[:, :1], indexes.forward)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Each output is the sum of a range of rows (squares apart: they are done once a row)."""
+        """Operations for sums over row ranges, without the squares."""
         forward = getattr(indexes, "forward", None)
         summed = rows if forward is None else int((forward[:, 1] - forward[:, 0]).sum())
         return summed * self.output_dim
@@ -143,7 +143,7 @@ class StatisticsPoolingComponent(Component):
             _to_stddev(variance, mean, self.variance_floor)
 
     def backprop(self, args: BackpropArgs) -> None:
-        """The variance floor is ignored, as in Kaldi; the counts get no derivative."""
+        """Compute input derivatives; ignores the variance floor, as Kaldi does, and the counts."""
         assert isinstance(args.indexes, PoolingIndexes)
         if args.in_deriv is None:
             return
@@ -175,7 +175,7 @@ class StatisticsPoolingComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """One frame in the window is enough, at times that are multiples of the input period."""
+        """An output needs one frame in its window and a time that is a multiple of the period."""
         width = (self.left_context + self.right_context) // self.input_period + 1
         computable, used = used_if_any(available, width)
         on_grid = outputs[:, 1] % self.input_period == 0
@@ -189,7 +189,7 @@ class StatisticsPoolingComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> PoolingIndexes:
-        """Ranges both ways; an input without an output, or the other way round, is an error."""
+        """Row ranges in both directions; an input without output, or vice versa, is an error."""
         left, right = self.left_context, self.right_context
         name, period = self.type_name, self.input_period
         ts = output_indexes[:, 1]

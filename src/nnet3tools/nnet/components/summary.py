@@ -1,7 +1,7 @@
-"""The numbers in nnet3-info's lines: vectors and parameters summarized as Kaldi prints them.
+"""Summaries of vectors and parameters on nnet3-info's lines, as Kaldi prints them.
 
-Kaldi's nnet-parse.cc (SummarizeVector, PrintParameterStats); arithmetic in float32 as there, so
-that the printed digits agree.
+Kaldi's nnet-parse.cc (SummarizeVector, PrintParameterStats). Arithmetic is in float32 as in Kaldi,
+so that the same digits are printed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _PERCENTILES = ((0, 1, 2, 5), (10, 20, 50, 80, 90), (95, 98, 99, 100))
 
 
 def _general(value: float | np.float32, digits: int) -> str:
-    """%.<digits>g; the root of a negative rounding error prints as in C, -nan."""
+    """Format with %.<digits>g; NaN (root of a negative rounding error) prints -nan, as in C."""
     return "-nan" if np.isnan(value) else f"{value:.{digits}g}"
 
 
 def _succinct(value: float | np.float32) -> str:
-    """A float in as few digits as tell its size (PrintFloatSuccinctly)."""
+    """Format a float with few digits (Kaldi's PrintFloatSuccinctly)."""
     size = abs(float(value))
     if 10.0 <= size < 10000.0:
         return f"{value:.0f}"
@@ -47,7 +47,7 @@ def _sum_of_squares(values: np.ndarray) -> np.float32:
 
 
 def summarize_vector(vector: Array) -> str:
-    """`[ a b c ]` for fewer than ten numbers, else percentiles, mean and standard deviation."""
+    """`[ a b c ]` for fewer than ten elements, else percentiles, mean and standard deviation."""
     values = tensor.to_host(vector).astype(np.float32)
     if values.size < 10:
         return "[ " + "".join(f"{_succinct(v)} " for v in values) + "]"
@@ -67,8 +67,8 @@ def parameter_stats(
 ) -> str:
     """`<name>-rms=...` or `<name>-{mean,stddev}=...` for a vector or matrix of parameters.
 
-    `include_norms` adds summaries of the row and column norms, and of the singular values when
-    the verbose level is 2 or more.
+    `include_norms` adds summaries of the norms of rows and columns, and of the singular values if
+    the verbose level is at least 2.
     """
     values = tensor.to_host(params)
     if include_mean:

@@ -1,6 +1,6 @@
 """TdnnComponent: an affine map of several frames, spliced inside the component.
 
-Kaldi's nnet-tdnn-component.cc. The rows stand on a regular grid of times (regular_grid.py), so the
+Kaldi's nnet-tdnn-component.cc. Rows form a regular grid of times (regular_grid.py), so the
 frames at one time offset are a strided view of the input, and no spliced copy is needed:
 
     out = bias + sum over offsets o of  in[at t + o] * linear_params[:, block of o]^T
@@ -47,7 +47,7 @@ __all__ = ["TdnnComponent", "TdnnIndexes"]
 _set_rows = tensor.element("_1 = _2")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
-# made once: an operator between flags takes 2 us
+# computed once, because an operator between flags takes 2 us
 _PROPERTIES = (
     Properties.UPDATABLE
     | Properties.REORDERS_INDEXES
@@ -59,7 +59,7 @@ _PROPERTIES_WITHOUT_BIAS = _PROPERTIES | Properties.PROPAGATE_ADDS
 
 @register_precomputed
 class TdnnIndexes(PrecomputedIndexes):
-    """Where the frames of each time offset are: input rows offset, offset + stride, ..."""
+    """The input rows for each time offset: offset, offset + stride, ..."""
 
     type_name: ClassVar[str] = "TdnnComponentPrecomputedIndexes"
 
@@ -79,7 +79,7 @@ class TdnnIndexes(PrecomputedIndexes):
         )
 
     def part(self, rows: Array, i: int, num_rows: int) -> Array:
-        """View of the `num_rows` input rows at the i'th time offset."""
+        """View of the `num_rows` input rows for the i-th time offset."""
         if i >= len(self.row_offsets):
             raise DataError(
                 f"the program has {len(self.row_offsets)} time offsets for a TdnnComponent that "
@@ -93,7 +93,7 @@ class TdnnIndexes(PrecomputedIndexes):
 
 
 class _Alphas(Float):
-    """<AlphaInOut> and two numbers; Kaldi still reads <Alpha> and one number for both sides."""
+    """<AlphaInOut> and two numbers; like Kaldi, also reads <Alpha> and one number for both."""
 
     def read(self, reader: Reader, owner: TdnnComponent) -> None:
         has_both = reader.peek_token() == "<AlphaInOut>"
@@ -107,10 +107,10 @@ class _Alphas(Float):
 
 @register
 class TdnnComponent(TwoSidedNaturalGradient):
-    """Affine (or linear) function of the frames at `time_offsets` around the output's time.
+    """Affine (or linear) function of the frames at `time_offsets` from the output's time.
 
-    `linear_params` is (output_dim, len(time_offsets) * input_dim), `bias_params` (output_dim,) or
-    empty. The trainer enforces `orthonormal_constraint`.
+    `linear_params` is (output_dim, len(time_offsets) * input_dim); `bias_params` is (output_dim,)
+    or empty. The trainer enforces `orthonormal_constraint`.
     """
 
     INFO = UpdatableComponent.INFO + " orthonormal_constraint time_offsets linear_params"
@@ -140,18 +140,18 @@ class TdnnComponent(TwoSidedNaturalGradient):
 
     @property
     def has_bias(self) -> bool:
-        """Whether there is a bias; `use-bias=false` leaves it out."""
+        """Whether there is a bias; use-bias=false omits it."""
         return self.bias_params.size != 0
 
     @property
     def properties(self) -> Properties:
-        """Without a bias there is nothing to set the output to, so it is added to."""
+        """Flags; without a bias the output is added to, because nothing initializes it."""
         return _PROPERTIES if self.has_bias else _PROPERTIES_WITHOUT_BIAS
 
     # -- creation and files
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random parameters of input-dim and output-dim; no bias with use-bias=false."""
+        """Draw random parameters for input-dim and output-dim; use-bias=false omits the bias."""
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
         if not len(self.time_offsets):
             raise line.error("time-offsets must be a list of different integers")
@@ -161,7 +161,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
             stddev = 1.0 / math.sqrt(spliced_dim)
         self.linear_params = random_normal((output_dim, spliced_dim), stddev)
         mean, stddev = line.get_float("bias-mean", 0.0), line.get_float("bias-stddev", 1.0)
-        if line.get_bool("use-bias", True):  # otherwise nothing is drawn, as in Kaldi
+        if line.get_bool("use-bias", True):  # without a bias Kaldi draws nothing
             self.bias_params = random_normal((output_dim,), stddev, mean)
         self.set_default_ranks(line, spliced_dim, output_dim)
 
@@ -195,12 +195,12 @@ class TdnnComponent(TwoSidedNaturalGradient):
     # -- running
 
     def _params_part(self, i: int) -> Array:
-        """View of the parameter columns of the i'th time offset."""
+        """View of the parameter columns for the i-th time offset."""
         dim = self.input_dim
         return self.linear_params[:, i * dim : (i + 1) * dim]
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Add one matrix product per time offset to the bias (or to what `out_value` holds)."""
+        """Add a matrix product per time offset to the bias (or to the contents of `out_value`)."""
         assert isinstance(indexes, TdnnIndexes)
         if self.has_bias:
             _set_rows(out_value, self.bias_params)
@@ -235,7 +235,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
     def _update_natural_gradient(
         self, indexes: TdnnIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        """Precondition spliced input (with a column of ones for the bias) and output derivative."""
+        """Precondition the spliced input (with ones for the bias) and the output derivative."""
         num_rows, dim = out_deriv.shape[0], self.input_dim
         parts = [indexes.part(in_value, i, num_rows) for i in range(len(self.time_offsets))]
         bias_params = self.bias_params if self.has_bias else None
@@ -254,7 +254,7 @@ class TdnnComponent(TwoSidedNaturalGradient):
             tensor.copy(out_temp, out_deriv)
             rate = self.precondition(in_temp, out_temp)
             if self.has_bias:
-                ones = in_temp[:, spliced:]  # what preconditioning made of the column of ones
+                ones = in_temp[:, spliced:]  # the column of ones after preconditioning
                 bias = self.bias_params.reshape(-1, 1)
                 tensor.prod(bias, out_temp, ones, trans_a=True, alpha=rate, beta=1.0)
             linear_in = in_temp[:, :spliced]
@@ -266,9 +266,9 @@ class TdnnComponent(TwoSidedNaturalGradient):
         return at_shifts(output_indexes, self.time_offsets)
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-        """A grid whose output step is a multiple of its input step."""
+        """The grid, with an output step that is a multiple of the input step."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
-        if grid.t_step_out == 0:  # a single output time: any step does
+        if grid.t_step_out == 0:  # a single output time allows any step
             grid.t_step_in = grid.t_step_in or 1
             grid.t_step_out = grid.t_step_in
         if grid.t_step_in == 0 or grid.t_step_out % grid.t_step_in != 0:
@@ -289,8 +289,8 @@ class TdnnComponent(TwoSidedNaturalGradient):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TdnnIndexes:
-        """First input row of each time offset; the rows must be as `reorder_indexes` left them."""
-        # Kaldi draws here whether to check the rows; later decisions come from the same stream.
+        """First input row for each time offset, given rows in the order of `reorder_indexes`."""
+        # Kaldi draws here whether to check the rows; later decisions use the same stream.
         tensor.random.rand_int(0, 10)
         grid = self._grid(input_indexes, output_indexes)
         ahead = grid.start_t_out + self.time_offsets.astype(np.int64) - grid.start_t_in

@@ -1,8 +1,8 @@
 """TimeHeightConvolutionComponent: convolution over time and height, without padding in memory.
 
-Kaldi's nnet-convolutional-component.cc. Rows are times of images, columns height * filters; the
-work is that of a `ConvolutionComputation`: for each of its few steps, patches are gathered from a
-range of input rows and multiplied once by a block of the parameters.
+Kaldi's nnet-convolutional-component.cc. Rows are times of images, columns height * filters. A
+`ConvolutionComputation` does the work in a few steps, each of which gathers patches from a range of
+input rows and multiplies them by a block of the parameters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 @register_precomputed
 class ConvolutionIndexes(PrecomputedIndexes):
-    """The compiled convolution."""
+    """The compiled convolution as precomputed indexes."""
 
     type_name: ClassVar[str] = "TimeHeightConvolutionComponentPrecomputedIndexes"
 
@@ -71,7 +71,7 @@ class ConvolutionIndexes(PrecomputedIndexes):
 
     def fits(self, component: Component, num_inputs: int, num_outputs: int) -> bool:
         c = self.computation
-        rows_in = c.num_t_in * c.num_images  # of an input that may have been made wider
+        rows_in = c.num_t_in * c.num_images  # rows of the input after a reshape to wider frames
         return (
             isinstance(component, TimeHeightConvolutionComponent)
             and c.suits(component.model)
@@ -85,7 +85,7 @@ class ConvolutionIndexes(PrecomputedIndexes):
 class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     """A convolution with bias; `linear_params` (num_filters_out, offsets * num_filters_in).
 
-    `bias_params` is (num_filters_out,): the same at all heights and times.
+    `bias_params` (num_filters_out,) is the same for all heights and times.
     """
 
     PROPERTIES = (
@@ -127,7 +127,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     # -- creation and info lines
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Random parameters, or with init-unit=true those that copy the input."""
+        """Draw random parameters, or with init-unit=true make those that copy the input."""
         model = self.model
         if len(unused := model.unused_heights()):
             log.warning(
@@ -161,7 +161,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Filters times patches over time, height and input filters (padding counts)."""
+        """Filters times patches over time, height and input filters, including padding."""
         return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -195,10 +195,10 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def _update_natural_gradient(
         self, indexes: ConvolutionIndexes, in_value: Array, out_deriv: Array
     ) -> None:
-        """Precondition the parameter derivative itself, on both sides; the bias is its last column.
+        """Precondition the parameter derivative on both sides; the bias is its last column.
 
-        The rows of the inputs are so many here (heights times frames) that Kaldi treats the whole
-        minibatch's derivative as the sample: hence num-minibatches-history.
+        The inputs have so many rows (heights times frames) that Kaldi treats the derivative of a
+        whole minibatch as the sample; hence num-minibatches-history.
         """
         filters, cols = self.linear_params.shape
         with (
@@ -223,7 +223,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Only the required time offsets must be there; others that are missing read as zero."""
+        """Only the required time offsets must be available; others read as zero if missing."""
         required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
         return used_if_required(available, required)
 
@@ -248,7 +248,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
 
 
 def _unit_params(model: ConvolutionModel, line: ConfigLine) -> Array:
-    """Parameters of the convolution that copies its input: 1 at offset (0, 0), init-unit=true."""
+    """Parameters that copy the input (init-unit=true): 1 at offset (0, 0)."""
     filters = model.num_filters_in
     if filters != model.num_filters_out:
         raise line.error("init-unit needs num-filters-in and num-filters-out to be the same")

@@ -1,7 +1,7 @@
-"""SpecAugmentTimeMaskComponent: zero random stretches of frames of each sequence.
+"""SpecAugmentTimeMaskComponent: zeroes random ranges of frames of each sequence.
 
-Kaldi's nnet-general-component.cc. The mask is drawn in the forward pass and is the memo; in test
-mode nothing happens.
+Kaldi's nnet-general-component.cc. The forward pass draws the mask, which is the memo. In test mode
+the component does nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SpecAugmentTimeMaskComponent", "TimeMaskIndexes"]
 
 _multiply = tensor.element("_1 = _1 * _2")
-# numbers of frames of random numbers in (0, 1]: up to _2, and not more than the _3 that matter
+# converts random numbers in (0, 1] to lengths of 1 to _2 frames, limited to _3
 _to_frames = tensor.element("_1 = min(floor(_1 * _2) + 1, _3)")
 _drop_some = tensor.element("_1 = where(_2 >= _3, 0, _1)")
 _at_most = tensor.element("_1 = int32(min(_2, _3))")
@@ -44,7 +44,7 @@ _is_even = tensor.element("_1 = where(floor(_2 / 2) * 2 == _2, 1, 0)")
 
 
 class _Sequences(IntVector):
-    """Rows that files have in one list a sequence; `offsets` of the owner divide them."""
+    """Rows that files store as one list per sequence; `offsets` of the owner divides them."""
 
     def read(self, reader: Reader, owner: TimeMaskIndexes) -> None:
         reader.expect_token("<Indexes>")
@@ -61,7 +61,7 @@ class _Sequences(IntVector):
 
 @register_precomputed
 class TimeMaskIndexes(PrecomputedIndexes):
-    """The rows of each sequence in the order of time, one after another.
+    """The rows of each sequence in order of time, one sequence after the other.
 
     Sequence s has rows[offsets[s]:offsets[s + 1]].
     """
@@ -82,12 +82,12 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
     @functools.cached_property
     def longest(self) -> int:
-        """Frames of the longest sequence."""
+        """Number of frames of the longest sequence."""
         return int(np.diff(self.offsets).max(initial=0))
 
     @functools.cached_property
     def places(self) -> IntArray:
-        """For each row its place where every sequence has `longest` + 1 frames."""
+        """Position of each row in a table with `longest` + 1 frames per sequence."""
         sequence = np.repeat(np.arange(self.num_sequences), np.diff(self.offsets))
         frame = np.arange(len(self.rows)) - self.offsets[sequence]
         places = np.empty(len(self.rows), np.int32)
@@ -101,9 +101,9 @@ class TimeMaskIndexes(PrecomputedIndexes):
 
 @register
 class SpecAugmentTimeMaskComponent(RandomComponent):
-    """The identity, but that about `zeroed_proportion` of the frames become zero.
+    """Identity except that about `zeroed_proportion` of the frames become zero.
 
-    Zeroed stretches have up to `time_mask_max_frames` frames.
+    Each zeroed range has up to `time_mask_max_frames` frames.
     """
 
     PROPERTIES = (
@@ -121,7 +121,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
 
     @property
     def max_kept_frames(self) -> int:
-        """The longest stretch between zeroed ones, so that the proportion is met on average."""
+        """Largest length of a range of kept frames, chosen to meet the proportion on average."""
         z = np.float32(self.zeroed_proportion)
         if z <= 0.0:
             return 1
@@ -145,7 +145,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
     # -- running
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
-        """Returns the mask (rows, 1), or None where nothing is zeroed."""
+        """Apply a new mask. The memo is the mask (rows, 1), or None if nothing is zeroed."""
         assert isinstance(indexes, TimeMaskIndexes)
         if out_value is not in_value:
             tensor.copy(out_value, in_value)
@@ -167,12 +167,12 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             _multiply(args.in_deriv, args.memo)
 
     def _draw_mask(self, mask: Array, indexes: TimeMaskIndexes) -> None:
-        """1 in kept and 0 in zeroed stretches, which alternate with random lengths, by sequence.
+        """Set the mask to 1 in kept and 0 in zeroed ranges, which alternate with random lengths.
 
-        With probability `zeroed_proportion` a sequence starts with a kept one, as in Kaldi.
+        With probability `zeroed_proportion` a sequence starts with a kept range, as in Kaldi.
         """
         sequences, longest = indexes.num_sequences, indexes.longest
-        # A stretch has at least one frame, so `longest` + 1 of them cover any sequence.
+        # A range has at least one frame, so `longest` + 1 ranges cover any sequence.
         shape = (sequences, longest + 1)
         with (
             tensor.scratch((sequences, longest + 2), like=mask) as draws,
@@ -187,7 +187,7 @@ class SpecAugmentTimeMaskComponent(RandomComponent):
             _drop_some(stretches[:, :1], starts, self.zeroed_proportion)
             cumulative_sum(ends, stretches, 1, False, False)
             _at_most(places, ends, longest)
-            # How many stretches have ended at each frame: even while in a kept one.
+            # Number of ranges that have ended at each frame: even in a kept range.
             tensor.fill(ends, 1.0)
             tensor.fill(ended, 0.0)
             add_gathered(ended, ends, places, 1)

@@ -1,7 +1,7 @@
 """Dependencies of components whose output at t uses inputs at a fixed set of times around t.
 
-The index work that TDNNs, time-height convolution, attention and statistics share: which inputs an
-output could use, which of them it must have, and the order "by n, then x, then t".
+Shared by TDNNs, time-height convolution, attention and statistics: the inputs that an output may
+use, those that it requires, and the order "by n, then x, then t".
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray, KeyArray, s
 
 __all__ = ["at_shifts", "nxt_order", "used_if_any", "used_if_required", "window_ranges"]
 
-# 20 bits for n, 15 for x, 28 for t, as in nnet/indexes.py, but with t last.
+# 20 bits for n, 15 for x, 28 for t, as in nnet/indexes.py, but t is least significant.
 _T_BITS, _X_BITS = 28, 15
 _T_BIAS, _X_BIAS = 1 << (_T_BITS - 1), 1 << (_X_BITS - 1)
 
 
 def at_shifts(indexes: IndexArray, shifts: IntArray) -> tuple[IndexArray, IntArray]:
-    """Each of the N indexes at t + shift for all K shifts, as CSR: (N * K, 3) and (N + 1,)."""
+    """Each of N Indexes at t + shift for K shifts, in CSR form: (N * K, 3) and (N + 1,)."""
     inputs = np.repeat(indexes, len(shifts), axis=0)
     inputs[:, 1] += np.tile(np.asarray(shifts, np.int32), len(indexes))
     return inputs, np.arange(len(indexes) + 1, dtype=np.int32) * np.int32(len(shifts))
 
 
 def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Computable where the required ones of a row's K inputs exist; then all that exist are used.
+    """Outputs with all required inputs are computable and use all available inputs.
 
-    `available` is (N * K,), `required` is (K,); returns (N,) and (N * K,).
+    `available` is (N * K,), `required` (K,). Returns computable (N,) and used (N * K,).
     """
     per_row = available.reshape(-1, len(required))
     computable = np.asarray(per_row[:, required].all(axis=1))
@@ -36,14 +36,14 @@ def used_if_required(available: BoolArray, required: BoolArray) -> tuple[BoolArr
 
 
 def used_if_any(available: BoolArray, width: int) -> tuple[BoolArray, BoolArray]:
-    """Computable where any of the `width` inputs of a row exists; all that exist are used."""
+    """Outputs with any of their `width` inputs are computable and use all available inputs."""
     return np.asarray(available.reshape(-1, width).any(axis=1)), available
 
 
 def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:
     """int64 keys (N,) that sort by n, then x, then t (Kaldi's IndexLessNxt).
 
-    A t beyond the range of the keys is clipped, so that it may stand for the end of a window.
+    A t out of range is clipped, so that it may stand for the end of a window.
     """
     if len(x) and (int(np.max(np.abs(x))) >= _X_BIAS or int(np.max(n)) >> 20 or int(np.min(n)) < 0):
         raise RequestError(
@@ -55,17 +55,17 @@ def nxt_keys(n: IntArray, x: IntArray, t: IntArray) -> KeyArray:
 
 
 def nxt_order(indexes: IndexArray) -> IndexArray:
-    """The same indexes sorted by n, then x, then t."""
+    """The Indexes sorted by n, then x, then t."""
     return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
 
 
 def window_ranges(
     name: str, rows: IndexArray, centres: IndexArray, first: IntArray, last: IntArray, period: int
 ) -> IntArray:
-    """Ranges (N, 2) of the `rows` that have the n and x of each centre and t in [first, last].
+    """Ranges (N, 2) of `rows` with the n and x of each center and t in [first, last].
 
-    Raises RequestError, which names the component `name`, unless `rows` are ordered by n, x, t, all
-    stand at multiples of `period` from the first times of the windows, and no window is empty.
+    RequestError, with the component's `name`, unless `rows` are sorted by n, x, t, times are
+    multiples of `period` from the windows' first times, and no window is empty.
     """
     keys = nxt_keys(rows[:, 0], rows[:, 2], rows[:, 1])
     if (np.diff(keys) <= 0).any():

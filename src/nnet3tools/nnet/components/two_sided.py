@@ -1,6 +1,6 @@
 """Natural gradient on both sides of a parameter matrix: inputs and output derivatives.
 
-The update is W += lr * (scaled) P_out(dF/dy)^T P_in(x); see Povey et al. 2014, equation (3).
+The update is W += lr * scales * P_out(dF/dy)^T P_in(x); see Povey et al. 2014, equation (3).
 """
 
 from __future__ import annotations
@@ -31,21 +31,20 @@ BOTH_ALPHAS = ("preconditioner_in.alpha", "preconditioner_out.alpha")
 
 
 WORTH = 1 << 23
-"""Multiplications (80 us) that factors have to save: the norm by them, and small products, are a
-dozen calls more."""
+"""Multiplications (80 us) that factors must save, to pay for a dozen more calls."""
 
 
 def _preconditioning(estimate: OnlineNaturalGradient, rows: int, dim: int) -> int:
-    """H = X W^T and X -= H W always; J = H^T X and the new W (rank^2) once in a period."""
+    """Operations for H = X W^T and X -= H W, plus J = H^T X and the new W once per period."""
     rank = min(estimate.rank, max(1, dim - 1))
     product = 2 * rows * rank * dim
     return 2 * product + (product + 2 * rank * rank * dim) // max(1, estimate.update_period)
 
 
 class TwoSidedNaturalGradient(UpdatableComponent):
-    """An updatable component with one estimate for its inputs and one for its derivatives.
+    """An updatable component with an estimate for its inputs and one for its derivatives.
 
-    Classes declare `rank_in`, `rank_out` and the other options with their tokens and places.
+    Subclasses declare `rank_in`, `rank_out` and the other options with their tokens.
     """
 
     use_natural_gradient: Any = True
@@ -55,28 +54,29 @@ class TwoSidedNaturalGradient(UpdatableComponent):
     def set_default_ranks(
         self, line: ConfigLine, input_dim: int, output_dim: int, most_in: int = 20
     ) -> None:
-        """Kaldi's ranks for these dimensions, unless a config line says others (not negative)."""
+        """Set Kaldi's default ranks for the dimensions unless the config line has ranks >= 0."""
         for side, most, dim in (("in", most_in, input_dim), ("out", 80, output_dim)):
             if line.get_int(f"rank-{side}", -1) < 0:
                 estimate: OnlineNaturalGradient = getattr(self, f"preconditioner_{side}")
                 estimate.rank = min(most, (dim + 1) // 2)
 
     def precondition(self, inputs: Array, derivs: Array) -> float:
-        """Precondition both in place; returns the learning rate times the two scales."""
+        """Precondition both matrices in place; returns the learning rate times both scales."""
         rate = self.learning_rate * self.preconditioner_in.precondition(inputs)
         return rate * self.preconditioner_out.precondition(derivs)
 
-    # -- with one side left as it is, and what preconditioning takes off it as factors
+    # factored form: one side stays unchanged
 
     def update_factored(
         self, linear: Array, bias: Array | None, parts: Sequence[Array], derivs: Array
     ) -> bool:
-        """Add the preconditioned derivatives of an affine map; False if that is not the way here.
+        """Update an affine map with one preconditioned side in factored form, if that is faster.
 
-        The columns of `linear` are of the inputs in `parts`, and `bias` (D,) of one that is 1. The
-        side that is left is not copied, which takes as long as its products with narrow factors.
+        The columns of `linear` correspond to the inputs in `parts`, and `bias` (D,) to an input of
+        ones. The factored side is not copied; a copy takes as long as products with narrow factors.
+        Returns False, without an update, if the factored form is not faster.
         """
-        if device_of(derivs) != "numpy":  # there, time is not in multiplications
+        if device_of(derivs) != "numpy":  # on a GPU, multiplications do not dominate the time
             return False
         num_in = linear.shape[1] + (bias is not None)
         side = self._factored_side(derivs.shape[0], num_in, derivs.shape[1])
@@ -87,7 +87,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The side whose factors save most multiplications, if any do."""
+        """The side whose factored form saves most multiplications, or None."""
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
         saved = {
@@ -143,9 +143,9 @@ class TwoSidedNaturalGradient(UpdatableComponent):
                     tensor.prod(target, found.w, right, trans_a=True, alpha=rate, beta=1.0)
 
     def natural_gradient_flops(self, rows: int) -> int:
-        """Operations to precondition both sides of the matrix of parameters.
+        """Number of operations to precondition both sides of the parameter matrix.
 
-        There are more vectors than rows where the matrix is used several times a row.
+        A matrix that is used several times per row has more vectors than rows.
         """
         if not self.use_natural_gradient:
             return 0

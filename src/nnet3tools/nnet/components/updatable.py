@@ -16,20 +16,20 @@ from nnet3tools.nnet.components.fields import Flag, Float, NotNegative
 __all__ = ["LATE_IS_GRADIENT", "ORTHONORMAL_CONSTRAINT", "UpdatableComponent"]
 
 LATE_IS_GRADIENT = Flag("<IsGradient>", of="is_gradient", when=lambda c: False)
-"""The field `is_gradient` where old files have it, after the parameters: read, never written."""
+"""The field `is_gradient` after the parameters, where old files have it: read, never written."""
 
 ORTHONORMAL_CONSTRAINT = Float("<OrthonormalConstraint>", "orthonormal-constraint", 0.0, omit=True)
-"""The field of that name, for classes to put where their files have it."""
+"""The field of this name, which classes declare at its position in their files."""
 
 
 class UpdatableComponent(Component):
-    """A component with trainable parameters and the options all of these share."""
+    """A component with trainable parameters and the options common to all of them."""
 
     INFO = (
         Component.INFO + " learning_rate is_gradient l2_regularize learning_rate_factor max_change"
     )
     orthonormal_constraint: Any = 0.0
-    """Scale that the trainer moves the rows of `input_matrix` to; negative: any; 0: none."""
+    """Scale of rows of `input_matrix` in the orthonormal constraint; < 0 floats, 0 is none."""
     learning_rate_factor = NotNegative(
         "<LearningRateFactor>", "learning-rate-factor", 1.0, omit=True
     )
@@ -41,7 +41,7 @@ class UpdatableComponent(Component):
     def parameters(self) -> dict[str, Array]:
         """The trainable arrays by name, in the order in which Kaldi vectorizes them.
 
-        They are the arrays themselves: writing into them changes the component.
+        They are not copies: writing to them changes the component.
         """
         values = ((f.name, getattr(self, f.name)) for f in self.FIELDS if f.is_parameter)
         return {name: value for name, value in values if value.size}
@@ -49,62 +49,62 @@ class UpdatableComponent(Component):
     # -- training
 
     def set_as_gradient(self) -> None:
-        """Make this the holder of a plain gradient: learning rate 1, no preconditioning."""
+        """Prepare to accumulate a plain gradient: learning rate 1, no preconditioning."""
         self.learning_rate, self.is_gradient = 1.0, True
 
     def set_underlying_learning_rate(self, rate: float) -> None:
-        """Set the learning rate before the component's own factor, in single precision as Kaldi.
+        """Set the learning rate to `rate` times the component's own factor, in float32 as Kaldi.
 
-        A last digit that is another one is the end of comparing two trainings: LF-MMI's objective
-        over a pass then moves by up to 1 % (benchmarks/README.md).
+        The rounding matters: a difference in the last digit moves LF-MMI's objective over a pass by
+        up to 1 % (benchmarks/README.md).
         """
         with np.errstate(over="ignore"):
             self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) updating the natural-gradient statistics; backstitch needs it."""
+        """Stop (or resume) updates of the natural-gradient statistics, for backstitch."""
         for field in self.FIELDS:
             field.freeze_natural_gradient(self, freeze)
 
     # -- cost
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """A matrix of parameters is a product, a vector of them one operation an element."""
+        """Number of operations: a product per parameter matrix, one per element and vector."""
         shapes = [p.shape for p in self.parameters().values()]
         products = sum(2 * rows * shape[0] * shape[1] for shape in shapes if len(shape) == 2)
         return products + sum(rows * self.output_dim for shape in shapes if len(shape) == 1)
 
     def backprop_flops(self, rows: int, indexes: Indexes, wants_input: bool, updates: bool) -> int:
-        """The input derivative and the parameters' each cost as much as the forward pass.
+        """Number of operations: as many as the forward pass for each of the two derivatives.
 
-        Natural gradient comes on top.
+        Natural gradient is added.
         """
         total = self.propagate_flops(rows, indexes) * (int(wants_input) + int(updates))
         return total + self.natural_gradient_flops(rows) if updates else total
 
     def natural_gradient_flops(self, rows: int) -> int:
-        """Operations of preconditioning inputs and output derivatives; none here."""
+        """Number of operations to precondition inputs and output derivatives; 0 by default."""
         return 0
 
     # -- parameters as one vector
 
     @property
     def num_parameters(self) -> int:
-        """The number of trainable numbers."""
+        """Number of elements of all trainable arrays."""
         return sum(int(p.size) for p in self.parameters().values())
 
     def dot_product(self, other: UpdatableComponent) -> float:
-        """Inner product of the two components' parameters."""
+        """Inner product of two components' parameters."""
         mine, theirs = self.parameters(), other.parameters()
         return sum(tensor.dot(mine[name], theirs[name]) for name in mine)
 
     def vectorize(self) -> np.ndarray:
-        """All parameters as one host vector, float32."""
+        """All parameters as one float32 vector on the host."""
         flat = [tensor.to_host(p).ravel() for p in self.parameters().values()]
         return np.concatenate(flat) if flat else np.empty(0, np.float32)
 
     def unvectorize(self, values: np.ndarray) -> None:
-        """Set all parameters from one host vector of length `num_parameters`."""
+        """Set all parameters from a host vector of length `num_parameters`."""
         start = 0
         for p in self.parameters().values():
             part = values[start : start + p.size].reshape(p.shape)
@@ -112,7 +112,7 @@ class UpdatableComponent(Component):
             start += int(p.size)
 
     def perturb_params(self, stddev: float) -> None:
-        """Add Gaussian noise of this standard deviation to every parameter."""
+        """Add Gaussian noise with standard deviation `stddev` to every parameter."""
         for p in self.parameters().values():
             with tensor.scratch(p.shape, like=p) as noise:
                 tensor.random.normal(noise)

@@ -1,1 +1,1 @@
-"""What a .mdl file holds besides its network: HMM topologies, trees, transition models."""
+"""The parts of a .mdl file besides the network: HMM topologies, trees, transition models."""

@@ -1,4 +1,4 @@
-"""Alignments, lists of transition ids, seen as sequences of phones (Kaldi's hmm-utils.cc)."""
+"""Division of alignments (lists of transition ids) into phones (Kaldi's hmm-utils.cc)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["phone_ends"]
 
 
 def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.intp]:
-    """One past the last frame of each phone of an alignment, which may end within a phone.
+    """End frame (exclusive) of each phone of an alignment, which may end within a phone.
 
-    Self-loops may stand before or after the transition that leaves their state ("reordered").
+    Self-loops may come before or after ("reordered") the transition that leaves their state.
     """
     if not len(ids):
         return np.zeros(0, np.intp)
@@ -23,7 +23,7 @@ def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.i
     changes = np.append(states[1:] != states[:-1], True)
     may_end = np.ones(len(ids), bool)
     if _is_reordered(states, is_loop):
-        # A loop belongs to what comes before it.
+        # A self-loop belongs to the transition before it.
         left = np.where(is_loop, 0, np.arange(len(ids)))
         left = np.maximum.accumulate(left)
         is_final = is_final[left]
@@ -39,7 +39,7 @@ def phone_ends(transitions: Transitions, ids: NDArray[np.int32]) -> NDArray[np.i
 
 
 def _is_reordered(states: NDArray[np.int32], is_loop: NDArray[np.bool_]) -> bool:
-    """Whether self-loops stand after the transition that leaves their state."""
+    """Whether self-loops come after the transition that leaves their state."""
     changes = np.flatnonzero(states[1:] != states[:-1])
     before, after = is_loop[changes], is_loop[changes + 1]
     if (both := np.flatnonzero(before & after)).size:

@@ -18,7 +18,7 @@ _MAX_PHONE = 1_000_000
 
 @dataclass(frozen=True)
 class HmmState:
-    """A state: pdf classes of leaving and of repeating it, and (next state, probability) pairs."""
+    """An HMM state: pdf classes for leaving and repeating it, (next state, probability) pairs."""
 
     forward_pdf_class: int
     self_loop_pdf_class: int
@@ -27,24 +27,24 @@ class HmmState:
 
 @dataclass(frozen=True)
 class HmmTopology:
-    """States of each entry; `phone_to_entry[phone]` is its entry's number, or -1."""
+    """The HMM of each entry; `phone_to_entry[phone]` is the phone's entry, or -1."""
 
     phones: NDArray[np.int32]
     phone_to_entry: NDArray[np.int32]
     entries: tuple[tuple[HmmState, ...], ...]
 
     def states(self, phone: int) -> tuple[HmmState, ...]:
-        """The states of a phone of `phones`."""
+        """The HMM states of a phone."""
         return self.entries[self.phone_to_entry[phone]]
 
     def num_pdf_classes(self, phone: int) -> int:
-        """How many pdf classes, from 0, the states of a phone have."""
+        """Number of pdf classes, from 0, of the states of a phone."""
         states = self.states(phone)
         return 1 + max(max(s.forward_pdf_class, s.self_loop_pdf_class) for s in states)
 
     @property
     def is_hmm(self) -> bool:
-        """Whether no state has a pdf class of its own for its self-loop."""
+        """Whether self-loops use the same pdf classes as the transitions that leave the state."""
         used = {int(self.phone_to_entry[phone]) for phone in self.phones}
         return all(
             state.forward_pdf_class == state.self_loop_pdf_class
@@ -54,14 +54,14 @@ class HmmTopology:
 
     @classmethod
     def read(cls, reader: Reader) -> HmmTopology:
-        """Read in Kaldi's form, which for text is what people write by hand."""
+        """Read a topology in Kaldi's format; the text form is the one that users write."""
         reader.expect_token("<Topology>")
         topology = _read_binary(reader) if reader.binary else _read_text(reader)
         topology.check(reader)
         return topology
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the topology in Kaldi's format."""
         writer.write_token("<Topology>")
         writer.write_newline()
         if writer.binary:
@@ -112,7 +112,7 @@ class HmmTopology:
                     writer.write_float(probability)
 
     def check(self, reader: Reader) -> None:
-        """DataError unless it makes sense: known phones, targets that exist, probabilities."""
+        """Raise DataError unless phones, transition targets and probabilities are valid."""
         if not self.entries or not len(self.phones):
             raise reader.error("expected a topology, found an empty one")
         entries = self.phone_to_entry[np.clip(self.phones, 0, len(self.phone_to_entry) - 1)]
@@ -168,7 +168,7 @@ def _read_text(reader: Reader) -> HmmTopology:
             phone = reader.read_int32()
             if phone <= 0 or phone in entry_of_phone:
                 raise reader.error(f"phone {phone} is not positive or has two entries")
-            if phone > _MAX_PHONE:  # there is a table of all numbers up to the largest
+            if phone > _MAX_PHONE:  # a table has all numbers up to the largest
                 raise reader.error(f"phone {phone} is too large: at most {_MAX_PHONE}")
             entry_of_phone[phone] = len(entries)
         reader.expect_token("</ForPhones>")

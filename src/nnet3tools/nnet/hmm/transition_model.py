@@ -1,6 +1,6 @@
-"""Transition models: probabilities of an HMM's transitions, by tied state (transition-model.cc).
+"""Transition models: probabilities of HMM transitions by tied state (transition-model.cc).
 
-gmm-init-mono, gmm-init-biphone and nnet3-am-init make them; others read, keep and write them.
+gmm-init-mono, gmm-init-biphone and nnet3-am-init make them; other programs only copy them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["TransitionModel", "Transitions"]
 
 
 def _packed(columns: int) -> np.dtype:
-    """Rows of int32 as WriteBasicType packs them: a size byte before each number."""
+    """Data type of rows of int32 as WriteBasicType packs them: a size byte before each number."""
     return np.dtype([(f"{kind}{i}", code) for i in range(columns) for kind, code in _PACKED])
 
 
@@ -30,15 +30,15 @@ _PACKED = (("size", "i1"), ("value", "<i4"))
 
 
 class Transitions(NamedTuple):
-    """By transition id: arrays of one element more than there are ids; the first is of no id."""
+    """Arrays indexed by transition id; element 0 is unused because ids start at 1."""
 
     states: NDArray[np.int32]
-    """Transition states, from 0: rows of the model's tuples."""
+    """Transition states from 0, which are rows of the model's tuples."""
     phones: NDArray[np.int32]
     pdfs: NDArray[np.int32]
     is_self_loop: NDArray[np.bool_]
     is_final: NDArray[np.bool_]
-    """Whether the transition leads to the phone's last state, which emits nothing."""
+    """Whether the transition leads to the phone's last state, which does not emit."""
 
 
 _MAX_PDF = 2**31 - 1
@@ -48,8 +48,8 @@ _MAX_PDF = 2**31 - 1
 class TransitionModel:
     """`tuples` (N, 4): phone, HMM state, forward pdf, self-loop pdf of each transition state.
 
-    `log_probs` (number of transitions + 1,): the first is not used. Transition ids count the
-    transitions of each transition state's HMM state, from 1.
+    `log_probs` is indexed by transition id; element 0 is unused. Transition ids number, from 1, the
+    transitions that leave the HMM states of the transition states in order.
     """
 
     topology: HmmTopology
@@ -58,20 +58,20 @@ class TransitionModel:
 
     @property
     def num_pdfs(self) -> int:
-        """One more than the largest pdf."""
+        """The largest pdf plus one."""
         return int(self.tuples[:, 2:].max(initial=-1)) + 1
 
     # -- files
 
     @classmethod
     def load(cls, rxfilename: str) -> TransitionModel:
-        """Read that of a file or pipe, which may hold an acoustic model after it."""
+        """Read the transition model at the start of a file or pipe."""
         with open_input(rxfilename) as reader:
             return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> TransitionModel:
-        """Read in Kaldi's form, with <Triples> or <Tuples>; DataError if it contradicts itself."""
+        """Read Kaldi's format, with <Triples> or <Tuples>; DataError if it is inconsistent."""
         reader.expect_token("<TransitionModel>")
         topology = HmmTopology.read(reader)
         kind = reader.read_token()
@@ -96,7 +96,7 @@ class TransitionModel:
         return model
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the model in Kaldi's format."""
         columns = 3 if self.topology.is_hmm else 4
         kind = "Triples" if self.topology.is_hmm else "Tuples"
         writer.write_token("<TransitionModel>")
@@ -121,11 +121,11 @@ class TransitionModel:
             writer.write_token(token)
             writer.write_newline()
 
-    # -- making one
+    # construction
 
     @classmethod
     def from_tree(cls, tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
-        """The transition states that a tree allows, with the topology's probabilities."""
+        """Make a model with a tree's transition states and a topology's probabilities."""
         rows = {
             (phone, state, forward, self_loop)
             for phone in topology.phones.tolist()
@@ -148,7 +148,7 @@ class TransitionModel:
         return cls(topology, tuples, log_probs)
 
     def transitions_per_state(self) -> NDArray[np.int32]:
-        """How many transitions leave each transition state, shape (N,)."""
+        """Number of transitions that leave each transition state, shape (N,)."""
         size = max(len(states) for states in self.topology.entries)
         table = np.full((len(self.topology.entries), size), -1, np.int32)
         for number, entry in enumerate(self.topology.entries):
@@ -170,7 +170,7 @@ class TransitionModel:
         return len(self.log_probs) - 1
 
     def check_transition_ids(self, ids: NDArray[np.int32]) -> None:
-        """DataError if one of them is none of this model."""
+        """Raise DataError if one of `ids` is not a transition id of this model."""
         wrong = np.flatnonzero((ids < 1) | (ids > self.num_transition_ids))
         if wrong.size:
             raise DataError(
@@ -179,7 +179,7 @@ class TransitionModel:
             )
 
     def transitions(self) -> Transitions:
-        """What each transition id stands for; the arrays are made once, and read only."""
+        """The properties of each transition id; the arrays are computed once and read-only."""
         return self._transitions
 
     @functools.cached_property
@@ -202,11 +202,11 @@ class TransitionModel:
         )
 
     def pdfs_of_ids(self) -> NDArray[np.int32]:
-        """The pdf of each transition id; the first element, of no id, is -1."""
+        """The pdf of each transition id; element 0 is -1."""
         return self.transitions().pdfs
 
     def _targets(self, most: int) -> NDArray[np.int32]:
-        """Where transitions lead: (entries, states, most transitions of a state), else -1."""
+        """Next state of each transition: (entries, states, `most` transitions); -1 if absent."""
         entries = self.topology.entries
         targets = np.full((len(entries), max(map(len, entries)), most), -1, np.int32)
         for number, entry in enumerate(entries):
@@ -217,7 +217,7 @@ class TransitionModel:
 
 
 def _with_none(values: NDArray, none: int | bool) -> NDArray:
-    """Values of transition ids, which count from 1, after one of no id."""
+    """Prepend the element `none` for id 0 to values of transition ids; read-only."""
     values = values if values.dtype == bool else values.astype(np.int32)
     found = np.concatenate([np.array([none], values.dtype), values])
     found.flags.writeable = False
@@ -225,7 +225,7 @@ def _with_none(values: NDArray, none: int | bool) -> NDArray:
 
 
 def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
-    """(size, 4) int32; of triples the self-loop pdf is the forward pdf."""
+    """Read `size` rows, (size, 4); for triples the self-loop pdf is the forward pdf."""
     if reader.binary:
         rows = reader.read_array(size, _packed(columns), "transition states")
         if any((rows[f"size{i}"] != 4).any() for i in range(columns)):
@@ -235,6 +235,6 @@ def _read_tuples(reader: Reader, size: int, columns: int) -> NDArray[np.int32]:
         values = np.array(
             [[reader.read_int32() for _ in range(columns)] for _ in range(size)], np.int32
         )
-    if (most := int(values[:, 2:].max())) >= _MAX_PDF:  # their number would be no int32
+    if (most := int(values[:, 2:].max())) >= _MAX_PDF:  # the number of pdfs would not fit an int32
         raise reader.error(f"pdf {most} is too large: expected less than {_MAX_PDF}")
     return np.concatenate([values, values[:, 2:3]], axis=1) if columns == 3 else values

@@ -1,4 +1,4 @@
-"""Transition probabilities from counts of transitions (TransitionModel::MleUpdate)."""
+"""Estimation of transition probabilities from counts (Kaldi's TransitionModel::MleUpdate)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nnet3tools.nnet.hmm.transition_model import TransitionModel
 __all__ = ["TransitionUpdate", "count_transitions", "update_transitions"]
 
 _FLOORINGS = 3
-"""Flooring breaks the sum and dividing by it the floor; as often as Kaldi does both."""
+"""Flooring changes the sum, and normalizing it the floor; Kaldi repeats both three times."""
 
 
 @dataclass(frozen=True)
 class TransitionUpdate:
-    """A model with new probabilities; what the update gained in log-likelihood, over `count`."""
+    """A model with new probabilities, and the gain in log-likelihood over `count` transitions."""
 
     model: TransitionModel
     improvement: float
@@ -27,14 +27,14 @@ class TransitionUpdate:
 
     @property
     def average(self) -> float:
-        """The gain of a frame; nan without any."""
+        """The gain per frame; NaN if there are no frames."""
         return self.improvement / self.count if self.count else float("nan")
 
 
 def count_transitions(
     model: TransitionModel, alignment: NDArray[np.int32], counts: NDArray[np.float64]
 ) -> None:
-    """Add the transition ids of an alignment to `counts` (number of transitions + 1,)."""
+    """Add the transition ids of an alignment to `counts`, which is indexed by id."""
     model.check_transition_ids(alignment)
     counts += np.bincount(alignment, minlength=len(counts))
 
@@ -46,10 +46,10 @@ def update_transitions(
     min_count: float = 5.0,
     share_for_pdfs: bool = False,
 ) -> TransitionUpdate:
-    """The probabilities that make the counts, by transition id, most likely.
+    """Estimate the probabilities that maximize the likelihood of counts by transition id.
 
-    None is below `floor` (nearly); states counted less often than `min_count` keep theirs. With
-    `share_for_pdfs` the transition states with a pdf in common get the same.
+    Probabilities are floored at about `floor`. States with counts below `min_count` keep their
+    probabilities. With `share_for_pdfs`, transition states with a common pdf get the same ones.
     """
     sizes = model.transitions_per_state()
     states, pools = _pools(model, share_for_pdfs)
@@ -82,7 +82,7 @@ def update_transitions(
 
 
 def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArray]:
-    """Transition states, and the pool that each is updated with, in ascending order."""
+    """Transition states, and for each the pool in which it is updated, sorted by pool."""
     numbers = np.arange(len(model.tuples))
     if not share_for_pdfs:
         return numbers, numbers
@@ -92,7 +92,7 @@ def _pools(model: TransitionModel, share_for_pdfs: bool) -> tuple[NDArray, NDArr
 
 
 def _ids(sizes: NDArray[np.int32], states: NDArray) -> tuple[NDArray, NDArray]:
-    """Transition ids of transition states, (len(states), most transitions); which of them exist."""
+    """Transition ids of `states`, (len(states), most transitions), and which entries exist."""
     steps = np.arange(sizes.max(initial=0))
     exists = steps < sizes[states, None]
     return np.where(exists, (np.cumsum(sizes) - sizes + 1)[states, None] + steps, 0), exists
@@ -101,7 +101,7 @@ def _ids(sizes: NDArray[np.int32], states: NDArray) -> tuple[NDArray, NDArray]:
 def _floored(
     probabilities: NDArray[np.float64], real: NDArray[np.bool_], floor: np.float32
 ) -> NDArray[np.float32]:
-    """Probabilities (N, transitions), those that are `real`, floored and normalised in turn."""
+    """Floor and normalize probabilities (N, transitions); `real` marks the existing ones."""
     values = probabilities.astype(np.float32)
     for _ in range(_FLOORINGS):
         values /= values.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Phonetic decision trees: from phones in context and a pdf class to a pdf (tree/event-map.h)."""
+"""Phonetic decision trees: map phones in context and a pdf class to a pdf (tree/event-map.h)."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ __all__ = [
 
 PDF_CLASS_KEY = -1
 
-# A level takes two of the 1,000 frames of Python's stack; Kaldi's own trees have some 30 levels.
+# A level takes two of the 1,000 frames of Python's stack; Kaldi's trees have about 30 levels.
 MAX_DEPTH = 250
 
 Event = dict[int, int]
 
 
 class EventMap:
-    """Questions about an event: the phones at positions, and the pdf class at position -1."""
+    """Maps an event to pdfs; an event gives the phone at each position, and the pdf class at -1."""
 
     def answers(self, event: Event) -> set[int]:
-        """All pdfs the event may lead to; a question about an absent key leads both ways."""
+        """All pdfs that the event may lead to; a question about an absent key leads both ways."""
         raise NotImplementedError
 
     def largest(self) -> int:
-        """The largest pdf in it, -1 if there is none."""
+        """The largest pdf in the map; -1 if it has none."""
         raise NotImplementedError
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the map in Kaldi's format."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class ConstantMap(EventMap):
-    """One pdf, whatever the event."""
+    """Maps every event to one pdf."""
 
     pdf: int
 
@@ -65,14 +65,14 @@ class ConstantMap(EventMap):
 
 @dataclass(frozen=True)
 class TableMap(EventMap):
-    """A map for each value of a key, from 0; None where there is no answer."""
+    """One map for each value of a key, from 0; None for values without a pdf."""
 
     key: int
     children: tuple[EventMap | None, ...]
 
     @classmethod
     def of(cls, key: int, maps: Mapping[int, EventMap]) -> TableMap:
-        """Of the maps of some values."""
+        """Make a TableMap from a dictionary of value -> map."""
         return cls(key, tuple(maps.get(value) for value in range(max(maps) + 1)))
 
     def answers(self, event: Event) -> set[int]:
@@ -101,7 +101,7 @@ class TableMap(EventMap):
 
 @dataclass(frozen=True)
 class SplitMap(EventMap):
-    """One of two maps, by whether a key's value is one of some."""
+    """Chooses one of two maps, depending on whether a key's value is in `values`."""
 
     key: int
     values: frozenset[int]
@@ -153,7 +153,7 @@ def _read_event_map(reader: Reader, depth: int = 0) -> EventMap | None:
 
 
 def _read_uint32(reader: Reader) -> int:
-    """A count as Kaldi writes a uint32: in binary its size byte is -4."""
+    """Read a uint32, whose size byte is -4 in Kaldi's binary form."""
     if not reader.binary:
         return reader.read_int32()
     if reader.peek_byte() != 256 - 4:
@@ -171,7 +171,7 @@ def _write_uint32(writer: Writer, value: int) -> None:
 
 @dataclass(frozen=True)
 class ContextDependency:
-    """A tree over a window of `width` phones whose central one is number `central`."""
+    """A tree over a window of `width` phones, of which number `central` is the central one."""
 
     width: int
     central: int
@@ -179,16 +179,16 @@ class ContextDependency:
 
     @classmethod
     def load(cls, rxfilename: str) -> ContextDependency:
-        """Read that of a file or pipe."""
+        """Read the tree in a file or pipe."""
         with open_input(rxfilename) as reader:
             return cls.read(reader)
 
     @classmethod
     def read(cls, reader: Reader) -> ContextDependency:
-        """Read a tree file, text or binary; DataError for anything else."""
+        """Read a tree file in text or binary; DataError for other data."""
         reader.expect_token("ContextDependency")
         width, central = reader.read_int32(), reader.read_int32()
-        if reader.peek_token() == "ToLength":  # of old trees
+        if reader.peek_token() == "ToLength":  # only in old files
             reader.expect_token("ToLength")
             _read_event_map(reader)
         reader.expect_token("ToPdf")
@@ -199,7 +199,7 @@ class ContextDependency:
         return cls(width, central, to_pdf)
 
     def write(self, writer: Writer) -> None:
-        """Write in Kaldi's form."""
+        """Write the tree in Kaldi's format."""
         writer.write_token("ContextDependency")
         writer.write_int32(self.width)
         writer.write_int32(self.central)
@@ -209,11 +209,11 @@ class ContextDependency:
 
     @property
     def num_pdfs(self) -> int:
-        """How many pdfs the tree's leaves number."""
+        """Number of pdfs at the leaves of the tree."""
         return self.to_pdf.largest() + 1
 
     def pdf_of(self, window: Sequence[int], pdf_class: int) -> int:
-        """The pdf of a pdf class in a whole window of phones; DataError if there is none."""
+        """The pdf for a pdf class in a complete window of phones; DataError if there is none."""
         pdfs = self.to_pdf.answers({**dict(enumerate(window)), PDF_CLASS_KEY: pdf_class})
         if len(pdfs) != 1:
             raise DataError(
@@ -226,9 +226,9 @@ class ContextDependency:
     def pdf_pairs(
         self, phones: np.ndarray, phone: int, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """(forward, self-loop) pdfs that some context of a phone gives these pdf classes.
+        """(forward, self-loop) pdfs for two pdf classes over all contexts of a phone.
 
-        A self-loop class below zero stands for no self-loop; its pdf is then -1.
+        A negative self-loop class means no self-loop, with pdf -1.
         """
         window = {self.central: phone}
         if forward_class == self_loop_class:
@@ -239,7 +239,7 @@ class ContextDependency:
     def _pairs(
         self, phones: np.ndarray, window: Event, forward_class: int, self_loop_class: int
     ) -> set[tuple[int, int]]:
-        """Fix further phones of the window, nearest first, while both pdfs are open."""
+        """Fix further phones of the window, nearest first, while both pdfs are ambiguous."""
         forward = self.to_pdf.answers({**window, PDF_CLASS_KEY: forward_class})
         if self_loop_class < 0:
             return {(pdf, -1) for pdf in forward}
