@@ -1,17 +1,4 @@
-"""Expression graphs: build an expression of nodes, run it, differentiate it.
-
-from nnet3tools import expression as ex
-g = ex.Graph()
-x, w = g.input("x", (5, 3)), g.param("w", numpy.ones((3, 2), numpy.float32))
-loss = ex.sum_(ex.sqr(x @ w), None)
-g.forward(loss, x=array); g.backward(); w.grad
-
-Nodes are lazy: building checks shapes and types (ExpressionError shows the operands) and gives the
-node that exists if there is an equal one; `Graph.forward` plans memory and binds operations of
-nnet3tools.tensor, which do all the maths. Elementwise kinds are the rows of the table
-tensor.formulas.functions: value, derivatives, ONNX name; any other kind is a subclass of Node
-with its forward and backward operations. `formula.Formula` builds the same from text.
-"""
+"""Expression graphs: build an expression of nodes, run it, differentiate it."""
 
 from __future__ import annotations
 
@@ -35,7 +22,7 @@ _LATER = {
     "lstm_output": "cells", "max_pooling": "pooling", "pooling_with_masking": "pooling",
     "ssru": "cells",
 }  # fmt: skip
-"""Operators whose modules are imported when first asked for: no program has a use for them."""
+"""Operators whose modules are imported at their first use, because no program uses them."""
 __all__ += _LATER.keys()
 
 

@@ -1,8 +1,8 @@
-"""Marian's recurrent cells and its attention, composed of elementwise nodes.
+"""Marian's recurrent cells and attention, composed of elementwise nodes.
 
-After marian-dev (rnn/cells.h and the kernels): x and s are the products of input, and of
-state, by their weights, the gates side by side, b their bias. Where the mask is 0 the state stays.
-Kaldi's own cells are the components LstmNonlinearityComponent and GruNonlinearityComponent.
+After marian-dev (rnn/cells.h and the kernels). x and s are the products of input and state with
+their weights, with the gates side by side; b is the bias. Where the mask is 0, the state is kept.
+Kaldi's cells are the components LstmNonlinearityComponent and GruNonlinearityComponent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["attention", "gru", "lstm_cell", "lstm_output", "ssru"]
 
 
 def _gates(what: str, state: Node, count: int, *parts: Node) -> list[list[Node]]:
-    """For each operand its parts of as many columns as the state has."""
+    """For each operand, its `count` blocks of columns, each as wide as the state."""
     size = state.shape[-1]
     for part in parts:
         if part.shape[-1] != count * size:
@@ -33,9 +33,10 @@ def _kept(new: Node, old: Node, mask: Node | None) -> Node:
 def gru(
     state: Node, x: Node, s: Node, b: Node, mask: Node | None = None, final: bool = False
 ) -> Node:
-    """The next state of Marian's GRU, whose reset gate is applied after the product with the state.
+    """The next state of Marian's GRU, whose reset gate acts after the product with the state.
 
-    Columns are r, z and the candidate. With `final` the gate scales the candidate's bias, too.
+    Column blocks are r, z and the candidate. With `final` the gate also scales the candidate's
+    bias.
     """
     (xr, xz, xh), (sr, sz, sh), (br, bz, bh) = _gates("gru", state, 3, x, s, b)
     reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
@@ -45,20 +46,20 @@ def gru(
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
-    """The next cell of Marian's LSTM: columns are the gates f, i, the candidate, the gate o."""
+    """The next cell of Marian's LSTM; column blocks are gates f and i, the candidate, gate o."""
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
     return _kept(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
-    """The output of Marian's LSTM from its cell and the operands of `lstm_cell`."""
+    """The output of Marian's LSTM, from its cell and the operands of `lstm_cell`."""
     gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
     return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
 
 
 def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
-    """Output and next cell of a simple recurrent unit (Kim et al. 2019), f its gate's operand.
+    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f is the gate's operand.
 
     As in Marian, masked rows become 0.
     """
@@ -68,7 +69,7 @@ def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, 
 
 
 def attention(va: Node, context: Node, state: Node) -> Node:
-    """Weights before softmax (.., 1) of additive attention: tanh(context + state) times va."""
+    """Weights before softmax (.., 1) of additive attention: tanh(context + state) . va."""
     energy = apply("tanh", context + state)
     if va.shape == energy.shape:
         return scalar_product(energy, va, -1)

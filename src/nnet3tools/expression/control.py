@@ -1,4 +1,4 @@
-"""Nodes that steer gradients and runs: stop and clip gradients, lambda, checkpoint and so on."""
+"""Nodes that control gradients and runs: stop and clip gradients, lambda, checkpoint and others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Same(Node):
-    """The operand itself, value and gradient."""
+    """Base class of nodes that equal their operand, in value and gradient."""
 
     is_value_view = is_gradient_view = True
 
@@ -57,7 +57,7 @@ class Named(Same):
 
 
 class StopGradient(Same):
-    """The operand as if it were a constant."""
+    """The operand without a gradient, like a constant."""
 
     type_name = "stop_gradient"
     is_gradient_view = False
@@ -65,7 +65,7 @@ class StopGradient(Same):
 
 
 class ClipGradient(Same):
-    """The operand; gradients that pass are limited to [-limit, limit]."""
+    """The operand; gradients are clipped to [-limit, limit] on their way back."""
 
     type_name, overwrites = "clip_gradient", True
     is_gradient_view = False
@@ -83,13 +83,13 @@ class ClipGradient(Same):
 
 
 class Checkpoint(Same):
-    """The operand, whose value is kept; what leads to it is computed again for the gradients."""
+    """The operand, whose value is stored; values before it are recomputed for the backward pass."""
 
     type_name = "checkpoint"
 
 
 class Callback(Same):
-    """The operand; a function is called with its value whenever that has been computed."""
+    """The operand; a function is called with the value each time it was computed."""
 
     type_name = "callback"
     shareable = recomputable = False
@@ -104,7 +104,7 @@ class Callback(Same):
 
 
 class Debug(Callback):
-    """The operand; a line about its value is logged at each run."""
+    """The operand; a line about the value is logged at each run."""
 
     type_name = "debug"
 
@@ -124,7 +124,7 @@ Backward = Callable[[list[Array | None], Array, Array, list[Array]], object]
 
 
 class Lambda(Node):
-    """A function of the caller's, and perhaps its derivative."""
+    """A node computed by a user's function, perhaps with a function for its derivative."""
 
     type_name = "lambda"
     recomputable = False
@@ -151,9 +151,9 @@ class Lambda(Node):
         return [lambda: forward(value, inputs)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """All gradients come from one call, which stands at the first trainable child."""
+        """One call computes all gradients; it is the operation of the first trainable child."""
         backward = self.backward
-        assert backward is not None  # else it would not be trainable
+        assert backward is not None  # the node is trainable only if there is one
         grads = [c.grad if c.trainable else None for c in self.children]
         inputs, adj, value = [c.value for c in self.children], self.grad, self.value
         ops: list[NodeOp | None] = [None] * len(self.children)
@@ -163,7 +163,7 @@ class Lambda(Node):
 
 
 class Select(Node):
-    """The operand that a number, set from outside, names at the moment of running."""
+    """One of several operands, chosen at run time by a function that returns its index."""
 
     type_name = "choose"
 
@@ -190,27 +190,27 @@ class Select(Node):
 
 
 def stop_gradient(x: Node) -> Node:
-    """x, through which no gradient flows."""
+    """x, with no gradient flowing through it."""
     return x.graph.add(StopGradient(x)) if x.trainable else x
 
 
 def clip_gradient(x: Node, limit: float) -> Node:
-    """x, whose gradient is limited to [-limit, limit]; not limited if that is 0."""
+    """x, with its gradient clipped to [-limit, limit]; limit 0 means no clipping."""
     return x.graph.add(ClipGradient(x, float(limit))) if limit and x.trainable else x
 
 
 def checkpoint(x: Node) -> Node:
-    """x, kept; values between checkpoints are computed again in the backward pass."""
+    """x, stored; the backward pass recomputes values between checkpoints."""
     return x if x.is_leaf or isinstance(x, Checkpoint) else x.graph.add(Checkpoint(x))
 
 
 def callback(x: Node, function: Callable[[Array], object]) -> Node:
-    """x; `function` is called with its value each time it is computed."""
+    """x; `function` is called with the value each time it was computed."""
     return x.graph.add(Callback(x, function))
 
 
 def debug(x: Node, message: str = "") -> Node:
-    """x; each time it is computed a line about it is logged."""
+    """x; a line with `message` and statistics is logged each time x was computed."""
     return x.graph.add(Debug(x, message))
 
 
@@ -222,10 +222,10 @@ def lambda_(
     backward: Backward | None = None,
     key: Hashable = None,
 ) -> Node:
-    """A node of your own: forward(out, inputs) writes its value.
+    """A node whose value a function writes: forward(out, inputs).
 
     backward(grads, adj, value, inputs) adds to each of `grads` that is not None; without it no
-    gradient flows through the node. Equal nodes with equal `key` (not None) are one node.
+    gradient flows. Nodes with equal operands and equal `key` (not None) are merged.
     """
     if not operands:
         raise ExpressionError("lambda needs at least one operand")
@@ -236,8 +236,8 @@ def lambda_(
 def choose(nodes: Sequence[Node], index: Any) -> Node:
     """One of several nodes of equal shape and type.
 
-    `index` is a number (then the others are not even computed), a function called at each run, or
-    an int32 node that picks for each element.
+    `index` is a number (other nodes are not computed), a function called at each run, or an int32
+    node that chooses for each element.
     """
     if not nodes or any(n.shape != nodes[0].shape or n.type is not nodes[0].type for n in nodes):
         shown = ", ".join(n.describe() for n in nodes) or "nothing"

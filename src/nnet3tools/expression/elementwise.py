@@ -1,8 +1,8 @@
-"""Elementwise nodes: every function of tensor.formulas is a kind of node.
+"""Elementwise nodes: each function of tensor.formulas is a kind of node.
 
-What a kind is called, its value, its derivatives and ONNX's name for it are stated once, in the
-table tensor.formulas.functions; here are broadcasting, the operations bound to memory, and the
-operands that a node need not be made for. Operands may be numbers.
+The table tensor.formulas.functions defines a kind's name, value, derivatives and ONNX name. This
+module adds broadcasting, operations bound to memory, and simplifications that avoid nodes. Operands
+may be numbers.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from nnet3tools.tensor.formulas import Apply, Constant, Function, Placeholder, R
 __all__ = ["KINDS", "Cast", "Elementwise", "apply", "cast"]
 
 KINDS = formulas.FUNCTIONS
-"""Every kind of elementwise node by type name."""
+"""The function for each type name of an elementwise node."""
 
 _VALUE, _ADJ = Placeholder(8), Placeholder(9)
 
 
 def _names(arity: int) -> dict[str, formulas.Expr]:
-    """Names that derivatives may read: operands a, b, c, the node's value, its gradient adj."""
+    """Names that derivatives may use: operands a, b, c, the node's value, its gradient adj."""
     operands = {"abc"[i]: Placeholder(i + 2) for i in range(arity)}
     return {**operands, "value": _VALUE, "adj": _ADJ}
 
@@ -57,7 +57,7 @@ class Elementwise(Node):
         return self.type_name, *kinds
 
     def as_formula(self, arguments: Sequence[formulas.Expr]) -> formulas.Expr:
-        """The function of these arguments, one a child, as a functional expression."""
+        """The function applied to `arguments`, one per child, as an expression of formulas."""
         left = iter(arguments)
         return self.function(*(next(left) if isinstance(o, Node) else o for o in self.operands))
 
@@ -68,7 +68,7 @@ class Elementwise(Node):
         return [_element(self.function).bind(self.value, *self._arrays())]
 
     def _terms(self) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-        """The terms added to the children's gradients: names of arrays, and the term of these."""
+        """For each child, the term of its gradient: names of arrays, and the term over them."""
         terms = derivative_terms(self.function)
         return [terms[i] for i, o in enumerate(self.operands) if isinstance(o, Node)]
 
@@ -94,7 +94,7 @@ class Elementwise(Node):
 
 
 class Cast(Elementwise):
-    """The operand as another element type."""
+    """The operand converted to another element type."""
 
     def __init__(self, x: Node, to: Type) -> None:
         self.to = to
@@ -120,7 +120,7 @@ class Cast(Elementwise):
 _AS_IT_IS = Function("cast", 1, Rule.ARITHMETIC, "the operand", definition=lambda a: a)
 
 
-# -- what a function's row in the table gives
+# derived from a function's row in the table
 
 
 @functools.cache
@@ -135,7 +135,7 @@ def _element(function: Function) -> tensor.Element:
 
 @functools.cache
 def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas.Expr]]:
-    """The terms added to the operands' gradients: the arriving gradient times the derivative."""
+    """For each operand, the term of its gradient: the node's gradient times the derivative."""
     names = _names(function.arity)
     holders = [names["abc"[i]] for i in range(function.arity)]
     if function.derivative is not None:
@@ -147,7 +147,7 @@ def derivative_terms(function: Function) -> list[tuple[tuple[str, ...], formulas
 
 
 def _times_adj(factor: formulas.Expr) -> formulas.Expr:
-    """`adj` times a factor, in the form that is cheapest and keeps infinities out."""
+    """`adj` times a factor, in the cheapest form that does not multiply infinities."""
     if isinstance(factor, Apply):
         name, arguments = factor.function.name, factor.arguments
         if factor.function.rule in (Rule.COMPARE, Rule.LOGIC):
@@ -157,14 +157,14 @@ def _times_adj(factor: formulas.Expr) -> formulas.Expr:
     return formulas.simplify(_ADJ * factor)
 
 
-# -- making nodes
+# construction of nodes
 
 _COMMUTATIVE = frozenset({"add", "mul", "eq", "ne", "and", "or"})
-"""Not max and min: of equal operands the first has the gradient."""
+"""Not max and min: of equal operands the first one gets the gradient."""
 
 
 def apply(name: str, *operands: Operand) -> Node:
-    """The node of this kind, at least one operand being a node; or the operand that it equals."""
+    """The node for a function of operands, at least one of them a node; or an equal operand."""
     function = KINDS[name]
     if len(operands) != function.arity:
         raise ExpressionError(f"{name} takes {function.arity} operands, found {len(operands)}")
@@ -181,7 +181,7 @@ def apply(name: str, *operands: Operand) -> Node:
 
 
 def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
-    """A number as Python's own, an array as a constant of its type."""
+    """Convert a number to a Python number, and an array to a constant node."""
     if type(operand) in (float, int, bool):
         return operand
     if isinstance(operand, (np.generic, np.ndarray)) and operand.ndim == 0:
@@ -194,14 +194,14 @@ def _plain(name: str, graph: NodeGraph, operand: Any) -> Operand:
 
 
 def cast(x: Node, to: Type) -> Node:
-    """x as another element type."""
+    """x converted to another element type."""
     return x if x.type is to else x.graph.add(Cast(x, to))
 
 
 def _neutral(number: int, first_too: bool = False) -> Callable[[Operand, Operand], Node | None]:
-    """The other operand, where one is this number (the first only if so said).
+    """A rule: the result is the other operand if the second (`first_too`: or first) is `number`.
 
-    Only where arithmetic with a number does not change the operand's type.
+    Only for float operands, whose type does not change.
     """
 
     def trivial(a: Operand, b: Operand) -> Node | None:
@@ -228,4 +228,4 @@ _TRIVIAL: dict[str, Callable[..., Node | None]] = {
     "pow": _neutral(1),
     "neg": _double_negation,
 }
-"""Type name -> the operand that already is the value, if that is plain to see."""
+"""Type name -> rule that returns the operand that equals the result, or None."""

@@ -1,4 +1,4 @@
-"""Execution: memory for a schedule's values and gradients, and the bound operations in order."""
+"""Execution: plans memory for a schedule's values and gradients, and binds its operations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ __all__ = ["Execution"]
 
 
 class Execution:
-    """Two flat lists of operations that compute the roots, and their gradients backwards.
+    """Two flat lists of operations: compute the roots, and compute gradients backward.
 
-    Leaves have memory of their own, all else shares one arena by liveness. With `scratch`, which
-    executions that never run at once may share, only what backward reads of forward is in the
-    arena: whatever else there is, values of roots and gradients included, is valid until one of
-    them runs again, and `fed` leaves, which are set right before each run, are placed likewise.
-    Values and gradients of `keep` are not overwritten; `watch` makes nan an error.
+    Leaves have their own memory; other values share an arena, planned by their lifetimes. With
+    `scratch`, which executions that do not overlap may share, only values that the backward pass
+    reads are in the arena. Everything else, including roots and gradients, is valid until another
+    of these executions runs; so are `fed` leaves, which are set before each run. Values and
+    gradients of `keep` are not overwritten. With `watch`, NaN is an error.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Execution:
             self._gradients[owner].touch(len(self._steps))
 
     def _allocate(self) -> tuple[dict[Buffer, Array], int]:
-        """The buffers' arrays, and the size of the arena."""
+        """Allocate the buffers: their arrays, and the size of the arena."""
         buffers = [*self._values.values(), *self._gradients.values()]
         if not self._reuse:
             for buffer in buffers:
@@ -192,7 +192,7 @@ class Execution:
         return ops
 
     def _first_added(self, node: Node, t: int) -> list[int]:
-        """Numbers of the children whose gradient nothing has been added to before step t."""
+        """Indexes of the children whose gradient receives its first term at step t."""
         found = []
         for i, child in enumerate(node.children):
             owner = gradient_owner(child)
@@ -202,9 +202,9 @@ class Execution:
         return found
 
     def _may_be_set(self, node: Node, i: int) -> bool:
-        """Whether the i-th backward operation may set the whole gradient instead of adding to it.
+        """Whether backward operation i may set the gradient instead of adding to it.
 
-        Not where it reaches a part of it only, nor where another child has the same memory.
+        It may not if it reaches only a part, or if another child has the same memory.
         """
         owners = [gradient_owner(child) for child in node.children if child.trainable]
         child = node.children[i]
@@ -214,11 +214,11 @@ class Execution:
         return [node for node in self.schedule.order if not node.is_leaf]
 
     def _last_value(self, node: Node) -> int:
-        """The step after which the value, as the forward pass computes it, is overwritten."""
+        """The step after which the value of the forward pass is overwritten."""
         owner = value_owner(node)
         return self._values[owner, 0].last if not owner.is_leaf else len(self._steps)
 
-    # -- running
+    # execution
 
     def _settle(self, step: int) -> None:
         for node, array, last in self._values_at:
@@ -228,26 +228,26 @@ class Execution:
                 node.grad = array if last >= step else Overwritten(node, "gradient")
 
     def settle_forward(self) -> None:
-        """After the forward pass: nodes show the values that are still there, no others."""
+        """After the forward pass, make overwritten values of nodes raise an error."""
         self._settle(len(self.schedule.forward) - 1)
 
     def settle_backward(self) -> None:
-        """After the backward pass: the same for values and gradients."""
+        """After the backward pass, make overwritten values and gradients raise an error."""
         self._settle(len(self._steps))
 
     def forward(self) -> None:
-        """Compute the roots' values."""
+        """Compute the values of the roots."""
         for op in self._forward:
             recording.run("expression", op)
         self._ran = True
 
     def backward(self, seeds: Mapping[Node, Array] | None = None) -> None:
-        """Compute gradients, given the derivatives by the roots (default: all 1)."""
+        """Compute gradients, given derivatives with respect to the roots (default: all 1)."""
         if not self._seeded:
             raise ExpressionError(no_gradient_reason(self.roots))
         if not self._ran:
             raise ProgramError("backward must follow forward, which computes what it overwrites")
-        # with a scratch, values that are kept share no memory with gradients
+        # with scratch memory, values in the arena share no memory with gradients
         self._ran = not self._reuse or self._scratch is not None
         (root, grad, _), given = self._seeds[0], seeds or {}
         if len(self._seeds) == 1 and not root.is_gradient_view and root in given:

@@ -1,7 +1,7 @@
-"""Elementwise expressions over rows as single formulas: no graph, no temporaries.
+"""Elementwise expressions over rows as single formulas, without a graph or temporary arrays.
 
-The value is one Element, the derivatives are one Element and one Aggregate a parameter, by symbolic
-differentiation. Applies where the root is an elementwise expression, or a concatenation of some.
+The value is one Element; derivatives, by symbolic differentiation, are one Element, and one
+Aggregate per parameter. The root must be an elementwise expression or a concatenation of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PIECE, _ADJ = 500, 600
 
 
 def fuse(root: Node) -> Fused | None:
-    """The fused form of an expression of matrices (rows, dim), if it has one."""
+    """The fused form of an expression of matrices (rows, dim); None if it has none."""
     along_columns = isinstance(root, Concatenate) and root.axis == 1
     pieces = list(root.children) if along_columns else [root]
     leaves: dict[Node, Placeholder] = {}
@@ -48,7 +48,7 @@ def _fits(
     node: Node, shape: tuple[int, ...], leaves: dict[Node, Placeholder],
     made: dict[Node, Expr],
 ) -> bool:  # fmt: skip
-    """Translate a node and what it needs; False if something is not elementwise over `shape`."""
+    """Translate a node and its operands to formulas; False if one is not elementwise on `shape`."""
     stack = [node]
     while stack:
         top = stack[-1]
@@ -64,7 +64,7 @@ def _fits(
             continue
         else:
             made[top] = top.as_formula([made[c] for c in top.children])
-        # leaves used by another piece may have another width: look at them again
+        # check again leaves that another piece of another width may use
         for child in top.children:
             if isinstance(child, Input | Parameter) and child.shape[-1] != shape[1]:
                 return False
@@ -73,7 +73,7 @@ def _fits(
 
 
 class _Compact:
-    """Expressions over the placeholders that occur, renumbered from `first`."""
+    """Expressions with their placeholders renumbered from `first`."""
 
     def __init__(self, exprs: Sequence[Expr], first: int) -> None:
         self.numbers = sorted({n for e in exprs for n in e.placeholders()})
@@ -101,13 +101,13 @@ class Fused:
     def _value_group(
         self, numbers: list[int], formulas: Sequence[Expr]
     ) -> tuple[list[int], list[int], tensor.Element]:
-        """One formula for the pieces with these numbers, which have one width."""
+        """One formula for the pieces with these numbers, which have equal widths."""
         compact = _Compact([formulas[k] for k in numbers], len(numbers) + 1)
         items = [(Placeholder(i + 1), e) for i, e in enumerate(compact.exprs)]
         return numbers, compact.numbers, tensor.element(Assignments(tuple(items)))
 
     def _derivatives(self, leaves: Mapping[Node, Placeholder], formulas: Sequence[Expr]) -> None:
-        """Of sum over pieces of adj * piece, by every leaf."""
+        """Derive the sum over pieces of adj * piece with respect to every leaf."""
         total: Expr = Constant(0)
         made: dict[Expr, Expr] = {}
         for k, formula in enumerate(formulas):
@@ -132,7 +132,7 @@ class Fused:
         self._groups = self._input_groups()
 
     def _input_groups(self) -> list[tuple[list[str], list[int], tensor.Element]]:
-        """Inputs of one width get their derivatives from one formula."""
+        """One formula for the derivatives with respect to all inputs of one width."""
         groups = []
         for width in dict.fromkeys(i.shape[1] for i in self.inputs):
             inputs = [i for i in self.inputs if i.shape[1] == width]
@@ -150,7 +150,7 @@ class Fused:
         return found
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute `out` from the leaves' values by name."""
+        """Compute `out` from the values of the leaves by name."""
         pieces = self._pieces(out)
         for targets, numbers, element in self._forward:
             given = [operands[self._leaf_of[n]] for n in numbers]
@@ -164,9 +164,9 @@ class Fused:
         input_derivs: Mapping[str, Array] | None,
         add_parameter: Callable[[str, tensor.Aggregate, list[Any]], None] | None,
     ) -> None:
-        """Derivatives by parameters, given to `add_parameter`, then by inputs, which are set.
+        """Compute derivatives: pass those of parameters to `add_parameter`, set those of inputs.
 
-        A derivative of inputs may be the memory of `out_deriv`, element for element.
+        An input derivative may be the same memory as `out_deriv`, element for element.
         """
         adj = self._pieces(out_deriv)
         values = self._pieces(out) if out is not None else []

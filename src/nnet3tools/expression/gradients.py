@@ -1,7 +1,7 @@
-"""Terms that are added to gradients: formulas by name, and sums over axes that were broadcast.
+"""Terms of gradients: formulas by name, and sums over broadcast axes.
 
-A term is a functional expression over `_1`, `_2`, ...; the first of these is `adj`, the gradient
-that arrives, which has the full shape.
+A term is an expression of formulas over `_1`, `_2`, ... The first operand is `adj`, the gradient of
+the node, which has the full shape.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nnet3tools.tensor.formulas import Placeholder
 __all__ = ["add_reduced", "add_term", "in_order", "named_term", "parse_term"]
 
 Term = tuple[tuple[str, ...], formulas.Expr]
-"""Names of the operands, and the expression of these."""
+"""The names of the operands, and the expression over them."""
 
 _HOLDERS: dict[str, formulas.Expr] = {
     name: Placeholder(i + 2) for i, name in enumerate(("a", "b", "c", "d", "value", "adj"))
@@ -27,7 +27,7 @@ _HOLDERS: dict[str, formulas.Expr] = {
 
 
 def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Term:
-    """The term over `_1`, `_2`, ... and the names of these; `adj` first, none if it is zero."""
+    """The term over `_1`, `_2`, ... and its operands' names, `adj` first; none if it is zero."""
     used = [name for name, holder in holders.items() if holder in set(term.walk())]
     used.sort(key=lambda name: name != "adj")
     return tuple(used), term.substitute(
@@ -37,13 +37,13 @@ def named_term(term: formulas.Expr, holders: Mapping[str, formulas.Expr]) -> Ter
 
 @functools.cache
 def parse_term(text: str) -> Term:
-    """A term from text over a, b, c, d, value and adj."""
+    """Parse a term over a, b, c, d, value and adj."""
     return named_term(formulas.simplify(formulas.parse(text, _HOLDERS)), _HOLDERS)
 
 
 @functools.cache
 def _setter(term: formulas.Expr, add: bool) -> tensor.Element:
-    """`_1` = or += the term, whose placeholders move up by one."""
+    """The operation `_1` = term, or += with `add`; placeholders of the term move up by one."""
     moved = term.substitute({Placeholder(n): Placeholder(n + 1) for n in term.placeholders()})
     return tensor.element(Placeholder(1) + moved if add else moved)
 
@@ -54,7 +54,7 @@ def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
 
 
 def add_term(out: Array, text: str, operands: Mapping[str, Any], fresh: bool = False) -> NodeOp:
-    """Adds the term of this text to `out`, elementwise; with `fresh` it is what out becomes."""
+    """An operation that adds a term, given as text, to `out`; with `fresh` it sets `out`."""
     names, term = parse_term(text)
     return _setter(term, not fresh).bind(out, *(operands[name] for name in names))
 
@@ -62,9 +62,9 @@ def add_term(out: Array, text: str, operands: Mapping[str, Any], fresh: bool = F
 def add_reduced(
     out: Array, term: formulas.Expr, operands: Sequence[Any], fresh: bool = False
 ) -> NodeOp:
-    """Adds the term of `_1`, `_2`, ... to `out`, summed over the axes out was broadcast over.
+    """An operation that adds a term to `out`, summed over the axes that `out` was broadcast over.
 
-    The first operand has the full shape; with `fresh` the sum is what out becomes.
+    The first operand has the full shape. With `fresh` the sum replaces `out`.
     """
     full = operands[0].shape
     axes = reduced_axes(out.shape, full)
@@ -86,7 +86,7 @@ def add_reduced(
 def _reduce_along(
     target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, fresh: bool
 ) -> NodeOp:
-    """Adds the term's sums along an axis; factors that are the same all along are left for last."""
+    """Add the term's sums along one axis; factors constant along it are applied afterwards."""
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
     numbers = outer.placeholders()
     if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
@@ -104,7 +104,7 @@ def _reduce_along(
 
 
 def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
-    """The term over the placeholders from this number on."""
+    """The term with its placeholders renumbered from `first`."""
     moved: dict[formulas.Expr, formulas.Expr] = {
         Placeholder(n): Placeholder(first + i) for i, n in enumerate(term.placeholders())
     }
@@ -112,14 +112,14 @@ def _renumbered(term: formulas.Expr, first: int) -> formulas.Expr:
 
 
 def _varying(operands: Sequence[Any], axis: int) -> list[int]:
-    """Numbers of the placeholders whose operands are not the same all along an axis."""
+    """Numbers of the placeholders whose operands vary along an axis."""
     back = axis - operands[0].ndim
     shapes = [getattr(operand, "shape", ()) for operand in operands]
     return [i + 1 for i, s in enumerate(shapes) if len(s) >= -back and s[back] != 1]
 
 
 def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr, formulas.Expr]:
-    """(outer, inner) whose product is the term, nothing that varies being in the outer one."""
+    """Factor a term into (outer, inner), where outer does not depend on varying placeholders."""
     one = formulas.Constant(1)
     if varying.isdisjoint(term.placeholders()):
         return term, one
@@ -137,7 +137,7 @@ def _split(term: formulas.Expr, varying: frozenset[int]) -> tuple[formulas.Expr,
 
 
 def in_order(ops: Sequence[NodeOp]) -> NodeOp:
-    """Several operations as one."""
+    """One operation that runs several in order."""
 
     def run() -> None:
         for op in ops:

@@ -35,11 +35,10 @@ __all__ = ["Graph"]
 class Graph:
     """An expression graph.
 
-    `like` is an array of the device that constants and memory live on; with `inference` values
-    live no longer than the forward pass needs them, and there are no gradients; without
-    `reuse_memory` every node keeps memory of its own, so that every value can be looked at. With
-    `throw_nan` a nan in a value or gradient is an error that names the node (a check each, on the
-    host).
+    `like` is an array on the device for constants and memory. With `inference` there are no
+    gradients, and values live only as long as the forward pass needs them. Without `reuse_memory`
+    every node has its own memory, so that all values can be inspected. With `throw_nan`, NaN in a
+    value or gradient raises an error that names the node (a check per node on the host).
     """
 
     def __init__(
@@ -59,12 +58,12 @@ class Graph:
         self._roots: tuple[Node, ...] = ()
         self._kept: dict[Node, None] = {}
         self._count = self._cleared = 0
-        """How many nodes there ever were, and how many when the graph was cleared."""
+        """Number of nodes ever added, and its value when the graph was last cleared."""
 
     # -- nodes
 
     def add(self, node: Node) -> Node:
-        """The node; or the one that is there already, if it is of equal kind, content, children."""
+        """Add a node, or return the existing node of the same kind, content and children."""
         numbers = [c.number for c in node.children]
         if numbers and min(numbers) < self._cleared:
             self._refuse_cleared(node)
@@ -83,7 +82,7 @@ class Graph:
                 raise ExpressionError(f"{child.describe()} was there before the graph was cleared")
 
     def clear(self) -> None:
-        """Forget all nodes but the parameters: the next batch may have other shapes."""
+        """Remove all nodes except parameters, so that the next batch may have other shapes."""
         self.nodes = list(self.params.values())
         self.inputs = {}
         self._known = {(type(p), (), p.content()): p for p in self.nodes}
@@ -91,7 +90,7 @@ class Graph:
         self._cleared = self._count
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
-        """A constant from an array, number or nested list; floats are float32 unless told."""
+        """A constant from an array, number or nested list; Python floats become float32."""
         array = as_array(value, type)
         array = array.reshape(1) if array.ndim == 0 else array
         return self.add(Constant(self, tensor.asarray(array, like=self.like)))
@@ -101,13 +100,13 @@ class Graph:
         return apply(name, *operands)
 
     def dot(self, a: Node, b: Node) -> Node:
-        """The product of two matrices; one may be an array, which becomes a constant."""
+        """The product of two matrices; an array operand becomes a constant."""
         if not isinstance(b, Node):
             b = self.constant(b, a.type)
         return dot(a if isinstance(a, Node) else self.constant(a, b.type), b)
 
     def alias(self, node: Node, name: str) -> Node:
-        """A node of this name that equals another."""
+        """A node with this name that equals `node`."""
         return self.add(Named(node, name))
 
     def zeros(self, shape: Sequence[int], type: Type = Type.FLOAT32) -> Node:
@@ -123,9 +122,9 @@ class Graph:
         return self.constant(values, Type.INT32)
 
     def param(self, name: str, value: Array, trainable: bool = True) -> Node:
-        """The parameter of this name; the array itself is trained, not a copy.
+        """The parameter with this name; training changes the given array, not a copy.
 
-        One that is not trainable is fixed: it has no gradient, and may be of integers.
+        A parameter that is not trainable has no gradient and may be of integers.
         """
         if (found := self.params.get(name)) is not None:
             if found.shape != tuple(value.shape):
@@ -143,7 +142,7 @@ class Graph:
     def input(
         self, name: str, shape: Shape, type: Type = Type.FLOAT32, trainable: bool = False
     ) -> Node:
-        """A new input, whose value each run must be given."""
+        """A new input, whose value must be set before each run."""
         self._check_new(name)
         if trainable:
             _check_trainable(name, type)
@@ -162,7 +161,7 @@ class Graph:
         write_parameters(path, self.params)
 
     def load(self, path: str) -> None:
-        """Set the parameters that there are, and make those that there are not, from a file."""
+        """Read parameters from a file, setting existing ones and adding the others."""
         from nnet3tools.expression.parameter_files import read_parameters
 
         for name, array in read_parameters(path, self.params).items():
@@ -172,7 +171,7 @@ class Graph:
                 self.param(name, tensor.asarray(array, like=self.like), array.dtype.kind == "f")
 
     def clip_gradients(self, norm: float) -> float:
-        """Scale the parameters' gradients so that all together have no larger norm; the norm."""
+        """Scale parameters' gradients to a total norm of at most `norm`; returns the old norm."""
         grads = [p.grad for p in self.params.values() if p.grad is not None]
         found = math.sqrt(sum(_square_sum(g) or 0.0 for g in grads))
         if not found <= norm:
@@ -180,13 +179,13 @@ class Graph:
                 _scale(grad, norm / found)
         return found
 
-    # -- running
+    # execution
 
     def forward(self, *roots: Node, **inputs: Array) -> None:
-        """Compute the values of the roots (default: as before) and of nodes that are kept.
+        """Compute the values of the roots (default: the previous ones) and of kept nodes.
 
-        Memory is planned anew only if these changed. Other values may be overwritten: then to look
-        at them is an error.
+        Memory is planned again only if these changed. Values of other nodes may be overwritten;
+        reading an overwritten value is an error.
         """
         roots = roots or self._roots
         if self._execution is None or self._execution.roots != roots:
@@ -203,7 +202,7 @@ class Graph:
         self._execution.settle_forward()
 
     def keep(self, *nodes: Node) -> None:
-        """From the next run on these are computed and keep values and gradients, used or not."""
+        """Compute these nodes from the next run on and preserve their values and gradients."""
         self._kept.update(dict.fromkeys(nodes))
         self._execution = None
 
@@ -219,10 +218,10 @@ class Graph:
         tensor.copy(node.value, array)
 
     def backward(self, seeds: dict[Node, Array] | None = None, accumulate: bool = False) -> None:
-        """Compute gradients of parameters and trainable inputs; must follow `forward`.
+        """Compute gradients of parameters and trainable inputs, after `forward`.
 
-        `seeds` gives the derivatives by the roots; without, all are 1. With `accumulate` gradients
-        of leaves are added to those that are there.
+        `seeds` are the derivatives with respect to the roots (default: 1). With `accumulate`,
+        gradients of leaves are added to the existing ones.
         """
         if self.inference:
             raise ExpressionError("the graph was made with inference=True: it has no gradients")

@@ -1,4 +1,4 @@
-"""A graph as a picture: Graphviz text (`dot -Tsvg`)."""
+"""A graph as Graphviz text (`dot -Tsvg` draws it)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _quote(text: str) -> str:
 
 
 def graphviz(roots: Sequence[Node], name: str = "expression") -> str:
-    """The nodes that the roots need, values flowing downwards; without a gradient they are grey."""
+    """The nodes that the roots depend on, from top to bottom; nodes without gradient are gray."""
     lines = [f'digraph "{_quote(name)}" {{', "  node [shape=ellipse];"]
     for node in topological(roots):
         title = f"{node.name}\\n{node.type_name}" if node.name else node.type_name

@@ -1,4 +1,4 @@
-"""Values that callers give, as arrays of a type that expressions have, unchanged."""
+"""Conversion of callers' values to arrays with an element type of expressions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nnet3tools.tensor.formulas import Type, dtype_of, type_of_dtype
 __all__ = ["as_array", "type_of_array"]
 
 _PLAIN: dict[str, Any] = {"b": np.bool_, "i": np.int32, "u": np.uint32, "f": np.float32}
-"""Types that plain Python values take, by NumPy's kind of them."""
+"""Element type of plain Python values by NumPy's kind."""
 
 
 def as_array(value: Any, type: Type | None = None) -> np.ndarray:
-    """A value as a host array: of this type; else of its own, if expressions have that.
+    """Convert a value to a host array of the given type, or of its own type if that is supported.
 
-    Python's floats become float32, integers int32. ExpressionError for whatever is no number, and
-    for integers that change: 2**40 does not fit int32, 1.5 is no integer.
+    Python floats become float32, integers int32. ExpressionError for values that are not numeric,
+    and for integers that would change: 2**40 does not fit int32, 1.5 is no integer.
     """
     try:
         array = np.asarray(tensor.to_host(value) if hasattr(value, "get") else value)
@@ -42,7 +42,7 @@ def as_array(value: Any, type: Type | None = None) -> np.ndarray:
 
 
 def _sample(array: np.ndarray, made: np.ndarray) -> Any:
-    """The first element that would change."""
+    """The first element that the conversion would change."""
     return array[np.not_equal(array, made)].flat[0] if array.ndim else array
 
 
@@ -54,7 +54,7 @@ def _is_known(dtype: np.dtype) -> bool:
 
 
 def type_of_array(array: Any) -> Type:
-    """The element type of an array; ExpressionError if expressions have no such type."""
+    """The element type of an array; ExpressionError if expressions do not support it."""
     try:
         return type_of_dtype(array.dtype)
     except (AttributeError, ProgramError) as error:

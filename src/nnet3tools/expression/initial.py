@@ -1,6 +1,6 @@
-"""First values of parameters, float32 arrays on the host: `g.param("w", initial.normal((3, 2)))`.
+"""Initial values of parameters, as float32 arrays: `g.param("w", initial.normal((3, 2)))`.
 
-Random ones come from the global generator, `tensor.random.seed`.
+Random values come from the global generator, `tensor.random.seed`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["eye", "glorot_normal", "glorot_uniform", "normal", "uniform"]
 
 
 def normal(shape: Sequence[int], mean: float = 0.0, stddev: float = 1.0) -> np.ndarray:
-    """Normal numbers."""
+    """Normally distributed random numbers."""
     made = np.empty(tuple(shape), np.float32)
     tensor.random.normal(made)
     return made * np.float32(stddev) + np.float32(mean)
 
 
 def uniform(shape: Sequence[int], low: float = 0.0, high: float = 1.0) -> np.ndarray:
-    """Numbers uniform between two."""
+    """Random numbers uniform in [low, high]."""
     made = np.empty(tuple(shape), np.float32)
     tensor.random.uniform(made)
     return made * np.float32(high - low) + np.float32(low)
@@ -37,16 +37,16 @@ def _glorot(shape: Sequence[int]) -> float:
 
 
 def glorot_normal(shape: Sequence[int]) -> np.ndarray:
-    """Normal, of variance 2 / (rows + columns) (Glorot and Bengio 2010)."""
+    """Normal random numbers with variance 2 / (rows + columns) (Glorot and Bengio 2010)."""
     return normal(shape, 0.0, _glorot(shape))
 
 
 def glorot_uniform(shape: Sequence[int]) -> np.ndarray:
-    """Uniform, of variance 2 / (rows + columns)."""
+    """Uniform random numbers with variance 2 / (rows + columns)."""
     limit = math.sqrt(3.0) * _glorot(shape)
     return uniform(shape, -limit, limit)
 
 
 def eye(size: int, scale: float = 1.0) -> np.ndarray:
-    """The unit matrix times a number."""
+    """The unit matrix times `scale`."""
     return np.eye(size, dtype=np.float32) * np.float32(scale)

@@ -1,4 +1,4 @@
-"""Nodes that put several operands together: concatenate, stack, repeat."""
+"""Nodes that combine several operands: concatenate, stack, repeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_REPEATS = 1 << 16
 
 
 class Concatenate(Node):
-    """Operands one after the other along an axis."""
+    """The operands, concatenated along an axis."""
 
     type_name, overwrites = "concatenate", True
 
@@ -50,11 +50,11 @@ class Concatenate(Node):
 
 
 def _nothing() -> None:
-    """For children whose gradient the first child's operation has dealt with."""
+    """The operation of children whose gradient the first child's operation computes."""
 
 
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Nodes one after the other along an axis; other sizes must be equal."""
+    """Concatenate nodes along an axis; sizes along other axes must be equal."""
     if not parts:
         raise ExpressionError("concatenate of nothing")
     if len(parts) == 1:
@@ -72,7 +72,7 @@ def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:
 
 
 def stack(parts: Sequence[Node], axis: int = 0) -> Node:
-    """Nodes of equal shape along a new axis."""
+    """Stack nodes of equal shape along a new axis."""
     if not parts:
         raise ExpressionError("stack of nothing")
     axis = normal_axis(axis, (1, *parts[0].shape), "stack")
@@ -83,7 +83,7 @@ def stack(parts: Sequence[Node], axis: int = 0) -> Node:
 
 
 def repeat(x: Node, repeats: int, axis: int = 0) -> Node:
-    """The node several times, one after the other along an axis."""
+    """Concatenate a node with itself `repeats` times along an axis."""
     repeats = whole_number(repeats, "repeat")
     if not 1 <= repeats <= _MAX_REPEATS:
         raise ExpressionError(f"cannot repeat {x.describe()} {repeats} times")

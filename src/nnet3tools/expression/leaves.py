@@ -1,4 +1,4 @@
-"""Leaves of a graph: constants, parameters, inputs."""
+"""Leaf nodes of a graph: constants, parameters, inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Constant", "Input", "Leaf", "Parameter", "constant_like"]
 
 
 class Leaf(Node):
-    """A node without children, whose value is put there."""
+    """A node without children, whose value is set from outside."""
 
     is_leaf = True
 
@@ -33,7 +33,7 @@ class Leaf(Node):
 
 
 class Constant(Leaf):
-    """An array that does not change; equal ones are one node."""
+    """An array that does not change; equal constants are merged."""
 
     type_name = "const"
 
@@ -47,7 +47,7 @@ class Constant(Leaf):
 
 
 def constant_like(x: Node, values: Any) -> Node:
-    """A constant of a node's shape and type: these values, or one number everywhere."""
+    """A constant with the shape and type of x: the given values, or one number everywhere."""
     array = as_array(values, x.type)
     if array.size not in (1, math.prod(x.shape)):
         raise ExpressionError(f"{array.size} values for {x.describe()}")
@@ -56,7 +56,7 @@ def constant_like(x: Node, values: Any) -> Node:
 
 
 class Parameter(Leaf):
-    """A named array that is trained: `grad` (zeroed by each backward pass) lies beside it."""
+    """A named array that is trained; its `grad` is reset by each backward pass."""
 
     type_name = "param"
 
@@ -69,7 +69,7 @@ class Parameter(Leaf):
 
 
 class Input(Leaf):
-    """A named array that is set before each run; with `trainable` its gradient is computed too."""
+    """A named array that is set before each run; with `trainable` its gradient is computed, too."""
 
     type_name = "input"
 

@@ -15,7 +15,7 @@ __all__ = ["cross_entropy", "dropout", "dropout_mask", "unlikelihood"]
 
 
 class DropoutMask(Node):
-    """Each element 0 with probability p, else 1 / (1 - p); drawn anew at each run."""
+    """A random mask: each element is 0 with probability p, else 1 / (1 - p); drawn at each run."""
 
     type_name = "dropout_mask"
     differentiable = shareable = recomputable = False
@@ -35,16 +35,16 @@ _threshold = tensor.element("_1 = (_1 > _2) * _3")
 
 
 def dropout_mask(graph: NodeGraph, p: float, shape: Shape, type: Type = Type.FLOAT32) -> Node:
-    """A random mask that keeps the mean of what it multiplies."""
+    """A random mask with mean 1 that zeroes elements with probability p."""
     if not 0.0 <= p < 1.0:
         raise ExpressionError(f"dropout: the probability must be in [0, 1), found {p}")
     return graph.add(DropoutMask(graph, tuple(shape), type, float(p)))
 
 
 def dropout(x: Node, p: float | Node, axes: tuple[int, ...] | None = None) -> Node:
-    """x times a random mask, or times the mask given; the mask varies along `axes` only.
+    """x times a random mask (or times the mask p); the mask varies along `axes` only.
 
-    For a mask of any other shape there is `dropout_mask`.
+    For masks of other shapes use `dropout_mask`.
     """
     if isinstance(p, Node):
         return x * p
@@ -70,9 +70,9 @@ def _labels(x: Node, labels: Node) -> Node:
 
 
 def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
-    """-log of the softmax of x (.., D) at the labels (..) or (.., 1), a column (.., 1).
+    """-log softmax(x) (.., D) at the labels (..) or (.., 1), as a column (.., 1).
 
-    With label smoothing s, s of the weight is spread over all classes (Szegedy et al. 2016).
+    Label smoothing spreads this part of the weight over all classes (Szegedy et al. 2016).
     """
     total = logsumexp(x, -1)
     loss = total - gather(x, -1, _labels(x, labels))
@@ -82,6 +82,6 @@ def cross_entropy(x: Node, labels: Node, label_smoothing: float = 0.0) -> Node:
 
 
 def unlikelihood(x: Node, labels: Node) -> Node:
-    """-log(1 - softmax of x at the labels), a column (Welleck et al. 2020)."""
+    """-log(1 - softmax(x) at the labels), as a column (Welleck et al. 2020)."""
     chosen = gather(x, -1, _labels(x, labels))
     return -apply("log", 1.0 - apply("exp", chosen - logsumexp(x, -1)))

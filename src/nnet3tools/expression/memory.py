@@ -1,4 +1,4 @@
-"""Placing buffers of known lifetimes into one arena."""
+"""Placement of buffers with known lifetimes in one arena."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SCRATCH", "Buffer", "Scratch", "allocate", "place"]
 
 @dataclass(eq=False)
 class Buffer:
-    """A value or gradient in need of memory from step `first` to step `last`, both included."""
+    """A value or gradient that needs memory from step `first` to step `last`, inclusive."""
 
     shape: Shape
     type: Type
@@ -27,17 +27,17 @@ class Buffer:
 
     @property
     def num_bytes(self) -> int:
-        """Size, rounded up to the alignment."""
+        """Size in bytes, rounded up to the alignment."""
         size = math.prod(self.shape) * dtype_of(self.type).itemsize
         return max(ALIGNMENT, rounded_up(size))
 
     def touch(self, step: int) -> None:
-        """Make it live at this step too."""
+        """Extend the lifetime to include `step`."""
         self.first, self.last = min(self.first, step), max(self.last, step)
 
 
 def place(buffers: Sequence[Buffer]) -> int:
-    """Set offsets so that no two that live at once overlap; the arena's size in bytes."""
+    """Set offsets without overlap of buffers alive at the same time; returns the arena's bytes."""
     offsets, total = assign_offsets(
         [b.num_bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers]
     )
@@ -47,16 +47,16 @@ def place(buffers: Sequence[Buffer]) -> int:
 
 
 class Scratch:
-    """Memory that several executions share for what need not outlast one of their runs.
+    """Memory shared by several executions, for values needed only during one run.
 
-    Whoever got it before it grew goes on with the smaller piece.
+    When it grows, executions that use the former memory keep it.
     """
 
     def __init__(self) -> None:
         self._memory: dict[type, Array] = {}
 
     def take(self, num_bytes: int, like: Array | None) -> Array:
-        """So many bytes on the device of `like`; contents undefined."""
+        """`num_bytes` bytes on the device of `like`; contents undefined."""
         found = self._memory.get(type(like))
         if found is None or found.size < num_bytes:
             grown = 0 if found is None else found.size + found.size // 2
@@ -66,13 +66,13 @@ class Scratch:
 
 
 SCRATCH = Scratch()
-"""For whatever runs from beginning to end before anything else that uses it."""
+"""Scratch memory for executions that run to their end before another one starts."""
 
 
 def allocate(
     buffers: Sequence[Buffer], like: Array | None, scratch: Scratch | None = None
 ) -> tuple[dict[Buffer, Array], int]:
-    """The arrays of buffers, and how many bytes they take together; from `scratch` if given."""
+    """Allocate memory (from `scratch` if given) for buffers: their arrays, total size in bytes."""
     size = place(buffers)
     if scratch is None:
         arena = tensor.empty((size,), like=like, dtype="uint8")

@@ -1,4 +1,4 @@
-"""Nodes that move elements without changing them: views where they can be, copies elsewhere."""
+"""Nodes that move elements without changing them, as views if possible, else as copies."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = [
 
 
 def add_copy(out: Array, src: Array, fresh: bool) -> NodeOp:
-    """Adds `src` to `out`, or with `fresh` copies it there."""
+    """An operation that adds `src` to `out`, or with `fresh` copies it."""
     return tensor.copy.bind(out, src) if fresh else tensor.add.bind(out, src)
 
 
 class Copy(Node):
-    """The same, in memory of its own."""
+    """The operand, copied to memory of its own."""
 
     type_name, overwrites = "copy", True
 
@@ -54,7 +54,7 @@ class Copy(Node):
 
 
 class Reshape(Node):
-    """The same elements in another shape; the operand is contiguous."""
+    """The elements in another shape; the operand must be contiguous."""
 
     type_name = "reshape"
     is_value_view = is_gradient_view = True
@@ -74,7 +74,7 @@ class Reshape(Node):
 
 
 class Slice(Node):
-    """Some elements along one axis, at regular distances."""
+    """Elements at regular distances along one axis."""
 
     type_name = "slice"
     is_value_view = is_gradient_view = True
@@ -98,7 +98,7 @@ class Slice(Node):
 
 
 class Transpose(Node):
-    """The axes in another order, in memory of its own."""
+    """The operand with permuted axes, in memory of its own."""
 
     type_name, overwrites = "transpose", True
 
@@ -122,7 +122,7 @@ class Transpose(Node):
 
 
 class Shift(Node):
-    """Elements moved along the axes by `by` places; the places that become free are padded."""
+    """Elements moved along the axes by `by` positions; vacated positions are padded."""
 
     type_name = "shift"
 
@@ -134,7 +134,7 @@ class Shift(Node):
         return self.by, self.pad
 
     def _place(self, array: Array, direction: int) -> Array:
-        """Where the elements that stay are in the operand (-1) or the value (1)."""
+        """View of the elements that remain, in the operand (-1) or in the value (1)."""
         at = []
         for n, by in zip(self.shape, self.by, strict=True):
             s = max(-n, min(n, by * direction))
@@ -156,16 +156,16 @@ class Shift(Node):
         return set(), False
 
 
-# -- what users call
+# public functions
 
 
 def contiguous(x: Node) -> Node:
-    """The node, copied if its memory might have gaps."""
+    """x, copied if its memory may have gaps."""
     return x if x.is_contiguous else x.graph.add(Copy(x))
 
 
 def reshape(x: Node, shape: Sequence[int]) -> Node:
-    """The elements in another shape; one size may be -1, that is: whatever fits."""
+    """x with another shape; one size may be -1, which is then computed."""
     sizes, count = [whole_number(n, "reshape") for n in shape], math.prod(x.shape)
     if sizes.count(-1) == 1:
         rest = -math.prod(sizes)
@@ -179,23 +179,23 @@ def reshape(x: Node, shape: Sequence[int]) -> Node:
 
 
 def flatten(x: Node) -> Node:
-    """All elements as a vector."""
+    """All elements of x as a vector."""
     return reshape(x, (math.prod(x.shape),))
 
 
 def flatten_2d(x: Node) -> Node:
-    """A matrix whose rows are along the last axis."""
+    """x as a matrix with rows along the last axis."""
     return reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
 
 def atleast_nd(x: Node, axes: int) -> Node:
-    """Axes of size 1 put in front until there are that many."""
+    """x with axes of size 1 prepended up to `axes` axes."""
     axes = whole_number(axes, "atleast_nd")
     return reshape(x, (1,) * (axes - len(x.shape)) + x.shape)
 
 
 def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
-    """The axes in the given order; without, the last two are swapped."""
+    """x with its axes in the given order; by default the last two are swapped."""
     count = len(x.shape)
     if axes is None:
         if count < 2:
@@ -212,7 +212,7 @@ def transpose(x: Node, axes: Sequence[int] | None = None) -> Node:
 
 
 def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
-    """Two axes exchanged."""
+    """x with two axes exchanged."""
     a, b = (normal_axis(axis, x.shape, "swap_axes") for axis in (axis1, axis2))
     order = list(range(len(x.shape)))
     order[a], order[b] = b, a
@@ -220,7 +220,7 @@ def swap_axes(x: Node, axis1: int, axis2: int) -> Node:
 
 
 def slice_(x: Node, axis: int, begin: int | None, end: int | None = None, step: int = 1) -> Node:
-    """Elements [begin, end) along an axis, with Python's meaning of negative numbers."""
+    """Elements [begin, end) of x along an axis; negative numbers count as in Python."""
     axis = normal_axis(axis, x.shape, "slice")
     begin, end = (None if n is None else whole_number(n, "slice") for n in (begin, end))
     step = whole_number(step, "slice")
@@ -233,7 +233,7 @@ def slice_(x: Node, axis: int, begin: int | None, end: int | None = None, step: 
 
 
 def narrow(x: Node, axis: int, start: int, length: int) -> Node:
-    """`length` elements from `start` on along an axis."""
+    """`length` elements of x from `start` along an axis."""
     axis = normal_axis(axis, x.shape, "narrow")
     start, length = whole_number(start, "narrow"), whole_number(length, "narrow")
     if start < 0 or length < 0 or start + length > x.shape[axis]:
@@ -244,7 +244,7 @@ def narrow(x: Node, axis: int, start: int, length: int) -> Node:
 
 
 def shift(x: Node, by: Sequence[int], pad: float = 0.0) -> Node:
-    """Elements moved along each axis by a number of places."""
+    """x with its elements moved along each axis; vacated positions are set to `pad`."""
     if len(by) != len(x.shape):
         raise ExpressionError(f"shift: {list(by)} does not fit the axes of {x.describe()}")
     by = tuple(whole_number(n, "shift") for n in by)

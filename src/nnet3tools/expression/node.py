@@ -1,8 +1,8 @@
-"""Node: a node of an expression graph, and what every kind of node may say of itself.
+"""Node: base class of nodes of an expression graph, and the methods that each kind defines.
 
-After Marian's Chainable and NaryNodeOp (doc/operators.md, src/graph/node.h): a node knows its
-children, shape and type; `forward_ops` computes `value`, the i-th of `backward_ops` adds to the
-gradient of the i-th child. Both are lists of bound callables, made when memory has been given out.
+After Marian's Chainable and NaryNodeOp (doc/operators.md, src/graph/node.h). A node knows its
+children, shape and type. `forward_ops` compute `value`; the i-th of `backward_ops` adds to the
+gradient of child i. Both are lists of bound callables, made after memory was allocated.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from nnet3tools.tensor.formulas import Type, promote
 __all__ = ["Node", "NodeGraph", "NodeOp", "Operand", "common_shape", "common_type"]
 
 NodeOp = Callable[[], object]
-"""One bound operation."""
+"""An operation bound to its operands."""
 
 
 MAX_ELEMENTS = 1 << 31
-"""Larger values are refused when a node is built: a formula of few letters could ask for any."""
+"""Limit on the elements of a value, as a short formula could exceed the memory."""
 
 
 class NodeGraph(Protocol):
-    """The graph of a node, as nodes use it."""
+    """The part of a graph that its nodes use."""
 
     inference: bool
 
     def add(self, node: Node) -> Node:
-        """The node; or the one that is there already, if it is equal."""
+        """Add a node, or return the existing equal node."""
 
     def constant(self, value: Any, type: Type | None = None) -> Node:
         """A constant from an array, number or nested list."""
@@ -43,37 +43,37 @@ class NodeGraph(Protocol):
         """The product of two matrices."""
 
     def alias(self, node: Node, name: str) -> Node:
-        """A node of this name that equals another."""
+        """A node with this name that equals `node`."""
 
 
 class Node:
-    """A node; Python's operators build larger expressions of it.
+    """A node of an expression; Python's operators build larger expressions.
 
-    `<` and its kin give 0 or 1 elementwise; `==` compares the nodes, elementwise equality is
-    `expression.eq`. Reductions and the like keep their axis with size 1.
+    `<` and similar operators give 0 or 1 elementwise. `==` compares nodes; elementwise equality is
+    `expression.eq`. Reductions keep the reduced axis with size 1.
     """
 
     type_name: str
-    """The friendly name of this kind of node."""
+    """The name of this kind of node."""
     differentiable: ClassVar[bool] = True
-    """Whether a gradient can flow through it."""
+    """Whether a gradient can flow through the node."""
     shareable: ClassVar[bool] = True
-    """Whether an equal node may stand for this one (not so for random ones)."""
+    """Whether equal nodes may be merged (not random ones)."""
     recomputable: ClassVar[bool] = True
-    """Whether its value may be computed again instead of being kept."""
+    """Whether the value may be recomputed instead of stored."""
     commutes: bool = False
-    """Whether the order of the children does not matter."""
+    """Whether the order of the children is irrelevant."""
     is_leaf: ClassVar[bool] = False
     __array_ufunc__ = None
-    """NumPy's arrays and numbers leave arithmetic with nodes to the nodes."""
+    """None makes NumPy leave arithmetic with nodes to the nodes."""
     is_value_view: ClassVar[bool] = False
-    """Whether the value is a view of child 0's (see `view`)."""
+    """Whether the value is a view of child 0's value (see `view`)."""
     is_gradient_view: ClassVar[bool] = False
-    """Whether the gradient is the same view of child 0's: then nothing is to be done backward."""
+    """Whether the gradient is the same view of child 0's gradient, without backward operations."""
     overwrites: ClassVar[bool] = False
-    """Whether `backward_ops` obeys `fresh`; else gradients are zeroed before they are added to."""
+    """Whether `backward_ops` heeds `fresh`; otherwise gradients are zeroed first."""
     fresh: frozenset[int] = frozenset()
-    """Numbers of the children whose gradient is to be set by their operation, not added to."""
+    """Indexes of the children whose gradient their operation must set, not add to."""
 
     def __init__(self, children: Sequence[Node], shape: Shape, type: Type) -> None:
         self.children = tuple(children)
@@ -91,37 +91,37 @@ class Node:
         if any(c.graph is not self.graph for c in self.children):
             raise ExpressionError(f"{self.type_name}: the operands belong to different graphs")
 
-    # -- what kinds of nodes override
+    # methods that subclasses override
 
     def content(self) -> tuple:
-        """The options that tell this node from others of its kind and children; hashable."""
+        """Options that distinguish nodes of the same kind and children; hashable."""
         return ()
 
     def forward_ops(self) -> list[NodeOp]:
-        """Operations that compute `value`, in order."""
+        """The operations that compute `value`, in order."""
         return []
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """The i-th operation adds to the gradient of child i; None: there is none to add.
+        """For each child, the operation that adds to its gradient, or None.
 
-        Where child i is not trainable, the i-th entry is left out of the program. A kind that
-        `overwrites` sets the gradients of its `fresh` children instead: one pass instead of two.
+        Entries of children that are not trainable are ignored. A kind that `overwrites` sets the
+        gradients of its `fresh` children instead, which takes one pass over memory instead of two.
         """
         raise ExpressionError(f"{self.describe()} has no gradient")
 
     def backward_reads(self) -> tuple[set[int], bool]:
-        """Which children's values, and whether its own value, the backward operations read."""
+        """Indexes of children whose values backward operations read; whether they read `value`."""
         return set(range(len(self.children))), True
 
     def view(self, array: Array) -> Array:
-        """The part of child 0's value (or gradient) that is this node's, for views."""
+        """For views: the part of child 0's value (or gradient) that belongs to this node."""
         return array
 
     # -- text
 
     @property
     def label(self) -> str:
-        """Its name, or kind and number."""
+        """The name, or kind and number."""
         return self.name or f"{self.type_name}#{self.number}"
 
     def describe(self) -> str:
@@ -133,7 +133,7 @@ class Node:
         return f"<{self.describe()}>"
 
     def named(self, name: str) -> Node:
-        """The node, called by this name; if it has another one already, a node that equals it."""
+        """Name the node; if it has another name already, return a named node that equals it."""
         if self.name and self.name != name:
             return self.graph.alias(self, name)
         self.name = name
@@ -141,7 +141,7 @@ class Node:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether value and gradient surely are one run of memory each."""
+        """Whether value and gradient are certain to be contiguous."""
         return not (self.is_value_view or self.is_gradient_view or self.is_leaf)
 
     # -- operators
@@ -214,11 +214,11 @@ class Node:
 
 
 Operand = Node | bool | int | float
-"""Of an elementwise function; NumPy's numbers count as Python's, its arrays are made constants."""
+"""Operand of an elementwise function; NumPy's scalars count as numbers, arrays as constants."""
 
 
 def common_shape(what: str, operands: Sequence[Node]) -> Shape:
-    """The broadcast shape of operands; ExpressionError that shows them if there is none."""
+    """The broadcast shape of operands; ExpressionError, which shows them, if there is none."""
     found = broadcast([o.shape for o in operands])
     if found is None:
         shown = ", ".join(o.describe() for o in operands)
@@ -227,7 +227,7 @@ def common_shape(what: str, operands: Sequence[Node]) -> Shape:
 
 
 def common_type(operands: Sequence[Node]) -> Type:
-    """The promoted type of operands."""
+    """The promoted element type of operands."""
     found = operands[0].type
     for other in operands[1:]:
         found = promote(found, other.type)

@@ -1,6 +1,6 @@
-"""Normalisation of rows: layer norm (Ba et al. 2016) and RMS norm (Zhang and Sennrich 2019).
+"""Normalization of rows (layer norm, Ba et al.
 
-And of columns: batch norm (Ioffe and Szegedy 2015).
+2016; RMS norm, Zhang and Sennrich 2019) and of columns (batch norm, Ioffe and Szegedy 2015).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["batch_norm", "layer_norm", "rms_norm"]
 
 
 class RmsNorm(Node):
-    """x over the root mean square of its row; times a scale, plus an offset, which are rows."""
+    """x / (root mean square of its row) * scale + offset; scale and offset are rows."""
 
     type_name, overwrites = "rms_norm", True
     operator: ClassVar[Operator] = tensor.rms_norm
@@ -39,12 +39,12 @@ class RmsNorm(Node):
 
     @property
     def scale(self) -> Node | None:
-        """The child that is the scale."""
+        """The child that is the scale, or None."""
         return self.children[1] if self.has_scale else None
 
     @property
     def offset(self) -> Node | None:
-        """The child that is the offset."""
+        """The child that is the offset, or None."""
         return self.children[-1] if self.has_offset else None
 
     def forward_ops(self) -> list[NodeOp]:
@@ -53,7 +53,7 @@ class RmsNorm(Node):
         return [self.operator.bind(out, x, *rows, self.eps)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        """One operation for all children: it stands with the first that has a gradient."""
+        """One operation for all children, at the first child that has a gradient."""
         x, scale, offset = self.children[0], self.scale, self.offset
         step = self.derivatives.bind(
             rows_of(x.value), rows_of(self.grad),
@@ -71,7 +71,7 @@ class RmsNorm(Node):
 
 
 class LayerNorm(RmsNorm):
-    """x less its row's mean, over its row's standard deviation; times a scale, plus an offset."""
+    """(x - mean of its row) / (standard deviation of its row) * scale + offset."""
 
     type_name = "layer_norm"
     operator = tensor.layer_norm
@@ -79,7 +79,7 @@ class LayerNorm(RmsNorm):
 
 
 class BatchNorm(Node):
-    """x less its column's mean, over its column's standard deviation."""
+    """(x - mean of its column) / (standard deviation of its column)."""
 
     type_name, overwrites = "batch_norm", True
 
@@ -117,7 +117,7 @@ def _row_gradient(child: Node | None) -> Array | None:
 
 
 def _is_row(operand: Node | None, x: Node) -> bool:
-    """Whether an operand is the same for all rows of x: one number a column."""
+    """Whether an operand has one number for each column of x."""
     return operand is not None and (
         math.prod(operand.shape) == operand.shape[-1] == x.shape[-1] and operand.type is x.type
     )
@@ -134,7 +134,7 @@ def _norm(kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, e
     rows = x if len(x.shape) <= 2 else contiguous(x)
     if x.type is Type.FLOAT16:
         return _through_float32(kind, x, gamma, beta, eps)
-    # what is no row, say one number for each row, is broadcast as in any other product or sum
+    # other shapes, such as one number per row, are broadcast by separate nodes
     scale = gamma if _is_row(gamma, x) else None
     offset = beta if scale is gamma and _is_row(beta, x) else None
     made = x.graph.add(kind(rows, scale, offset, float(eps)))
@@ -145,7 +145,7 @@ def _norm(kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, e
 def _through_float32(
     kind: type[RmsNorm], x: Node, gamma: Node | None, beta: Node | None, eps: float
 ) -> Node:
-    """Half precision has no room for squares."""
+    """Compute the norm in float32, because squares overflow in float16."""
     g, b = (None if o is None else cast(o, Type.FLOAT32) for o in (gamma, beta))
     return cast(_norm(kind, cast(x, Type.FLOAT32), g, b, eps), Type.FLOAT16)
 
@@ -153,21 +153,21 @@ def _through_float32(
 def layer_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Rows with mean 0 and variance 1, times gamma, plus beta."""
+    """Normalize rows to mean 0 and variance 1; then times gamma, plus beta."""
     return _norm(LayerNorm, x, gamma, beta, eps)
 
 
 def rms_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-9
 ) -> Node:
-    """Rows with mean square 1, times gamma, plus beta."""
+    """Normalize rows to mean square 1; then times gamma, plus beta."""
     return _norm(RmsNorm, x, gamma, beta, eps)
 
 
 def batch_norm(
     x: Node, gamma: Node | None = None, beta: Node | None = None, eps: float = 1e-3
 ) -> Node:
-    """Columns of a matrix with mean 0 and variance 1 over its rows, times gamma, plus beta."""
+    """Normalize columns of a matrix to mean 0 and variance 1; then times gamma, plus beta."""
     if not x.type.is_float or len(x.shape) != 2:
         raise ExpressionError(f"batch_norm of {x.describe()}: expected a matrix of floats")
     if x.type is Type.FLOAT16:

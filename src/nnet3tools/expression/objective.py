@@ -1,7 +1,7 @@
-"""Objectives as formulas: what is to be maximised, in terms of `output` and `target`.
+"""Objectives given as formulas of `output` and `target`, which training maximizes.
 
 `expression="-0.5 * sqr(target - output)"` is Kaldi's quadratic objective, `"target * output"` the
-linear one. All elements of the formula's value are added up; the weight is the number of rows.
+linear one. The objective sums all elements of the value; its weight is the number of rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from nnet3tools.tensor.registry import device_of
 __all__ = ["check_objective", "evaluate_objective"]
 
 _PROBE_ROWS = (7, 11)
-"""A formula for one number of rows only fails with the other."""
+"""Two numbers of rows, because a formula may be valid for only one number."""
 
 
 def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) -> tuple[Node, ...]:
-    """Nodes of the output, the target and the formula's value."""
+    """The nodes of the output, the target and the formula's value."""
     graph = Graph(like)
     output = graph.input("output", (rows, dim), element, trainable=True)
     target = graph.input("target", (rows, dim), element)
@@ -42,7 +42,7 @@ def _build(text: str, rows: int, dim: int, element: Type, like: Array | None) ->
 
 
 def check_objective(text: str, dim: int) -> None:
-    """Raise a UserError if the formula is no objective of outputs with this many columns."""
+    """Raise a UserError if a formula is not a valid objective for `dim` output columns."""
     for rows in _PROBE_ROWS:
         *_, root = _build(text, rows, dim, Type.FLOAT32, None)
         Execution([root])
@@ -59,7 +59,7 @@ def _prepare(
 
 
 _example: dict[str, Array] = {}
-"""An (empty) array of each device seen."""
+"""Device -> an empty array on the device."""
 
 _total = tensor.aggregate("_1", "sum", None)
 
@@ -67,7 +67,7 @@ _total = tensor.aggregate("_1", "sum", None)
 def evaluate_objective(
     text: str, target: Array, output: Array, deriv: Array | None = None
 ) -> float:
-    """The objective's total; its derivative by `output` (N, dim) is written to `deriv` if given."""
+    """The total objective; `deriv` (N, dim), if given, is set to its derivative by `output`."""
     device, (rows, dim) = device_of(output), output.shape
     if device not in _example:
         _example[device] = tensor.empty((0,), like=output)
@@ -75,7 +75,7 @@ def evaluate_objective(
         text, rows, dim, type_of_dtype(output.dtype), device, deriv is not None
     )
     for node, array in ((output_node, output), (target_node, target)):
-        if node.value is not None:  # the formula may not use it
+        if node.value is not None:  # None if the formula does not use it
             tensor.copy(node.value, array)
     execution.forward()
     total = _total(root.value)

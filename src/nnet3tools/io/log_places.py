@@ -135,7 +135,10 @@ _PLACES = {
         "log_time",
     ): "~CachingOptimizingCompiler():nnet-optimize.cc",
     ("optimizer/compile_looped.py", "compile_looped"): "CompileLooped():nnet-compile-looped.cc",
-    ("tensor/fisher.py", "_orthonormalize"): "ReorthogonalizeRt1():natural-gradient-online.cc",
+    (
+        "tensor/operators/fisher/__init__.py",
+        "_orthonormalize",
+    ): "ReorthogonalizeRt1():natural-gradient-online.cc",
     ("training/combination.py", "combine_models"): "main():{program}.cc",
     ("training/diagnostics.py", "print_objective"): "PrintTotalStats():nnet-diagnostics.cc",
     ("training/diagnostics.py", "_print_accuracy"): "PrintTotalStats():nnet-diagnostics.cc",
@@ -184,7 +187,10 @@ _PLACES = {
     ("training/update.py", "_log"): "UpdateNnetWithMaxChange():nnet-utils.cc",
     ("training/xvector_egs.py", "examples_of_utterance"): "WriteExamples():{program}.cc",
 }
-"""(module, function) -> Kaldi's function and file. All other lines of `cli/` name main()."""
+"""(module, function) -> Kaldi's function and file.
+
+Lines of cli/ and recognizer/ that are not listed name main().
+"""
 
 _TRAINERS = {
     "nnet3-chain-train": ("NnetChainTrainer", "nnet-chain-training"),
