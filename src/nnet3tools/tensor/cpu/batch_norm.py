@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from nnet3tools.tensor.cpu.columns import GROUP
 from nnet3tools.tensor.cpu.kernels import Job, Kernel, Number
+from nnet3tools.tensor.emit.c_columns import GROUP
 from nnet3tools.tensor.plain.operands import overlap
 
 __all__ = ["batch_norm", "batch_norm_backprop"]

@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cpu.batch_norm import batch_norm, batch_norm_backprop
-from nnet3tools.tensor.cpu.columns import Columns, column_job, finish, finish_arguments
 from nnet3tools.tensor.cpu.element import element_jobs
 from nnet3tools.tensor.cpu.kernels import Job
 from nnet3tools.tensor.cpu.products import product
-from nnet3tools.tensor.cpu.walks import can_walk, walk_of
 from nnet3tools.tensor.element import Element, element
-from nnet3tools.tensor.formulas import Assignments, Expr
 from nnet3tools.tensor.gru import gru_columns
-from nnet3tools.tensor.plain.operands import is_number, overlap
-from nnet3tools.tensor.strides import broadcast_strides
+from nnet3tools.tensor.plain.operands import is_number
 
 __all__ = ["SPECIAL"]
 
@@ -77,14 +73,19 @@ _BACKWARD = (
     "d_g = (1 - g * g) * (i * dc{by_i}) - g * repair_g;"
     "at_i = d_i; at_f = d_f; at_g = d_g; at_o = d_o;"
     "at_before = w_i * d_i + w_f * d_f + f * dc{by_f};"
-    "p_i = d_i * before; p_f = d_f * before; p_o = d_o * c;"
-    "v_i = i; v_f = f; v_g = g; v_o = o; v_h = h;"
-    "s_i = i * (1 - i); s_f = f * (1 - f); s_g = 1 - g * g; s_o = o * (1 - o); s_h = 1 - h * h"
+    "p_i = col_sum(d_i * before); p_f = col_sum(d_f * before); p_o = col_sum(d_o * c);"
+    "v_i += col_sum(i); v_f += col_sum(f); v_g += col_sum(g); v_o += col_sum(o); v_h += col_sum(h);"
+    "s_i += col_sum(i * (1 - i)); s_f += col_sum(f * (1 - f)); s_g += col_sum(1 - g * g);"
+    "s_o += col_sum(o * (1 - o)); s_h += col_sum(1 - h * h)"
 )
-_STORED = "at_i at_f at_g at_o at_before"
-_SUMS = ("p_i p_f p_o", "v_i v_f v_g v_o v_h", "s_i s_f s_g s_o s_h")
-"""What goes to the rows of params_deriv, value_sum and deriv_sum."""
+_IN_DERIV = "at_i at_f at_g at_o at_before"
+_TOTALS = {"params_deriv": "p_i p_f p_o", "value_sum": "v_i v_f v_g v_o v_h",
+           "deriv_sum": "s_i s_f s_g s_o s_h"}  # fmt: skip
+"""The rows of each array that takes sums of columns."""
 _READ = "x_i x_f x_g x_o before w_i w_f w_o at_c at_m repair_i repair_f repair_g repair_o repair_h"
+
+
+_ALL_TARGETS = " ".join([_IN_DERIV, *_TOTALS.values()]).split()
 
 
 def _by_scales(text: str, dropout: bool) -> str:
@@ -99,14 +100,16 @@ def _forward(dropout: bool) -> Element:
 
 
 @functools.cache
-def _backward(dropout: bool) -> tuple[Assignments, dict[str, Expr]]:
-    """The derivatives that are stored, and what is summed by columns, by name."""
-    scales = " scale_i scale_f scale_o" * dropout
-    names = f"{_STORED} {_READ}{scales} {' '.join(_SUMS)}".split()
-    items = element(_by_scales(_BACKWARD, dropout), " ".join(names)).assignments.items
-    values = {names[target.number - 1]: value for target, value in items}
-    stored = tuple(item for item in items if names[item[0].number - 1] in _STORED.split())
-    return Assignments(stored), values
+def _backward(dropout: bool, in_deriv: bool, totals: tuple[str, ...]) -> Element:
+    """The derivatives and the totals that are asked for."""
+    targets = [_IN_DERIV] * in_deriv + [_TOTALS[name] for name in totals]
+    names = f"{_READ}{' scale_i scale_f scale_o' * dropout} {' '.join(targets)}"
+    wanted = " ".join(targets).split()
+    lines = [
+        line for line in map(str.strip, _by_scales(_BACKWARD, dropout).split(";"))
+        if line.split()[0] not in _ALL_TARGETS or line.split()[0] in wanted
+    ]  # fmt: skip
+    return element("; ".join(lines), names)
 
 
 def _parts(x: np.ndarray, dim: int) -> list[np.ndarray]:
@@ -128,54 +131,18 @@ def _lstm_backprop(
 ) -> Jobs:  # fmt: skip
     dim = params.shape[1]
     parts = _parts(x, dim)
-    stored, values = _backward(len(parts) > 5)
-    sums: list[_Sum] = []
-    totals = (params_deriv, 0.0), (value_sum, 1.0), (deriv_sum, 1.0)
-    for names, (total, beta) in zip(_SUMS, totals, strict=True):
-        if total is not None:
-            pairs = zip(names.split(), total, strict=True)
-            sums += [(values[name], row, beta) for name, row in pairs]
-    derivs = parts[:5] if in_deriv is None else _parts(in_deriv, dim)[:5]
+    totals = {"params_deriv": params_deriv, "value_sum": value_sum, "deriv_sum": deriv_sum}
+    given = {name: total for name, total in totals.items() if total is not None}
     at = out_deriv[:, :dim], out_deriv[:, dim:]
-    operands = [*derivs, *parts[:5], *params, *at, *repair, *parts[5:]]
-    if in_deriv is not None and not _apart(in_deriv, (x, out_deriv, params, repair)):
-        return None
-    jobs = _summed(None if in_deriv is None else stored, sums, operands, (len(x), dim))
+    targets = [row for total in given.values() for row in total]
+    if in_deriv is not None:
+        targets = [*_parts(in_deriv, dim)[:5], *targets]
+    formula = _backward(len(parts) > 5, in_deriv is not None, tuple(given))
+    jobs = _jobs(formula, *parts[:5], *params, *at, *repair, *parts[5:], *targets)
     if jobs is None or in_deriv is None or in_deriv.shape[1] == 5 * dim:
         return jobs
     zeroed = _filled(in_deriv[:, 5 * dim :], 0.0)
     return None if zeroed is None else [*jobs, *zeroed]
-
-
-_Sum = tuple[Expr, np.ndarray, float]
-"""A formula, the row that takes the sums of its columns, and what the row's old values count."""
-
-
-def _apart(target: np.ndarray, others: tuple[np.ndarray, ...]) -> bool:
-    """Whether a target shares no memory with what is read."""
-    return not any(overlap(target, other) for other in others)
-
-
-def _summed(
-    stored: Assignments | None, sums: list[_Sum], operands: list[Any], shape: tuple[int, int]
-) -> Jobs:
-    """One pass that stores, and adds up columns."""
-    outs = [out for _, out, _ in sums]
-    floats = all(out.dtype.kind == "f" for out in outs)
-    if not can_walk([*operands, *outs]) or 0 in shape or not floats:
-        return None
-    if not sums:
-        return [] if stored is None else element_jobs(stored, operands)
-    strides = [broadcast_strides(o, shape) for o in operands if isinstance(o, np.ndarray)]
-    found = walk_of(operands, strides)
-    columns = Columns(
-        stored, tuple((value, "sum", finish(out, 1.0, beta)) for value, out, beta in sums), 16
-    )
-    ends = [
-        finish_arguments(out, [out.strides[0] // out.itemsize], 1.0, 1.0, beta)
-        for _, out, beta in sums
-    ]
-    return [column_job(columns, found, shape, operands, strides, ends)]
 
 
 # -- GRU

@@ -1,0 +1,222 @@
+"""A formula's instructions as lines of C or C++, a named constant each, in a dialect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3tools.errors import ProgramError
+from nnet3tools.tensor.emit.walk import Access, Walk
+from nnet3tools.tensor.formulas import Type
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind, Lowering, Target
+
+__all__ = ["CALLS", "Body", "Dialect", "indented", "loop"]
+
+CALLS: dict[str, str] = {
+    "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
+    "sqr": "{0} * {0}", "round": "rint{f}({0})", "floor": "floor{f}({0})", "ceil": "ceil{f}({0})",
+    "lt": "{0} < {1}", "le": "{0} <= {1}", "gt": "{0} > {1}", "ge": "{0} >= {1}",
+    "eq": "{0} == {1}", "ne": "{0} != {1}", "and": "{0} && {1}", "or": "{0} || {1}", "not": "!{0}",
+    "where": "{0} ? {1} : {2}", "sqrt": "sqrt{f}({0})", "sin": "sin{f}({0})", "cos": "cos{f}({0})",
+    "pow": "pow{f}({0}, {1})", "logaddexp": "nn_logaddexp({0}, {1})",
+}  # fmt: skip
+"""Function -> its text in all dialects; {f} is the suffix of its floats: f for float32, or none."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a language spells types, values, functions and parameters."""
+
+    types: Mapping[Type, str]
+    """The type of a value while it is computed with."""
+    stored_types: Mapping[Type, str]
+    """The type of an array's elements."""
+    calls: Mapping[str, str]
+    """Function -> its text, as CALLS."""
+    target: Target
+    size: str
+    """The type of sizes and strides."""
+    integer: str
+    """An integer constant: {0} is its type, {1} the number."""
+    infinity: str
+    nan: str
+    parameters: Mapping[str, str]
+    """size, number, number_at and pointer -> a parameter {name}, number {k}, of {type}."""
+    rounded_half: str = ""
+    """The float {0} rounded to 16 bits; empty where there is no such type, as below."""
+    loaded_half: str = ""
+    stored_half: str = ""
+
+    def literal(self, value: float, held: str) -> str:
+        """A constant of a spelled type, exact."""
+        single = self.types[Type.FLOAT32]
+        if held not in (single, self.types[Type.FLOAT64]):
+            return self.integer.format(held, int(value))
+        if held == single:
+            with np.errstate(over="ignore"):
+                value = float(np.float32(value))
+        if math.isnan(value) or math.isinf(value):
+            text = f"(({held}){self.nan if math.isnan(value) else self.infinity})"
+            return f"(-{text})" if value < 0 else text
+        return f"({value!r}{'f' if held == single else ''})"
+
+    def converted(self, value: str, held: str, to: str) -> str:
+        """A value of a spelled type as another spelled type."""
+        if held == to:
+            return value
+        return f"({value} != 0)" if to == self.types[Type.BOOL] else f"({to})({value})"
+
+    def stored(self, value: str, held: str, to: Type) -> str:
+        """A value of a spelled type as an array's element of type `to`."""
+        if to is Type.FLOAT16:
+            return self.stored_half.format(self.converted(value, held, self.types[Type.FLOAT32]))
+        return self.converted(value, held, self.types[to])
+
+
+class Body:
+    """The lines that compute lowered formulas.
+
+    Operand i (from 0) is the variable `x{i + 1}`. With a walk, an array's first element is at
+    `p{i}`, the current row of the innermost axis at `q{i}`, strides are `s{i}_{axis}`.
+    """
+
+    def __init__(self, types: Sequence[Type], dialect: Dialect, walk: Walk | None = None) -> None:
+        self.types, self.dialect, self.walk = types, dialect, walk
+        lowering = Lowering(types, dialect.target)
+        self.lower = lowering.lower
+        self.instructions = lowering.instructions
+        self._names: dict[Instruction, str] = {}
+
+    @classmethod
+    def of_walk(cls, walk: Walk, dialect: Dialect) -> Body:
+        """The body of a kernel whose operands are found by a walk."""
+        return cls(walk.types, dialect, walk)
+
+    def name(self, v: Instruction) -> str:
+        """The variable, or the text of the number, that stands for a value."""
+        if v.kind is Kind.OPERAND:
+            return f"x{v.number + 1}"
+        if v.kind is Kind.CONSTANT:
+            return self.dialect.literal(v.value, self.held(v))
+        return self._names.setdefault(v, f"v{len(self._names)}")
+
+    def held(self, v: Instruction) -> str:
+        """The spelled type of a value."""
+        return self.dialect.types[v.type]
+
+    def is_loaded(self, v: Instruction) -> bool:
+        """Whether a value is an operand that is an array."""
+        return v.kind is Kind.OPERAND and self.walk is not None and self.walk.is_array(v.number)
+
+    def line(self, v: Instruction, index: str = "i") -> list[str]:
+        """The line that computes or loads a value, if it needs one; `index`: of the element."""
+        if self.is_loaded(v):
+            return [self.load(v.number, self.place(v.number, index))]
+        if v.kind in (Kind.OPERAND, Kind.CONSTANT):
+            return []
+        names = [self.name(i) for i in v.inputs]
+        if v.kind is Kind.CAST:
+            value = self.dialect.converted(names[0], self.held(v.inputs[0]), self.held(v))
+            if v.type is Type.FLOAT16:
+                value = self.dialect.rounded_half.format(value)
+        elif (call := self.dialect.calls.get(v.name)) is not None:
+            single = v.inputs[0].type in (Type.FLOAT32, Type.FLOAT16)
+            value = call.format(*names, f="f" if single else "")
+        else:
+            raise ProgramError(f"{v.name} is of whole rows or columns")
+        return [f"const {self.held(v)} {self.name(v)} = {value};"]
+
+    def lines(
+        self, roots: Sequence[Instruction], known: Collection[Instruction] = (), index: str = "i"
+    ) -> list[str]:
+        """The lines that compute roots from known values."""
+        return [line for v in self.needed(roots, known) for line in self.line(v, index)]
+
+    def needed(
+        self, roots: Sequence[Instruction], known: Collection[Instruction] = ()
+    ) -> list[Instruction]:
+        """The values to compute for roots, in order, without known values and what these need."""
+        needed = {v for v in roots if v not in known}
+        for v in reversed(self.instructions):
+            if v in needed:
+                needed.update(i for i in v.inputs if i not in known)
+        return [v for v in self.instructions if v in needed]
+
+    def arrays_of(self, values: Sequence[Instruction]) -> list[int]:
+        """The numbers of the arrays among some values."""
+        return [v.number for v in values if self.is_loaded(v)]
+
+    # -- operands in memory
+
+    def place(self, i: int, index: str = "i") -> str:
+        """An element of an operand's current row."""
+        assert self.walk is not None
+        access = self.walk.accesses[i][-1]
+        if access is Access.STRIDED:
+            index = f"{index} * s{i}_{self.walk.axes - 1}"
+        return f"q{i}[{'0' if access is Access.REPEATED else index}]"
+
+    def load(self, i: int, place: str) -> str:
+        """The line that loads an operand from a place."""
+        if self.types[i] is Type.FLOAT16:
+            place = self.dialect.loaded_half.format(place)
+        return f"const {self.dialect.types[self.types[i]]} x{i + 1} = {place};"
+
+    def store(self, i: int, root: Instruction, index: str = "i") -> str:
+        """The line that stores a value in an element of an operand's current row."""
+        return self.store_at(i, root, self.place(i, index))
+
+    def store_at(self, i: int, root: Instruction, place: str) -> str:
+        """The line that stores a value at a place, as an element of operand i."""
+        value = self.dialect.stored(self.name(root), self.held(root), self.types[i])
+        return f"{place} = {value};"
+
+    def row(self, i: int, indexes: Sequence[str]) -> str:
+        """The line that finds an operand's row from the indexes of the outer axes."""
+        assert self.walk is not None
+        steps = zip(indexes, self.walk.accesses[i], strict=False)
+        terms = [
+            f"{index} * s{i}_{axis}"
+            for axis, (index, access) in enumerate(steps)
+            if access is Access.STRIDED
+        ]
+        spelled = self.dialect.stored_types[self.types[i]]
+        return f"{spelled} *const q{i} = {' + '.join([f'p{i}', *terms])};"
+
+    # -- parameters
+
+    def declare(self, sizes: Sequence[str]) -> list[str]:
+        """The parameters of a kernel: sizes, then the operands, as Walk.arguments gives them."""
+        assert self.walk is not None
+        found: list[str] = []
+
+        def add(kind: str, name: str, spelled: str = "") -> None:
+            text = self.dialect.parameters[kind]
+            found.append(text.format(k=len(found), name=name, type=spelled))
+
+        for name in sizes:
+            add("size", name)
+        for i, accesses in enumerate(self.walk.accesses):
+            if accesses[0] is Access.NUMBER_IN_MEMORY:
+                add("number_at", f"x{i + 1}")
+            elif accesses[0] is Access.NUMBER:
+                add("size" if self.types[i] is Type.WEAK_INT else "number", f"x{i + 1}")
+            else:
+                add("pointer", f"p{i}", self.dialect.stored_types[self.types[i]])
+                for axis, access in enumerate(accesses):
+                    if access is Access.STRIDED:
+                        add("size", f"s{i}_{axis}")
+        return found
+
+
+def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
+    """Lines moved to the right."""
+    return ["  " * depth + line for line in lines]
+
+
+def loop(head: str, lines: Sequence[str]) -> list[str]:
+    """A block of lines, `head` being the text before its brace."""
+    return [f"{head} {{", *indented(lines), "}"]

@@ -1,0 +1,114 @@
+"""How a kernel finds the elements of its operands: merged axes, and a kind of access for each.
+
+The layout is part of a kernel's text. Sizes and strides that are neither 0 nor 1 are arguments.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnet3tools.tensor.formulas import Type
+from nnet3tools.tensor.strides import broadcast_strides, merge_axes
+
+__all__ = ["Access", "Walk", "is_array", "merged_strides", "walk_of"]
+
+
+class Access(enum.Enum):
+    """How an operand is found along an axis, or that it is a plain number."""
+
+    REPEATED = "every index has the same element"
+    CONTIGUOUS = "neighbours in memory"
+    STRIDED = "the stride is an argument"
+    NUMBER = "a plain number, whose value is an argument"
+    NUMBER_IN_MEMORY = "a plain number, whose address is an argument"
+
+
+_NUMBERS = (Access.NUMBER, Access.NUMBER_IN_MEMORY)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The layout of operands that are walked together."""
+
+    types: tuple[Type, ...]
+    accesses: tuple[tuple[Access, ...], ...]
+    """By operand (from 0): an access for each axis, outermost first; one for a plain number."""
+    axes: int
+
+    def is_array(self, i: int) -> bool:
+        """Whether an operand is an array."""
+        return self.accesses[i][0] not in _NUMBERS
+
+    def varies(self, i: int, axis: int = -1) -> bool:
+        """Whether an operand is an array whose elements differ along an axis."""
+        return self.is_array(i) and self.accesses[i][axis] is not Access.REPEATED
+
+    def is_contiguous(self, i: int) -> bool:
+        """Whether neighbours along the innermost axis are neighbours in memory."""
+        return self.accesses[i][-1] is Access.CONTIGUOUS
+
+    def arguments(self, operands: Sequence[Any], strides: Sequence[Sequence[int]]) -> list[Any]:
+        """A kernel's arguments for the operands: arrays, strides (int) and numbers, in order.
+
+        `strides` are those of the arrays, in elements. Body.declare has the parameters.
+        """
+        values: list[Any] = []
+        walked = iter(strides)
+        for operand, accesses in zip(operands, self.accesses, strict=True):
+            values.append(operand)
+            if accesses[0] not in _NUMBERS:
+                steps = zip(next(walked), accesses, strict=True)
+                values += [s for s, access in steps if access is Access.STRIDED]
+        return values
+
+
+def is_array(operand: Any) -> bool:
+    """Whether an operand is an array of any device, not a number."""
+    return hasattr(operand, "strides") and not isinstance(operand, np.generic)
+
+
+def walk_of(
+    types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int
+) -> Walk:
+    """The walk over operands whose arrays have these strides (of elements).
+
+    Only the innermost `exact` axes tell strides 0 and 1 from others: fewer kernels are compiled.
+    """
+    axes = len(strides[0])
+    walked = iter(strides)
+    accesses = list[tuple[Access, ...]]()
+    for operand in operands:
+        if not is_array(operand):
+            in_memory = hasattr(operand, "array")
+            accesses.append((Access.NUMBER_IN_MEMORY if in_memory else Access.NUMBER,))
+            continue
+        steps = next(walked)
+        known = [_access(s, axis == axes - 1) for axis, s in enumerate(steps)]
+        accesses.append((*[Access.STRIDED] * (axes - exact), *known[max(0, axes - exact) :]))
+    return Walk(tuple(types), tuple(accesses), axes)
+
+
+def _access(stride: int, innermost: bool) -> Access:
+    if stride == 0:
+        return Access.REPEATED
+    return Access.CONTIGUOUS if stride == 1 and innermost else Access.STRIDED
+
+
+def merged_strides(
+    arrays: Sequence[Any], full: tuple[int, ...], kept_axes: int = 0
+) -> tuple[list[int], list[list[int]]]:
+    """Sizes and strides for walking arrays broadcast to `full`, with as few axes as possible.
+
+    The last `kept_axes` axes are not merged with others.
+    """
+    strides = [broadcast_strides(a, full) for a in arrays]
+    if not kept_axes:
+        return merge_axes(full, strides)
+    sizes, steps = merge_axes(full[:-kept_axes], [s[:-kept_axes] for s in strides])
+    whole = [[*outer, *s[-kept_axes:]] for outer, s in zip(steps, strides, strict=True)]
+    return [*sizes, *full[-kept_axes:]], whole
