@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import stat
 import subprocess
@@ -142,7 +143,7 @@ def test_other_sources_compilers_and_processors_have_other_libraries(fresh, tmp_
     monkeypatch.setattr(library, "cpu_features", lambda: "another processor")
     doubled()
     assert len(files(tmp_path)) == 2
-    other = compiler.Compiler(compiler.find_compiler().path, "another version")
+    other = compiler.Compiler(compiler.find_compiler().command, "another version")
     monkeypatch.setattr(library, "find_compiler", lambda: other)
     monkeypatch.setattr("nnet3tools.tensor.cpu.jobs.library", library.Library())
     doubled()
@@ -251,6 +252,7 @@ def _is_zombie(process: int) -> bool:
 )
 def test_without_a_compiler_numpy_does_the_work_and_the_user_knows(fresh, monkeypatch, path, said):
     monkeypatch.setenv("PATH", path)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     doubled(by_numpy=True)
     doubled(by_numpy=True)
     (line,) = fresh

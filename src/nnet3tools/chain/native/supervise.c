@@ -221,8 +221,8 @@ void nn_supervise(supervisor *w, int kind, const uint8_t *data, int64_t begin, i
 
 const void *nn_supervisor_output(const supervisor *w) { return w->out.data; }
 
-static void free_all(growing *first, growing *last) {
-  for (; first <= last; first++) free(first->data);
+static void free_arrays(growing **arrays, size_t count) {
+  for (size_t i = 0; i < count; i++) free(arrays[i]->data);
 }
 
 void nn_supervisor_free(supervisor *w) {
@@ -230,16 +230,29 @@ void nn_supervisor_free(supervisor *w) {
                  &w->local.connected, &w->local.joined, &w->minimizing.connected, &w->composing.whole};
   for (size_t i = 0; i < sizeof fsts / sizeof *fsts; i++) free_fst(fsts[i]);
   for (int64_t s = 0; s < w->local.lists.size; s++) free(list_of(&w->local, s)->data);
-  free_all(&w->out, &w->queue);
-  free_all(&w->walks.from_start, &w->walks.numbers);
-  free_all(&w->epsilons.has_epsilons, &w->epsilons.targets);
-  free_all(&w->epsilons.set.arcs, &w->epsilons.set.table);
-  free_all(&w->epsilons.other.arcs, &w->epsilons.other.table);
-  free_all(&w->local.lists, &w->local.finals);
-  free_all(&w->subsets.members, &w->subsets.fresh);
-  free_all(&w->minimizing.order, &w->minimizing.same);
-  free_all(&w->composing.pairs, &w->composing.table);
-  free_all(&w->properties.labels, &w->properties.members);
+  walks *all_walks[] = {&w->walks, &w->epsilons.walks};
+  for (int i = 0; i < 2; i++) {
+    walks *k = all_walks[i];
+    growing *arrays[] = {&k->from_start, &k->to_end, &k->first, &k->neighbours, &k->stack, &k->numbers};
+    free_arrays(arrays, sizeof arrays / sizeof *arrays);
+  }
+  epsilon_work *e = &w->epsilons;
+  local_work *l = &w->local;
+  subset_work *s = &w->subsets;
+  minimize_work *m = &w->minimizing;
+  property_work *p = &w->properties;
+  growing *arrays[] = {
+      &w->out, &w->times, &w->steps, &w->queue,
+      &e->has_epsilons, &e->kept, &e->distances, &e->targets,
+      &e->set.arcs, &e->set.table, &e->other.arcs, &e->other.table,
+      &l->lists, &l->num_in, &l->num_out, &l->finals,
+      &s->members, &s->begins, &s->table, &s->candidates, &s->fresh,
+      &m->order, &m->waiting, &m->distances, &m->heights, &m->by_height, &m->class_of, &m->classes,
+      &m->table, &m->same,
+      &w->composing.pairs, &w->composing.table,
+      &p->labels, &p->low, &p->entered, &p->component, &p->path, &p->places, &p->members,
+  };
+  free_arrays(arrays, sizeof arrays / sizeof *arrays);
   free(w->labels);
   free(w);
 }

@@ -1,9 +1,10 @@
-"""The machine's C compiler: found on PATH, asked for a library, given up if it takes long."""
+"""The C compiler: on PATH, or that of the Python package ziglang; given up if it takes long."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 import shutil
@@ -15,46 +16,71 @@ from pathlib import Path
 
 from nnet3tools.io import log
 
-__all__ = ["TIMEOUT", "Compiler", "cpu_features", "find_compiler", "num_processors"]
+__all__ = [
+    "TIMEOUT",
+    "Compiler",
+    "cpu_features",
+    "find_compiler",
+    "keeps_source",
+    "num_processors",
+]
 
 _NAMES = ("cc", "gcc", "clang")
 
+_KEEP_SOURCE = "NNET3TOOLS_KEEP_SOURCE"
+
 TIMEOUT = 60.0
-"""Seconds that a compiler may take for a file (which takes it half a second)."""
+"""Seconds that a compiler may take for a file; half a second is usual."""
 
 _FLAGS = (
     "-shared", "-fPIC", "-pthread", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "-fwrapv", "-fno-strict-aliasing", "-fopenmp-simd", "-std=gnu11", "-w",
 )  # fmt: skip
-"""No flag that lets NaN, infinity or signed zeros go, nor one that reorders sums: where they may be
-is said in the source. Products and sums are fused only where the source asks for it, so that what
-has no functions and sums gives NumPy's numbers bit for bit."""
+"""NaN, infinity and signed zeros are kept, and sums are reordered only where the source says so.
+Products and sums are fused only where the source asks for it. So a formula without functions and
+sums gives NumPy's numbers bit for bit."""
 
 _GCC_FLAGS = ("-O1", "-ftree-loop-vectorize", "-fvect-cost-model=unlimited",
               "--param=vect-epilogues-nomask=0", "-fira-region=one", "-fno-ivopts")  # fmt: skip
-"""As fast as what -O3 makes of these loops, in a quarter of the time (16 ms a kernel for 55).
--fira-region=one halves the time of large kernels (an LSTM's derivatives and sums: 0.33 s for 0.63),
--fno-ivopts takes a sixth off that of all."""
+"""The code is as fast as with -O3 and takes a quarter of the time to compile (16 ms a kernel
+instead of 55). -fira-region=one halves the time that large kernels take (an LSTM's derivatives and
+sums: 0.33 s instead of 0.63); -fno-ivopts takes a sixth off the time of all kernels."""
+
+_CLANG_FLAGS = ("-O2",)
+_ZIG_FLAGS = (*_CLANG_FLAGS, "-fno-sanitize=undefined")  # zig cc checks by default
+
+
+def keeps_source() -> bool:
+    """Whether the user wants the source of compiled kernels to be kept, for a debugger."""
+    return os.environ.get(_KEEP_SOURCE, "0") not in ("", "0")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C compiler, known by the file that it is."""
+    """A C compiler and the file that it is."""
 
-    path: str
+    command: tuple[str, ...]
+    """The program and its first arguments."""
     identity: str
-    """What changes when another version is installed: the real file, its size and time."""
+    """Changes when another version is installed: the real file, its size and time."""
 
     @property
     def flags(self) -> tuple[str, ...]:
         """All options but the files."""
         machine = "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
-        is_gcc = "gcc" in os.path.basename(os.path.realpath(self.path))
-        return (*_FLAGS, *(_GCC_FLAGS if is_gcc else ("-O2",)), machine)
+        debug = ("-g",) if keeps_source() else ()
+        return (*_FLAGS, *self._own_flags(), machine, *debug)
+
+    def _own_flags(self) -> tuple[str, ...]:
+        if len(self.command) > 1:
+            return _ZIG_FLAGS
+        is_gcc = "gcc" in os.path.basename(os.path.realpath(self.command[0]))
+        return _GCC_FLAGS if is_gcc else _CLANG_FLAGS
 
     def build(self, source: Path, library: Path) -> bool:
-        """Make a shared library; False, and one verbose line, if that fails or takes too long."""
-        command = [self.path, *self.flags, "-o", str(library), str(source), "-lm"]
+        """Make a shared library; False, and one warning, if that fails or takes too long."""
+        name = " ".join(self.command)
+        command = [*self.command, *self.flags, "-o", str(library), str(source), "-lm"]
         try:
             with subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -66,24 +92,24 @@ class Compiler:
                     _kill_all(process)
                     if not isinstance(error, subprocess.TimeoutExpired):
                         raise
-                    return _failed(self.path, f"took more than {TIMEOUT:g} s")
+                    return _failed(name, f"took more than {TIMEOUT:g} s")
         except OSError as error:
-            return _failed(self.path, str(error))
+            return _failed(name, str(error))
         if process.returncode != 0 or not library.exists():
             lines = said.decode(errors="replace").strip().splitlines()
-            return _failed(self.path, lines[0][:200] if lines else f"status {process.returncode}")
+            return _failed(name, lines[0][:200] if lines else f"status {process.returncode}")
         return True
 
 
 def _environment() -> dict[str, str]:
-    """The process's, without what would have a compiler look elsewhere; it speaks English."""
+    """This process's environment without variables that add search paths; messages in English."""
     unwanted = ("GCC_EXEC_PREFIX", "COMPILER_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH")
     kept = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**kept, "LC_ALL": "C"}
 
 
 def _kill_all(process: subprocess.Popen[bytes]) -> None:
-    """The compiler and what it has started."""
+    """End the compiler and the programs that it has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (OSError, AttributeError):
@@ -92,31 +118,43 @@ def _kill_all(process: subprocess.Popen[bytes]) -> None:
 
 
 @functools.cache
-def _failed(path: str, reason: str) -> bool:
-    log.warning(f"no compiled kernels: {path}: {reason}; NumPy does the work, which takes longer")
+def _failed(name: str, reason: str) -> bool:
+    log.warning(f"no compiled kernels: {name}: {reason}; NumPy does the work, which takes longer")
     return False
 
 
 @functools.cache
 def find_compiler() -> Compiler | None:
-    """The first C compiler on PATH; None, and one line that says so, if there is none."""
+    """The first C compiler on PATH, or ziglang's; None, and one log line, if there is none."""
     if os.name != "posix":
         return None
     for name in _NAMES:
-        if (path := shutil.which(name)) is not None:
-            real = os.path.realpath(path)
-            try:
-                found = os.stat(real)
-            except OSError:
-                continue
-            return Compiler(path, f"{path} {real} {found.st_size} {found.st_mtime_ns}")
+        if (path := shutil.which(name)) is not None and (identity := _identity(path)):
+            return Compiler((path,), identity)
+    package = importlib.util.find_spec("ziglang")
+    if package is not None and (folders := package.submodule_search_locations):
+        if identity := _identity(os.path.join(folders[0], "zig")):
+            return Compiler((sys.executable, "-m", "ziglang", "cc"), identity)
     looked = f"none of {', '.join(_NAMES)} on PATH" if os.environ.get("PATH") else "PATH is empty"
-    log.log(f"no compiled kernels: {looked}; NumPy does the work, which takes longer")
+    log.log(
+        f"no compiled kernels: {looked}, no Python package ziglang (extra `compiler`); NumPy does "
+        "the work, which takes longer"
+    )
     return None
 
 
+def _identity(path: str) -> str:
+    """The file that a path leads to, its size and time; empty if there is none."""
+    real = os.path.realpath(path)
+    try:
+        found = os.stat(real)
+    except OSError:
+        return ""
+    return f"{path} {real} {found.st_size} {found.st_mtime_ns}"
+
+
 def num_processors() -> int:
-    """How many processors this process may run on."""
+    """The number of processors that this process may run on."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -125,7 +163,7 @@ def num_processors() -> int:
 
 @functools.cache
 def cpu_features() -> str:
-    """What `native` code depends on, as text: the machine's kind and its processor's features."""
+    """A digest of the features of machine and processor that compiled code depends on."""
     facts = [sys.platform, platform.machine(), sys.byteorder]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

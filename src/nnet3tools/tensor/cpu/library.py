@@ -29,6 +29,7 @@ from nnet3tools.tensor.cpu.compiler import (
     Compiler,
     cpu_features,
     find_compiler,
+    keeps_source,
     num_processors,
 )
 from nnet3tools.tensor.cpu.kernels import Kernel
@@ -163,17 +164,31 @@ def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
     if folder is not None and (kept := folder / name).is_file():
         if is_trusted(kept) and is_whole(kept) and (loaded := _open(kept)) is not None:
             log.vlog(2, f"loaded {what} in {time.thread_time() - began:.4f} s")
+            if keeps_source():
+                log.log(f"source of {what}: {kept.with_suffix('.c')}")
             return loaded
     with private_folder() as work:
-        (work / "kernels.c").write_text(source, encoding="utf-8")
+        file = _kept_source(name, folder) if keeps_source() else work / "kernels.c"
+        file.write_text(source, encoding="utf-8")
         began = time.perf_counter()
-        if not compiler.build(work / "kernels.c", work / name):
+        if not compiler.build(file, work / name):
             return None
         log.vlog(2, f"compiled {what} in {time.perf_counter() - began:.3f} s")
+        if keeps_source():
+            log.log(f"source of {what}: {file}")
         if folder is not None and (kept_now := publish(work / name, folder, name)) is not None:
             if (loaded := _open(kept_now)) is not None:
                 return loaded
         return _open(work / name)
+
+
+def _kept_source(name: str, folder: Path | None) -> Path:
+    """Where the source of a library is kept: beside it, or in a new folder if none is trusted."""
+    if folder is None:
+        import tempfile
+
+        folder = Path(tempfile.mkdtemp(prefix="nnet3-source-"))
+    return (folder / name).with_suffix(".c")
 
 
 def _open(path: Path) -> ctypes.CDLL | None:

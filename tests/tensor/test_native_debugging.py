@@ -1,0 +1,125 @@
+"""Compiled kernels under other compilers and in tools: ziglang, debuggers, sanitizers. All slow."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nnet3tools.tensor.cpu import compiler
+
+pytestmark = pytest.mark.slow
+
+TESTS = Path(__file__).parents[1]
+KERNELS = (
+    "tensor/test_native_chain.py",
+    "tensor/test_native_decompress.py",
+    "tensor/test_native_fusion.py",
+    "tensor/test_native_kernels.py",
+    "tensor/test_second_thread.py",
+    "tensor/test_tensor_random.py",
+)
+"""Tests of emitted kernels and of those in tensor/operators."""
+SEARCHES = (
+    "chain/test_native_supervisor.py",
+    "decoding/test_native_determinization.py",
+    "decoding/test_native_search.py",
+    "graph/test_spot_checks.py",
+)
+"""Tests of the C code in chain/native, decoding/native and graph/native."""
+
+COPY = """
+import numpy as np
+from nnet3tools import tensor
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.jobs import Series
+from nnet3tools.tensor.recording import Origin
+out, src = np.zeros((2, 6), np.float32), np.ones((4, 6), np.float32)
+rows = np.array([1, -1], np.int32)
+Series([(jobs_of(Origin(tensor.copy_rows, (out, src, rows), {})), exit)])()
+assert out.sum() == 6
+"""
+
+
+def run_pytest(files: tuple[str, ...], environment: dict[str, str]) -> None:
+    """AssertionError with the output's end unless all tests pass."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, *(str(TESTS / file) for file in files)],
+        cwd=TESTS.parent, env={**os.environ, **environment}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-4000:]
+    assert " passed" in done.stdout
+    assert "no C compiler" not in done.stdout, done.stdout[-6000:]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
+def test_ziglang_compiles_all_kernels_where_there_is_no_other_compiler(tmp_path):
+    (tmp_path / "python").symlink_to(sys.executable)
+    found = {"PATH": str(tmp_path), "NNET3TOOLS_CACHE": str(tmp_path / "cache")}
+    run_pytest((*KERNELS, *SEARCHES), found)
+    assert list((tmp_path / "cache" / "kernels").glob("*.so"))
+
+
+@pytest.mark.skipif(compiler.find_compiler() is None, reason="there is no C compiler")
+def test_a_debugger_shows_the_line_of_the_kept_source(tmp_path):
+    settings = {"NNET3TOOLS_KEEP_SOURCE": "1", "NNET3TOOLS_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", COPY]
+    for _ in range(2):  # compiled, then loaded from the cache
+        done = subprocess.run(
+            command, env={**os.environ, **settings}, check=True, capture_output=True, text=True
+        )
+        (source,) = (tmp_path / "kernels").glob("*.c")
+        assert f"source of 1 kernels: {source}" in done.stderr
+    lines = source.read_text().splitlines()
+    first = 1 + next(i for i, line in enumerate(lines) if "TYPED(copy_rows)(" in line)
+    library = str(source.with_suffix(".so"))
+    if gdb := shutil.which("gdb"):
+        said = subprocess.run(
+            [gdb, "-batch", "-ex", "info line copy_rows_f32", library],
+            check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        assert said.startswith(f'Line {first} of "{source}"')
+    elif objdump := shutil.which("objdump"):
+        said = subprocess.run(
+            [objdump, "--dwarf=decodedline", library], check=True, capture_output=True, text=True
+        ).stdout
+        assert re.search(rf"{source.name}\s+{first}\s", said)
+    else:
+        pytest.skip("there is neither gdb nor objdump")
+
+
+def sanitizer() -> str | None:
+    """The path of libasan of gcc; None if there is none."""
+    gcc = shutil.which("gcc")
+    if gcc is None:
+        return None
+    said = subprocess.run([gcc, "-print-file-name=libasan.so"], capture_output=True, text=True)
+    path = said.stdout.strip()
+    return path if os.path.isabs(path) else None
+
+
+@pytest.mark.skipif(sanitizer() is None, reason="there is no gcc with libasan")
+@pytest.mark.parametrize("files", [KERNELS, SEARCHES], ids=["kernels", "searches"])
+def test_c_code_runs_under_address_and_undefined_behaviour_sanitizers(tmp_path, files):
+    """A compiler `cc` first on PATH adds the sanitizers; leaks of the interpreter do not count."""
+    wrapper = tmp_path / "cc"
+    added = "-g -fsanitize=address,undefined -fno-sanitize-recover=all"
+    wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("gcc")} "$@" {added}\n')
+    wrapper.chmod(0o755)
+    found = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "NNET3TOOLS_CACHE": str(tmp_path / "cache"),
+        "LD_PRELOAD": sanitizer() or "",
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+    run_pytest(files, found)
+    libraries = list((tmp_path / "cache" / "kernels").glob("*.so"))
+    assert any(b"__asan" in library.read_bytes() for library in libraries)
