@@ -1,4 +1,4 @@
-"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ run.
+"""`python -m nnet3tools.cli <program> ...`, which the scripts in bin/ call.
 
 `python -m nnet3tools <program> ...` is the same.
 """
@@ -10,20 +10,21 @@ import importlib
 import signal
 import sys
 
-# Until a program's own handler is there, Ctrl-C ends it without a word. bin/_run lets it wait.
+# Before a program installs its handler, Ctrl-C ends the process silently. bin/_run blocks the
+# signal until here.
 if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 if __name__ == "__main__":
-    gc.disable()  # until run_program: modules leave no garbage, and looking takes 5 ms of a start
+    gc.disable()  # until run_program: imports leave no garbage, and a collection takes 5 ms
 
 from nnet3tools.cli.programs import PROGRAMS, module_of
 from nnet3tools.cli.standard_streams import take_standard_streams
 
 
 def main() -> int:
-    """Run the program named by the first argument; only its module is imported."""
+    """Run the program that the first argument names, importing only its module."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("--help", "--version"):
         from nnet3tools import __version__
@@ -42,7 +43,7 @@ def main() -> int:
         sys.stderr.write(f"ERROR (nnet3tools) {problem}; programs: {' '.join(PROGRAMS)}\n")
         return 1
     module = importlib.import_module(module_of(name))
-    gc.freeze()  # what is loaded stays: later looks for garbage pass it over
+    gc.freeze()  # excludes the loaded modules from later collections
     return int(module.main(sys.argv[2:]))
 
 

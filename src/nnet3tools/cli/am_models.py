@@ -1,4 +1,4 @@
-"""Shared parts of the nnet3-am programs."""
+"""Functions shared by the nnet3-am programs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["load_am_nnet", "set_context"]
 
 
 def load_am_nnet(rxfilename: str) -> AmNnet:
-    """Read an acoustic model; its context is computed anew, since some stored ones are wrong."""
+    """Read an acoustic model and recompute its context, because some stored contexts are wrong."""
     model = AmNnet.load(rxfilename)
     set_context(model)
     return model
 
 
 def set_context(model: AmNnet) -> None:
-    """Compute the context of a model whose network is new or has been changed."""
+    """Compute the context of a model with a new or changed network."""
     model.check_simple("the network")
     context = compute_simple_nnet_context(model.nnet)
     model.left_context, model.right_context = context.left, context.right

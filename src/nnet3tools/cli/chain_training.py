@@ -1,4 +1,4 @@
-"""What the programs share that train by the LF-MMI objective."""
+"""Code shared by the programs that train with the LF-MMI objective."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["ChainRunOptions", "train_chain_model"]
 
 @dataclass(frozen=True)
 class ChainRunOptions:
-    """Options of a program that trains by the LF-MMI objective."""
+    """Options of a program that trains with the LF-MMI objective."""
 
     run: TrainingRunOptions = option_group("", TrainingRunOptions)
     trainer: NnetTrainerOptions = option_group("", NnetTrainerOptions)
@@ -40,10 +40,10 @@ def train_chain_model(
     graph_of: Callable[[Nnet], DenominatorGraph | LanguageGraphs],
     adapt: Callable[[str, NnetExample], NnetExample] | None = None,
 ) -> int:
-    """Train a model on all examples and write it; the exit status.
+    """Train a model on all examples and write it; returns the exit status.
 
-    `args` are the model, where its denominator graphs are, the examples' rspecifier and where to
-    write the model; `graph_of` reads the graphs. `adapt` is train_model's.
+    `args` are the model, the location of denominator graphs, the rspecifier of examples, and the
+    output model. `graph_of` reads the graphs. `adapt` is as in train_model.
     """
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 

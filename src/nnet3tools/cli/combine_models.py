@@ -1,4 +1,4 @@
-"""What the programs that combine models share, whatever objective the examples are for."""
+"""Code shared by the programs that combine models, independent of the objective."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CombineOptions:
     cpu_kernels: str = cpu_kernels_option()
 
     def prepare(self, nnet: Nnet) -> None:
-        """Set the test modes that a network is judged in."""
+        """Set the test modes in which a network is evaluated."""
         from nnet3tools.cli.model_changes import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)
@@ -59,11 +59,11 @@ def combine_on_examples(
     holder: Holder[NnetExample] | None = None,
     adapt: Callable[[str, NnetExample], NnetExample] | None = None,
 ) -> None:
-    """Read examples, then model after model; write the best average.
+    """Read examples and models, and write the best average of models.
 
-    `args` are the models, the examples, and the model to write. `make_diagnostics` is given the
-    first model and any array of the device; `holder` reads examples of another kind than frames',
-    of which and their keys `adapt` makes what models are judged by.
+    `args` are the models, the examples and the output model. `make_diagnostics` gets the first
+    model and an array on the device. `holder` reads examples other than frame examples. `adapt`,
+    given a key and an example, returns the example to evaluate.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.device import move_nnet

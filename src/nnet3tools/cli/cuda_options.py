@@ -1,4 +1,4 @@
-"""The --cuda-* options of Kaldi's programs (cu-device.h, cu-allocator.h) and what they do here."""
+"""The --cuda-* options of Kaldi's programs (cu-device.h, cu-allocator.h) and their effect here."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from nnet3tools.options import option
 __all__ = ["CudaAllocatorOptions", "CudaDeviceOptions"]
 
 _LEAST, _MOST = 0.05, 0.99
-"""Proportions of a GPU's memory that Kaldi's allocator takes."""
+"""Smallest and largest proportion of a GPU's memory that Kaldi's allocator accepts."""
 
 
 class _Default(float):
-    """A default that can be told from the same number on the command line."""
+    """A default value that can be distinguished from the same number on the command line."""
 
 
 @dataclass(frozen=True)
 class CudaDeviceOptions:
-    """What Kaldi's CuDevice registers: two of the choices of --gpu-math by other names."""
+    """The options of Kaldi's CuDevice: two of the choices of --gpu-math under other names."""
 
     cuda_use_tensor_cores: bool = option(
         False,
@@ -36,9 +36,9 @@ class CudaDeviceOptions:
     )
 
     def math(self, gpu_math: str) -> str:
-        """How products are done, `gpu_math` being what --gpu-math says.
+        """The mode of matrix products, given the value of --gpu-math.
 
-        As in Kaldi tensor cores come before TF32. OptionError if --gpu-math says something else.
+        Tensor cores take precedence over TF32, as in Kaldi. OptionError if options contradict.
         """
         if not (self.cuda_use_tensor_cores or self.cuda_use_tf32_compute):
             return gpu_math
@@ -54,7 +54,7 @@ class CudaDeviceOptions:
 
 @dataclass(frozen=True)
 class CudaAllocatorOptions:
-    """What Kaldi's CuAllocator registers, for CuPy's pool of memory."""
+    """The options of Kaldi's CuAllocator, applied to CuPy's memory pool."""
 
     cuda_cache_memory: bool = option(
         True,
@@ -68,7 +68,7 @@ class CudaAllocatorOptions:
     )
 
     def apply(self, device: Any) -> None:
-        """Set up the memory of a device, given by an empty array on it; none of the host's."""
+        """Configure the memory pool of the device of an array; nothing for a NumPy array."""
         if type(device).__module__ == "numpy":
             return
         from nnet3tools.tensor.cuda import pools

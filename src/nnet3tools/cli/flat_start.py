@@ -1,4 +1,4 @@
-"""What gmm-init-mono and gmm-init-biphone share."""
+"""Functions shared by gmm-init-mono and gmm-init-biphone."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LARGEST = 10_000
 
 
 def dimension(text: str) -> int:
-    """The Gaussians' dimension; OptionError for anything but 1 to 10000."""
+    """The dimension of the Gaussians; OptionError unless it is 1 to 10000."""
     if not text.isdecimal() or not 0 < int(text) <= _LARGEST:
         raise OptionError(f"Bad dimension:{text}. It should be a positive integer.")
     return int(text)
 
 
 def load_topology(rxfilename: str) -> HmmTopology:
-    """The topology in a file or pipe."""
+    """Read the topology in a file or pipe."""
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.hmm.topology import HmmTopology
 
@@ -41,7 +41,7 @@ def save_flat_start(
     names: tuple[str, str],
     binary: bool,
 ) -> None:
-    """Write the model, with a Gaussian for every pdf, and the tree."""
+    """Write a model with a Gaussian for each pdf, and its tree; `names` are both wxfilenames."""
     from nnet3tools.io.files import open_output
     from nnet3tools.lang.gaussians import write_gaussians
     from nnet3tools.nnet.hmm.transition_model import TransitionModel

@@ -1,4 +1,4 @@
-"""--use-gpu and --gpu-math: which device a program computes on, and how exactly."""
+"""Choice of the device and of the precision of its products: --use-gpu and --gpu-math."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ _CHOICES = ("yes", "no", "optional", "wait")
 
 _MATH = ("fp32", "tf32", "fp16", "bf16")
 _PAUSES = {"yes": 20, "optional": 2, "wait": 5}
-"""Seconds, Kaldi's: "wait" tries again for ever, the others once."""
+"""Seconds before the next try, as in Kaldi: "wait" tries again forever, the others once."""
 _LEAST_BYTES = 128 << 20
-"""Free memory that is worth a try: less than that the libraries take for themselves."""
+"""Free memory below which a GPU is not tried; the libraries alone need more."""
 
 
-class _NotGiven(str):
-    """A default that can be told from the same text on the command line."""
+class _DefaultChoice(str):
+    """A default value that can be distinguished from the same text on the command line."""
 
 
-class _IfPossible(str):
-    """A --gpu-math that a device which is too old for it may pass over."""
+class _MathWithFallback(str):
+    """A value of --gpu-math that devices too old for it may ignore."""
 
 
 def math_if_possible(gpu_math: str) -> str:
-    """For `choose_device`: products are done so, or as fp32 on a device which is too old."""
-    return _IfPossible(gpu_math)
+    """A value for `choose_device` that falls back to fp32 on devices too old for it."""
+    return _MathWithFallback(gpu_math)
 
 
 def use_gpu_option(default: str) -> str:
-    """The field `use_gpu: str = use_gpu_option("yes")`, with Kaldi's default for the program."""
-    return option(_NotGiven(default), "yes|no|optional|wait, only has effect if there is a GPU")
+    """The field `use_gpu: str = use_gpu_option("yes")` with Kaldi's default for the program."""
+    return option(
+        _DefaultChoice(default), "yes|no|optional|wait, only has effect if there is a GPU"
+    )
 
 
 def gpu_math_option() -> str:
@@ -71,29 +73,29 @@ def gpu_math_option() -> str:
 def cpu_kernels_option() -> str:
     """The field `cpu_kernels: str = cpu_kernels_option()` of every program that computes."""
     return option(
-        _NotGiven("native"),
+        _DefaultChoice("native"),
         "How a CPU computes: native|numpy. Native kernels are made by the machine's C compiler at "
         "their first use and kept; where there is none, or with numpy, NumPy does the work.",
     )
 
 
 def choose_cpu_kernels(cpu_kernels: str) -> None:
-    """Compute with these on a CPU, if they were asked for; OptionError for none that there is."""
-    if not isinstance(cpu_kernels, _NotGiven):
-        from nnet3tools.tensor.cpu.choice import choose  # late: it loads NumPy
+    """Apply a value of --cpu-kernels that the user gave; OptionError if it is unknown."""
+    if not isinstance(cpu_kernels, _DefaultChoice):
+        from nnet3tools.tensor.cpu.choice import choose  # imported late because it imports NumPy
 
         choose(cpu_kernels)
 
 
 def choose_device(
-    use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = _NotGiven("native")
+    use_gpu: str, gpu_math: str = "fp32", cpu_kernels: str = _DefaultChoice("native")
 ) -> Any:
-    """An empty array on the chosen device, to be passed as `like`.
+    """Choose the device; returns an empty array on it, to be passed as `like`.
 
-    `yes` and `wait`, if they were asked for, need a usable GPU (else UserError): where all are
-    taken, `yes` tries again after 20 seconds and `wait` until one is free. `optional`, and a
-    program's own default, fall back to the CPU with a warning. `gpu_math` says how float32 products
-    are done there: fp32, tf32, fp16 or bf16; `cpu_kernels` what a CPU computes with.
+    If the user gave `yes` or `wait`, a GPU is required (else UserError); if all are in use, `yes`
+    tries again after 20 seconds, `wait` until one is free. `optional`, and the program's default,
+    fall back to the CPU with a warning. `gpu_math` is the precision of float32 products on a GPU:
+    fp32, tf32, fp16 or bf16. `cpu_kernels` is native or numpy.
     """
     choose_cpu_kernels(cpu_kernels)
     if use_gpu not in _CHOICES:
@@ -105,7 +107,7 @@ def choose_device(
     try:
         array = _patiently(use_gpu)
     except NoGpuError as error:
-        if use_gpu == "optional" or isinstance(use_gpu, _NotGiven):
+        if use_gpu == "optional" or isinstance(use_gpu, _DefaultChoice):
             log.warning(f"no usable GPU ({error}); computing on the CPU")
             return _host()
         raise UserError(f"--use-gpu={use_gpu}: no usable GPU ({error})") from None
@@ -119,19 +121,19 @@ def _set_math_mode(gpu_math: str) -> None:
     try:
         cublas.set_math_mode(gpu_math)
     except OptionError as error:
-        if not isinstance(gpu_math, _IfPossible):
+        if not isinstance(gpu_math, _MathWithFallback):
             raise
         log.warning(f"{error}; products are done in fp32")
 
 
 def _host() -> Any:
-    import numpy as np  # late: `--help` has no need of it
+    import numpy as np  # imported late because --help does not need it
 
     return np.empty(0, np.float32)
 
 
 def _patiently(use_gpu: str) -> Any:
-    """An empty array on a GPU; NoGpuError if there is none, or none to be had in time."""
+    """Open a GPU, waiting as `use_gpu` allows: an empty array on it. NoGpuError if none is free."""
     waited, pause = 0, _PAUSES[use_gpu]
     while True:
         try:
@@ -151,7 +153,7 @@ def _patiently(use_gpu: str) -> Any:
 
 
 def _open_gpu() -> Any:
-    """An empty array on the GPU that suits best now, or NoGpuError."""
+    """Open the most suitable GPU: an empty array on it; NoGpuError if there is none."""
     if importlib.util.find_spec("cupy") is None:
         raise not_installed()
     try:
@@ -159,20 +161,20 @@ def _open_gpu() -> Any:
 
         count = check_driver(cupy.cuda.runtime)
         gpus = survey(cupy.cuda.runtime, count)
-    except Exception as error:  # CuPy raises what its driver gives it
+    except Exception as error:  # CuPy passes on any error of the driver
         raise not_usable(error) from None
     return _open_best(cupy, gpus)
 
 
 def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
-    """The first that can be used of those with most memory and fewest jobs of ours."""
+    """Open the first usable GPU, preferring free memory and few jobs of this user."""
     faults = []
     for tier in tiers(gpus):
         for index, lock in claims([gpu.key for gpu in tier]):
             number = tier[index].number
             try:
                 return _opened(cupy, number)
-            except Exception as error:  # an exclusive device that another process has
+            except Exception as error:  # for example an exclusive device of another process
                 lock.release()
                 faults.append(not_usable(error))
                 log.vlog(1, f"GPU {number} cannot be used: {faults[-1]}")
@@ -180,7 +182,7 @@ def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
 
 
 def _opened(cupy: Any, number: int) -> Any:
-    """An empty array on a device, with which this process has a context from here on."""
+    """Open a device, creating a CUDA context on it: an empty array on the device."""
     runtime = cupy.cuda.runtime
     cupy.cuda.Device(number).use()
     free = runtime.memGetInfo()[0]
@@ -198,7 +200,7 @@ def _opened(cupy: Any, number: int) -> Any:
 
 
 def _load_libraries() -> None:
-    """Have cuBLAS and NVRTC loaded now, as they may be missing where CuPy itself is not."""
+    """Load cuBLAS and NVRTC now, because they may be missing even if CuPy is installed."""
     import cupy
 
     from nnet3tools.tensor.cuda.device import get_device

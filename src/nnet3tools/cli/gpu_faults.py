@@ -1,4 +1,4 @@
-"""What can be wrong with a machine's GPUs, each in one line that says what to do."""
+"""Descriptions of problems with a machine's GPUs, each one line with a remedy."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = [
 ]
 
 _TAKEN = ("busy", "unavailable", "out of memory", "outofmemory", "memoryallocation")
-"""Words of CUDA's errors about a device that another process has."""
+"""Words in CUDA's errors about a device that another process uses."""
 _MISSING = ("ImportError", "ModuleNotFoundError", "OSError", "DynamicLibNotFoundError")
-"""Errors, by their names, about shared libraries that cannot be loaded."""
+"""Names of exceptions for shared libraries that cannot be loaded."""
 _OR_CPU = "or --use-gpu=no"
 
 
 class NoGpuError(UserError):
-    """No GPU can be used: what was found, and what would help."""
+    """No GPU can be used; the message gives the problem and a remedy."""
 
     def __init__(self, problem: str, remedy: str, taken: bool = False) -> None:
         super().__init__(f"{problem}; {remedy}")
         self.taken = taken
-        """Whether there is a GPU, which other processes have now."""
+        """Whether there is a GPU, but other processes use it."""
 
 
 def not_installed() -> NoGpuError:
-    """There is no CuPy."""
+    """The error for a missing CuPy."""
     return NoGpuError(
         "CuPy is not installed", f"{install_command('cuda12')} (or cuda13), {_OR_CPU}"
     )
 
 
 def check_driver(runtime: Any) -> int:
-    """The number of devices, at least 1, by `cupy.cuda.runtime`; NoGpuError says what is wrong."""
+    """The number of devices (at least 1); NoGpuError if the driver or devices are missing."""
     driver, needed = int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion())
     if driver == 0:
         container = "in a container pass the GPU on (docker --gpus all, apptainer --nv)"
@@ -84,12 +84,12 @@ def _no_device() -> NoGpuError:
 
 
 def not_usable(error: Exception) -> NoGpuError:
-    """What an exception of CuPy, a driver or a shared library means."""
+    """The NoGpuError for an exception of CuPy, a driver or a shared library."""
     if isinstance(error, NoGpuError):
         return error
     text = " ".join(str(error).split()) or type(error).__name__
     name = type(error).__name__
-    if "limit set to" in text:  # CuPy's words
+    if "limit set to" in text:  # CuPy's message
         return NoGpuError(text.rstrip("."), "raise or unset CUPY_GPU_MEMORY_LIMIT")
     if any(word in (text + name).lower() for word in _TAKEN):
         return NoGpuError(text, "--use-gpu=wait waits until one is free", taken=True)
@@ -103,7 +103,7 @@ def not_usable(error: Exception) -> NoGpuError:
 
 
 def without_memory(number: int, free: int) -> NoGpuError:
-    """A device whose memory others have."""
+    """The error for a device whose memory other processes use."""
     return NoGpuError(
         f"GPU {number} is out of memory: {free >> 20} MB are free",
         "--use-gpu=wait waits until there is more",
@@ -112,7 +112,7 @@ def without_memory(number: int, free: int) -> NoGpuError:
 
 
 def release_context(number: int) -> None:
-    """Give a device's memory back that this process only tried; no CuPy objects may live there."""
+    """Release the memory of a device that was only tried; no CuPy objects may be on it."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:

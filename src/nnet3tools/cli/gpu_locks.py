@@ -1,8 +1,8 @@
-"""Locks by which the jobs of one user, started together, spread over the GPUs of a machine.
+"""Locks that spread the jobs of a user over the GPUs of a machine.
 
-A job that has chosen a GPU holds a lock on one of its files, `UUID.0` if it is the first job there,
-`UUID.1` if the second, and so on. The kernel gives locks back when a process ends, however it does.
-Nobody waits for a lock: they only order the choice.
+A job holds a lock on a file of the GPU that it uses: `UUID.0` for the first job, `UUID.1` for the
+second, and so on. The kernel releases a lock when the process ends. Jobs never wait for a lock;
+locks only count the jobs on each GPU.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ from nnet3tools.io import log
 __all__ = ["Lock", "claims"]
 
 _FOLDER = "/tmp/nnet3tools-gpus-{user}"
-"""Not $TMPDIR, which grid engines set to another folder for each job."""
+"""Not in $TMPDIR, which grid engines set to another folder for each job."""
 _MOST_JOBS = 64
-"""Jobs on one GPU that still spread."""
+"""Largest number of jobs per GPU that are counted."""
 
 
 class Lock:
-    """One of a GPU's places, ours until it is released or the process ends."""
+    """A lock on one of a GPU's files, held until it is released or the process ends."""
 
     def __init__(self, descriptor: int = -1) -> None:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Let others have the place."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
-    """(index of a key, lock on a place there), each key once: those with fewest jobs first.
+    """Yield (index of a key, lock held on it) for each key, GPUs with the fewest jobs first.
 
-    Of two with as many jobs the earlier in `keys` comes first. The lock is the caller's, who
-    releases it if the GPU turns out not to be usable.
+    Ties keep the order of `keys`. The caller releases the lock if the GPU is not usable.
     """
     left = list(range(len(keys)))
     folder = _folder()
@@ -56,7 +55,7 @@ def claims(keys: Sequence[str]) -> Iterator[tuple[int, Lock]]:
 
 
 def _folder() -> Path | None:
-    """The user's folder, made if need be; None where it is not theirs alone."""
+    """The user's folder, made if necessary; None if other users could write to it."""
     folder = Path(_FOLDER.format(user=os.geteuid()))
     try:
         with contextlib.suppress(FileExistsError):

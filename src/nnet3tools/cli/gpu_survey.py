@@ -1,4 +1,4 @@
-"""What the GPUs of a machine have free, without leaving a context on any: NVML says it."""
+"""Free memory of the machine's GPUs from NVML, which creates no CUDA contexts."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from nnet3tools.io import log
 __all__ = ["Gpu", "memory_text", "survey", "tiers"]
 
 _EXCLUSIVE = (1, 3)
-"""Compute modes in which one process may have a device: exclusive thread, exclusive process."""
+"""Compute modes that allow one process per device: exclusive thread, exclusive process."""
 _GOOD_ENOUGH = 0.5
-"""Of the best device's free part: one with as much is as good, if fewer jobs of ours are there."""
+"""A device with at least this share of the best one's free part may be preferred to it."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A device that CUDA shows to this process."""
+    """A device that is visible to CUDA in this process."""
 
     number: int
-    """CUDA's."""
+    """CUDA's device number."""
     key: str
-    """What names it in all processes: its UUID, or its place on the bus."""
+    """Name of the device in all processes: its UUID or PCI bus id."""
     name: str = ""
     free: int = 0
-    """Bytes."""
+    """Free memory in bytes."""
     total: int = 0
-    """Bytes; 0: not known."""
+    """Memory in bytes; 0 if unknown."""
 
     @property
     def free_part(self) -> float:
-        """Of its memory; 0 where nothing is known."""
+        """Free part of the memory; 0 if unknown."""
         return self.free / self.total if self.total > 0 else 0.0
 
 
 def memory_text(free: int, total: int) -> str:
-    """As Kaldi's logs have it."""
+    """Free and used memory in the form of Kaldi's logs."""
     mega = 1 << 20
     part = free / total if total else 0.0
     used = (total - free) // mega
@@ -46,7 +46,7 @@ def memory_text(free: int, total: int) -> str:
 
 
 def _any_is_exclusive(runtime: Any, count: int) -> bool:
-    """Whether a device takes one process only; asking makes no context."""
+    """Whether any device allows a single process only; creates no context."""
     modes = (runtime.getDeviceProperties(number)["computeMode"] for number in range(count))
     found = any(mode in _EXCLUSIVE for mode in modes)
     if found:
@@ -55,10 +55,10 @@ def _any_is_exclusive(runtime: Any, count: int) -> bool:
 
 
 def survey(runtime: Any, count: int) -> list[Gpu]:
-    """The devices 0 to count - 1 of `cupy.cuda.runtime`; with their memory if that matters.
+    """The devices 0 to count - 1 of `cupy.cuda.runtime`, with their memory if it is needed.
 
-    It does not where there is one device, nor, as in Kaldi, in exclusive mode: there those that
-    nobody has are found by trying.
+    It is not needed for a single device or, as in Kaldi, in exclusive mode, where free devices are
+    found by trying.
     """
     buses = [str(runtime.deviceGetPCIBusId(number)) for number in range(count)]
     choice = not _any_is_exclusive(runtime, count) and count > 1
@@ -73,7 +73,7 @@ def survey(runtime: Any, count: int) -> list[Gpu]:
 
 
 def _asked(nvml: Any, number: int, bus: str) -> Gpu:
-    """One device by its place on the bus, as CUDA's and NVML's numbers differ."""
+    """One device, identified by its PCI bus id because CUDA's and NVML's numbers differ."""
     if nvml is not None:
         try:
             handle = nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())
@@ -93,7 +93,7 @@ def _text(name: str | bytes) -> str:
 
 @contextlib.contextmanager
 def _nvml(missed: bool) -> Iterator[Any]:
-    """NVML's functions, or None where there are none, with a warning if they will be missed."""
+    """Yield NVML's functions, or None if NVML is missing; `missed` makes that a warning."""
     try:
         import pynvml
     except ImportError:
@@ -121,10 +121,10 @@ def _tell(problem: str, missed: bool) -> None:
 
 
 def tiers(gpus: Sequence[Gpu]) -> list[list[Gpu]]:
-    """Those among which the jobs there decide, then the others, by the free part of their memory.
+    """Groups of GPUs in order of preference; within a group the number of jobs decides.
 
-    A device whose memory is half as free as the best one's is rather shared with nobody than the
-    best one with a job of ours, whose memory may not show yet.
+    The first group has the devices with at least half the free part of the best one. A device
+    without jobs of this user is preferred in it, because memory of a new job may not show yet.
     """
     ordered = sorted(gpus, key=lambda gpu: -gpu.free_part)
     least = _GOOD_ENOUGH * ordered[0].free_part

@@ -1,4 +1,4 @@
-"""What the programs share that compute an objective of a network over examples."""
+"""Code shared by the programs that compute an objective of a network on examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["JudgingOptions"]
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """Options on the network in test mode, and where it is computed."""
+    """Options for the network's test modes and for the device."""
 
     batchnorm_test_mode: bool = option(
         True, "If true, set test-mode to true on any BatchNormComponents."
@@ -25,16 +25,16 @@ class JudgingOptions:
     dropout_test_mode: bool = option(
         True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."
     )
-    use_gpu: str = use_gpu_option("no")  # Kaldi's programs have no such option: CPU only
+    use_gpu: str = use_gpu_option("no")  # Kaldi's programs only use the CPU
     gpu_math: str = gpu_math_option()
     cpu_kernels: str = cpu_kernels_option()
 
     def device(self) -> Array | None:
-        """Any array of the device to compute on."""
+        """An empty array on the device that the options choose."""
         return choose_device(self.use_gpu, self.gpu_math, self.cpu_kernels)
 
     def set_test_modes(self, nnet: Nnet) -> None:
-        """Set the test modes that are asked for."""
+        """Set the test modes that the options request."""
         from nnet3tools.cli.model_changes import set_test_modes
 
         set_test_modes(nnet, self.batchnorm_test_mode, self.dropout_test_mode)

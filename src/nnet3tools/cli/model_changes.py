@@ -1,4 +1,4 @@
-"""Changes to a network that nnet3-copy and nnet3-am-copy offer."""
+"""Options of nnet3-copy and nnet3-am-copy that change a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Options of both programs."""
+    """Options that both programs have."""
 
     learning_rate: float = option(
         -1.0, "If supplied, all the learning rates of updatable components are set to this value."
@@ -51,12 +51,12 @@ class ChangeOptions:
 
     @property
     def more_than_numbers(self) -> bool:
-        """Whether nodes or components may change: the context, too, and Kaldi may draw numbers."""
+        """Whether nodes or components may change, and so the context and Kaldi's random draws."""
         return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
 
 
 def read_config(nnet: Nnet, options: ChangeOptions) -> None:
-    """Obey --nnet-config."""
+    """Apply --nnet-config."""
     if options.nnet_config:
         from nnet3tools.nnet.model_file import apply_config_file
 
@@ -64,7 +64,7 @@ def read_config(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
-    """Obey --learning-rate."""
+    """Apply --learning-rate."""
     from nnet3tools.nnet.arithmetic import set_learning_rate
 
     if options.learning_rate >= 0.0:
@@ -72,7 +72,7 @@ def set_learning_rates(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
-    """Obey --scale; an infinite one makes parameters of zero no numbers, as in Kaldi."""
+    """Apply --scale; as in Kaldi, an infinite scale turns zeros into NaN."""
     import numpy as np
 
     from nnet3tools.nnet.arithmetic import scale_nnet
@@ -82,7 +82,7 @@ def scale_parameters(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
-    """Obey a file of edit commands, then the commands of --edits, which semicolons separate."""
+    """Apply --edits-config, then --edits, whose commands semicolons separate."""
     if not (options.edits_config or options.edits):
         return
     from nnet3tools.io.files import read_text_lines
@@ -96,7 +96,7 @@ def apply_edits(nnet: Nnet, options: ChangeOptions) -> None:
 
 
 def set_test_modes(nnet: Nnet, batchnorm: bool, dropout: bool) -> None:
-    """Set the test modes that are asked for; the others stay as they are."""
+    """Turn on the requested test modes; others stay unchanged."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode, set_dropout_test_mode
 
     if batchnorm:

@@ -1,4 +1,4 @@
-"""The text of nnet3-info: context, found by trial computations, then nodes and components."""
+"""The text of nnet3-info."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["network_info"]
 
 
 def network_info(nnet: Nnet) -> str:
-    """Lines about context (of networks with the usual inputs and outputs), nodes, components."""
+    """Context (of networks with the usual inputs and outputs), nodes and components as text."""
     text = ""
     if nnet.is_simple():
         context = compute_simple_nnet_context(nnet)

@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-acc-lda-stats", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Accumulate over all examples and write the statistics."""
+    """Accumulate LDA statistics over all examples and write them."""
     from nnet3tools.training.lda_accumulation import accumulate_examples
 
     write_stats(options, args, lambda accumulator: accumulate_examples(accumulator, args[1]))
@@ -45,9 +45,9 @@ def main(options: Options, args: list[str]) -> None:
 def write_stats(
     options: Options, args: list[str], accumulate_all: Callable[[LdaAccumulator], int]
 ) -> None:
-    """Write what `accumulate_all`, which tells the number of examples, accumulates.
+    """Accumulate with `accumulate_all`, which returns the number of examples; write the statistics.
 
-    `args` are the network, the examples and where to write the statistics.
+    `args` are the network, the examples and the output file.
     """
     from nnet3tools.io.files import prove_output
     from nnet3tools.nnet.model_file import read_nnet

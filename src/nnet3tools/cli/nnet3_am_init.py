@@ -1,4 +1,4 @@
-"""nnet3-am-init: join a transition model and a network to an acoustic model."""
+"""nnet3-am-init: combine a transition model and a network into an acoustic model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Options:
 
 @program("nnet3-am-init", USAGE, Options, num_args=(3, 4))
 def main(options: Options, args: list[str]) -> None:
-    """Make the acoustic model and write it."""
+    """Make an acoustic model and write it."""
     from nnet3tools.cli.am_models import set_context
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.am_nnet import AmNnet

@@ -1,4 +1,4 @@
-"""nnet3-combine: the average of the last models that is best on some examples."""
+"""nnet3-combine: write the average of the last n models, with the n that is best on examples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ e.g.:
 
 @program("nnet3-combine", USAGE, CombineOptions, num_args=(3, None))
 def main(options: CombineOptions, args: list[str]) -> None:
-    """Combine by the objective of frames' targets."""
+    """Combine models by the objective on frame examples."""
 
     def make_diagnostics(nnet: Nnet, device: Array | None) -> FrameDiagnostics:
         from nnet3tools.training.combination import FrameDiagnostics

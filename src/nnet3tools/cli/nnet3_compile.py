@@ -1,4 +1,4 @@
-"""nnet3-compile: compile a ComputationRequest into a program, or all that training will ask for."""
+"""nnet3-compile: compile a ComputationRequest, or all requests of training, into programs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from nnet3tools.io import log
 from nnet3tools.optimizer.options import OptimizeOptions
 
 USAGE = """Compiles a computation request (which rows of which inputs are given, which rows of
-which outputs and which derivatives are wanted) into a program for a network, which
+which outputs and which derivatives are requested) into a program for a network, which
 nnet3-compute --computation=... runs.
-With --egs=<egs-rspecifier>, compiles every distinct request that nnet3-train would make of these
+With --egs=<egs-rspecifier>, compiles every distinct request that nnet3-train would make for these
 (merged) examples, and writes a computation cache for its option --read-cache.
 
 Usage:  nnet3-compile [options] <raw-nnet-in> <request-rxfilename> <computation-wxfilename>
@@ -53,7 +53,7 @@ class Options:
 
 @program("nnet3-compile", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Compile and write."""
+    """Compile one request, or with --egs the requests of all examples, and write the result."""
     wanted = 2 if options.egs else 3
     if len(args) != wanted:
         mode = "with" if options.egs else "without"
@@ -62,7 +62,7 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def compile_request(options: Options, nnet_in: str, request_in: str, computation_out: str) -> None:
-    """One request into one program."""
+    """Compile one request and write the program."""
     from nnet3tools.graph.request import ComputationRequest
     from nnet3tools.io.files import open_input
     from nnet3tools.nnet.model_file import read_nnet
@@ -93,7 +93,7 @@ def compile_request(options: Options, nnet_in: str, request_in: str, computation
 
 
 def compile_cache(options: Options, nnet_in: str, cache_out: str) -> None:
-    """All requests of a table of examples into a cache."""
+    """Compile the requests of all examples of a table and write a computation cache."""
     from nnet3tools.nnet.model_file import read_nnet
     from nnet3tools.optimizer.cache_files import save_cache
     from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler

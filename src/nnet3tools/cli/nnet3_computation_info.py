@@ -1,4 +1,4 @@
-"""nnet3-computation-info: commands, memory and operations of a program, as text and pictures."""
+"""nnet3-computation-info: report commands, memory and operations of a program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Options:
 
 @program("nnet3-computation-info", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Print the report and write the pictures."""
+    """Print the report about a program and write its pictures."""
     from nnet3tools.executor.memory_need import memory_need
     from nnet3tools.executor.memory_plan import plan_memory
     from nnet3tools.executor.run_computation import check_fits
@@ -59,7 +59,7 @@ def main(options: Options, args: list[str]) -> None:
     check_fits(computation, nnet, computation_in)
     analysis = Analysis(computation, nnet)
     plan = plan_memory(computation, analysis.matrix_accesses)
-    # Compression that loses precision is obeyed on a GPU only.
+    # Lossy compression is applied on a GPU only.
     gpu_plan = plan_memory(computation, analysis.matrix_accesses, compress_lossy=True)
     arenas = {"cpu": plan.num_bytes, "gpu": gpu_plan.num_bytes}
     report = ProgramReport(computation, nnet)

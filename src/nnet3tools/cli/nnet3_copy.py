@@ -1,4 +1,4 @@
-"""nnet3-copy: copy a network, changing it on the way."""
+"""nnet3-copy: copy a network, with optional changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Options:
 
 @program("nnet3-copy", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Copy the network."""
+    """Read a network, apply the changes that the options request, and write it."""
     from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
     from nnet3tools.nnet.model_file import read_nnet, write_nnet
 

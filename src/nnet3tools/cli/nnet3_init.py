@@ -1,4 +1,4 @@
-"""nnet3-init: make a network from a config, or add to one that exists."""
+"""nnet3-init: make a network from a config, or extend an existing network."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Options:
 
 @program("nnet3-init", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Read the config and write the network."""
+    """Make or extend a network by a config file, and write it."""
     from nnet3tools import tensor
     from nnet3tools.nnet.model_file import apply_config_file, read_nnet, write_nnet
     from nnet3tools.nnet.nnet import Nnet

@@ -1,4 +1,4 @@
-"""nnet3-show-progress: the change between two networks, and how much it helped."""
+"""nnet3-show-progress: report the change between two networks and its effect on the objective."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options:
 
 @program("nnet3-show-progress", USAGE, Options, num_args=(2, 3))
 def main(options: Options, args: list[str]) -> None:
-    """Log the changes."""
+    """Log parameter changes and, if there are examples, changes of the objective."""
     from nnet3tools.nnet.arithmetic import num_parameters
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -62,7 +62,7 @@ def main(options: Options, args: list[str]) -> None:
 def _show_objective_changes(
     options: Options, old: Nnet, new: Nnet, examples: list[NnetExample], device: Any
 ) -> None:
-    """Log the objective on the line from old to new, and each component's share of its change."""
+    """Log the objective between the old and new network, and each component's contribution."""
     import numpy as np
 
     from nnet3tools.nnet.arithmetic import (
@@ -100,7 +100,7 @@ def _show_objective_changes(
 
 
 def _show_parameter_changes(old: Nnet, new: Nnet) -> None:
-    """Log the l2 norms of the components' changes, absolute and relative."""
+    """Log the l2 norm of each component's parameter change, absolute and relative."""
     import numpy as np
 
     from nnet3tools.nnet.arithmetic import add_nnet, component_dot_products, format_per_component

@@ -1,4 +1,4 @@
-"""nnet3-xconfig-to-configs: from Kaldi's layer language to config files."""
+"""nnet3-xconfig-to-configs: convert Kaldi's layer language to config files."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Options:
     """Options of nnet3-xconfig-to-configs."""
 
     xconfig_file: str = option("", "File with the layers (required)")
-    config_dir: str = option("", "Directory to write to, made if it is not there (required)")
+    config_dir: str = option("", "Directory to write to, which is created if necessary (required)")
     existing_model: str = option(
         "", "Model that the layers are added to, and whose nodes they may take as input"
     )
     nnet_edits: str = option(
         "",
-        "Edits that make a network that can be asked for its context of one that has no output "
-        "'output', e.g. 'rename-node old-name=output-0 new-name=output'",
+        "Edits that give a network an output 'output', so that its context can be computed, "
+        "e.g. 'rename-node old-name=output-0 new-name=output'",
     )
 
 
 @program("nnet3-xconfig-to-configs", USAGE, Options, num_args=0, values_apart=True)
 def main(options: Options, args: list[str]) -> None:
-    """Convert."""
+    """Convert an xconfig file and write the config files."""
     given = {
         "xconfig-file": options.xconfig_file,
         "config-dir": options.config_dir,

@@ -1,7 +1,7 @@
-"""The options that a frozen dataclass declares (see `nnet3tools.options`): names, kinds, defaults.
+"""The command-line options that a frozen dataclass declares (see `nnet3tools.options`).
 
-A field whose type is a dataclass is a group. Its options are named `prefix.option`, where the
-prefix is the field's name or the metadata "prefix", or `option` if that prefix is empty.
+A field whose type is a dataclass is a group. Its options are named `prefix.option`, where prefix is
+the field's name or the metadata "prefix", or just `option` if that is empty.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS = {bool: "bool", int: "int", float: "float", str: "string", tuple[str, ..
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """One option: its full name, the fields that lead to it, and its help text."""
+    """An option: its full name, the path of fields to its value, and its help text."""
 
     name: str
     path: tuple[str, ...]
@@ -32,7 +32,7 @@ class OptionSpec:
     text: str
 
     def help_line(self) -> str:
-        """As Kaldi prints it, without a newline."""
+        """The option's line in --help, as Kaldi prints it, without a newline."""
         return f"  --{self.name:<25} : {self.text} ({self._kind}, default = {self._default()})"
 
     @property
@@ -48,7 +48,7 @@ class OptionSpec:
 
 
 def specs_of(options: type, prefix: str = "", path: tuple[str, ...] = ()) -> Iterator[OptionSpec]:
-    """All options of a dataclass and of the groups in it, except fields with metadata "hidden"."""
+    """Yield all options of a dataclass and its groups, except fields with metadata "hidden"."""
     types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):
         if item.metadata.get("hidden") or not item.init:
@@ -78,7 +78,7 @@ def _default_of(item: dataclasses.Field) -> Any:
 
 
 def build(options: type[T], values: dict[tuple[str, ...], Any], path: tuple[str, ...] = ()) -> T:
-    """An instance with these values at these paths, and defaults elsewhere."""
+    """Make an instance with the given values (by path of fields), and defaults elsewhere."""
     arguments: dict[str, Any] = {}
     types = typing.get_type_hints(options)
     for item in dataclasses.fields(options):  # type: ignore[arg-type]

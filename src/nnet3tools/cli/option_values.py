@@ -1,4 +1,4 @@
-"""The values of options, as click converts and checks them."""
+"""Conversion and checking of option values by click."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["check_value", "values_of"]
 
 
 def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str, Any]:
-    """The options that `words`, all of the form --name=value, give a value, by name.
+    """Values by name for the options in `words`, which all have the form --name=value.
 
-    `kinds` says of every option of the program what its value is: "bool", "int", "float", "double",
-    "any float" (infinite ones, too), "string" or "strings" (a tuple: it may be repeated).
-    OptionError for a value that is not.
+    `kinds` gives the kind of every option of the program: "bool", "int", "float", "double", "any
+    float" (also infinite), "string" or "strings" (a tuple, because it may be repeated). OptionError
+    for a value of another kind.
     """
     parameters = [
         click.Option([f"o{number}", f"--{name}"], type=_TYPES[kind], multiple=kind == "strings")
@@ -33,7 +33,7 @@ def values_of(program: str, kinds: dict[str, str], words: list[str]) -> dict[str
 
 
 def check_value(name: str, kind: str, value: str) -> None:
-    """OptionError if the value of an option called `name` is not of its kind."""
+    """Raise OptionError if `value` is not of the option's kind."""
     try:
         _TYPES[kind].convert(value, None, None)
     except click.ClickException as error:
@@ -51,7 +51,7 @@ class _Bool(click.ParamType):
 
 
 def _check_underscore(value: Any) -> None:
-    """ValueError for 1_000, a number to Python only."""
+    """Raise ValueError for 1_000, which only Python accepts as a number."""
     if "_" in str(value):
         raise ValueError
 

@@ -1,4 +1,4 @@
-"""Kaldi's command-line habits over click, shared by every program.
+"""Kaldi's command-line conventions, for every program.
 
 A program module is
 
@@ -6,9 +6,9 @@ A program module is
     def main(options: Options, args: list[str]) -> None: ...
 
 where `Options` is a frozen dataclass (see option_specs). The decorated `main(argv=None)` parses,
-runs, reports errors in one line, and returns the exit status. As in Kaldi: options are
-`--name=value` (or `--flag`) before the arguments, `_` may stand for `-`, `--` ends them,
-`--config=file` holds more of them, `--help` shows all, and standard options follow.
+runs, reports errors in one line, and returns the exit status. As in Kaldi, options are
+`--name=value` (or `--flag`) before the arguments, `_` may stand for `-`, `--` ends the options,
+`--config=file` reads options from a file, and `--help` lists all options.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLAIN = "[]~#^_-+=:.,/"
 
 @dataclass(frozen=True)
 class NoOptions:
-    """For programs that have the standard options only."""
+    """Options of a program that has only the standard options."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class _StandardOptions:
 
 
 class Main(Protocol):
-    """A program: from command-line words (by default the process's) to exit status."""
+    """A program: a function from command-line words (default: the process's) to an exit status."""
 
     def __call__(self, argv: Sequence[str] | None = None) -> int:
-        """Run."""
+        """Run the program."""
 
 
 def program(
@@ -60,11 +60,11 @@ def program(
     num_args: int | tuple[int, int | None],
     values_apart: bool = False,
 ) -> Callable[[Callable[[O, list[str]], int | None]], Main]:
-    """Decorate `main(options, args) -> exit status or None` as a program.
+    """Decorator that makes a program of `main(options, args)`, which returns a status or None.
 
-    `usage` is Kaldi's usage message, its `e.g.:` lines included; `num_args` is how many arguments
-    it takes, or (least, most), most None for any number. With `values_apart` the value of an option
-    may also be the next word, as in Kaldi's Python scripts.
+    `usage` is Kaldi's usage message with its `e.g.:` lines. `num_args` is the number of arguments,
+    or (least, most), with None for no limit. With `values_apart` an option's value may also be the
+    next word, as in Kaldi's Python scripts.
     """
     line = CommandLine(name, usage, options, num_args, values_apart)
 
@@ -80,7 +80,7 @@ def program(
 
 
 class CommandLine(Generic[O]):
-    """A program's options and arguments, as a click command."""
+    """The options and arguments of a program."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class CommandLine(Generic[O]):
 
     @functools.cached_property
     def specs(self) -> dict[str, list[OptionSpec]]:
-        """The program's own options by name; one that two groups have goes to both."""
+        """The program's own options by name; an option of two groups sets both."""
         specs: dict[str, list[OptionSpec]] = {}
         for spec in specs_of(self._options):
             specs.setdefault(spec.name.lower(), []).append(spec)
@@ -104,7 +104,7 @@ class CommandLine(Generic[O]):
 
     @functools.cached_property
     def standard(self) -> dict[str, list[OptionSpec]]:
-        """The options of every program."""
+        """The options of every program, by name."""
         return {spec.name: [spec] for spec in specs_of(_StandardOptions)}
 
     def help(self) -> str:
@@ -117,7 +117,7 @@ class CommandLine(Generic[O]):
         return [title, *listed, ""] if listed else []
 
     def parse(self, words: Sequence[str]) -> tuple[O, list[str]]:
-        """Options and arguments; Usage or OptionError if there is something wrong with them."""
+        """Parse the words into options and arguments; Usage or OptionError if they are wrong."""
         shown = " ".join(map(quote, [self.name, *words]))
         options, arguments = _split(self._joined(words) if self._values_apart else words)
         for word in [*options, *arguments]:
@@ -145,14 +145,14 @@ class CommandLine(Generic[O]):
         return build(self._options, values.pop(False)), arguments
 
     def _expected(self) -> str:
-        """How many arguments the program takes, in words."""
+        """The number of arguments that the program takes, as text."""
         least, most = self._num_args
         number = f"at least {least}" if most is None else f"{least} to {most}"
         number = f"{least}" if least == most else number
         return f"{number} argument{'s' if most != 1 and number != 'at least 1' else ''}"
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """--name value as --name=value; of flags only true and false are values."""
+        """Join `--name value` to `--name=value`; the value of a flag must be true or false."""
         joined: list[str] = []
         left = list(reversed(words))
         while left:
@@ -166,13 +166,13 @@ class CommandLine(Generic[O]):
         return joined
 
     def _convert(self, options: list[str]) -> dict[bool, dict[tuple[str, ...], Any]]:
-        """Values by field path, for the standard options (True) and the program's (False)."""
+        """Values by path of fields, for the standard options (True) and others (False)."""
         words = [word for item in options for word in self._from_config(item)]
         words += [self._completed(word) for word in options]
         values: dict[bool, dict[tuple[str, ...], Any]] = {True: {}, False: {}}
         if not words:
             return values
-        # Here, as loading click takes 20 ms, and many programs are called without options.
+        # Imported late: click takes 20 ms, and many programs are called without options.
         from nnet3tools.cli.option_values import values_of
 
         known = {**self.standard, **self.specs}
@@ -183,7 +183,7 @@ class CommandLine(Generic[O]):
         return values
 
     def _completed(self, word: str) -> str:
-        """A word in normal form; a bare flag gets its value."""
+        """A word in normal form; a flag without a value gets =true."""
         word = _normal(word)
         name, equals, value = word.partition("=")
         if name == "--":
@@ -203,11 +203,11 @@ class CommandLine(Generic[O]):
         return word
 
     def _from_config(self, word: str) -> list[str]:
-        """The options of a file, if the word is --config=file."""
+        """The options in a file, if the word is --config=file."""
         name, _, path = self._completed(word).partition("=")
         if name != "--config" or not path:
             return []
-        # Here, so that NumPy is not loaded for --help.
+        # Imported late: --help does not need NumPy.
         from nnet3tools.io.files import read_text_lines
 
         words = []
@@ -229,7 +229,7 @@ class CommandLine(Generic[O]):
         return words
 
     def _check_value(self, word: str) -> None:
-        """OptionError if the value of a word in normal form is not of its option's type."""
+        """Raise OptionError if the value in a word (in normal form) has the wrong type."""
         name, _, value = word.partition("=")
         specs = self.specs.get(name[2:]) or self.standard[name[2:]]
         from nnet3tools.cli.option_values import check_value
@@ -238,7 +238,7 @@ class CommandLine(Generic[O]):
 
 
 def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Options and arguments: the first word without -- (or a lone --) ends the options."""
+    """Split words into options and arguments; the first word without -- ends the options."""
     count = next(
         (i for i, word in enumerate(words) if word[:2] != "--" or word == "--"), len(words)
     )
@@ -249,13 +249,13 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _normal(word: str) -> str:
-    """--Some_Name= value  as  --some-name=value."""
+    """Bring `--Some_Name= value` into the form `--some-name=value`."""
     name, equals, value = word.partition("=")
     return name.replace("_", "-").lower() + equals + value.strip()
 
 
 def quote(word: str) -> str:
-    """A word as one would type it in bash, as Kaldi quotes it."""
+    """Quote a word for bash as Kaldi does."""
     if word and all(char.isalnum() or char in _PLAIN for char in word):
         return word
     if "'" in word and not any(char in '"`$\\' for char in word):

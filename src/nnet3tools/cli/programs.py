@@ -1,8 +1,7 @@
-"""The programs there are: each is `main` in the module of its name.
+"""The list of programs; each is `main` in the module of its name.
 
-The modules are `nnet3_*.py` here, all of chain/, data/, decoding/, discriminative/ and lang/, and
-those of the training driver, which stands above this room (recipe/programs/). setup.py runs this
-file on its own.
+The modules are `nnet3_*.py` in this folder, all modules in chain/, data/, decoding/,
+discriminative/ and lang/, and recipe/programs/. setup.py runs this file by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _modules(folder: str, prefix: str = "") -> dict[str, str]:
-    """Program -> module; without pathlib, whose import would take 5 ms of every start."""
+    """Program -> module in a folder; without pathlib, whose import takes 5 ms."""
     names = [part for part in folder.split("/") if part]
     package = ".".join(["nnet3tools", *(names[1:] if names[:1] == [".."] else ["cli", *names])])
     files = os.listdir(os.path.join(_HERE, folder))
@@ -34,5 +33,5 @@ PROGRAMS = tuple(sorted(_MODULES))
 
 
 def module_of(program: str) -> str:
-    """The module whose `main` a program is."""
+    """The module that contains a program's `main`."""
     return _MODULES[program]

@@ -1,4 +1,4 @@
-"""How far a program is: a line that rewrites itself at a terminal, one now and then in a pipe."""
+"""Progress: reports how many steps of a program are done."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """Counts steps; a context manager.
+    """Counts steps and shows the progress; a context manager.
 
-    At a terminal the line is rewritten at most five times a second and removed at the end; in a
-    log file there is a line every `log_interval` seconds, so short runs leave none.
+    At a terminal a line is rewritten at most five times a second and erased at the end. In a log
+    file a line is written every `log_interval` seconds, so short runs write none.
     """
 
     def __init__(self, what: str, total: int | None = None, log_interval: float = 30.0) -> None:
@@ -31,7 +31,7 @@ class Progress:
         log.clear_status()
 
     def step(self, count: int = 1) -> None:
-        """Count `count` more as done."""
+        """Add `count` completed steps."""
         self._count += count
         now = time.monotonic()
         if now - self._last < self._interval:

@@ -1,4 +1,4 @@
-"""Running a program: one line for each way it can end, and the exit status that goes with it."""
+"""Running a program: error lines and exit statuses."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from nnet3tools.io import log
 
 __all__ = ["Usage", "Version", "run_program"]
 
-ERROR = 255  # Kaldi's mains return -1
+ERROR = 255  # as Kaldi's main(), which returns -1
 NOTHING_DONE = 1
 BROKEN_PIPE = 128 + signal.SIGPIPE
 INTERRUPTED = 128 + signal.SIGINT
 
 
 class Usage(Nnet3Error):
-    """Wrong number of arguments (status 1), or help was asked for (status 0): show the usage."""
+    """Wrong number of arguments (status 1) or --help (status 0): the usage is printed."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -36,30 +36,30 @@ class Usage(Nnet3Error):
 
 
 class Version(Nnet3Error):
-    """The version was asked for: show it on standard output."""
+    """--version was given: the version is printed on standard output."""
 
 
-# Python looks for garbage among all there is before it ends: after a training, for 0.1 s. What has
-# to be written by then is.
+# At exit Python collects garbage among all objects, which takes 0.1 s after a training. All files
+# are closed by then.
 atexit.register(gc.freeze)
 
 
 def run_program(
     name: str, argv: Sequence[str] | None, body: Callable[[list[str]], int | None]
 ) -> int:
-    """The exit status of `body(words)`; whatever it raises is reported on standard error.
+    """Call `body(words)` and return the exit status, reporting exceptions on standard error.
 
-    User errors end in one ERROR line; only bugs show a traceback. A reader that went away and
-    Ctrl-C end the program without a word.
+    User errors print one ERROR line; only bugs print a traceback. A closed pipe and Ctrl-C end the
+    program silently.
     """
     take_standard_streams()
     log.set_program(name)
-    # Programs mostly keep what they make: Python would look for garbage among it all the time.
+    # Programs keep most objects they make, so frequent collections are wasted.
     gc.set_threshold(50_000, 20, 20)
     gc.enable()
     try:
         with _termination_raises(), warnings.catch_warnings():
-            # Overflows and the like are NumPy's to notice, and not for users, who know no NumPy.
+            # NumPy's warnings, such as overflows, mean nothing to users.
             warnings.simplefilter("ignore", RuntimeWarning)
             status = body(list(sys.argv[1:] if argv is None else argv))
             sys.stdout.flush()
@@ -96,17 +96,17 @@ def run_program(
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SECONDS_TO_UNWIND = 2.0
-"""So long, others are passed over: timeout(1) sends its signal to the process and to its group."""
+"""Further signals are ignored for this time; timeout(1) signals the process and its group."""
 _SECONDS_TO_END = 1.0
-"""So long the commands of pipes may take to end when they are asked to."""
+"""Time that the commands of pipes have to end after SIGTERM."""
 _SECONDS_TO_RAISE_AGAIN = 0.001
 _SECONDS_TO_STOP = 5.0
-"""After so long a program ends as if killed."""
+"""Time after which the program exits without unwinding."""
 
 
 @contextmanager
 def _termination_raises() -> Iterator[None]:
-    """Let signals end the commands of pipes and unwind the stack: unfinished files go away."""
+    """Make signals end the commands of pipes and unwind the stack (unfinished files vanish)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -128,7 +128,7 @@ def _termination_raises() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     def drop(unraisable: sys.UnraisableHookArgs) -> None:
-        """Python drops what is raised while it forgets an object, as after each import."""
+        """Raise SystemExit again: Python drops exceptions raised while it deletes an object."""
         nonlocal dropped
         if not isinstance(unraisable.exc_value, SystemExit):
             sys.__unraisablehook__(unraisable)
@@ -137,7 +137,7 @@ def _termination_raises() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, _SECONDS_TO_RAISE_AGAIN, _SECONDS_TO_END)
 
     def insist(number: int) -> None:
-        """Unwinding waits for commands that do not obey, or Python dropped the exception."""
+        """Kill commands that did not end, or raise the SystemExit that Python dropped."""
         nonlocal dropped
         if dropped:
             dropped = False
@@ -155,7 +155,7 @@ def _termination_raises() -> Iterator[None]:
     except Exception:
         if received is None:
             raise
-        # NumPy, for one, makes an ImportError of what ends its loading.
+        # NumPy, for example, turns a SystemExit during its import into an ImportError.
         raise SystemExit(128 + received) from None
     finally:
         if commands is not None:

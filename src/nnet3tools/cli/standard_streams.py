@@ -1,4 +1,4 @@
-"""Standard streams that are closed or broken: they change neither what is done nor the status."""
+"""Handling of closed or broken standard streams, which must not change a program's work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["forget_output", "take_standard_streams"]
 
 
 def take_standard_streams() -> None:
-    """Make standard input, output and error usable, whatever the caller left open.
+    """Make standard input, output and error usable even if the caller closed them.
 
-    A closed descriptor is taken, so that no file that is opened later becomes it. As with a closed
-    one, reading standard input or writing standard output fails; log lines are dropped. What is
-    printed is UTF-8 in every locale, as files are, and bytes that are no UTF-8 stay what they were.
+    A closed descriptor is opened on /dev/null such that no file opened later gets its number.
+    Reading standard input, or writing standard output, still fails; log lines are dropped. Output
+    is UTF-8 in every locale, and bytes that are not UTF-8 are preserved.
     """
     for number, useless in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -25,11 +25,11 @@ def take_standard_streams() -> None:
         sys.stdin = open(0, closefd=False)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names and keys go out with the bytes they have
+    # names and keys are written with their original bytes
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     if sys.stderr is None or sys.stderr is sys.__stderr__:
-        # Without a buffer: a line that could not be written would be tried again at the end, and
-        # Python would exit with status 120.
+        # Without a buffer: Python would retry a failed write at exit and end with status 120.
         raw = io.FileIO(2, "w", closefd=False)
         sys.stderr = io.TextIOWrapper(
             raw,
@@ -48,10 +48,10 @@ def _take(number: int, flags: int) -> None:
 
 
 def forget_output() -> None:
-    """Let the interpreter's last flush of standard output go nowhere."""
+    """Redirect standard output to /dev/null for the interpreter's final flush."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
     except (OSError, ValueError):
-        pass  # standard output is no file: nothing to flush
+        pass  # standard output is not a file

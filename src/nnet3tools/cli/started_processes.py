@@ -1,4 +1,4 @@
-"""The processes that this one started, and those that they did: ending them all, willing or not."""
+"""Termination of all processes that this process started, directly or indirectly."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from contextlib import suppress
 __all__ = ["StartedProcesses"]
 
 _Process = tuple[int, str]
-"""Number and time of start: numbers are given to new processes again."""
+"""Process id and start time, because ids are reused."""
 
 
 class StartedProcesses:
-    """Those there were when this was made; none where /proc is not."""
+    """The descendants of this process when the object is made; empty without /proc."""
 
     def __init__(self) -> None:
         self._found = _descendants()
 
     def terminate(self) -> None:
-        """Ask them to end."""
+        """Send SIGTERM to the processes."""
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End them, and whatever was started since."""
+        """Send SIGKILL to the processes and to descendants started since."""
         self._found = [*self._found, *_descendants()]
         self._send(signal.SIGKILL)
 
     def kill_after(self, seconds: float) -> None:
-        """Wait until all have ended, and after so long end those that have not."""
+        """Wait until all have ended; after `seconds` kill the others."""
         until = time.monotonic() + seconds
         while self._left():
             if time.monotonic() > until:
@@ -37,7 +37,7 @@ class StartedProcesses:
             time.sleep(0.01)
 
     def _left(self) -> list[int]:
-        """Those that run still."""
+        """Ids of the processes that are still running."""
         return [number for number, began in self._found if _state(number)[1:] == ("", began)]
 
     def _send(self, number: int) -> None:
@@ -47,7 +47,7 @@ class StartedProcesses:
 
 
 def _state(number: int) -> tuple[int, str, str]:
-    """A process's parent, "ended" if only its status is left, and time of start."""
+    """Parent of a process, "ended" if it is a zombie (else ""), and start time."""
     try:
         with open(f"/proc/{number}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -63,6 +63,6 @@ def _descendants() -> list[_Process]:
             parent, _, began = _state(int(name))
             children.setdefault(parent, []).append((int(name), began))
     found = [(os.getpid(), "")]
-    for number, _ in found:  # which grows
+    for number, _ in found:  # grows during the loop
         found += children.get(number, ())
     return found[1:]

@@ -1,4 +1,4 @@
-"""What matrix-sum and vector-sum share: sums over tables, of one table, and of single objects."""
+"""Code shared by matrix-sum and vector-sum: sums over tables, of one table, and of files."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Summing"]
 
 @dataclass(frozen=True)
 class Summing:
-    """`what` and `plural` name the objects, arrays, which `holder` reads and writes."""
+    """Sums of arrays, which `holder` reads and writes; messages call them `what` and `plural`."""
 
     holder: Holder[np.ndarray]
     what: str
     plural: str
 
     def tables(self, sources: list[str], target: str, scales: list[float]) -> int:
-        """Write the scaled sum of the tables' objects of each key; the exit status.
+        """Write the scaled sum over several tables for each key; returns the exit status.
 
-        The first table decides which keys there are; others that lack one, or have an object of
-        another size, are warned about and do not count.
+        The first table determines the keys. Objects that are missing in another table, or have
+        another size, are skipped with a warning.
         """
         import numpy as np
 
@@ -72,7 +72,7 @@ class Summing:
         return 0 if num_done and num_missing < num_done - num_missing else 1
 
     def table(self, source: str, target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum of a table's objects; the exit status."""
+        """Write the sum of all objects of a table; returns the exit status."""
         import numpy as np
 
         from nnet3tools.cli.tables import write_object
@@ -104,7 +104,7 @@ class Summing:
         return 0 if num_failed < num_done else 1
 
     def files(self, sources: list[str], target: str, binary: bool, average: bool = False) -> int:
-        """Write the sum of single objects, of which each must be as large as those before it."""
+        """Write the sum of the objects in several files, each at least as large as those before."""
         import numpy as np
 
         from nnet3tools.cli.tables import is_table, read_object, write_object

@@ -1,4 +1,4 @@
-"""What the programs that copy and change tables, or single objects, share."""
+"""Functions shared by the programs that copy or convert tables or single objects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ U = TypeVar("U")
 
 
 def colon_list(text: str, what: str) -> list[int]:
-    """The numbers of 13:14:15; `what` holds them, for the OptionError if they are none."""
+    """The numbers in text such as 13:14:15; OptionError, which names `what`, for other text."""
     words = [word for word in text.split(":") if word]
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): {text}")
@@ -35,7 +35,7 @@ def colon_list(text: str, what: str) -> list[int]:
 
 
 def is_table(name: str) -> bool:
-    """Whether a word of the command line names a table; else it names a file or pipe."""
+    """Whether a command-line word is a table specifier, not a file or pipe."""
     from nnet3tools.io.specifiers import parse_rspecifier, parse_wspecifier
 
     for parse in (parse_rspecifier, parse_wspecifier):
@@ -48,7 +48,7 @@ def is_table(name: str) -> bool:
 
 
 def are_tables(read: str, written: str, what: str) -> bool:
-    """Whether both are tables; OptionError if only one of them is."""
+    """Whether both words are table specifiers; OptionError if only one is."""
     if is_table(read) != is_table(written):
         raise OptionError(f"Cannot mix archives with regular files (copying {what})")
     return is_table(read)
@@ -60,9 +60,10 @@ def convert_table(
     holders: tuple[Holder[T], Holder[U]],
     convert: Callable[[str, T], U | None],
 ) -> tuple[int, int]:
-    """Write `convert(key, object)` of each object; (how many, how many gave None instead).
+    """Write `convert(key, object)` of each object of a table, skipping None.
 
-    `holders` are those of the objects read and written. Users' errors get the table's name and key.
+    Returns the numbers of written and skipped objects. `holders` are for input and output. User
+    errors get the table's name and the key.
     """
     from nnet3tools.io.table import SequentialTableReader, TableWriter
 
@@ -85,10 +86,10 @@ def convert_table(
 def lookup_by_speaker(
     name: str, holder: Holder[T], utt2spk: str, stack: ExitStack, refusal: str
 ) -> Callable[[str], T | None]:
-    """A function from an utterance's name to its object, None if there is none.
+    """A function from an utterance's key to its object, or None.
 
-    `name` is a table, by utterance or through `utt2spk`, which the stack closes; or a file, whose
-    object is everybody's: `refusal` is the error of an `utt2spk` beside it.
+    `name` is a table, indexed by utterance or through `utt2spk`, which `stack` closes; or a file
+    with one object for all utterances. Then `utt2spk` raises OptionError with the text `refusal`.
     """
     from nnet3tools.io.table import MappedTableReader
 
@@ -101,7 +102,7 @@ def lookup_by_speaker(
 
 
 def write_object(wxfilename: str, holder: Holder[T], value: T, binary: bool = True) -> None:
-    """Write an object to a file (whole or not at all), pipe or "-"."""
+    """Write an object to a file, pipe or "-"."""
     from nnet3tools.io.files import open_output
 
     with open_output(wxfilename, binary) as writer:

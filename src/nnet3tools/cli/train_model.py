@@ -1,4 +1,4 @@
-"""What the training programs share, whatever objective the examples are for."""
+"""Code shared by the training programs, independent of the objective."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["TrainingRunOptions", "train_model"]
 
 @dataclass(frozen=True)
 class TrainingRunOptions:
-    """Options of a training program that are not the trainer's."""
+    """Options of a training program besides those of the trainer."""
 
     srand: int = option(0, "Seed for random number generator")
     binary: bool = option(True, "Write output in binary mode")
@@ -36,7 +36,7 @@ class TrainingRunOptions:
 
     @property
     def loss_scaling(self) -> bool:
-        """Whether products in half precision need derivatives to be scaled."""
+        """Whether derivatives must be scaled because products are in half precision."""
         return self.gpu_math == "fp16"
 
 
@@ -51,13 +51,12 @@ def train_model(
     adapt: Callable[[str, NnetExample], NnetExample] | None = None,
     load: Callable[[str], Nnet] | None = None,
 ) -> int:
-    """Train a raw model on all examples and write it; the exit status.
+    """Train a raw model on all examples and write it; returns the exit status.
 
-    `write_cache` is where the trainer will write its computation cache, "" for nowhere.
-
-    `make_trainer` is given the model and any array of the device to train on; `holder` reads
-    examples of another kind than frames', of which and their keys `adapt` makes what is trained on;
-    `load`, if given, reads the model.
+    `write_cache` is the file for the trainer's computation cache, or "". `make_trainer` gets the
+    model and an array on the device. `holder` reads examples other than frame examples. `adapt`,
+    given a key and an example, returns the example to train on. `load` reads the model in place of
+    read_nnet.
     """
     from nnet3tools import tensor
     from nnet3tools.io.files import prove_output
@@ -91,7 +90,7 @@ def train_model(
     try:
         trainer.finish()
     except UserError as error:
-        # As in Kaldi the model comes first and stays: it is what the time was spent on.
+        # As in Kaldi, the model is written first, because it is the result of the work.
         message = f"the model was written to {model_out}, its computation cache was not: {error}"
         raise DataError(message) from None
     return 0 if ok else 1

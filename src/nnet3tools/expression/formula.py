@@ -1,9 +1,9 @@
-"""Formula text to expression graphs, with errors that mark the column.
+"""Building expression graphs from formula text, with errors that give the column.
 
-`name = expression; ...; expression`: the last expression is the value; definitions may stand in
-any order, each name once. Functions are those of this package under NumPy's names: sum, mean, var,
-std, max, min, prod and logsumexp take `axis=` (without it they reduce all elements; max and min of
-two operands are elementwise).
+`name = expression; ...; expression`: the last expression is the value. Definitions may come in any
+order, each name once. Functions are those of this package under NumPy's names: sum, mean, var, std,
+max, min, prod and logsumexp take `axis=` (without it they reduce all elements; max and min of two
+operands are elementwise).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _SIGNS = {"-": "neg", "!": "not", "not": "not"}
 
 
 class Formula:
-    """A formula that was read; it can be built in any number of graphs."""
+    """A parsed formula, which can be built in any number of graphs."""
 
     def __init__(self, text: str) -> None:
-        """TextError, which marks the column, if the text is no formula."""
+        """Parse a formula; TextError, which marks the column, if the text is malformed."""
         self.text = text
         read = read_formula(text)
         self.definitions, self.result = read.definitions, read.result
@@ -81,7 +81,7 @@ class Formula:
         return value
 
     def error(self, message: str, position: int) -> TextError:
-        """A TextError at a position of this formula, to be raised."""
+        """Make a TextError at a position of this formula."""
         return TextError(message, self.text, position, "formula")
 
 
@@ -116,7 +116,7 @@ class _Builder:
         return self._built[name]
 
     def value(self, tree: Tree) -> Any:
-        """The node, number or list that a part of the formula stands for."""
+        """The node, number or list that a part of the formula evaluates to."""
         match tree:
             case Number(value):
                 return value
@@ -158,7 +158,7 @@ class _Builder:
         return self._apply(call.position, name, *values)
 
     def _apply(self, position: int, function: str, *operands: Any) -> Any:
-        """An elementwise function of nodes or, at once, of numbers."""
+        """An elementwise function of nodes, or its value if all operands are numbers."""
         if any(isinstance(o, Node) for o in operands):
             return self._at(position, lambda: apply(function, *operands))
         if any(not isinstance(o, (bool, int, float)) for o in operands):
@@ -180,7 +180,7 @@ class _Builder:
             raise self._formula.error(str(error), position) from None
 
     def _unknown(self, kind: str, use: Name, known: Iterable[str]) -> TextError:
-        """The error of an unknown name, with the nearest known name."""
+        """Make the error for an unknown name, with the most similar known name."""
         import difflib
 
         near = difflib.get_close_matches(use.name, list(known), n=1, cutoff=0.5)

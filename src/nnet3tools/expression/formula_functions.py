@@ -1,4 +1,4 @@
-"""The functions a formula may call, and how their arguments are given."""
+"""The functions that a formula may call, and the handling of their arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CALLABLE", "call_function"]
 
 
 def _reduction(function: Callable[..., Node], kind: str = "") -> Callable[..., Node]:
-    """Reduces all elements without an axis; of two operands, the elementwise function `kind`."""
+    """A function that reduces an axis, or all elements, or applies `kind` to two operands."""
 
     def call(x: Node, other: Any = None, axis: int | None = None) -> Node:
         if other is None or not kind:
@@ -84,7 +84,7 @@ CALLABLE: dict[str, Callable[..., Any]] = {
         )
     },
 }  # fmt: skip
-"""By name. Nothing random and nothing with side effects: a value may be computed twice."""
+"""Function by name. None is random or has side effects, because a value may be computed twice."""
 
 for _name, _type in CASTS.items():
     CALLABLE[_name] = lambda x, to=_type: ops.cast(x, to)
@@ -96,7 +96,7 @@ def _signature(name: str) -> inspect.Signature:
 
 
 def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """The function's value; ExpressionError if the arguments are not what it takes."""
+    """Call a function of formulas; ExpressionError if the arguments are wrong."""
     function = CALLABLE[name]
     try:
         _signature(name).bind(*values, **options)
@@ -105,6 +105,6 @@ def call_function(name: str, values: Sequence[Any], options: Mapping[str, Any]) 
     try:
         return function(*values, **options)
     except (TypeError, AttributeError, ValueError, OverflowError) as error:
-        # a number or list where the function wants a node, or the other way round
+        # a number or list in place of a node, or vice versa
         kinds = ", ".join(type(v).__name__ for v in [*values, *options.values()])
         raise ExpressionError(f"{name} cannot take arguments of kinds {kinds}: {error}") from None

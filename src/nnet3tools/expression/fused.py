@@ -27,7 +27,7 @@ from nnet3tools.tensor.formulas import (
 __all__ = ["Fused", "fuse"]
 
 _PIECE, _ADJ = 500, 600
-"""Placeholder numbers of pieces' values and of their derivatives; leaves are below."""
+"""Placeholder numbers of the pieces' values and derivatives; leaves have lower numbers."""
 
 
 def fuse(root: Node) -> Fused | None:

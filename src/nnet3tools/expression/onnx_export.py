@@ -1,7 +1,7 @@
 """Export of expression graphs to ONNX (optional package `onnx`).
 
-Nodes are translated by their type names: those in onnx_nodes.NODES each by a function, elementwise
-ones through their formulas, a function by its ONNX name or else by its definition.
+Nodes in onnx_nodes.NODES are translated by a function each. Elementwise nodes are translated by
+their formulas: a function by its ONNX name or else by its definition.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nnet3tools.tensor.formulas import Placeholder, dtype_of
 __all__ = ["OPSET", "export_onnx"]
 
 OPSET = 18
-"""The version of ONNX's operators that is written."""
+"""Version of ONNX's operators in exported models."""
 
 
 def _add(writer: OnnxWriter, node: Node) -> None:
-    """Translate one node, whose children have been translated."""
+    """Translate a node whose children have been translated."""
     inputs = [writer.names[c] for c in node.children]
     if isinstance(node, Elementwise):
         holders = [Placeholder(i + 1) for i in range(len(inputs))]
@@ -38,7 +38,7 @@ def _add(writer: OnnxWriter, node: Node) -> None:
 
 
 def _add_leaf(writer: OnnxWriter, node: Node) -> Any | None:
-    """Translate a leaf; an input's declaration is returned."""
+    """Translate a leaf; returns the declaration if it is an input."""
     if node.type_name == "input":
         writer.names[node] = node.name
         kind = writer.element_type(node.type)
@@ -48,10 +48,10 @@ def _add_leaf(writer: OnnxWriter, node: Node) -> Any | None:
 
 
 def export_onnx(outputs: dict[str, Node], name: str = "expression") -> Any:
-    """The ONNX model that computes these nodes, by output name, from the graph's inputs.
+    """The ONNX model that computes the given nodes (by output name) from the graph's inputs.
 
-    Parameters and constants are stored in it. ExpressionError for nodes that ONNX cannot express:
-    random ones and functions of the caller's.
+    The model contains parameters and constants. ExpressionError for nodes that ONNX cannot express:
+    random nodes and users' functions.
     """
     writer = OnnxWriter()
     order = topological(list(outputs.values()))
@@ -73,9 +73,9 @@ def export_onnx(outputs: dict[str, Node], name: str = "expression") -> Any:
     )
     opset = helper.make_opsetid("", OPSET)
     model = helper.make_model(graph, opset_imports=[opset], producer_name="nnet3tools")
-    # of the version that first had this opset, so that older runtimes read it too
+    # the first IR version with this opset, so that older runtimes read the model
     model.ir_version = min(model.ir_version, 8)
     size = sum(math.prod(n.shape) for n in order if n.is_leaf)
-    if size < 1 << 28:  # larger models do not fit the message the checker reads
+    if size < 1 << 28:  # the checker cannot read larger models
         writer.onnx.checker.check_model(model)
     return model

@@ -1,4 +1,4 @@
-"""Nodes that are not elementwise in terms of ONNX's operators, one function a type name."""
+"""Translation of nodes that are not elementwise to ONNX, one function for each type name."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _batch_norm(w: OnnxWriter, node: Any, x: list[str]) -> str:
 
 
 def _sparse(w: OnnxWriter, node: Any, x: list[str], num_cols: int) -> str:
-    """The dense form of the sparse matrix; ONNX has no products of sparse ones."""
+    """The dense form of the sparse matrix, because ONNX has no sparse products."""
     places = node.children[2], node.children[1]
     if not all(isinstance(p, Constant) for p in places):
         shown = ", ".join(p.describe() for p in places)
@@ -173,4 +173,4 @@ NODES: dict[str, Translate] = {
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
 }
-"""Type name -> what emits the nodes and gives the name of the value."""
+"""Type name -> function that emits the ONNX nodes and returns the name of the value."""

@@ -1,4 +1,4 @@
-"""ONNX nodes and constants as they are collected; formulas by their typed form."""
+"""OnnxWriter: collects ONNX nodes and constants, and translates formulas."""
 
 from __future__ import annotations
 
@@ -47,36 +47,36 @@ class OnnxWriter:
         self._count = 0
 
     def new_name(self, prefix: str) -> str:
-        """A name that nothing has yet."""
+        """A name that is not in use."""
         self._count += 1
         return f"{prefix}_{self._count}"
 
     def emit(self, operator: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
-        """Add a node; the name of its last output."""
+        """Add a node; returns the name of its last output."""
         names = [self.new_name(operator.lower()) for _ in range(outputs)]
         made = self.onnx.helper.make_node(operator, list(inputs), names, **attributes)
         self.nodes.append(made)
         return names[-1]
 
     def constant(self, value: Any, dtype: Any = np.int64) -> str:
-        """Add a constant array; its name."""
+        """Add a constant array; returns its name."""
         name = self.new_name("const")
         array = np.ascontiguousarray(np.asarray(value, dtype))
         self.initializers.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
     def element_type(self, kind: Type) -> int:
-        """ONNX's number of an element type."""
+        """ONNX's number for an element type."""
         return int(self.onnx.helper.np_dtype_to_tensor_dtype(dtype_of(kind)))
 
     def cast(self, name: str, have: Type, want: Type) -> str:
-        """The value as another type."""
+        """Convert a value to another type; returns the name of the result."""
         return name if have is want else self.emit("Cast", name, to=self.element_type(want))
 
     # -- formulas
 
     def formula(self, expr: FormulaExpr, operands: Sequence[tuple[str, Type]]) -> str:
-        """Translate an elementwise expression of `_1`, `_2`, ...; the name of its value."""
+        """Translate an elementwise expression of `_1`, `_2`, ...; returns the name of its value."""
         types = [kind for _, kind in operands]
         lowering = Lowering(types, _TARGET)
         root = lowering.lower(expr)

@@ -1,4 +1,4 @@
-"""The functions that users call: every operator that formulas or networks may need at the start."""
+"""The public functions: all operators that formulas or networks may use."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ _EXPECTED = ("Node", "Node | None", "Sequence[Node]")
 
 
 def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which says so where it is given something else for a node."""
+    """Wrap a function to raise ExpressionError if an argument should be a node and is not."""
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     hints = function.__annotations__
     expected = [(i, n, hints[n]) for i, n in enumerate(names) if hints.get(n) in _EXPECTED]
@@ -179,7 +179,7 @@ def nodes_checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kind(name: str) -> Callable[..., Node]:
-    """Makes the elementwise nodes of this name; what they are: tensor.formulas.functions."""
+    """The function that makes elementwise nodes of a kind (see tensor.formulas.functions)."""
     return functools.partial(apply, name)
 
 
@@ -221,7 +221,7 @@ where = _kind("where")
 
 
 def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
-    """x limited to [low, high]; with one number c to [-c, c], and not at all if c is 0."""
+    """x clipped to [low, high]; with one number c to [-c, c], or unchanged if c is 0."""
     if high is not None:
         return apply("clip", x, low, high)
     if not isinstance(low, Node) and low == 0:
@@ -230,7 +230,7 @@ def clip(x: Node, low: Operand, high: Operand | None = None) -> Node:
 
 
 def prelu(x: Node, slope: Operand = 0.01) -> Node:
-    """x where it is positive, else slope times x."""
+    """x where positive, elsewhere slope times x."""
     return apply("prelu", x, slope)
 
 

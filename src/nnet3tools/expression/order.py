@@ -1,4 +1,4 @@
-"""Order along an axis: sort, topk, argmax, argmin, sparsemax; cumulative sums."""
+"""Operators on the order along an axis: sort, topk, argmax, argmin, sparsemax; cumulative sums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["argmax", "argmin", "cumsum", "logcumsumexp", "sort", "sparsemax", "t
 
 
 class SortIndexes(Node):
-    """Places of the first k elements in order, int32; of equal ones the first comes first."""
+    """Indexes (int32) of the first k elements in sorted order; the sort is stable."""
 
     type_name = "sort_indexes"
     differentiable = False
@@ -37,7 +37,7 @@ class SortIndexes(Node):
 
 
 class CumSum(Node):
-    """Sums of the elements up to each along an axis: the gradient is the sum the other way."""
+    """Cumulative sums along an axis; the gradient is the cumulative sum in the other direction."""
 
     type_name, overwrites = "cumsum", True
 
@@ -62,7 +62,7 @@ class CumSum(Node):
 
 
 def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """The k largest (or smallest) elements along an axis, in order, and their indexes."""
+    """The k largest (or smallest) elements along an axis in order, and their indexes."""
     axis, k = normal_axis(axis, x.shape, "topk"), whole_number(k, "topk")
     if not 1 <= k <= x.shape[axis]:
         raise ExpressionError(f"topk: no {k} elements along axis {axis} of {x.describe()}")
@@ -71,22 +71,22 @@ def topk(x: Node, k: int, axis: int = -1, descending: bool = True) -> tuple[Node
 
 
 def sort(x: Node, axis: int = -1, descending: bool = True) -> tuple[Node, Node]:
-    """All elements along an axis in order, and their indexes."""
+    """All elements sorted along an axis, and their indexes."""
     return topk(x, x.shape[normal_axis(axis, x.shape, "sort")], axis, descending)
 
 
 def argmax(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """The largest element along an axis and its index."""
+    """The largest element along an axis, and its index."""
     return topk(x, 1, axis, True)
 
 
 def argmin(x: Node, axis: int = -1) -> tuple[Node, Node]:
-    """The smallest element along an axis and its index."""
+    """The smallest element along an axis, and its index."""
     return topk(x, 1, axis, False)
 
 
 def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """Sums up to each element along an axis, from its end with `reverse`."""
+    """Cumulative sums along an axis, from the end with `reverse`."""
     axis = normal_axis(axis, x.shape, "cumsum")
     if not x.type.is_float:
         raise ExpressionError(f"cumsum of {x.describe()}: expected a float type")
@@ -96,10 +96,10 @@ def cumsum(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = Fal
 
 
 def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool = False) -> Node:
-    """The log of the sum of exp up to each element along an axis, from its end with `reverse`.
+    """The log of cumulative sums of exp along an axis, from the end with `reverse`.
 
-    Elements at growing distances are joined by logaddexp (Hillis and Steele 1986), so that nothing
-    overflows; with `exclusive` the first is -inf.
+    Elements at doubling distances are joined by logaddexp (Hillis and Steele 1986), which avoids
+    overflow. With `exclusive` the first element is -inf.
     """
     axis = normal_axis(axis, x.shape, "logcumsumexp")
     if not x.type.is_float:
@@ -121,7 +121,7 @@ def logcumsumexp(x: Node, axis: int = -1, reverse: bool = False, exclusive: bool
 def sparsemax(x: Node, axis: int = -1) -> Node:
     """The point of the simplex nearest to x along an axis (Martins and Astudillo 2016).
 
-    Many elements are exactly 0. Half precision goes through float32.
+    Many elements are exactly 0. Half precision is computed in float32.
     """
     axis = normal_axis(axis, x.shape, "sparsemax")
     if not x.type.is_float or not x.shape[axis]:

@@ -1,4 +1,4 @@
-"""What stands where a value was whose memory has been given away; and checks for nan."""
+"""Placeholders for values whose memory was reused, and checks for NaN."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Overwritten", "nan_check"]
 
 
 class Overwritten:
-    """In the place of a node's value or gradient; whatever is done with it is an error."""
+    """Replaces a node's overwritten value or gradient; any use raises ExpressionError."""
 
     def __init__(self, node: Node, kind: str) -> None:
         self._node, self._kind = node, kind
@@ -28,7 +28,7 @@ class Overwritten:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)  # NumPy looks for protocols
+            raise AttributeError(name)  # NumPy looks up protocols
         self._refuse()
 
     def __repr__(self) -> str:
@@ -39,7 +39,7 @@ class Overwritten:
 
 
 def nan_check(node: Node, kind: str, array: Array) -> NodeOp:
-    """An operation that raises ExpressionError, naming the node, if the array has a nan."""
+    """An operation that raises ExpressionError, naming the node, if the array has NaN."""
 
     def check() -> None:
         if np.isnan(tensor.to_host(array)).any():

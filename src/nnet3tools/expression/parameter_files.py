@@ -1,4 +1,4 @@
-"""Parameters of a graph in NumPy's archives (.npz), one array a name."""
+"""Parameters of a graph in NumPy's archives (.npz), one array per name."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _UNREADABLE = (
     *(OSError, ValueError, EOFError, KeyError, RuntimeError, NotImplementedError, SyntaxError),
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
-"""What NumPy and zipfile raise, depending on where a file is damaged."""
+"""Exceptions of NumPy and zipfile for damaged files."""
 
 _LARGEST_RATIO = 1100
-"""Deflate makes nothing smaller than this: 1032 is its limit."""
+"""Above deflate's largest compression ratio, 1032."""
 
 
 def write_parameters(path: str, params: Mapping[str, Parameter]) -> None:
-    """Write them all."""
+    """Write all parameters to a file."""
     arrays = {name: tensor.to_host(p.value) for name, p in params.items()}
     with whole_file(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Array]:
-    """The arrays of a file; UserError if one does not fit the parameter of its name."""
+    """Read the arrays of a file; UserError if one does not fit the parameter of its name."""
     try:
-        # NumPy leaves a file that it opened open, if it finds no archive in it.
+        # NumPy does not close a file that is no archive.
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             _check_sizes(file.zip)
             found = {name: file[name] for name in file.files}
@@ -55,7 +55,7 @@ def read_parameters(path: str, params: Mapping[str, Parameter]) -> dict[str, Arr
 
 
 def _check_sizes(archive: zipfile.ZipFile) -> None:
-    """ValueError for an array that cannot be as large as it says: NumPy would make room for it."""
+    """Raise ValueError for an array that is shorter than its header says, before it is read."""
     for member in archive.infolist():
         with archive.open(member) as file:
             if np.lib.format.read_magic(file) != (1, 0):

@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 
 def _padded(x: Node, axis: int, size: int, value: float) -> Node:
-    """x with `size` elements of this value before and after along an axis."""
+    """x with `size` elements of `value` before and after along an axis."""
     if size == 0:
         return x
     edge = x.graph.constant([value], x.type)
@@ -30,7 +30,7 @@ def _padded(x: Node, axis: int, size: int, value: float) -> Node:
 
 
 def _windows(x: Node, sizes: Pair, pads: Pair, strides: Pair, value: float) -> list[Node]:
-    """For each place in a window, that element of all windows."""
+    """For each position in a window, the elements of all windows at this position."""
     if len(x.shape) < 2 or not x.type.is_float:
         raise ExpressionError(f"pooling of {x.describe()}: expected (.., height, width) of floats")
     if min(*sizes, *strides) < 1 or min(pads) < 0 or any(map(int.__ge__, pads, sizes)):
@@ -58,9 +58,9 @@ def _pooling(
 def max_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
-    """The largest of each window of the last two axes; windows do not overlap unless told.
+    """The maximum of each window of the last two axes; by default windows do not overlap.
 
-    Of equal elements the first has the gradient; padding is never the largest.
+    Of equal elements the first gets the gradient. Padding is never the maximum.
     """
     lowest = MASKED.get(x.type, 0.0)
     return _pooling("max", x, height, width, pads, strides, lowest)
@@ -69,15 +69,15 @@ def max_pooling(
 def avg_pooling(
     x: Node, height: int, width: int, pads: Pair = (0, 0), strides: Pair | None = None
 ) -> Node:
-    """The mean of each window of the last two axes, padding counting as zeros."""
+    """The mean of each window of the last two axes; padding counts as zeros."""
     total = _pooling("add", x, height, width, pads, strides, 0.0)
     return total * (1.0 / (height * width))
 
 
 def pooling_with_masking(x: Node, mask: Node, width: int, is_even: bool = False) -> Node:
-    """The largest of x times mask in windows along the last axis, of which the last may be shorter.
+    """The maximum of x times mask in windows along the last axis; the last may be shorter.
 
-    With `is_even` the last column is left out.
+    With `is_even` the last column is ignored.
     """
     count = x.shape[-1] - is_even if x.shape else 0
     if not 1 <= width or count < 1:

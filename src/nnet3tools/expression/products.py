@@ -19,7 +19,7 @@ __all__ = ["affine", "affine_relu_dropout", "bdot", "dot"]
 
 
 class Dot(Node):
-    """scalar op(a) op(b) of matrices, or of stacks of matrices with equal numbers of them."""
+    """scalar * op(a) op(b) for matrices, or for stacks of equally many matrices."""
 
     type_name, overwrites = "dot", True
 
@@ -66,13 +66,13 @@ class Dot(Node):
 
 
 class BatchedDot(Dot):
-    """Products of the matrices of two stacks, one by one."""
+    """Products of corresponding matrices of two stacks."""
 
     type_name = "bdot"
 
 
 class Affine(Dot):
-    """scalar op(a) op(b) + bias, the bias broadcast over rows."""
+    """scalar * op(a) op(b) + bias, with the bias broadcast over rows."""
 
     type_name = "affine"
 
@@ -104,7 +104,7 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar op(a) op(b); b is a matrix, and leading axes of a are kept: op is of the last two."""
+    """scalar * op(a) op(b); b is a matrix; op applies to the last two axes of a, others stay."""
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -112,7 +112,7 @@ def dot(
 
 
 def _is_matrix(b: Node) -> bool:
-    """Whether it is one, but for leading axes of size 1."""
+    """Whether all axes but the last two have size 1."""
     return math.prod(b.shape[:-2]) == 1
 
 
@@ -121,7 +121,7 @@ def _matrix(b: Node) -> Node:
 
 
 def _rows(a: Node, trans: bool) -> tuple[Node, bool]:
-    """a, or the rows of all matrices in a stack, and whether they are still to be transposed."""
+    """`a` as a matrix of the rows of all its matrices, and whether it still must be transposed."""
     if len(a.shape) == 2:
         return a, trans
     a = transpose(a) if trans else a
@@ -139,7 +139,7 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """Products of stacks of matrices, whose leading axes are broadcast."""
+    """Products of stacks of matrices with broadcast leading axes."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
     _check("bdot", [a, b], lead is not None)
@@ -162,7 +162,7 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar op(a) op(b) + bias, b a matrix, bias (cols) or (1, cols); a as of `dot`."""
+    """scalar * op(a) op(b) + bias; b is a matrix, bias (cols) or (1, cols), a as in `dot`."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols
@@ -175,6 +175,6 @@ def affine(
 
 
 def affine_relu_dropout(a: Node, b: Node, bias: Node, p: float = 0.0) -> Node:
-    """relu of an affine product with dropout of its last two axes; none in an inference graph."""
+    """relu(affine(a, b, bias)) with dropout on the last two axes, except in inference graphs."""
     made = apply("relu", affine(a, b, bias))
     return made if a.graph.inference else dropout(made, p, (-2, -1))

@@ -1,4 +1,4 @@
-"""Reductions along an axis, which stays with size 1: value and derivative of each kind together."""
+"""Reductions along an axis, which keeps size 1; each kind defines its value and derivative."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = [
 
 
 class Reduce(Node):
-    """A reduction of child 0, called a, along one axis of size n."""
+    """Base class of reductions of child 0 (`a`) along one axis of size n."""
 
     reduction: ClassVar[str]
-    """Of tensor.aggregate."""
+    """Name of the reduction in tensor.aggregate."""
     formula: ClassVar[str] = "_1"
-    """The formula that is reduced, `_1` being the operand."""
+    """The formula that is reduced; `_1` is the operand."""
     derivative: ClassVar[str]
-    """The term added to the gradient, in terms of adj, a, value and b, which is 1 / n."""
+    """The term of the gradient, a formula of adj, a, value, and b = 1 / n."""
     overwrites = True
     shrinks: ClassVar[bool] = True
-    """Whether the reduction of a single element is that element."""
+    """Whether the reduction of a single element is the element."""
 
     def __init__(self, x: Node, axis: int) -> None:
         self.axis = axis
@@ -72,34 +72,34 @@ def _aggregate(formula: str, reduction: str, axis: int) -> tensor.Aggregate:
 
 
 class Sum(Reduce):
-    """Sum."""
+    """Sum along an axis."""
 
     type_name, reduction, derivative = "sum", "sum", "adj"
 
 
 class Mean(Reduce):
-    """Mean."""
+    """Mean along an axis."""
 
     type_name, reduction, derivative = "mean", "mean", "adj * b"
 
 
 class Max(Reduce):
-    """The largest; all elements that equal it have the gradient."""
+    """Maximum along an axis; all elements equal to it get the gradient."""
 
     type_name, reduction, derivative = "reduce_max", "max", "where(a == value, adj, 0)"
 
 
 class Min(Reduce):
-    """The smallest; all elements that equal it have the gradient."""
+    """Minimum along an axis; all elements equal to it get the gradient."""
 
     type_name, reduction, derivative = "reduce_min", "min", "where(a == value, adj, 0)"
 
 
 class Prod(Reduce):
-    """Product; the derivative by an element is the product of the others, also where some are 0."""
+    """Product along an axis; an element's derivative is the product of the other elements."""
 
     type_name, reduction = "prod", "prod"
-    # b: the product of the elements that are not 0; c: how many are 0
+    # b: product of the non-zero elements; c: number of zeros
     derivative = "adj * b * where(a == 0, c == 1, where(c == 0, 1 / where(a == 0, 1, a), 0))"
 
     def backward_ops(self) -> list[NodeOp | None]:
@@ -118,23 +118,23 @@ class Prod(Reduce):
 
 
 class LogSumExp(Reduce):
-    """log of the sum of exp."""
+    """log(sum of exp) along an axis."""
 
     type_name, reduction, derivative = "logsumexp", "logsumexp", "adj * exp(a - value)"
 
 
 class MeanSquare(Reduce):
-    """Mean of squares."""
+    """Mean of the squares along an axis."""
 
     type_name, reduction, formula = "mean_square", "mean", "sqr(_1)"
     derivative, shrinks = "2 * adj * a * b", False
 
 
 class RootMeanSquare(Reduce):
-    """Square root of the mean of squares."""
+    """Square root of the mean of the squares along an axis."""
 
     type_name, reduction, formula = "rms", "mean", "sqr(_1)"
-    # at 0, all elements being 0, the derivative is taken to be 0
+    # the derivative at 0 is defined as 0
     derivative, shrinks = "adj * a * b / where(value == 0, 1, value)", False
 
     def forward_ops(self) -> list[NodeOp]:
@@ -145,7 +145,7 @@ _sqrt = tensor.element("_1 = sqrt(_1)")
 
 
 class ScalarProduct(Node):
-    """The sum of a b along an axis, without a product in memory."""
+    """The sum of a * b along an axis, without storing a * b."""
 
     type_name, overwrites = "scalar_product", True
 
@@ -174,7 +174,7 @@ class ScalarProduct(Node):
 
 
 def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
-    """A reduction along an axis, or with None of all elements, to shape (1)."""
+    """A reduction along an axis or, if `axis` is None, of all elements to shape (1)."""
     if axis is None:
         return reduce(kind, flatten(x), 0)
     axis = normal_axis(axis, x.shape, kind.type_name)
@@ -186,12 +186,12 @@ def reduce(kind: type[Reduce], x: Node, axis: int | None) -> Node:
 
 
 def sum_(x: Node, axis: int | None = 0) -> Node:
-    """The sum along an axis."""
+    """The sum along an axis, or of all elements if `axis` is None."""
     return reduce(Sum, x, axis)
 
 
 def mean(x: Node, axis: int | None = 0) -> Node:
-    """The mean along an axis."""
+    """The mean along an axis, or of all elements if `axis` is None."""
     return reduce(Mean, x, axis)
 
 
@@ -199,32 +199,32 @@ average = mean
 
 
 def max_(x: Node, axis: int | None = 0) -> Node:
-    """The largest along an axis."""
+    """The maximum along an axis, or of all elements if `axis` is None."""
     return reduce(Max, x, axis)
 
 
 def min_(x: Node, axis: int | None = 0) -> Node:
-    """The smallest along an axis."""
+    """The minimum along an axis, or of all elements if `axis` is None."""
     return reduce(Min, x, axis)
 
 
 def prod(x: Node, axis: int | None = 0) -> Node:
-    """The product along an axis."""
+    """The product along an axis, or of all elements if `axis` is None."""
     return reduce(Prod, x, axis)
 
 
 def logsumexp(x: Node, axis: int | None = 0) -> Node:
-    """The log of the sum of exp along an axis."""
+    """log(sum of exp) along an axis, or of all elements if `axis` is None."""
     return reduce(LogSumExp, x, axis)
 
 
 def var(x: Node, axis: int | None = 0) -> Node:
-    """The variance (divided by n) along an axis."""
+    """The variance (divisor n) along an axis, or of all elements if `axis` is None."""
     return reduce(MeanSquare, x - mean(x, axis), axis)
 
 
 def std(x: Node, axis: int | None = 0) -> Node:
-    """The standard deviation along an axis."""
+    """The standard deviation (divisor n) along an axis, or of all elements if `axis` is None."""
     return reduce(RootMeanSquare, x - mean(x, axis), axis)
 
 
@@ -237,5 +237,5 @@ def scalar_product(a: Node, b: Node, axis: int = 0) -> Node:
 
 
 def weighted_average(x: Node, weights: Node, axis: int = 0) -> Node:
-    """The average along an axis by weights, which need not sum to one."""
+    """The average along an axis with weights, which need not sum to 1."""
     return scalar_product(x, weights, axis) / sum_(weights, axis)

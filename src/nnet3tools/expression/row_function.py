@@ -1,8 +1,8 @@
-"""RowFunction: a formula of matrices with equal numbers of rows, ready to be run and trained.
+"""RowFunction: a formula over matrices with equal numbers of rows, for use in a component.
 
-What a component made of a formula needs: value into a given matrix, derivatives into given
-matrices, and what of input and output the derivatives read. Elementwise formulas are fused (see
-fused.py); others run as graphs, which keep what their derivatives read from forward to backward.
+It computes the value and the derivatives into given matrices, and knows whether the derivatives
+read the input or the output. Elementwise formulas are fused (fused.py). Others run as graphs, which
+store what the derivatives need between the forward and backward pass.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from nnet3tools.tensor.registry import device_of
 __all__ = ["RowFunction"]
 
 _PROBE_ROWS = (7, 11)
-"""Rows of graphs that shapes are found with: two numbers, so that a formula for one only shows."""
+"""Two numbers of rows for finding shapes, because a formula may be valid for only one number."""
 
 _MAX_SIZES = 16
-"""Numbers of rows (and types) met last whose graphs are kept; on a GPU for all, as captured
-programs go on using their memory."""
+"""Graphs (one per number of rows and type) kept on the host; on a GPU all are, because captured
+programs use their memory.
+"""
 
 
 class _Run:
-    """The graph of a formula for one number of rows, from parts and parameters to its value."""
+    """The graph of a formula for one number of rows, from parts and parameters to the value."""
 
     def __init__(self, owner: RowFunction, like: Array, gradient: bool) -> None:
         rows, type = len(like), type_of_dtype(like.dtype)
@@ -55,7 +56,7 @@ class _Run:
         self.execution = Execution([self.root], like, gradient, scratch=SCRATCH, fed=fed)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> None:
-        """Compute the value."""
+        """Compute the value into `out`."""
         for name, node in self.operands.items():
             if node.value is not None:
                 tensor.copy(node.value, operands[name])
@@ -68,7 +69,7 @@ class _Run:
 
 
 class _Memo:
-    """A run whose values are kept for the derivatives; free for others once nobody has this."""
+    """A run whose values the derivatives need; released for reuse when the memo is deleted."""
 
     def __init__(self, run: _Run, idle: list[_Run]) -> None:
         self.run, self._idle = run, idle
@@ -78,7 +79,7 @@ class _Memo:
 
 
 class RowFunction:
-    """A formula over named parts (rows, dim) and parameters of given shapes."""
+    """A formula over named parts (rows, dim) and parameters with given shapes."""
 
     def __init__(self, text: str, parts: Mapping[str, int], params: Mapping[str, Shape]) -> None:
         self.formula = Formula(text)
@@ -112,22 +113,22 @@ class RowFunction:
             raise ExpressionError(no_gradient_reason([root]))
         if root.type is not Type.FLOAT32:
             raise ExpressionError(f"the value is {root.describe()}, expected float32")
-        Execution([root])  # whether every derivative exists
+        Execution([root])  # checks that every derivative exists
         return root
 
     @property
     def is_fused(self) -> bool:
-        """Whether it runs as one formula."""
+        """Whether the formula is elementwise and runs without a graph."""
         return self._fused is not None
 
     def __deepcopy__(self, memo: dict) -> RowFunction:
-        return self  # holds no parameters: copies of a component may share it and its graphs
+        return self  # has no parameters, so copies of a component share it and its graphs
 
     def _take(self, like: Array, gradient: bool) -> _Memo:
-        """A graph that nobody uses at present, for as many rows as `like` has."""
+        """Reserve an unused graph for as many rows as `like` has."""
         key = len(like), like.dtype, type(like), gradient
         idle = self._idle.pop(key, [])
-        self._idle[key] = idle  # last
+        self._idle[key] = idle  # moved to the end
         if len(self._idle) > _MAX_SIZES and device_of(like) == "numpy":
             del self._idle[next(iter(self._idle))]
         return _Memo(idle.pop() if idle else _Run(self, like, gradient), idle)
@@ -140,9 +141,9 @@ class RowFunction:
         self._take(out, False).run.forward(operands, out)
 
     def forward(self, operands: Mapping[str, Array], out: Array) -> object:
-        """As `infer`; the result, None for elementwise formulas, is to be given to `backward`.
+        """Like `infer`; the result is a memo for `backward`, None for elementwise formulas.
 
-        It holds what the derivatives read; drop it when they are not wanted (any more).
+        The memo holds the values that derivatives read; delete it when it is not needed.
         """
         if self._fused is not None:
             self._fused.forward(operands, out)
@@ -161,11 +162,11 @@ class RowFunction:
         param_derivs: Mapping[str, Array] | None,
         alpha: float = 1.0,
     ) -> None:
-        """Set the derivatives by the parts, add alpha times those by the parameters.
+        """Set the derivatives by the parts; add alpha times those by the parameters.
 
-        Parts' values must be among the operands only if `needs_input`, `out` only if
-        `needs_output`; `memo` is what `forward` gave. Derivatives by parts that the value does not
-        depend on are 0.
+        `operands` must contain the parts only if `needs_input`; `out` is used only if
+        `needs_output`. `memo` is the result of `forward`. Derivatives by parts that the value does
+        not depend on are 0.
         """
         if self._fused is not None:
             self._fused_backward(operands, out, out_deriv, input_derivs, param_derivs, alpha)

@@ -1,4 +1,4 @@
-"""The order of work: forward steps, backward steps, and steps that checkpoints do again."""
+"""The order of work: forward steps, backward steps, and recomputation for checkpoints."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Schedule", "Step", "gradient_owner", "no_gradient_reason", "topologi
 
 
 def topological(roots: Sequence[Node]) -> list[Node]:
-    """Every node the roots need, children first; ExpressionError if there is a cycle."""
+    """Every node that the roots depend on, children first; ExpressionError for a cycle."""
     order: list[Node] = []
     state: dict[Node, bool] = {}
-    """False: being visited; True: done."""
+    """False while a node is on the stack, True when it is finished."""
     for root in roots:
         stack = [(root, iter(root.children))]
         state.setdefault(root, False)
@@ -42,21 +42,21 @@ def topological(roots: Sequence[Node]) -> list[Node]:
 
 
 def value_owner(node: Node) -> Node:
-    """The node whose memory the value is in."""
+    """The node in whose memory a node's value is."""
     while node.is_value_view:
         node = node.children[0]
     return node
 
 
 def gradient_owner(node: Node) -> Node:
-    """The node whose memory the gradient is in."""
+    """The node in whose memory a node's gradient is."""
     while node.is_gradient_view:
         node = node.children[0]
     return node
 
 
 def no_gradient_reason(roots: Sequence[Node]) -> str:
-    """Why none of these roots has a gradient, for an error message."""
+    """The reason why none of the roots has a gradient, for an error message."""
     shown = ", ".join(r.describe() for r in roots)
     for node in reversed(topological(roots)):
         if not node.trainable and any(c.trainable for c in node.children):
@@ -66,14 +66,14 @@ def no_gradient_reason(roots: Sequence[Node]) -> str:
 
 @dataclass(frozen=True)
 class Step:
-    """One node's operations: "forward", "again" (forward once more) or "backward"."""
+    """One node's operations: "forward", "again" (recomputed forward) or "backward"."""
 
     kind: str
     node: Node
 
 
 class Schedule:
-    """The steps for some roots, with gradients or without; `keep` is computed, too."""
+    """The steps that compute the roots and `keep`, with or without gradients."""
 
     def __init__(self, roots: Sequence[Node], gradient: bool, keep: Iterable[Node] = ()) -> None:
         self.roots, self._kept = tuple(roots), tuple(keep)
@@ -81,7 +81,7 @@ class Schedule:
         inner = [n for n in self.order if not n.is_leaf]
         self.forward = [Step("forward", n) for n in inner]
         self.active: set[Node] = self._find_active() if gradient else set()
-        """Nodes that a gradient arrives at."""
+        """Nodes that receive a gradient."""
         self.again: list[list[Node]] = []
         self.backward = self._backward_steps() if gradient else []
 
@@ -105,7 +105,7 @@ class Schedule:
         return steps
 
     def _segments(self) -> dict[Node, int]:
-        """How many checkpoints lie before each node; a checkpoint closes its segment."""
+        """Number of checkpoints before each node; a checkpoint ends its segment."""
         number, found = 0, {}
         for node in self.order:
             found[node] = number
@@ -113,10 +113,10 @@ class Schedule:
         return found
 
     def _recomputed(self, segments: dict[Node, int]) -> dict[int, list[Node]]:
-        """For each segment but the last, the nodes to compute again before its gradients.
+        """For each segment but the last, the nodes to recompute before its gradients.
 
-        Kept are leaves, checkpoints, roots, what must not be computed twice, and what is used
-        outside of its segment. Of the rest, those are computed whose values gradients need.
+        Leaves, checkpoints, roots, nodes that must not be recomputed, and values used in other
+        segments are stored. Of the rest, the nodes whose values the gradients need are recomputed.
         """
         last = max(segments.values(), default=0)
         if last == 0:
@@ -138,7 +138,7 @@ class Schedule:
         return {s: nodes[::-1] for s, nodes in again.items()}
 
     def _lost(self, segments: dict[Node, int], last: int) -> set[Node]:
-        """Owners whose memory may be given away after the forward pass."""
+        """Owners of memory that may be reused after the forward pass."""
         kept = {value_owner(n) for n in self.order if n.type_name == "checkpoint"}
         kept.update(value_owner(node) for node in (*self.roots, *self._kept))
         for node in self.order:

@@ -1,8 +1,7 @@
-"""Picking elements by indexes: gather, scatter, index_select, rows, cols.
+"""Selection of elements by indexes: gather, scatter, index_select, rows, cols.
 
-Indexes are int32 or uint32 nodes, or lists of numbers, from 0 on: none counts from the end. Numbers
-are checked when the node is built; indexes that are computed or fed, at each run on the host. On a
-device an element picked from outside is nan.
+Indexes are int32 or uint32 nodes or lists of non-negative numbers. Constants are checked when the
+node is made, other indexes at each run on the host. On a device, an index out of range gives NaN.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Indexes = Node | Sequence[int] | np.ndarray
 
 
 class IndexSelect(Node):
-    """Whole slices along an axis, picked by a vector of indexes."""
+    """Slices along an axis, selected by a vector of indexes."""
 
     type_name = "index_select"
 
@@ -58,7 +57,7 @@ class IndexSelect(Node):
 
 
 class Gather(IndexSelect):
-    """Element by element along an axis: value[i, j] = x[i, indexes[i, j]] for the last of two."""
+    """Elements along an axis: value[i, j] = x[i, indexes[i, j]] for the last of two axes."""
 
     type_name = "gather"
 
@@ -79,7 +78,7 @@ class Gather(IndexSelect):
 
 
 class Scatter(Node):
-    """A copy of child 0 in which elements picked along an axis are those of the source."""
+    """A copy of child 0 in which the elements selected along an axis come from the source."""
 
     type_name = "scatter"
 
@@ -103,7 +102,7 @@ class Scatter(Node):
         picked = tensor.empty(source.shape, like=self.grad)
 
         def add_kept() -> None:
-            """Overwritten elements have no gradient: it is put back as it was."""
+            """Add the gradient, but restore that of overwritten elements, which have none."""
             gather_op(picked, x.grad, indexes.value, self.axis)
             tensor.add(x.grad, self.grad)
             scatter_op(x.grad, picked, indexes.value, self.axis)
@@ -119,7 +118,7 @@ class Scatter(Node):
 
 
 def as_indexes(x: Node, axis: int, indexes: Indexes, called: str = "indexes") -> Node:
-    """Indexes along an axis of x as an int32 node; numbers are checked here, others at each run."""
+    """Convert indexes along an axis of x to an int32 node, checking constants."""
     if not isinstance(indexes, Node):
         host = np.asarray(indexes)
         if host.size and host.dtype.kind not in "iu":
@@ -141,7 +140,7 @@ def _check_range(indexes: np.ndarray, axis: int, x: Node, called: str = "indexes
 
 
 def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
-    """Before indexes that were computed or fed are used; a device's kernels give nan instead."""
+    """Operations that check the range of indexes that are not constant, on the host only."""
     known = value_owner(indexes)
     sorted_out = known.type_name == "sort_indexes" and known.children[0].shape == x.shape
     if isinstance(known, Constant) or sorted_out or device_of(indexes.value) != "numpy":
@@ -151,7 +150,7 @@ def _range_checks(x: Node, indexes: Node, axis: int) -> list[NodeOp]:
 
 
 def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Slices along an axis, in the order of a vector of indexes."""
+    """Slices of x along an axis in the order of a vector of indexes."""
     axis = normal_axis(axis, x.shape, "index_select")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) != 1:
@@ -163,12 +162,12 @@ def index_select(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def rows(x: Node, indexes: Indexes) -> Node:
-    """Rows in the order of the indexes."""
+    """Rows of x in the order of the indexes."""
     return index_select(x, 0, indexes)
 
 
 def cols(x: Node, indexes: Indexes) -> Node:
-    """Columns in the order of the indexes."""
+    """Columns of x in the order of the indexes."""
     return index_select(x, -1, indexes)
 
 
@@ -184,7 +183,7 @@ def _check_picked(what: str, x: Node, axis: int, indexes: Node) -> None:
 
 
 def gather(x: Node, axis: int, indexes: Indexes) -> Node:
-    """Element by element along an axis; indexes have the other axes' sizes or are broadcast."""
+    """Elements of x along an axis; indexes have x's shape on the other axes or are broadcast."""
     axis = normal_axis(axis, x.shape, "gather")
     picked = as_indexes(x, axis, indexes)
     if len(picked.shape) == len(x.shape):
@@ -195,7 +194,7 @@ def gather(x: Node, axis: int, indexes: Indexes) -> Node:
 
 
 def scatter(x: Node, axis: int, indexes: Indexes, source: Node) -> Node:
-    """x with the elements that `indexes` picks replaced by the source's; no place twice."""
+    """x with the elements at `indexes`, which are distinct, replaced by those of `source`."""
     axis = normal_axis(axis, x.shape, "scatter")
     picked = as_indexes(x, axis, indexes)
     _check_picked("scatter", x, axis, picked)

@@ -1,4 +1,4 @@
-"""Shapes of nodes, and the error of operands that do not fit, which shows them."""
+"""Shapes of nodes, and the error for operands that do not fit."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class ExpressionError(UserError):
 
 
 def shape_text(shape: Shape) -> str:
-    """`(3 x 4)`."""
+    """A shape as text such as `(3 x 4)`."""
     return f"({' x '.join(str(n) for n in shape)})"
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape | None:
-    """The common shape, axes aligned at the end as in NumPy; None if there is none."""
+    """The common shape, with axes aligned at the end as in NumPy; None if there is none."""
     found: list[int] = []
     for shape in shapes:
         found = [1] * (len(shape) - len(found)) + found
@@ -44,7 +44,7 @@ def broadcast(shapes: Iterable[Shape]) -> Shape | None:
 
 
 def normal_axis(axis: Any, shape: Shape, what: str) -> int:
-    """The axis counted from the front; ExpressionError if the shape has no such axis."""
+    """The axis counted from the front; ExpressionError if the shape does not have it."""
     try:
         number = operator.index(axis)
     except TypeError:
@@ -55,7 +55,7 @@ def normal_axis(axis: Any, shape: Shape, what: str) -> int:
 
 
 def whole_number(value: Any, what: str) -> int:
-    """The integer that a number is, as 2 and 2.0; ExpressionError for 1.5, nan and what is none."""
+    """Convert a number such as 2 or 2.0 to an integer; ExpressionError for other values."""
     try:
         number = int(value) if isinstance(value, float) else operator.index(value)
     except (TypeError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Softmax and its kin, along the last axis (other axes are brought there)."""
+"""Softmax and log-softmax along the last axis; another axis is swapped with it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from nnet3tools.tensor.registry import Operator
 __all__ = ["MASKED", "log_softmax", "rows_of", "softmax"]
 
 MASKED = {Type.FLOAT16: -6.0e4, Type.FLOAT32: -3.0e38, Type.FLOAT64: -3.0e38}
-"""The value of masked elements: exp of it is 0, and sums of a few do not overflow to nan."""
+"""The value of masked elements: its exp is 0, and sums of a few do not overflow."""
 
 
 def rows_of(array: Array) -> Array:
-    """The array as a matrix whose rows are along the last axis; contiguous unless 2-D or less."""
+    """The array as a matrix with rows along the last axis (a view, or a copy if it has gaps)."""
     if array.ndim == 1:
         return array[None, :]
     return array if array.ndim == 2 else array.reshape(-1, array.shape[-1])
 
 
 class RowNode(Node):
-    """A node over the rows of an operand, with its shape and type."""
+    """Base class of nodes that transform each row of an operand."""
 
     overwrites = True
     operator: ClassVar[Operator]
@@ -48,14 +48,14 @@ class RowNode(Node):
 
 
 class Softmax(RowNode):
-    """exp(x) over its sum: the gradient is y (e - sum of y e)."""
+    """y = exp(x) / sum of exp(x); the gradient is y (adj - sum of y adj)."""
 
     type_name = "softmax"
     operator, derivative = tensor.softmax, tensor.softmax_backprop
 
 
 class LogSoftmax(RowNode):
-    """x less the log of the sum of exp(x): the gradient is e - exp(y) times the sum of e."""
+    """y = x - log(sum of exp(x)); the gradient is adj - exp(y) * sum of adj."""
 
     type_name = "log_softmax"
     operator, derivative = tensor.log_softmax, tensor.log_softmax_backprop
@@ -81,10 +81,10 @@ def _masked(x: Node, axis: int, mask: Node | None) -> Node:
 
 
 def softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """Softmax along an axis; elements where the mask is 0 get no weight."""
+    """Softmax along an axis; elements where the mask is 0 get weight 0."""
     return _along(Softmax, _masked(x, axis, mask), axis)
 
 
 def log_softmax(x: Node, axis: int = -1, *, mask: Node | None = None) -> Node:
-    """The log of softmax along an axis."""
+    """Log-softmax along an axis; elements where the mask is 0 get weight 0."""
     return _along(LogSoftmax, _masked(x, axis, mask), axis)

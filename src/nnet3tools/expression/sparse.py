@@ -1,7 +1,7 @@
-"""Products with sparse matrices in compressed rows (CSR), whose parts are nodes of any kind.
+"""Products with sparse matrices in compressed sparse row (CSR) form, given as nodes.
 
-Constant indexes and offsets are checked, and the entries sorted, when the node is made and bound;
-those that are fed or computed at each run, for which a device is waited for.
+Constant indexes and offsets are checked, and entries sorted, when the node is made. Others are
+processed at each run, which waits for the device.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from nnet3tools.tensor.operators.gather import take
 __all__ = ["csr_dot", "dot_csr"]
 
 _BLOCK = 1 << 20
-"""Elements of the rows picked at a time for the gradient by a sparse matrix's values."""
+"""Elements processed at a time in the gradient by a sparse matrix's values."""
 
 
 class CsrDot(Node):
-    """op(S) b, S sparse; children values, indexes, offsets, b."""
+    """op(S) b with sparse S; the children are values, indexes, offsets, b."""
 
     type_name = "csr_dot"
 
@@ -51,7 +51,7 @@ class CsrDot(Node):
         return [self._by_values(self.grad, b.value), None, None, by_dense]
 
     def _each_run(self, make: Callable[[], NodeOp]) -> NodeOp:
-        """What `make` gives; it is called at each run if the places are known only then."""
+        """The result of `make`, called once if indexes are constant, else at each run."""
         if _are_constant(self.children):
             return make()
 
@@ -74,14 +74,14 @@ class CsrDot(Node):
         )
 
     def _by_values(self, adj: Array, b: Array) -> NodeOp | None:
-        """By the value at (i, j) of S: row i of adj times row j of b; of S', row j times row i."""
+        """Gradient by S's value at (i, j): row i of adj times row j of b; for S', rows j and i."""
         if not self.children[0].trainable:
             return None
         left, right = (b, adj) if self.trans else (adj, b)
         return self._each_run(lambda: self._row_products(left, right))
 
     def _row_products(self, left: Array, right: Array) -> NodeOp:
-        """Adds, for each value, the product of rows: of left by its row, of right by its column."""
+        """Add for each value the product of row i of `left` and row j of `right`, at (i, j)."""
         values, indexes, offsets = self.children[:3]
         starts = tensor.to_host(offsets.value)
         numbers = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
@@ -113,7 +113,7 @@ class DotCsr(CsrDot):
         return [*self._checks(), self._product(self.value.T, b.T, not self.trans)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        # of S' where CsrDot has S: the operands trade places
+        # as in CsrDot with S' in place of S, so the operands are swapped
         b, adj = self.children[3], self.grad.T
         by_dense = self._product(b.grad.T, adj, self.trans, 1.0) if b.trainable else None
         return [self._by_values(b.value.T, adj), None, None, by_dense]
@@ -142,12 +142,12 @@ def _check_places(what: str, shape: Shape, indexes: Array, offsets: Array) -> No
 
 
 def _are_constant(parts: Sequence[Node]) -> bool:
-    """Whether the indexes and offsets among values, indexes, offsets, ... never change."""
+    """Whether indexes and offsets among (values, indexes, offsets, ...) are constants."""
     return isinstance(parts[1], Constant) and isinstance(parts[2], Constant)
 
 
 def _signed(indexes: Node) -> Node:
-    """Indexes of uint32 as int32, which the products take; constants are looked at."""
+    """Convert uint32 indexes to int32, which products require, checking constants."""
     if indexes.type is not Type.UINT32:
         return indexes
     if isinstance(indexes, Constant):
@@ -158,7 +158,7 @@ def _signed(indexes: Node) -> Node:
 def csr_dot(
     shape: Shape, values: Node, indexes: Node, offsets: Node, b: Node, trans: bool = False
 ) -> Node:
-    """op(S) b for S of this shape: values, column indexes, row offsets."""
+    """op(S) b for a sparse S of the given shape: values, column indexes, row offsets."""
     rows, inner = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("csr_dot", shape, parts, b, inner, b.shape[0])
@@ -168,7 +168,7 @@ def csr_dot(
 def dot_csr(
     b: Node, shape: Shape, values: Node, indexes: Node, offsets: Node, trans: bool = False
 ) -> Node:
-    """b op(S) for S of this shape."""
+    """b op(S) for a sparse S of the given shape: values, column indexes, row offsets."""
     inner, cols = (shape[1], shape[0]) if trans else shape
     parts = [values, _signed(indexes), _signed(offsets)]
     _check("dot_csr", shape, parts, b, inner, b.shape[-1])

@@ -1,4 +1,4 @@
-"""chain-est-phone-lm: the phone language model of the denominator graph."""
+"""chain-est-phone-lm: estimate the phone language model for the denominator graph."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Options:
 
 @program("chain-est-phone-lm", USAGE, Options, num_args=2)
 def main(options: Options, args: list[str]) -> None:
-    """Estimate it of a table of phone sequences."""
+    """Estimate a language model from a table of phone sequences and write it."""
     from nnet3tools.chain.phone_lm import estimate_phone_lm
     from nnet3tools.errors import naming
     from nnet3tools.fst.files import save_fst

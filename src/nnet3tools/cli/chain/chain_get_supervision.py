@@ -1,4 +1,4 @@
-"""chain-get-supervision: supervisions of utterances, from alignments or phone lattices."""
+"""chain-get-supervision: make supervisions of utterances from alignments or phone lattices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Options:
 
 @program("chain-get-supervision", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Compile a table; status 1 unless most utterances could be done, as in Kaldi."""
+    """Compile a table of supervisions; status 1 unless most utterances succeed, as in Kaldi."""
     from nnet3tools.chain.compilation import SupervisionCompiler
     from nnet3tools.chain.supervision import SUPERVISION
     from nnet3tools.errors import naming
@@ -83,7 +83,7 @@ def main(options: Options, args: list[str]) -> int:
 def _input_kind(
     options: Options,
 ) -> tuple[Holder[Any], Callable[[str, Any], ProtoSupervision | None]]:
-    """What the input is read as, and a function from a key and what was read to its phones."""
+    """The holder for the input, and a function from key and object to a ProtoSupervision."""
     from nnet3tools.chain.phone_lattice import PHONE_LATTICE
     from nnet3tools.chain.proto_supervision import of_alignment, of_lattice
     from nnet3tools.errors import DataError

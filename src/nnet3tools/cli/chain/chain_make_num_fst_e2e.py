@@ -1,4 +1,4 @@
-"""chain-make-num-fst-e2e: numerator graphs of pdfs, with the normalization FST's weights."""
+"""chain-make-num-fst-e2e: convert numerator graphs to pdfs and add the normalization weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ e.g.:
 
 @program("chain-make-num-fst-e2e", USAGE, NoOptions, num_args=4)
 def main(options: NoOptions, args: list[str]) -> None:
-    """Convert a table."""
+    """Convert a table of numerator graphs."""
     from nnet3tools.chain.e2e import pdf_acceptor
     from nnet3tools.chain.normalization import load_normalizer
     from nnet3tools.cli.tables import convert_table

@@ -1,4 +1,4 @@
-"""chain-objf: the LF-MMI objective and its derivative of given matrices; no program of Kaldi's."""
+"""chain-objf: compute the LF-MMI objective and derivative of given matrices (not in Kaldi)."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Options:
 
 
 _SEEDS = {False: 1, True: 2}
-"""Of the C library's generator: whether RandInt(0, 1), called first, says to apply the penalty."""
+"""Seeds of rand() for which the first RandInt(0, 1) omits (False) or applies (True) the penalty."""
 
 
 @program("chain-objf", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compute for each key of the supervisions."""
+    """Compute objective and derivatives for each supervision and write them to a directory."""
     import numpy as np
 
     from nnet3tools import tensor
@@ -103,7 +103,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _path(directory: str, key: str) -> str:
-    """Where a key's files go; a key that would lead elsewhere is refused."""
+    """The path of a key's files, without suffix; DataError if the key is no file name."""
     if "/" in key or key.startswith("."):
         raise DataError(f"key '{key}' cannot be the name of a file")
     return os.path.join(directory, key)
@@ -126,7 +126,7 @@ def _write_parts(path: str, objective: ChainObjective) -> None:
 
 
 def _write_matrix(path: str, array: np.ndarray) -> None:
-    """In text."""
+    """Write a vector or matrix in text form."""
     from nnet3tools.io.files import open_output
 
     with open_output(path, binary=False) as writer:

@@ -1,4 +1,4 @@
-"""fstcopy: copy tables of FSTs, from text to binary or back."""
+"""fstcopy: copy tables of FSTs, in text or binary form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ fstcopy ark:1.fsts ark,t:-
 
 @program("fstcopy", USAGE, NoOptions, num_args=2)
 def main(options: NoOptions, args: list[str]) -> int:
-    """Copy a table; status 1 if there is nothing in it."""
+    """Copy a table of FSTs; status 1 if it is empty."""
     from nnet3tools.cli.tables import convert_table
     from nnet3tools.fst.files import FST
 

@@ -1,4 +1,4 @@
-"""nnet3-chain-combine: the average of the last models that is best by LF-MMI on some examples."""
+"""nnet3-chain-combine: write the average of the last n models, with n that is best by LF-MMI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Options:
 
 @program("nnet3-chain-combine", USAGE, Options, num_args=(4, None))
 def main(options: Options, args: list[str]) -> None:
-    """Combine by the LF-MMI objective."""
+    """Combine models by the LF-MMI objective on examples."""
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 
     den_fst, *rest = args

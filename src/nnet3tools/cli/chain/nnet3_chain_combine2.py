@@ -1,4 +1,4 @@
-"""nnet3-chain-combine2: the average of the last models that is best, over several languages."""
+"""nnet3-chain-combine2: like nnet3-chain-combine, for examples of several languages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ the average over the first n nnet models where we maximize the
 been reversed before feeding into this binary. So we are actually
 combining last n models.
 Examples with ?lang=NAME in their keys, and others as of the language 'default', are
-judged at output-NAME with the denominator FST <den-fst-dir>/NAME.den.fst.
+evaluated at output-NAME with the denominator FST <den-fst-dir>/NAME.den.fst.
 
 Usage:  nnet3-chain-combine2 [options] <den-fst-dir> <raw-nnet-in1> <raw-nnet-in2> ... <raw-nnet-inN> <chain-examples-in> <raw-nnet-out>
 
@@ -30,7 +30,7 @@ e.g.:
 
 @program("nnet3-chain-combine2", USAGE, Options, num_args=(4, None))
 def main(options: Options, args: list[str]) -> None:
-    """Combine by the LF-MMI objective."""
+    """Combine models by the LF-MMI objective on examples of several languages."""
     from nnet3tools.chain.languages import with_language
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 

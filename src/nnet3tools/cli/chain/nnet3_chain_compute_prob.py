@@ -1,4 +1,4 @@
-"""nnet3-chain-compute-prob: the LF-MMI objective of a model on examples."""
+"""nnet3-chain-compute-prob: compute the LF-MMI objective of a model on examples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Options:
 
 @program("nnet3-chain-compute-prob", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
-    """Compute and log."""
+    """Compute the objective on all examples and log it."""
     from nnet3tools.chain.diagnostics import ChainComputeProb
     from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
     from nnet3tools.chain.output_objective import den_graph_of

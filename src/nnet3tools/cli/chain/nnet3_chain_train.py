@@ -1,4 +1,4 @@
-"""nnet3-chain-train: training by the LF-MMI objective."""
+"""nnet3-chain-train: train a model with the LF-MMI objective."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Options(ChainRunOptions):
 
 @program("nnet3-chain-train", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> int:
-    """Train a model on all examples and write it."""
+    """Train a model on all examples and write it; returns the exit status."""
     options.chain.check()
     run = replace(options.run, gpu_math=options.cuda.math(options.run.gpu_math))
 

@@ -1,4 +1,4 @@
-"""nnet3-chain-train2: training by the LF-MMI objective, with a denominator graph a language."""
+"""nnet3-chain-train2: train a model with the LF-MMI objective on one or several languages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ See also: nnet3-chain-train
 
 @program("nnet3-chain-train2", USAGE, ChainRunOptions, num_args=4)
 def main(options: ChainRunOptions, args: list[str]) -> int:
-    """Train a model on all examples and write it."""
+    """Train a model on all examples and write it; returns the exit status."""
     from nnet3tools.chain.languages import LanguageGraphs, with_language
 
     options.chain.check()

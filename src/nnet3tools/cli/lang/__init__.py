@@ -1,1 +1,1 @@
-"""Programs that build a system: lang folders, trees, graphs."""
+"""Programs that build the parts of a system: lang folders, trees, graphs."""

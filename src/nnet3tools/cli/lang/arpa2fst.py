@@ -1,4 +1,4 @@
-"""arpa2fst: language models in the ARPA form as FSTs."""
+"""arpa2fst: convert language models in ARPA format to FSTs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Options:
 
 @program("arpa2fst", USAGE, Options, num_args=(1, 2))
 def main(options: Options, args: list[str]) -> None:
-    """Convert it."""
+    """Convert a language model and write the FST and symbol table."""
     from nnet3tools.fst.binary_writer import symbol_table
     from nnet3tools.fst.files import save_fst
     from nnet3tools.io.files import read_text_lines
@@ -73,5 +73,5 @@ def main(options: Options, args: list[str]) -> None:
 
 
 def _shown(wxfilename: str) -> str:
-    """A file's name as Kaldi shows it (PrintableWxfilename): what it calls a symbol table."""
+    """A file name as Kaldi prints it (PrintableWxfilename), used as the name of a symbol table."""
     return "standard output" if wxfilename in ("", "-") else quote(wxfilename)

@@ -1,4 +1,4 @@
-"""compile-train-graphs: graphs from transition ids to the words of transcripts."""
+"""compile-train-graphs: make graphs from transition ids to the words of transcripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ or, with transcriptions in words:
 """
 
 _KEPT_GRAPHS = 2000
-"""Graphs kept for further utterances of the same words: copies at other speeds, digits, names."""
+"""Number of graphs cached for utterances with equal words: speed perturbations, digits, names."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Options:
     )
     oov_word: str = option(
         "",
-        "With --word-symbol-table: what stands for words that are not in it; if empty, utterances "
-        "with such words have no graph",
+        "With --word-symbol-table: replacement for words that are not in it; if empty, "
+        "utterances with such words get no graph",
     )
 
 
 @program("compile-train-graphs", USAGE, Options, num_args=5)
 def main(options: Options, args: list[str]) -> int:
-    """Compile a table; status 1 if nothing came of it."""
+    """Compile a graph for each transcript of a table; status 1 if none could be compiled."""
     from functools import lru_cache
 
     from nnet3tools.errors import naming
@@ -93,7 +93,7 @@ def main(options: Options, args: list[str]) -> int:
 
 
 def _transcripts(options: Options, rspecifier: str) -> Iterator[tuple[str, list[int] | None]]:
-    """Utterances and their words' numbers; None, after a warning, if there is none for a word."""
+    """Yield utterances and their word numbers; None, after a warning, if a word is unknown."""
     from nnet3tools.io.holders import INT32_VECTOR, TOKEN_VECTOR
     from nnet3tools.io.table import SequentialTableReader
     from nnet3tools.lang.symbols import SymbolTable

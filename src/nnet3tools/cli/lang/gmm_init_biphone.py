@@ -1,4 +1,4 @@
-"""gmm-init-biphone: a tree of left biphones, its transition model, and Gaussians all alike."""
+"""gmm-init-biphone: make a tree of left biphones and a model with equal Gaussians."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Options:
 
 @program("gmm-init-biphone", USAGE, Options, num_args=4)
 def main(options: Options, args: list[str]) -> None:
-    """Make both."""
+    """Make the tree and the model and write both."""
     from nnet3tools.cli.flat_start import dimension, load_topology, save_flat_start
     from nnet3tools.cli.tables import colon_list
     from nnet3tools.lang.gaussians import Gaussian

@@ -1,4 +1,4 @@
-"""nnet3-prepare-lang: the lang folder of a dictionary."""
+"""nnet3-prepare-lang: make the lang folder for a dictionary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Options:
 
 @program("nnet3-prepare-lang", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Make it."""
+    """Make the lang folder."""
     from dataclasses import asdict
 
     from nnet3tools.lang.dictionary import Dictionary

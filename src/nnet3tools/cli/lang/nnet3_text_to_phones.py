@@ -1,4 +1,4 @@
-"""nnet3-text-to-phones: phones of transcripts, and how often they come."""
+"""nnet3-text-to-phones: convert transcripts to phones, and count phones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Options:
 
 @program("nnet3-text-to-phones", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> None:
-    """Convert all lines."""
+    """Convert all transcripts and write phones and counts."""
     import random
 
     from nnet3tools.errors import DataError
