@@ -23,7 +23,7 @@ from nnet3tools.chain.minibatch import CHAIN_MINIBATCH
 from nnet3tools.chain.objective import compute_chain_objective
 from nnet3tools.chain.options import ChainTrainingOptions
 from nnet3tools.io.table import SequentialTableReader
-from nnet3tools.tensor.cpu.live import run_compiled
+from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import leaky_hmm
 
 TURNS = 4

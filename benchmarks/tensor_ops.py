@@ -34,10 +34,11 @@ def _optional(name: str) -> Any:
 
 def _both(operator: Any, *operands: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     """An operator bound as a compiled kernel, as recordings have it, and as NumPy's tiles."""
-    from nnet3tools.tensor.cpu.calls import series
-    from nnet3tools.tensor.recording import bound
+    from nnet3tools.tensor.call import Call, in_turn
+    from nnet3tools.tensor.cpu.calls import compiled_steps
 
-    return series([bound(operator, *operands)]), operator.bind(*operands)
+    steps = compiled_steps([(0, Call.of(operator, *operands))])
+    return in_turn(work for _, work in steps), operator.bind(*operands)
 
 
 def chain() -> Contestants:

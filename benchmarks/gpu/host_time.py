@@ -63,8 +63,8 @@ class _Idle(paper_device.PaperDevice):
 
         return run
 
-    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
-        super().capture(work, aside)
+    def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
+        super().capture(work, on_side_stream)
         calls = self.calls
 
         def replay() -> None:

@@ -20,9 +20,9 @@ from nnet3tools.nnet.arithmetic import vectorize
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.device import move_nnet
 from nnet3tools.nnet.nnet import Nnet
-from nnet3tools.tensor.aside import join
 from nnet3tools.tensor.cuda.device import use_device
 from nnet3tools.tensor.cuda.indexes import forget, uploaded
+from nnet3tools.tensor.side_stream import wait_for_side_stream
 from nnet3tools.training.trainer import NnetTrainer, NnetTrainerOptions
 from support import model_cupy
 from support.emulated_cuda import REAL, EmulatedDevice, fetch, needs_compiler, to_device
@@ -100,12 +100,12 @@ def test_what_runs_aside_comes_between_what_was_given_before_and_after_it(machin
     double, triple = tensor.element("_1 = 2 * _1 + 1"), tensor.element("_1 = 3 * _1")
     for do in (double, triple):
         do(to_device(np.zeros(4, np.float32)))  # kernels are loaded
-    run = device.capture(lambda: double(x), aside=True)
+    run = device.capture(lambda: double(x), on_side_stream=True)
     for i in range(1, 6):
         triple(x)
         run()
         assert device.machine.current_stream().ptr == device.stream.ptr
-        join()
+        wait_for_side_stream()
         triple(x)
         if i == 1:
             assert (fetch(x) == 3).all()
@@ -117,12 +117,12 @@ def test_memory_of_what_runs_aside_is_nobody_elses_before_somebody_waits(machine
     add = tensor.element("_1 += 1")
     x = to_device(np.zeros(1000, np.float32))
     add(x)
-    at, run = x.data.ptr, device.capture(partial(add, x), aside=True)
+    at, run = x.data.ptr, device.capture(partial(add, x), on_side_stream=True)
     run()
     del x, run
     gc.collect()
     others = [to_device(np.zeros(1000, np.float32)) for _ in range(4)]
-    join()
+    wait_for_side_stream()
     assert all((fetch(other) == 0).all() for other in others)
     gc.collect()
     assert at in [to_device(np.zeros(1000, np.float32)).data.ptr for _ in range(4)]

@@ -9,8 +9,8 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
+from nnet3tools.executor.recorded_step import RecordedStep
 from nnet3tools.executor.replay import Replayer
-from nnet3tools.executor.section import Section
 from nnet3tools.io.stream import Writer
 from nnet3tools.nnet.arithmetic import scale_nnet
 from nnet3tools.tensor.settings import settings_version
@@ -102,9 +102,9 @@ def test_recordings_give_bit_for_bit_what_live_runs_give(kind, monkeypatch):
 def test_nothing_runs_live_again_after_a_first_run_that_was_recorded(monkeypatch):
     """Room for statistics and estimates of natural gradient are made in the first run."""
     live_runs = []
-    run_live = Section._run_live
+    run_python = RecordedStep._run_python
     monkeypatch.setattr(
-        Section, "_run_live", lambda *args: (live_runs.append(0), run_live(*args))[1]
+        RecordedStep, "_run_python", lambda *args: (live_runs.append(0), run_python(*args))[1]
     )
     # all decisions as in a first run
     monkeypatch.setattr(tensor.random, "rand_int", lambda low, high: high)

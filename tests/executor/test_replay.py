@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.executor.replay import Aside, Replayer
+from nnet3tools.executor.replay import Replayer, SideStreamStep
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.recording import NotCapturable
@@ -32,7 +32,7 @@ class Machine:
     def _say(self, word):
         (self.said if self._captured is None else self._captured).append(word)
 
-    def capture(self, work, aside=False):
+    def capture(self, work, on_side_stream=False):
         captured = self._captured = []
         try:
             work()
@@ -170,7 +170,8 @@ def test_random_decisions_part_the_program_others_do_not(decisions, graphs):
     tensor.random.seed(4)
     said = [machine.run(*[random, constant] * decisions) for _ in range(6)]
     assert [int(word) for words in said for word in words[::2]] == expected
-    assert len(machine.replayer._pieces["program"]._sections) == graphs
+    steps = machine.replayer.steps("program", [])
+    assert len(steps) == graphs
 
 
 def test_errors_of_decisions_reach_the_caller(machine):
@@ -260,30 +261,34 @@ def test_where_work_repeats_its_first_run_is_recorded_and_what_that_does_once_is
     assert machine.python == 1 + 2 + 1
 
 
-def test_what_is_aside_is_a_graph_of_its_own_with_scratch_memory_of_its_own():
-    at, aside_at, graphs = set(), set(), []
+def test_a_step_on_the_side_stream_is_a_graph_with_its_own_scratch_memory():
+    at, side_at, graphs = set(), set(), []
 
     def step(places):
         with tensor.scratch((30,), like=np.zeros(1, np.float32)) as a:
             places.add(a.ctypes.data)
             recording.run("note", lambda: None)
 
-    def capture(work, aside=False):
-        graphs.append(aside)
+    def capture(work, on_side_stream=False):
+        graphs.append(on_side_stream)
         return work
 
     replayer = Replayer(Workspace(), capture)
-    steps = [(0, partial(step, at)), (1, Aside(partial(step, aside_at))), (2, partial(step, at))]
+    steps = [
+        (0, partial(step, at)),
+        (1, SideStreamStep(partial(step, side_at))),
+        (2, partial(step, at)),
+    ]
     for run in range(4):
         if run == 1:  # only recordings are looked at
             at.clear()
-            aside_at.clear()
+            side_at.clear()
         for _, do in replayer.steps("program", steps):
             do()
     assert graphs == [False, True, False]
     assert len(at) == 1
-    assert len(aside_at) == 1
-    assert at != aside_at
+    assert len(side_at) == 1
+    assert at != side_at
 
 
 def test_where_nothing_is_to_be_done_nothing_is_captured():
@@ -293,6 +298,6 @@ def test_where_nothing_is_to_be_done_nothing_is_captured():
         if recording.decide(lambda: next(chosen)) == "x":
             machine.do("x")
 
-    said = [machine.run(lambda: machine.do("a"), Aside(step)) for _ in range(9)]
+    said = [machine.run(lambda: machine.do("a"), SideStreamStep(step)) for _ in range(9)]
     assert said == ["a", "ax"] * 4 + ["a"]
     assert machine.graphs == 7 + 3

@@ -132,11 +132,11 @@ class EmulatedDevice:
         self.sources[name] = source
         return found
 
-    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+    def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """And nothing may run meanwhile."""
         self.captures += 1
         before = self.uploads
-        launch = self._device.capture(work, aside)
+        launch = self._device.capture(work, on_side_stream)
         self.uploads_for_graphs += self.uploads - before
         stray, self.machine.stray = self.machine.stray, []
         assert not stray, f"run at once during a capture: {stray}"
@@ -187,12 +187,12 @@ class RealDevice:
     def gemm(self, *args: Any) -> Any:
         return self._noted("gemm", self._device.gemm(*args))
 
-    def capture(self, work: Callable[[], None], aside: bool = False) -> Any:
+    def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Any:
         """Launches of a capture are listed at each launch of the graph, as the model lists them."""
         self.captures += 1
         before = len(self.launched)
         try:
-            launch = self._device.capture(work, aside)
+            launch = self._device.capture(work, on_side_stream)
         finally:
             nodes = self.launched[before:]
             del self.launched[before:]

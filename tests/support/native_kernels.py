@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu.calls import jobs_of
 from nnet3tools.tensor.cpu.compiler import find_compiler
-from nnet3tools.tensor.cpu.jobs import Series
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.recording import Origin
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="there is no C compiler")
 
@@ -27,9 +27,9 @@ class Bound:
         self.native = [copied(o) for o in operands], {k: copied(v) for k, v in options.items()}
         self.number = Number(np.full(1, np.nan))
         self.returned = None
-        jobs = jobs_of(Origin(operator, *self.native, self.number))
+        jobs = jobs_of(Call(operator.name, *self.native, operator, self.number))
         assert jobs is not None, f"{operator} has no kernels for these operands"
-        self.run_native = Series([(jobs, unexpected)])
+        self.run_native = CompiledJobs(jobs, lambda: unexpected)
 
     def arrays(self):
         """(NumPy's, the kernels') of all arrays, and of the number that is returned."""

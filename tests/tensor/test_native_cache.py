@@ -17,10 +17,10 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import OptionError
 from nnet3tools.io import log
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu import cache, choice, compiler, library
-from nnet3tools.tensor.cpu.calls import jobs_of
-from nnet3tools.tensor.cpu.jobs import Series
-from nnet3tools.tensor.recording import Origin
+from nnet3tools.tensor.cpu.calls import compiled_steps, jobs_of
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 from support.native_kernels import needs_compiler
 
 
@@ -53,14 +53,14 @@ def doubled(by_numpy: bool = False) -> np.ndarray:
     """2 x by a kernel, or by NumPy where there is none (and then only)."""
     x, out = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
     formula = tensor.element("_1 = _2 * 2")
-    jobs = jobs_of(Origin(formula, (out, x), {}))
+    jobs = jobs_of(Call.of(formula, out, x))
     used: list[bool] = []
 
     def numpy_does_it() -> None:
         used.append(True)
         formula(out, x)
 
-    Series([(jobs, numpy_does_it)])()
+    CompiledJobs(jobs, lambda: numpy_does_it)()
     assert bool(used) == by_numpy
     assert np.array_equal(out, 2 * x)
     return out
@@ -102,11 +102,12 @@ def multiples() -> int:
         asked.append(True)
         formula(out, x[: out.size])
 
-    parts = [
-        (jobs_of(Origin(f, (out, x[: out.size]), {})), functools.partial(by_numpy, f, out))
+    calls = [
+        Call("", (out, x[: out.size]), {}, f, bound=functools.partial(by_numpy, f, out))
         for f, out in zip(formulas, outs, strict=True)
     ]
-    Series(parts)()
+    for _, run in compiled_steps(enumerate(calls)):
+        run()
     for k, out in enumerate(outs, 2):
         np.testing.assert_array_equal(out, k * x[:k])
     return len(asked)
@@ -270,11 +271,11 @@ _PROCESS = """
 import sys
 import numpy as np
 from nnet3tools import tensor
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu.calls import jobs_of
-from nnet3tools.tensor.cpu.jobs import Series
-from nnet3tools.tensor.recording import Origin
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 x, out = np.arange(6, dtype=np.float32), np.zeros(6, np.float32)
-Series([(jobs_of(Origin(tensor.element("_1 = exp(_2)"), (out, x), {})), sys.exit)])()
+CompiledJobs(jobs_of(Call.of(tensor.element("_1 = exp(_2)"), out, x)), lambda: sys.exit)()
 assert np.allclose(out, np.exp(x))
 """
 
@@ -303,5 +304,5 @@ def test_sources_hold_nothing_but_formulas():
     """Names of operands, which may come from a model's config, are not in a kernel."""
     x = np.zeros((3, 4), np.float32)
     formula = tensor.element("pwned_out = exp(pwned_in) * 2", "pwned_out pwned_in")
-    (job,) = jobs_of(Origin(formula, (x, x.copy()), {}))
+    (job,) = jobs_of(Call.of(formula, x, x.copy()))
     assert "pwned" not in job.kernel.text

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu import choice
 from nnet3tools.tensor.cpu.calls import jobs_of
-from nnet3tools.tensor.cpu.jobs import Series
-from nnet3tools.tensor.cpu.live import run_compiled
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
+from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import LOG_PROB, leaky_hmm
 from nnet3tools.tensor.operators.numerator import numerator
 from nnet3tools.tensor.plain.threads import num_threads, set_num_threads
-from nnet3tools.tensor.recording import Origin
 from support.native_kernels import needs_compiler, unexpected
 from support.random_acceptors import PDFS, random_hmm, random_paths
 
@@ -23,9 +23,9 @@ LEAK, WEIGHT = 0.1, 0.4
 
 
 def by_kernels(operator, *operands):
-    jobs = jobs_of(Origin(operator, operands, {}))
+    jobs = jobs_of(Call.of(operator, *operands))
     assert jobs is not None
-    Series([(jobs, unexpected)])()
+    CompiledJobs(jobs, lambda: unexpected)()
 
 
 def outputs(rows, seed=0):
@@ -129,8 +129,8 @@ def test_what_kernels_do_not_take_is_numpys():
     output = outputs(15)
     wide = np.zeros((15, PDFS + 1), np.float32)
     doubled = output.astype(np.float64)
-    assert jobs_of(Origin(leaky_hmm, (np.zeros(3), doubled, hmm, 3, LEAK), {})) is None
-    assert jobs_of(Origin(numerator, (np.zeros(1), output, paths, wide[:, :PDFS]), {})) is None
+    assert jobs_of(Call.of(leaky_hmm, np.zeros(3), doubled, hmm, 3, LEAK)) is None
+    assert jobs_of(Call.of(numerator, np.zeros(1), output, paths, wide[:, :PDFS])) is None
     expected = np.zeros(1)
     numerator.reference(expected, output, paths)
     for kernels in ("native", "numpy"):

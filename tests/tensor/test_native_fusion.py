@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu.calls import jobs_of
 from nnet3tools.tensor.cpu.fusion import fused
-from nnet3tools.tensor.cpu.jobs import Series
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 from nnet3tools.tensor.number import Number
-from nnet3tools.tensor.recording import Origin
 from support.native_kernels import needs_compiler, unexpected
 
 pytestmark = needs_compiler
@@ -19,7 +19,7 @@ ROWS, COLUMNS = 5, 37
 
 
 def jobs(formula, *operands):
-    found = jobs_of(Origin(tensor.element(formula), operands, {}))
+    found = jobs_of(Call.of(tensor.element(formula), *operands))
     assert found is not None
     return found
 
@@ -74,7 +74,7 @@ def test_a_number_that_was_just_computed_is_not_looked_up_before():
 def test_what_is_not_a_formula_is_passed_by_nothing():
     a, b, c = arrays(3)
     scale, shift = jobs("_1 = _2 * 2", a, b), jobs("_1 = _2 + 1", c, b)
-    rows = jobs_of(Origin(tensor.copy_rows, (np.empty_like(a), b, np.arange(ROWS)), {}))
+    rows = jobs_of(Call.of(tensor.copy_rows, np.empty_like(a), b, np.arange(ROWS)))
     assert number_of_jobs(scale, shift) == 1
     assert number_of_jobs(scale, rows, shift) == 3
 
@@ -84,7 +84,7 @@ def test_what_is_stored_in_few_digits_is_read_in_few_digits():
     given = np.random.default_rng(0).normal(size=(ROWS, COLUMNS))
     both = jobs("_1 = float32(_2)", mean, given), jobs("_1 = _2", out, mean)
     assert number_of_jobs(*both) == 1
-    Series([([job for some in both for job in some], unexpected)])()
+    CompiledJobs([job for some in both for job in some], lambda: unexpected)()
     np.testing.assert_array_equal(out, given.astype(np.float32))
 
 
@@ -125,7 +125,7 @@ class Case:
     def series(self, memory):
         """The jobs of all calls; calls that are left to NumPy are left out."""
         lists = [
-            jobs_of(Origin(tensor.element(formula), self.operands(memory, places), {}))
+            jobs_of(Call.of(tensor.element(formula), *self.operands(memory, places)))
             for formula, places in self.calls
         ]
         return [some for some in lists if some is not None]
@@ -139,8 +139,10 @@ def test_random_lists_give_the_same_bits_joined_and_apart():
         whole = [job for some in lists for job in some]
         saved += len(whole) - len(fused(whole))
         other = case.memory.copy()
-        joined.append((Series([(whole, unexpected)]), case.memory))
-        apart.append(([Series([(some, unexpected)]) for some in case.series(other)], other))
+        joined.append((CompiledJobs(whole, lambda: unexpected), case.memory))
+        apart.append(
+            ([CompiledJobs(some, lambda: unexpected) for some in case.series(other)], other)
+        )
     assert saved > 60
     for (run, found), (runs, expected) in zip(joined, apart, strict=True):
         run()

@@ -13,12 +13,12 @@ import pytest
 
 from nnet3tools import tensor
 from nnet3tools.tensor import formulas as F
+from nnet3tools.tensor.call import Call
 from nnet3tools.tensor.cpu.calls import jobs_of
-from nnet3tools.tensor.cpu.jobs import Series
+from nnet3tools.tensor.cpu.jobs import CompiledJobs
 from nnet3tools.tensor.formulas import Placeholder
 from nnet3tools.tensor.number import Number
 from nnet3tools.tensor.operators.compress import compress, decompress
-from nnet3tools.tensor.recording import Origin
 from support.native_kernels import Bound, check, needs_compiler, unexpected
 from support.tensor_reference import random_expression
 
@@ -255,7 +255,7 @@ def test_parts_of_arrays(axis):
         ]
     )
     whole, expected = normal(*shape), same + sum(np.split(normal(*shape), 3, axis))
-    Series([(jobs_of(Origin(tensor.add_split, (whole, [same] * 3, axis), {})), unexpected)])()
+    CompiledJobs(jobs_of(Call.of(tensor.add_split, whole, [same] * 3, axis)), lambda: unexpected)()
     np.testing.assert_allclose(same, expected, rtol=1e-6, atol=1e-6)
 
 
@@ -271,8 +271,8 @@ def test_signs_are_kept_as_bytes():
     )
     for value_range, dtype in ((0.0, np.int8), (2.0, np.uint8)):
         out = np.empty((13, 40), dtype)
-        assert jobs_of(Origin(compress, (out, x, value_range, True), {})) is None
-        assert jobs_of(Origin(decompress, (x, out, value_range), {})) is None
+        assert jobs_of(Call.of(compress, out, x, value_range, True)) is None
+        assert jobs_of(Call.of(decompress, x, out, value_range)) is None
 
 
 @pytest.mark.parametrize("rows", [1, 37, 3000])
@@ -307,11 +307,11 @@ def test_lstm(dim, scales):
 
 def test_what_shares_memory_askew_is_left_to_numpy():
     x = normal(10, 8)
-    assert jobs_of(Origin(tensor.element("_1 = _2"), (x[1:], x[:-1]), {})) is None
-    assert jobs_of(Origin(tensor.element("_1 = _2 + _3"), (x[:, :7], x[:, 1:], 1.0), {})) is None
+    assert jobs_of(Call.of(tensor.element("_1 = _2"), x[1:], x[:-1])) is None
+    assert jobs_of(Call.of(tensor.element("_1 = _2 + _3"), x[:, :7], x[:, 1:], 1.0)) is None
     rows = np.arange(10, dtype=np.int32)[::-1]
-    assert jobs_of(Origin(tensor.copy_rows, (x, x, rows), {})) is None
-    assert jobs_of(Origin(tensor.element("_1 = exp(_2)"), (x[:, :4], x[:, 4:]), {})) is not None
+    assert jobs_of(Call.of(tensor.copy_rows, x, x, rows)) is None
+    assert jobs_of(Call.of(tensor.element("_1 = exp(_2)"), x[:, :4], x[:, 4:])) is not None
 
 
 def test_an_output_may_be_an_input():
@@ -321,16 +321,16 @@ def test_an_output_may_be_an_input():
 
 def test_half_floats_and_what_has_no_kernel_are_left_to_numpy():
     x = normal(4, 5).astype(np.float16)
-    assert jobs_of(Origin(tensor.element("_1 = _2"), (x.copy(), x), {})) is None
+    assert jobs_of(Call.of(tensor.element("_1 = _2"), x.copy(), x)) is None
     y = normal(4, 5)
-    assert jobs_of(Origin(tensor.aggregate("_1", "prod"), (np.empty(5), y), {})) is None
-    assert jobs_of(Origin(tensor.aggregate("_1", "logsumexp"), (np.empty(5), y), {})) is None
-    assert jobs_of(Origin(tensor.prod, (np.empty((4, 4)), y, y, False, True), {})) is None
+    assert jobs_of(Call.of(tensor.aggregate("_1", "prod"), np.empty(5), y)) is None
+    assert jobs_of(Call.of(tensor.aggregate("_1", "logsumexp"), np.empty(5), y)) is None
+    assert jobs_of(Call.of(tensor.prod, np.empty((4, 4)), y, y, False, True)) is None
 
 
 def test_a_row_that_is_not_there_is_an_error_when_bound():
     with pytest.raises(Exception, match="row"):
-        jobs_of(Origin(tensor.copy_rows, (normal(3, 4), normal(2, 4), np.array([0, 1, 2])), {}))
+        assert jobs_of(Call.of(tensor.copy_rows, normal(3, 4), normal(2, 4), np.array([0, 1, 2])))
 
 
 def test_sums_of_exp_are_accurate_everywhere():
@@ -355,8 +355,8 @@ def test_what_is_stored_past_the_caches_is_whole(in_place):
     out = x if in_place else np.full((x.shape[0] + 1, 4_001), 7, np.float32)[:-1, 1:]
     expected = np.empty_like(x)
     tensor.log_softmax(expected, x)
-    jobs = jobs_of(Origin(tensor.log_softmax, (out, x), {}))
-    Series([(jobs, unexpected)])()
+    jobs = jobs_of(Call.of(tensor.log_softmax, out, x))
+    CompiledJobs(jobs, lambda: unexpected)()
     np.testing.assert_allclose(out, expected, rtol=2e-6, atol=2e-6)
     if not in_place:
         assert (out.base[:, 0] == 7).all()
@@ -391,7 +391,7 @@ _product = _Product()
 
 def test_a_symmetric_product_is_left_to_numpy_and_half_the_work():
     x = normal(30, 8)
-    assert jobs_of(Origin(tensor.prod, (np.empty((8, 8), np.float32), x, x, True), {})) is None
+    assert jobs_of(Call.of(tensor.prod, np.empty((8, 8), np.float32), x, x, True)) is None
 
 
 THREADED = """

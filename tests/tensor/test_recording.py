@@ -26,7 +26,7 @@ def test_outside_of_recordings_everything_is_just_called():
     assert done == [1]
     assert tensor.persistent_array((3, 2), dtype=np.float64).shape == (3, 2)
     assert tensor.persistent_array((2,)) is not tensor.persistent_array((2,))
-    assert recording.noting() is None
+    assert not recording.is_noting()
     assert isinstance(tensor.dot(np.ones(3, np.float32), np.ones(3, np.float32)), float)
 
 
@@ -45,9 +45,9 @@ def test_a_recording_is_a_list_of_calls_that_does_the_work_again():
     ]
     assert (out == 4.5).all()
     for call in recorder.calls:
-        call()
+        call.bind()()
     assert (out == 13.5).all()
-    assert not recorder.excused
+    assert not recorder.has_host_work
 
 
 def test_what_another_thread_does_meanwhile_is_its_own():
@@ -58,7 +58,9 @@ def test_what_another_thread_does_meanwhile_is_its_own():
         with tensor.scratch((2, 3), like=x) as place:
             tensor.fill(place, 5.0)
             tensor.add(other, place)
-            seen.extend([recording.noting(), tensor.dot(other, x), np.shares_memory(place, taken)])
+            seen.extend(
+                [recording.is_noting(), tensor.dot(other, x), np.shares_memory(place, taken)]
+            )
 
     with Recorder(workspace=Workspace()) as recorder:
         with tensor.scratch((2, 3), like=x) as taken:
@@ -67,7 +69,7 @@ def test_what_another_thread_does_meanwhile_is_its_own():
             thread.start()
             thread.join()
             tensor.add(mine, taken)
-    assert seen == [None, 30.0, False]
+    assert seen == [False, 30.0, False]
     assert [call.name for call in recorder.calls if call.name != "poison"] == ["copy", "add"]
     assert (mine == 1.0).all()
 
@@ -96,10 +98,10 @@ def test_numbers_of_data_are_what_they_are_at_each_replay():
         for out in outs:
             out.fill(1.0)
         for call in recorder.calls:
-            call()
+            call.bind()()
         for out, wanted in zip(outs, expected, strict=True):
             np.testing.assert_array_equal(out, wanted)
-    assert not recorder.excused
+    assert not recorder.has_host_work
 
 
 def test_looking_at_a_number_or_an_array_is_no_work_to_repeat():
@@ -113,7 +115,7 @@ def test_looking_at_a_number_or_an_array_is_no_work_to_repeat():
     for look in looks:
         with Recorder(workspace=Workspace()) as recorder:
             look()
-        assert recorder.excused
+        assert recorder.has_host_work
 
 
 class Statistics:
@@ -146,18 +148,18 @@ def test_counts_are_recorded_and_their_signs_are_events():
         nonlocal count
         count *= 0.0
         count += 4
-        positive = count > 0.0  # before the recorded calls of a replay
+        positive = count.is_positive()  # before the recorded calls of a replay
         count += 0.5 * other
         return positive
 
     with Recorder(workspace=Workspace()) as recorder:
         assert work()
     assert float(count) == 5.0
-    assert not recorder.excused
+    assert not recorder.has_host_work
     other.assign(6.0)
-    assert [event() for event in recorder.events if event() is not None] == [True]
+    assert [decision() for decision in recorder.decisions] == [True]
     for call in recorder.calls:
-        call()
+        call.bind()()
     assert float(count) == 7.0
 
 

@@ -44,7 +44,7 @@ def test_where_no_thread_can_be_had_memory_is_populated_by_whoever_writes_to_it(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(host_memory.threading.Thread, "start", start)
-    host_memory.populate_aside(Region(5 * MB).first(5 * MB))
+    host_memory.populate_in_background(Region(5 * MB).first(5 * MB))
 
 
 def test_beyond_its_room_memory_moves_and_old_views_stay(monkeypatch):

@@ -16,7 +16,7 @@ from nnet3tools.errors import DataError
 from nnet3tools.io import log
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.cpu.live import run_compiled
+from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import (
     ALPHA_BETA,
     LIMIT,

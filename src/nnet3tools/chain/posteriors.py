@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nnet3tools.chain.den_graph import DenominatorGraph
 from nnet3tools.chain.objective import are_near_sums
-from nnet3tools.tensor.cpu.live import run_compiled
+from nnet3tools.tensor.kernel_policy import run_compiled
 from nnet3tools.tensor.operators.leaky_hmm import LOG_PROB, leaky_hmm
 from nnet3tools.tensor.operators.random import rand_int
 

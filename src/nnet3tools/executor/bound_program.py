@@ -15,7 +15,7 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.program.analysis import Analysis
 from nnet3tools.program.commands import AcceptInput, GotoLabel, ProvideOutput
 from nnet3tools.program.computation import Computation
-from nnet3tools.tensor.host_memory import populate_aside
+from nnet3tools.tensor.host_memory import populate_in_background
 from nnet3tools.tensor.plain.threads import num_threads
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.workspace import GrowingBytes, Workspace
@@ -44,7 +44,7 @@ class Arena:
         before = self._memory.size
         taken = self._memory.first(num_bytes)
         if device_of(taken) == "numpy" and num_threads() > 1:
-            populate_aside(taken[before:])
+            populate_in_background(taken[before:])
         return taken
 
 

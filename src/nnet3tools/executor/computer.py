@@ -24,7 +24,7 @@ from nnet3tools.executor.bound_program import Arena, BoundProgram, Segment, bind
 from nnet3tools.executor.debugging import Debugger
 from nnet3tools.executor.finite_search import FiniteSearch
 from nnet3tools.executor.options import ComputeOptions
-from nnet3tools.executor.replay import Aside, Replayer, Step, device_capture
+from nnet3tools.executor.replay import Replayer, SideStreamStep, Step, device_capture
 from nnet3tools.io.log import get_verbose, log
 from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.device import move_nnet
@@ -219,7 +219,7 @@ class NnetComputer:
         if key is None or not self._replays:
             work()
         else:
-            self._replayer.run(key, work, opens=False)
+            self._replayer.run(key, work, begins_run=False)
 
     def _live_steps(self, segment: Segment) -> Sequence[tuple[int, Step]]:
         return segment.steps
@@ -232,7 +232,7 @@ class NnetComputer:
         """The steps, and on a GPU one for natural gradient's updates that they defer."""
         commands = self.computation.commands
         if self._on_gpu and any(getattr(commands[c], "UPDATES", False) for c, _ in steps):
-            return [*steps, (steps[-1][0], Aside(apply_all_pending))]
+            return [*steps, (steps[-1][0], SideStreamStep(apply_all_pending))]
         return steps
 
     def _timed_steps(self, segment: Segment) -> list[tuple[int, Step]]:

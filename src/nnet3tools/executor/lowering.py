@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -41,7 +41,6 @@ from nnet3tools.program.commands import (
 )
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.operators.compress import compress, decompress
-from nnet3tools.tensor.recording import Call, bound
 
 __all__ = ["Step", "lower_command", "lower_moves", "lowers"]
 
@@ -88,24 +87,30 @@ def lower_moves(binding: Binding) -> list[Step]:
     overwritten = {m.dest for m in binding.plan.moves}
     steps: list[Step] = []
     if overwritten.isdisjoint(m.source for m in binding.plan.moves):
-        steps += [bound(tensor.copy, dest, source) for source, dest in pairs]
+        steps += [_call(tensor.copy, dest, source) for source, dest in pairs]
         return steps
     saved = [tensor.empty(source.shape, like=source) for source, _ in pairs]
-    steps += [bound(tensor.copy, s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
-    steps += [bound(tensor.copy, dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
+    steps += [_call(tensor.copy, s, source) for s, (source, _) in zip(saved, pairs, strict=True)]
+    steps += [_call(tensor.copy, dest, s) for s, (_, dest) in zip(saved, pairs, strict=True)]
     return steps
 
 
-def _then_scale(step: Call, dest: Array, alpha: float) -> Call:
+def _call(operator: Any, *operands: Any) -> Step:
+    """A step that calls an operator; UnsupportedOperator if the device has no such operator."""
+    if hasattr(operator, "binder"):
+        operator.binder(operands[0])
+    return partial(operator, *operands)
+
+
+def _then_scale(step: Step, dest: Array, alpha: float) -> Step:
     if alpha == 1.0:
         return step
-    first, then = step.run, tensor.scale.bind(dest, alpha)
 
     def run() -> None:
-        first()
-        then()
+        step()
+        tensor.scale(dest, alpha)
 
-    return Call(f"{step.name}, scale", (*step.operands, alpha), run)
+    return run
 
 
 # -- components
@@ -187,7 +192,7 @@ def _component_to_update(binding: Binding, command: Backprop) -> Component | Non
 
 @lowers(SetConst)
 def _set_const(binding: Binding, c: int, command: SetConst) -> Step:
-    return bound(tensor.fill, binding.view(c, command.submatrix), command.value)
+    return _call(tensor.fill, binding.view(c, command.submatrix), command.value)
 
 
 @lowers(MatrixCopy)
@@ -195,16 +200,16 @@ def _matrix_copy(binding: Binding, c: int, command: MatrixCopy) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     submatrices = binding.computation.submatrices
     if submatrices[command.dest] == submatrices[command.src]:
-        return bound(tensor.scale, dest, command.alpha)
+        return _call(tensor.scale, dest, command.alpha)
     if command.alpha != 1.0:
-        return bound(_scaled, dest, src, command.alpha)
-    return bound(tensor.copy, dest, src)
+        return _call(_scaled, dest, src, command.alpha)
+    return _call(tensor.copy, dest, src)
 
 
 @lowers(MatrixAdd)
 def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
-    return bound(tensor.add, dest, src, command.alpha)
+    return _call(tensor.add, dest, src, command.alpha)
 
 
 # -- rows
@@ -214,14 +219,14 @@ def _matrix_add(binding: Binding, c: int, command: MatrixAdd) -> Step:
 def _copy_rows(binding: Binding, c: int, command: CopyRows) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     rows = binding.computation.indexes[command.indexes]
-    return _then_scale(bound(tensor.copy_rows, dest, src, rows), dest, command.alpha)
+    return _then_scale(_call(tensor.copy_rows, dest, src, rows), dest, command.alpha)
 
 
 @lowers(AddRows)
 def _add_rows(binding: Binding, c: int, command: AddRows) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     rows = binding.computation.indexes[command.indexes]
-    return bound(tensor.add_rows, dest, src, rows, command.alpha)
+    return _call(tensor.add_rows, dest, src, rows, command.alpha)
 
 
 def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], Array, Array]:
@@ -236,33 +241,33 @@ def _listed(binding: Binding, c: int, indexes_multi: int) -> tuple[list[Array], 
 @lowers(CopyRowsMulti)
 def _copy_rows_multi(binding: Binding, c: int, command: CopyRowsMulti) -> Step:
     dest = binding.view(c, command.dest)
-    step = bound(tensor.copy_rows_multi, dest, *_listed(binding, c, command.indexes_multi))
+    step = _call(tensor.copy_rows_multi, dest, *_listed(binding, c, command.indexes_multi))
     return _then_scale(step, dest, command.alpha)
 
 
 @lowers(AddRowsMulti)
 def _add_rows_multi(binding: Binding, c: int, command: AddRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return bound(tensor.add_rows_multi, binding.view(c, command.dest), *listed, command.alpha)
+    return _call(tensor.add_rows_multi, binding.view(c, command.dest), *listed, command.alpha)
 
 
 @lowers(CopyToRowsMulti)
 def _copy_to_rows_multi(binding: Binding, c: int, command: CopyToRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return bound(tensor.copy_to_rows_multi, binding.view(c, command.src), *listed)
+    return _call(tensor.copy_to_rows_multi, binding.view(c, command.src), *listed)
 
 
 @lowers(AddToRowsMulti)
 def _add_to_rows_multi(binding: Binding, c: int, command: AddToRowsMulti) -> Step:
     listed = _listed(binding, c, command.indexes_multi)
-    return bound(tensor.add_to_rows_multi, binding.view(c, command.src), *listed, command.alpha)
+    return _call(tensor.add_to_rows_multi, binding.view(c, command.src), *listed, command.alpha)
 
 
 @lowers(AddRowRanges)
 def _add_row_ranges(binding: Binding, c: int, command: AddRowRanges) -> Step:
     dest, src = binding.view(c, command.dest), binding.view(c, command.src)
     ranges = binding.computation.indexes_ranges[command.indexes_ranges]
-    return bound(tensor.add_row_ranges, dest, src, ranges, command.alpha)
+    return _call(tensor.add_row_ranges, dest, src, ranges, command.alpha)
 
 
 # -- compression
@@ -279,7 +284,7 @@ def _recoding(binding: Binding, c: int, submatrix: int) -> tuple[Array, Array] |
 def _compress(binding: Binding, c: int, command: CompressMatrix) -> Step | None:
     if (found := _recoding(binding, c, command.submatrix)) is None:
         return None
-    return bound(compress, found[1], found[0], command.range, command.truncate)
+    return _call(compress, found[1], found[0], command.range, command.truncate)
 
 
 @lowers(DecompressMatrix)
@@ -293,4 +298,4 @@ def _decompress(binding: Binding, c: int, command: DecompressMatrix) -> Step | N
         if isinstance(other, CompressMatrix)
         and binding.computation.matrix_of(other.submatrix) == matrix
     )
-    return bound(decompress, found[1], found[0], compressed.range)
+    return _call(decompress, found[1], found[0], compressed.range)

@@ -1,59 +1,48 @@
-"""Running work again from recordings: lists of bound operators on a CPU, CUDA graphs on a GPU.
+"""Replayer: runs the steps of programs live, records them, or replays recordings.
 
-The first run of some steps is live, for programs that run once must not pay for more; notes are
-taken of the scratch memory they need, and for a GPU of which of them draw random decisions or look
-at results. The second run records (tensor/recording.py): what comes after the same outcomes of the
-host's events, a variant of the work, is a list of calls, which later runs call in turn, or capture
-once as a graph and launch. A variant that has not come up yet is recorded when it does.
+KernelPolicy (tensor/kernel_policy.py) has the table of when each of the three is done.
 
-What a CPU will run again, as a training does its minibatches, is recorded in its first run, which
-takes a quarter longer; compiled kernels then do the second.
+A live first run takes notes for the recording: the scratch memory that is needed, and for a GPU the
+steps that draw random decisions or have work for the host. Recording takes a quarter more time than
+a live run.
 
-On a CPU each step has its own variants, so that they do not multiply, and what has no events is one
-flat list. On a GPU, where launches are dear, steps are gathered into sections with few random
-decisions each, as every one of them may double the variants.
+On a CPU each step has its own recordings, one for each sequence of outcomes, so that their number
+stays small; neighbouring steps without decisions become one list of calls. On a GPU, where a launch
+costs more, steps are joined until they have a few random decisions, each of which may double the
+number of recordings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from nnet3tools.executor.section import Capture, Section, Step, Steps
-from nnet3tools.tensor.cpu.choice import are_native
-from nnet3tools.tensor.recorder import Memory, Recorder
-from nnet3tools.tensor.recording import (
-    Call,
-    Kernels,
-)
+from nnet3tools.executor.recorded_step import Capture, RecordedStep, Step, Steps
+from nnet3tools.tensor.call import Call
+from nnet3tools.tensor.kernel_policy import Occasion, Rule, RunState
+from nnet3tools.tensor.recorder import PersistentObjects, Recorder
 from nnet3tools.tensor.settings import settings_version
 from nnet3tools.tensor.workspace import Workspace
 
-__all__ = ["Aside", "Capture", "Replayer", "Step", "device_capture"]
+__all__ = ["Capture", "Replayer", "SideStreamStep", "Step", "device_capture"]
 
-_MAX_NOTED = 2
-"""Live runs at most before those that record, where the first was no example."""
-_MANY = 6
-"""First runs in one workspace from which on kernels do what they can of first runs: those of two
-minibatches of a training and more. What runs once or twice does not wait for a compiler."""
+_MAX_LIVE = 2
+"""Live runs at most, if the first had work for the host that may not come again."""
 _MAX_RANDOM = 3
-"""Random decisions in one section: it has up to 2 ** 3 variants for them alone."""
+"""Random decisions in joined steps, which give up to 2 ** 3 recordings."""
 
 
 def device_capture() -> Capture:
-    """How the GPU in use captures work."""
+    """The function with which the GPU in use captures graphs."""
     from nnet3tools.tensor.cuda.fused_levels import capture
 
     return capture
 
 
 @dataclass(frozen=True)
-class Aside:
-    """Work that a GPU may do beside what comes after it, until tensor.aside.join.
-
-    That is called by whoever looks at what it changes, or changes what it looks at.
-    """
+class SideStreamStep:
+    """A step that a GPU may run on its side stream (tensor/side_stream.py)."""
 
     work: Step
 
@@ -62,207 +51,146 @@ class Aside:
 
 
 class Replayer:
-    """Runs pieces of work, each a list of steps under a key, live at first, then from recordings.
+    """Runs sequences of steps, each under a key.
 
-    `capture` is how a device captures work as a graph (None: it does not). Replayers that never run
-    interleaved may share a workspace.
+    `capture` captures work as a graph of a GPU; None on a CPU. Replayers that never run interleaved
+    may share a workspace.
     """
 
     def __init__(
         self, workspace: Workspace, capture: Capture | None = None, repeats: bool = False
     ) -> None:
-        """`repeats`: what runs will most likely run again, so that a CPU records first runs."""
+        """`repeats`: each key will probably run again, so that a CPU records first runs."""
         self._workspace, self._capture = workspace, capture
-        self._repeats = repeats and capture is None and workspace.grows_in_place
+        may_record_first = repeats and capture is None and workspace.grows_in_place
+        self._first = Occasion.FIRST_OF_MANY if may_record_first else Occasion.FIRST
         self._settings = settings_version()
-        self._pieces: dict[Hashable, _Piece] = {}
+        self._sequences: dict[Hashable, _StepSequence] = {}
 
-    def steps(self, key: Hashable, steps: Steps, opens: bool = True) -> Steps:
-        """(number of the first step, work) to do in turn to do the piece of work this time.
+    def steps(self, key: Hashable, steps: Steps, begins_run: bool = True) -> Steps:
+        """The steps of this run, to be called in turn.
 
-        Unless it `opens` a run, it may use what pieces before it have left in memory of their own.
+        `begins_run` is false if recordings of `steps` refer to memory of the keys before it in the
+        same run, such as those of a backward pass.
         """
         if self._settings != (settings := settings_version()):
-            if any(piece.is_recorded for piece in self._pieces.values()):
-                if not opens:  # a recording would know memory of those before it, which end here
-                    return [(c, _run_of(step)) for c, step in steps]
-                self._pieces.clear()
+            if any(sequence.is_recorded for sequence in self._sequences.values()):
+                if not begins_run:
+                    return steps  # live; the recordings are made anew from the next run on
+                self._sequences.clear()
             self._settings = settings
-        piece = self._pieces.get(key)
-        if piece is None:
-            num_noted = 0 if self._repeats else _MAX_NOTED
-            piece = self._pieces[key] = _Piece(steps, self._workspace, self._capture, num_noted)
-            self._workspace.first_runs += 1
-        can_be_flat = self._capture is None and piece.can_be_flat
-        if can_be_flat or self._workspace.first_runs >= _MANY:
-            self._use_kernels()
-        if self._workspace.kernels is not None:
-            self._workspace.kernels.begin_run()
-        if can_be_flat:
-            # all at once, as their compiled kernels are then made by one run of the compiler
-            for other in self._pieces.values():
-                if other.can_be_flat:
-                    other.make_flat()
-        return piece.next_run()
+        policy = self._workspace.policy
+        if (sequence := self._sequences.get(key)) is None:
+            sequence = _StepSequence(steps, self._workspace, self._capture, self._first)
+            self._sequences[key] = sequence
+            policy.count_first_run()
+        if self._capture is None:
+            policy.begin_run(sequence.is_complete)
+            if sequence.is_complete:
+                # all now, so that one run of the compiler makes the kernels of all
+                for other in self._sequences.values():
+                    if other.is_complete:
+                        other.flatten()
+        return sequence.next_run()
 
-    def _use_kernels(self) -> None:
-        """Have kernels do what is new from now on: enough is done again and again, or new."""
-        if self._capture is None and are_native() and self._workspace.kernels is None:
-            from nnet3tools.tensor.cpu.at_once import KernelsAtOnce
-
-            self._workspace.kernels = KernelsAtOnce()
-
-    def run(self, key: Hashable, work: Step, opens: bool = True) -> None:
-        """Do some work. That of an equal key must be the same, declared decisions excepted.
-
-        `opens`: as of `steps`.
-        """
-        for _, step in self.steps(key, [(0, work)], opens):
+    def run(self, key: Hashable, work: Step, begins_run: bool = True) -> None:
+        """Do work that differs between runs of an equal key in its declared decisions only."""
+        for _, step in self.steps(key, [(0, work)], begins_run):
             step()
 
 
-class _Piece:
+class _StepSequence:
     """Steps that always run one after the other."""
 
     def __init__(
-        self, steps: Steps, workspace: Workspace, capture: Capture | None, num_noted: int
+        self, steps: Steps, workspace: Workspace, capture: Capture | None, first: Occasion
     ) -> None:
         self._steps, self._workspace, self._capture = steps, workspace, capture
-        self._memory: Memory = {}
-        self._left = num_noted
-        """Live runs to come, fewer if the latest was an example of all that follow; 0 at first if
-        the first run is to be recorded.
-        """
-        self._excused: set[int] = set()
-        self._random: dict[int, int] = {}
-        """Step -> how many decisions of a live run were random."""
+        self._occasion, self._num_live = first, 0
+        self._persistent: PersistentObjects = {}
+        self._host_work: set[int] = set()
+        """Commands that had work for the host in the latest live run."""
+        self._num_random: dict[int, int] = {}
+        """Command -> random decisions in a live run."""
         self._scratch_bytes = 0
-        self._sections: list[tuple[int, Section]] | None = None
+        self._recorded: list[tuple[int, RecordedStep]] | None = None
         self._flat: Steps | None = None
 
     @property
     def is_recorded(self) -> bool:
-        """Whether later runs depend on what was recorded."""
-        return self._sections is not None
+        """Whether there are recordings."""
+        return self._recorded is not None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each step has been recorded, and `flatten` not been called."""
+        recorded = None if self._flat is not None else self._recorded
+        return recorded is not None and all(step.has_run for _, step in recorded)
 
     def next_run(self) -> Steps:
         """The steps of one run."""
         if self._flat is not None:
             return self._flat
-        if self._left > 0:
-            left, self._left = self._left - 1, 0
-            self._excused.clear()
-            return [(c, self._live(c, step, left)) for c, step in self._steps]
-        if self._sections is None:
+        if self._recorded is None:
+            rule = self._workspace.policy.rule(self._occasion, self._capture is not None)
+            if rule.state is RunState.LIVE:
+                self._occasion = Occasion.SECOND
+                self._num_live += 1
+                self._host_work.clear()
+                return [(c, partial(self._run_live, c, step, rule)) for c, step in self._steps]
             self._workspace.reserve(self._scratch_bytes)
-            self._sections = list(self._make_sections())
-        return [(c, section.run) for c, section in self._sections]
+            self._recorded = list(self._recorded_steps())
+        return [(c, step.run) for c, step in self._recorded]
 
-    def _live(self, c: int, step: Step, left: int) -> Step:
-        """A step as it runs live: of a call there is nothing to note, but perhaps a kernel."""
-        if not isinstance(step, Call):
-            return partial(self._note, c, step, left)
-        kernels, origin = self._workspace.kernels, step.origin
-        if self._capture is None and kernels is not None and origin is not None:
-            if kernels.pay_for(origin.operator):
-                return partial(_run_by, kernels, step)
-        return step
+    def flatten(self) -> None:
+        """On a CPU, replace steps that have one recording by their calls."""
+        assert self._recorded is not None
+        policy = self._workspace.policy
+        flat: list[tuple[int, Step]] = []
+        calls: list[tuple[int, Call]] = []
+        for c, step in self._recorded:
+            if (recording := step.only_recording) is not None:
+                calls += [(c, call) for call in recording]
+                continue
+            step.prepare()
+            flat += [*policy.replay_steps(calls), (c, step.run)]
+            calls = []
+        self._flat = [*flat, *policy.replay_steps(calls)]
+        self._recorded = []  # frees the memory of most calls
 
-    @property
-    def can_be_flat(self) -> bool:
-        """Whether all sections have run, and a list of their calls is still to be made."""
-        found = self._sections if self._flat is None else None
-        return found is not None and all(section.has_run for _, section in found)
-
-    def make_flat(self) -> None:
-        """From now on run calls instead of sections where there is only one variant."""
-        assert self._sections is not None
-        if self._workspace.kernels is not None:
-            for _, section in self._sections:
-                section.ask_for(self._workspace.kernels)
-        self._flat = _flat(self._sections)
-        self._sections = []  # the calls of most are no longer needed, which take memory
-
-    def _note(self, c: int, step: Step, left: int) -> None:
-        scratch, kernels = None, None
-        if self._capture is None:
-            scratch, kernels = self._workspace, self._workspace.kernels
-        recorder = Recorder(scratch=scratch, kernels=kernels)
+    def _run_live(self, c: int, step: Step, rule: Rule) -> None:
+        on_gpu = self._capture is not None
+        scratch = None if on_gpu else self._workspace
+        recorder = Recorder(scratch=scratch, known_kernels=self._workspace.policy.kernels_for(rule))
         with recorder:
             step()
         self._scratch_bytes = max(self._scratch_bytes, recorder.scratch_bytes)
-        self._random[c] = max(self._random.get(c, 0), recorder.num_random)
-        if recorder.excused and self._capture is not None:
-            self._excused.add(c)
-            self._left = left
+        self._num_random[c] = max(self._num_random.get(c, 0), recorder.num_random)
+        if recorder.has_host_work and on_gpu:
+            self._host_work.add(c)
+            if self._num_live < _MAX_LIVE:
+                self._occasion = Occasion.FIRST
 
-    def _make_sections(self) -> Iterator[tuple[int, Section]]:
-        """Each step alone; on a GPU only those that cannot be captured, the others gathered."""
-        steps: list[tuple[int, Step]] = []
-        random = 0
+    def _recorded_steps(self) -> Iterator[tuple[int, RecordedStep]]:
+        """Each step by itself; on a GPU only those that cannot be captured, the others joined."""
+        on_gpu = self._capture is not None
+        joined: list[tuple[int, Step]] = []
+        num_random = 0
         for c, step in self._steps:
-            weight = self._random.get(c, 0)
-            aside = self._capture is not None and isinstance(step, Aside)
-            alone = self._capture is None or c in self._excused or aside
-            if steps and (alone or random + weight > _MAX_RANDOM):
-                yield steps[0][0], self._section(steps)
-                steps, random = [], 0
-            steps.append((c, step))
-            random += weight
-            if alone:
-                yield c, self._section(steps, aside)
-                steps, random = [], 0
-        if steps:
-            yield steps[0][0], self._section(steps)
+            on_side_stream = on_gpu and isinstance(step, SideStreamStep)
+            is_single = not on_gpu or c in self._host_work or on_side_stream
+            more_random = self._num_random.get(c, 0)
+            if joined and (is_single or num_random + more_random > _MAX_RANDOM):
+                yield joined[0][0], self._recorded_step(joined)
+                joined, num_random = [], 0
+            if is_single:
+                yield c, self._recorded_step([(c, step)], on_side_stream)
+            else:
+                joined.append((c, step))
+                num_random += more_random
+        if joined:
+            yield joined[0][0], self._recorded_step(joined)
 
-    def _section(self, steps: Steps, aside: bool = False) -> Section:
-        workspace = self._workspace.another() if aside else self._workspace
-        return Section(steps, workspace, self._memory, self._capture, aside)
-
-
-def _run_by(kernels: Kernels, call: Call) -> None:
-    assert call.origin is not None
-    operator, operands, options, _ = call.origin
-    if not kernels.run(operator, operands, options):
-        call.run()
-
-
-def _flat(sections: Sequence[tuple[int, Section]]) -> Steps:
-    """Sections on a CPU as (command, work): neighbouring calls that have kernels as one."""
-    flat: list[tuple[int, Step]] = []
-    for c, section in sections:
-        calls = section.only_calls
-        if calls is None:
-            section.bind()
-            flat.append((c, section.run))
-        else:
-            flat += [(c, call) for call in calls]
-    return list(_joined(flat)) if are_native() else [(c, _run_of(step)) for c, step in flat]
-
-
-# What follows loads the compiled kernels' modules where a program first replays, not before.
-
-
-def _joined(steps: Steps) -> Iterator[tuple[int, Step]]:
-    """Neighbouring calls that have kernels as one step; the others keep their command."""
-    from nnet3tools.tensor.cpu.calls import part_of
-    from nnet3tools.tensor.cpu.jobs import Part, Series
-
-    waiting: list[Part] = []
-    first = 0
-    for c, step in steps:
-        part = part_of(step) if isinstance(step, Call) else None
-        if part is not None and part[0] is not None:
-            first = first if waiting else c
-            waiting.append(part)
-            continue
-        if waiting:
-            yield first, Series(waiting)
-            waiting = []
-        yield c, _run_of(step)
-    if waiting:
-        yield first, Series(waiting)
-
-
-def _run_of(step: Step) -> Step:
-    return step.bound() if isinstance(step, Call) else step
+    def _recorded_step(self, steps: Steps, on_side_stream: bool = False) -> RecordedStep:
+        workspace = self._workspace.another() if on_side_stream else self._workspace
+        return RecordedStep(steps, workspace, self._persistent, self._capture, on_side_stream)

@@ -47,11 +47,11 @@ from nnet3tools.nnet.natural_gradient_updates import (
 )
 from nnet3tools.tensor import recording
 from nnet3tools.tensor.arrays import padded
-from nnet3tools.tensor.aside import join
 from nnet3tools.tensor.number import store
 from nnet3tools.tensor.operators.fisher import EPSILON, RHO, check_finite, norm_ratio, residual_norm
 from nnet3tools.tensor.registry import device_of
 from nnet3tools.tensor.settings import HasSettings, begin_settings
+from nnet3tools.tensor.side_stream import wait_for_side_stream
 
 __all__ = ["Factored", "OnlineNaturalGradient", "in_columns"]
 
@@ -100,7 +100,7 @@ class OnlineNaturalGradient(HasSettings):
         self.numbers: Array = np.zeros(3)
         """rho and two flags: see tensor/fisher.py."""
         self.buffers: UpdateBuffers | None = None
-        """On a GPU: an update's memory, as it may be put off, and be aside (tensor/aside.py)."""
+        """On a GPU: an update's memory, as updates may be deferred to the side stream."""
 
     @property
     def dim(self) -> int:
@@ -111,7 +111,7 @@ class OnlineNaturalGradient(HasSettings):
     @property
     def rho(self) -> float:
         """Weight of the identity in F; waits for the device."""
-        join()
+        wait_for_side_stream()
         return float(tensor.to_host(self.numbers)[RHO])
 
     def problem(self) -> str | None:
@@ -135,14 +135,14 @@ class OnlineNaturalGradient(HasSettings):
         return copy.deepcopy(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        join()
+        wait_for_side_stream()
         made = memo[id(self)] = type(self).__new__(type(self))
         made.__dict__.update(copy.deepcopy(self.__dict__, memo))
         return made
 
     def map_arrays(self, function: Callable[[Array], Array]) -> None:
         """Replace each array of the state by `function` of the array."""
-        join()
+        wait_for_side_stream()
         if self.w is not None:
             w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
             self.w, self.buffers = _kept(w)
@@ -195,7 +195,7 @@ class OnlineNaturalGradient(HasSettings):
 
         On the host every update calls this.
         """
-        join()
+        wait_for_side_stream()
         check_finite.reference(tensor.to_host(self.numbers))
 
     # schedule
@@ -205,7 +205,7 @@ class OnlineNaturalGradient(HasSettings):
 
         A replay calls this, too, before it uses the estimate.
         """
-        join()
+        wait_for_side_stream()
         before = self.num_calls
         # bypasses HasSettings for speed: a minibatch has dozens of calls
         self.__dict__["num_calls"] = before + 1
@@ -276,7 +276,7 @@ class OnlineNaturalGradient(HasSettings):
                 for part, columns in in_columns(parts, buffers.j):
                     tensor.prod(columns, h, part, trans_a=True)  # J = H^T X
                 has_own = self.buffers is not None
-                later = has_own and not at_once and recording.noting() is not None
+                later = has_own and not at_once and recording.is_noting()
                 if not later:
                     small_products(w, buffers, h)
                 yield h

@@ -64,6 +64,8 @@ class Aggregate:
     takes_numbers = True
     """Whether what it is bound to may be a Number on the host."""
 
+    is_formulas = True
+
     def __init__(self, formula: str | Expr, reduce: Reduction, axis: int | None) -> None:
         self.formula, self.reduce, self.axis = formula, reduce, axis
         self._expr: Expr | None = None
@@ -104,14 +106,11 @@ class Aggregate:
         return found(out, ins, alpha, beta)
 
     def __call__(self, *operands: Any, alpha: float = 1.0, beta: float = 0.0) -> float | None:
-        state = recording.state
-        if state.taking is not None:
-            options = {"alpha": alpha, "beta": beta}
-            return cast(float | None, state.taking.call(self, operands, options))
-        if state.kernels is not None and self.axis is not None:
-            if state.kernels.run(self, operands, {"alpha": alpha, "beta": beta}):
-                return None
-        return self.bind(*operands, alpha=alpha, beta=beta)()
+        options = {"alpha": alpha, "beta": beta}
+        return cast(float | None, recording.dispatch(self, self._run_now, operands, options))
+
+    def _run_now(self, *operands: Any, **options: float) -> float | None:
+        return self.bind(*operands, **options)()
 
     @property
     def name(self) -> str:

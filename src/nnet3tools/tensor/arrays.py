@@ -106,7 +106,7 @@ def padded(shape: tuple[int, int], like: Array) -> Array:
 def zeros(shape: Shape, like: Array | None = None, dtype: Any = None) -> Array:
     """A new array of zeros; see `empty`."""
     made = _make(_module(like).zeros, shape, _dtype(like, dtype))
-    if recording.state.taking is not None:
+    if recording.state.call_recorder is not None:
         OPERATORS["fill"](made, 0.0)  # by name: basics.py is built on this module
     return made
 
@@ -190,7 +190,7 @@ _captured_pool = _Pool(math.inf)
 
 
 @contextmanager
-def captured_scratch(aside: bool = False) -> Iterator[None]:
+def captured_scratch(on_side_stream: bool = False) -> Iterator[None]:
     """Let `scratch` take memory in the `with` block from a pool that drops nothing.
 
     What is captured in a graph goes on using that memory. All graphs share it: they run one after
@@ -198,7 +198,7 @@ def captured_scratch(aside: bool = False) -> Iterator[None]:
     beside others, has its own.
     """
     global _pool
-    before, _pool = _pool, _Pool(math.inf) if aside else _captured_pool
+    before, _pool = _pool, _Pool(math.inf) if on_side_stream else _captured_pool
     try:
         yield
     finally:
@@ -220,12 +220,12 @@ class _Scratch:
 
     def __enter__(self) -> Array:
         num_bytes = math.prod(self._shape) * self._dtype.itemsize
-        self._num_bytes, self._recorder = num_bytes, recording.noting()
+        self._num_bytes, self._recorder = num_bytes, recording.state.event_recorder
         if self._recorder is not None:
             self._recorder.count_scratch(num_bytes)
-        taking = recording.state.taking
-        if taking is not None:
-            pool: Any = taking.workspace
+        call_recorder = recording.state.call_recorder
+        if call_recorder is not None:
+            pool: Any = call_recorder.workspace
             self._pool = pool
             self._buffer = self._pool.take(num_bytes)
             made = self._buffer.view(self._dtype).reshape(self._shape)

@@ -39,6 +39,7 @@ class Element:
     """Whether what it is bound to may be a Number on the host."""
 
     gives_number = False
+    is_formulas = True
 
     def __init__(self, formula: str | Expr | Assignments, operands: str = "") -> None:
         self.formula, self.operands = formula, operands.split()
@@ -81,11 +82,10 @@ class Element:
         return found
 
     def __call__(self, *operands: Any) -> None:
-        state = recording.state
-        if state.taking is not None:
-            state.taking.call(self, operands, {})
-        elif state.kernels is None or not state.kernels.run(self, operands, {}):
-            self.bind(*operands)()
+        recording.dispatch(self, self._run_now, operands, {})
+
+    def _run_now(self, *operands: Any) -> None:
+        self.bind(*operands)()
 
     @property
     def name(self) -> str:

@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["Region", "map_bytes", "populate_aside"]
+__all__ = ["Region", "map_bytes", "populate_in_background"]
 
 _HUGE = 1 << 22
 """From this size on, memory is asked for in large pages, as NumPy does for its own."""
@@ -56,7 +56,7 @@ def map_bytes(num_bytes: int) -> np.ndarray:
     return np.frombuffer(memory, np.uint8)
 
 
-def populate_aside(memory: np.ndarray) -> None:
+def populate_in_background(memory: np.ndarray) -> None:
     """Have the system find memory for new bytes on a thread of its own, from the first on.
 
     Else whoever writes to them first waits for it: 180 ms of the main thread for the 136 MB of a

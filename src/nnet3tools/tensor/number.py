@@ -88,7 +88,7 @@ class Number:
 
     def _with(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
         """Their sum or the like: in memory, unless it is on the host and nobody records."""
-        in_memory = recording.state.taking is not None or not self.is_host_number
+        in_memory = recording.state.call_recorder is not None or not self.is_host_number
         if in_memory and isinstance(other, (Number, *_PLAIN)):
             return self.mapped(_FORMULAS[function], other)
         return function(float(self), float(other) if isinstance(other, Number) else other)
@@ -150,7 +150,7 @@ def store(out: Any, number: Any) -> None:
     """Every element of out = a Number or a float."""
     if isinstance(number, Number):
         copy(out, number.array)
-    elif recording.state.taking is None and isinstance(out, np.ndarray):
+    elif recording.state.call_recorder is None and isinstance(out, np.ndarray):
         # without a backend, which programs that only read models do not need
         out.fill(float(number))
     else:
@@ -160,9 +160,9 @@ def store(out: Any, number: Any) -> None:
 class Tally(Number):
     """A number that statistics count with: changed in place, so that recordings may refer to it.
 
-    Comparing it with 0, which decides whether there are statistics yet, is a decision of the host.
-    What it is by the host's own events is noted on the side for that, as those come before the
-    recorded work; where it is not known so, a GPU's counts as positive.
+    `is_zero` and `is_positive` are decisions of the host, which a replay takes before the recorded
+    work. The host therefore keeps a copy of the value until a Number goes into it. From then on a
+    value on a GPU counts as positive.
     """
 
     __slots__ = ("_known",)
@@ -216,28 +216,10 @@ class Tally(Number):
             self._note(operator.mul, other)
         return self
 
-    def __eq__(self, other: object) -> bool:
-        if _is_zero(other):
-            if recording.noting() is None:  # as in an event: there are dozens in a minibatch
-                return self._sign() == 0.0
-            return recording.decide(lambda: self._sign() == 0.0)
-        return super().__eq__(other)
+    def is_zero(self) -> bool:
+        """Whether it is 0: a decision of the host."""
+        return recording.decide(lambda: self._sign() == 0.0)
 
-    def __le__(self, other: Any) -> bool:
-        if _is_zero(other):
-            return recording.decide(lambda: self._sign() <= 0.0)
-        return super().__le__(other)
-
-    def __gt__(self, other: Any) -> bool:
-        if _is_zero(other):
-            return recording.decide(lambda: self._sign() > 0.0)
-        return super().__gt__(other)
-
-    def __bool__(self) -> bool:
-        return not self == 0.0
-
-    __hash__ = Number.__hash__
-
-
-def _is_zero(other: Any) -> bool:
-    return (other.__class__ is float or isinstance(other, (int, float))) and other == 0.0
+    def is_positive(self) -> bool:
+        """Whether it is greater than 0: a decision of the host."""
+        return recording.decide(lambda: self._sign() > 0.0)

@@ -1,265 +1,171 @@
-"""Recording what work does the first times, so that it can be done again without its Python.
+"""Recording work so that it can run again without the Python code that led to it.
 
-Code that components and the trainer run calls declared operators as it goes. Under a Recorder
-(tensor/recorder.py) each call is bound once, run, and noted; the list of bound calls, on a GPU
-captured as a CUDA graph, does the work again. What the host decides or counts meanwhile is declared
-where it happens:
+Components and the trainer call declared operators. Under a Recorder (tensor/recorder.py) each call
+is bound, run, and added to a recording; running the recording's calls, on a GPU as one CUDA graph,
+does the work again. Code declares what the host decides or counts in between:
 
-    if decide(lambda: rand_int(0, 1) == 0):          # small and hashable: which work there is to do
+    if decide(lambda: rand_int(0, 1) == 0):          # the outcome is hashable; it selects the work
         _sum_rows(self.value_sum, out_value, beta=1.0)
-    act(self._count_call)                            # no influence on what the operators do
+    act(self._count_call)                            # has no influence on the operators
 
-Elsewhere both just call what they are given. A replay first calls all events again, in order, and
-then does the work recorded for these outcomes (executor/replay.py); so they must do no device work
-and depend on none of the same step. What is made once, as room for statistics, is made by
-`prepare`. What cannot be repeated, as looking at results on the host, says `not_capturable()`: it
-runs as it is each time.
+Without a Recorder both functions only call their argument. A replay (executor/replay.py) first
+calls all decisions and actions again, in order, and then runs the recording of these outcomes.
+Decisions and actions must therefore do no device work and must not depend on work of the same step.
+`prepare` makes things that are made once, such as room for statistics. Code that cannot be
+repeated, such as reading a result on the host, calls `not_capturable()` and runs live each time.
 
-Numbers that depend on data are tensor.number's, in memory; attributes that are plain numbers are
-settings, which are part of a recording (tensor/settings.py).
+Numbers that depend on data stay in memory (tensor/number.py). Attributes that are plain numbers are
+settings, and part of a recording (tensor/settings.py).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
+    from nnet3tools.tensor.cpu.known_kernels import KnownKernels
     from nnet3tools.tensor.recorder import Recorder
 
 __all__ = [
-    "Call",
-    "Event",
-    "Kernels",
+    "Action",
+    "Decision",
     "NotCapturable",
-    "Origin",
+    "Outcomes",
     "act",
-    "bound",
     "decide",
+    "dispatch",
+    "is_noting",
     "not_capturable",
-    "noting",
     "persistent_object",
     "prepare",
     "run",
+    "set_recorders",
     "state",
-    "swap",
     "unrecorded",
     "without_actions",
 ]
 
 V = TypeVar("V", bound=Hashable)
 
-Event = Callable[[], Hashable]
+Decision = Callable[[], Hashable]
+Action = Callable[[], object]
+Outcomes = tuple[Hashable, ...]
+"""The outcomes of a step's decisions, in order."""
 
 
 class NotCapturable(Exception):
-    """A device cannot capture just now; next time it may be able to."""
+    """The device cannot capture a graph now; a later try may succeed."""
 
 
-class Origin(NamedTuple):
-    """What was bound, so that a device may bind it otherwise."""
+class _ThreadState(threading.local):
+    """The recorders of a thread: other threads' work is not part of its recordings."""
 
-    operator: Any
-    operands: Sequence[Any]
-    options: Mapping[str, Any]
-    result: Any = None
-    """The Number that takes the result, if there is one."""
-
-
-class Call:
-    """A bound operator as it stands in a recording."""
-
-    __slots__ = ("_bind", "made", "name", "operands", "origin", "run")
-
-    def __init__(
-        self, name: str, operands: Sequence[Any], run: Callable[[], Any],
-        origin: Origin | None = None, bind: Callable[[], Callable[[], Any]] | None = None,
-    ) -> None:  # fmt: skip
-        """`bind`, if given, makes `run` anew."""
-        self.name, self.operands, self.run, self.origin = name, operands, run, origin
-        self._bind = bind
-        self.made: tuple[Sequence[Any] | None, Callable[[], Any]] | None = None
-        """Jobs of compiled kernels (None: there are none for it), and what does the same without.
-
-        They are kept for the next recording that the call stands in.
-        """
-
-    def __call__(self) -> Any:
-        return self.run()
-
-    @classmethod
-    def unbound(cls, origin: Origin, bind: Callable[[], Callable[[], Any]]) -> Call:
-        """One that is bound by `bind` when it is to run."""
-        values = (*origin.operands, *origin.options.values())
-        made = cls(origin.operator.name, values, bind, origin, bind)
-        made.run = made._run_anew
-        return made
-
-    def keep_jobs(self, jobs: Sequence[Any] | None) -> None:
-        """Note the jobs of compiled kernels that do the same, or that there are none."""
-        if jobs is None:
-            self.made = None, self.bound()
-        else:
-            self.made = jobs, self.run if self._bind is None else self._run_anew
-
-    def forget(self) -> None:
-        """Let go of what was bound, which takes memory, until somebody asks for it."""
-        if self._bind is not None and (self.made is None or self.made[0] is not None):
-            self.run = self._run_anew
-
-    def bound(self) -> Callable[[], Any]:
-        """What does the work, bound again if need be."""
-        if self._bind is not None and self.run == self._run_anew:
-            self.run = self._bind()
-        return self.run
-
-    def _run_anew(self) -> Any:
-        return self.bound()()
-
-    def __repr__(self) -> str:
-        return f"{self.name}({', '.join(_shown(operand) for operand in self.operands)})"
+    event_recorder: Recorder | None = None
+    """Takes decisions and actions."""
+    call_recorder: Recorder | None = None
+    """Takes the calls of operators."""
+    known_kernels: KnownKernels | None = None
+    """Compiled kernels for operator calls that no recorder takes (tensor/kernel_policy.py)."""
 
 
-def bound(operator: Any, *operands: Any, **options: Any) -> Call:
-    """An operator bound to operands, as it is to stand in recordings.
-
-    What kernels may do at once is bound on the host when it is to run without them.
-    """
-    origin, bind = Origin(operator, operands, options), partial(operator.bind, *operands, **options)
-    if type(operands[0]).__module__ == "numpy":
-        if hasattr(operator, "binder"):
-            operator.binder(operands[0])  # an error now if there is none
-        return Call.unbound(origin, bind)
-    values = (*operands, *options.values())
-    return Call(operator.name, values, bind(), origin)
+state = _ThreadState()
 
 
-def _shown(operand: Any) -> str:
-    if hasattr(operand, "dtype"):
-        return f"{operand.dtype}[{' x '.join(map(str, operand.shape))}]"
-    if isinstance(operand, (list, tuple)):
-        return f"[{', '.join(_shown(item) for item in operand)}]"
-    return repr(operand)
-
-
-class Kernels(Protocol):
-    """Compiled kernels for calls as they come (cpu/at_once.py)."""
-
-    def pay_for(self, operator: Any) -> bool:
-        """Whether a kernel that is used once is less work than what does without."""
-
-    def jobs_of(self, origin: Origin) -> Sequence[Any] | None:
-        """What does the work of a call; None if there are no kernels for it."""
-
-    def do(self, jobs: Sequence[Any]) -> bool:
-        """Do jobs, all or none; False if some kernel is not known yet, or cannot be had."""
-
-    def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
-        """Do a call that gives no number; False if it has to be done without kernels."""
-
-    def begin_run(self) -> None:
-        """What is asked for from here on is known from the next run on."""
-
-    def ask_for(self, calls: Iterable[Call]) -> None:
-        """Have the kernels of recorded calls among those that are known."""
-
-
-class _State(threading.local):
-    """Who takes notes on a thread: what other threads do meanwhile is not part of its work."""
-
-    current: Recorder | None = None
-    """The recorder of events."""
-    taking: Recorder | None = None
-    """The recorder that operators give their calls to."""
-    kernels: Kernels | None = None
-    """What does calls of operators that nobody takes, if it has kernels for them."""
-
-
-state = _State()
-
-
-def swap(
-    current_now: Recorder | None, taking_now: Recorder | None
+def set_recorders(
+    event_recorder: Recorder | None, call_recorder: Recorder | None
 ) -> tuple[Recorder | None, Recorder | None]:
-    """Let these two take notes and calls from here on; returns those that did before."""
-    before = state.current, state.taking
-    state.current, state.taking = current_now, taking_now
+    """Install both recorders on this thread; returns the previous two."""
+    before = state.event_recorder, state.call_recorder
+    state.event_recorder, state.call_recorder = event_recorder, call_recorder
     return before
+
+
+def dispatch(
+    operator: Any, run_now: Callable[..., Any], operands: Sequence[Any], options: Mapping[str, Any]
+) -> Any:
+    """The result of an operator call: recorded, done by a known kernel, or done by `run_now`."""
+    if state.call_recorder is not None:
+        return state.call_recorder.call(operator, operands, options)
+    if state.known_kernels is not None and state.known_kernels.run(operator, operands, options):
+        return None
+    return run_now(*operands, **options)
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """In the `with` block nobody takes notes: the work is part of an event."""
-    before = swap(None, None)
+    """Record nothing in the `with` block: its work is part of a decision or action."""
+    before = set_recorders(None, None)
     try:
         yield
     finally:
-        swap(*before)
+        set_recorders(*before)
 
 
 @contextmanager
 def without_actions() -> Iterator[None]:
-    """In the `with` block `act` does nothing: a device captures what was recorded and done."""
-    _is_repeating[0] = True
+    """Let `act` do nothing in the `with` block, in which a device captures a finished recording."""
+    _skips_actions[0] = True
     try:
         yield
     finally:
-        _is_repeating[0] = False
+        _skips_actions[0] = False
 
 
-_is_repeating = [False]
+_skips_actions = [False]
 
 
 def decide(decision: Callable[[], V]) -> V:
-    """The outcome of a decision; the work that follows may depend on it."""
-    return decision() if state.current is None else cast(V, state.current.perform(decision))
+    """The outcome of a decision of the host, on which the following work may depend."""
+    recorder = state.event_recorder
+    return decision() if recorder is None else cast(V, recorder.decide(decision))
 
 
-def act(action: Callable[[], object]) -> None:
-    """Do something on the host."""
-    if _is_repeating[0]:
+def act(action: Action) -> None:
+    """Call a function of the host that has no influence on operators; replays call it again."""
+    if _skips_actions[0]:
         return
-    if state.current is None:
+    if state.event_recorder is None:
         action()
     else:
-        state.current.act(action)
+        state.event_recorder.act(action)
 
 
-def prepare(like: Any, is_missing: Callable[[], bool], make: Callable[[], object]) -> None:
-    """Have something made, on the device of `like`, before the work that is the first to need it.
+def prepare(template: Any, is_missing: Callable[[], bool], make: Action) -> None:
+    """Call `make`, if `is_missing()`, before the first work that needs its result.
 
-    On the host that changes nothing in what is recorded: a first run, which makes it, can be the
-    example of later ones. `make` must not outdate recordings (settings.begin_settings).
+    `template` is any array of the device. On the host a run that makes something can be recorded
+    all the same. `make` must not invalidate recordings (settings.begin_settings).
     """
-    if type(like).__module__ == "numpy":
+    if type(template).__module__ == "numpy":
         act(lambda: make() if is_missing() else None)
     elif decide(is_missing):
         not_capturable()
         make()
 
 
-def run(name: str, do: Callable[[], Any]) -> None:
-    """Do work that was bound before, and note it where calls are."""
-    if state.taking is None:
-        do()
+def run(name: str, work: Callable[[], Any]) -> None:
+    """Run work that is bound already; a recording shows it under `name`."""
+    if state.call_recorder is None:
+        work()
     else:
-        state.taking.add(Call(name, (), do))
+        state.call_recorder.run(name, work)
 
 
-def noting() -> Recorder | None:
-    """Whoever takes notes for replaying this work at present, if anybody."""
-    return state.current
+def is_noting() -> bool:
+    """Whether a recorder takes this thread's decisions and actions."""
+    return state.event_recorder is not None
 
 
 def persistent_object(make: Callable[[], V]) -> V:
-    """A memo that a later step finds where it was: the same at each run, new if nobody records."""
-    return make() if state.taking is None else cast(V, state.taking.persistent(make))
+    """A new object; in recordings of one step the same object at each run."""
+    recorder = state.call_recorder
+    return make() if recorder is None else cast(V, recorder.persistent_object(make))
 
 
 def not_capturable() -> None:
-    """Declare that what the present step does cannot be repeated from a recording."""
-    if state.current is not None:
-        state.current.excused = True
+    """Declare that the present step does work on the host that a recording cannot repeat."""
+    if state.event_recorder is not None:
+        state.event_recorder.has_host_work = True

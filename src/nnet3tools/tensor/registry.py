@@ -151,17 +151,15 @@ class Operator(Generic[P, R]):
         self._bound: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        state = recording.state
-        if state.taking is not None:
-            return cast(R, state.taking.call(self, args, kwargs))
-        if state.kernels is not None and state.kernels.run(self, args, kwargs):
-            return cast(R, None)
+        return cast(R, recording.dispatch(self, self._run_now, args, kwargs))
+
+    def _run_now(self, *args: Any, **kwargs: Any) -> Any:
         array = _first_array(args[0])
         key = array.__class__, getattr(array, "dtype", None)
         found = self._cache.get(key)
         if found is None:
             found = self._cache[key] = self._find(array, _table)
-        return cast(R, found(*args, **kwargs))
+        return found(*args, **kwargs)
 
     def _find(self, array: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
         device, element_type = device_of(array), str(array.dtype)

@@ -8,8 +8,8 @@ import numpy as np
 
 from nnet3tools.tensor.arrays import aligned_bytes, empty, forget_scratch, poison
 from nnet3tools.tensor.host_memory import Region
+from nnet3tools.tensor.kernel_policy import KernelPolicy
 from nnet3tools.tensor.offsets import rounded_up
-from nnet3tools.tensor.recording import Kernels
 from nnet3tools.tensor.registry import device_of
 
 __all__ = ["GrowingBytes", "Workspace"]
@@ -69,10 +69,7 @@ class Workspace:
 
     def __init__(self, like: Any = None) -> None:
         self._like, self._memory, self._used = like, GrowingBytes(like), 0
-        self.first_runs = 0
-        """How many pieces of work have run first in it."""
-        self.kernels: Kernels | None = None
-        """Compiled kernels for what is recorded from now on."""
+        self.policy = KernelPolicy()
         if like is None or device_of(like) == "numpy":
             self._memory.first(1)  # it grows from here on
 

@@ -83,7 +83,7 @@ class NonlinearComponent(Component):
 
     def info(self) -> str:
         parts = [super().info()]
-        if self.count > 0 and self._fits(self.value_sum):
+        if self.count.is_positive() and self._fits(self.value_sum):
             processed = self.num_dims_processed
             proportion = self.num_dims_self_repaired / processed if processed > 0 else 0.0
             parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
@@ -93,7 +93,7 @@ class NonlinearComponent(Component):
             if self._fits(self.deriv_sum):
                 deriv_avg = tensor.to_host(self.deriv_sum) / self.count
                 parts.append(f"deriv-avg={summarize_vector(deriv_avg)}")
-        if self.oderiv_count > 0 and self._fits(self.oderiv_sumsq):
+        if self.oderiv_count.is_positive() and self._fits(self.oderiv_sumsq):
             mean_square = tensor.to_host(self.oderiv_sumsq) / self.oderiv_count
             rms = summarize_vector(np.sqrt(np.maximum(mean_square, 0.0)))
             parts.append(f"oderiv-rms={rms}, oderiv-count={self.oderiv_count:g}")
@@ -123,7 +123,7 @@ class NonlinearComponent(Component):
 
     def store_stats(self, in_value: Array, out_value: Array, memo: object) -> None:
         """Sum values and derivatives on about every second minibatch, and on the first."""
-        if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and self.count != 0.0):
+        if recording.decide(lambda: tensor.random.rand_int(0, 1) == 0 and not self.count.is_zero()):
             return
         self.sum_stats(out_value)
 
@@ -139,7 +139,9 @@ class NonlinearComponent(Component):
 
     def store_backprop_stats(self, out_deriv: Array) -> None:
         """Sum squares of the objective's derivatives on 3 of 4 minibatches, and on the first."""
-        if recording.decide(lambda: tensor.random.rand_int(0, 3) == 0 and self.oderiv_count != 0.0):
+        if recording.decide(
+            lambda: tensor.random.rand_int(0, 3) == 0 and not self.oderiv_count.is_zero()
+        ):
             return
         self._have_room(out_deriv, "oderiv_count", "oderiv_sumsq")
         if (scale := derivative_scale()) is None:

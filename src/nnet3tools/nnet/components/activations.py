@@ -79,7 +79,7 @@ class _SelfRepairing(NonlinearComponent):
 
     def _repairs_now(self) -> bool:
         """Whether to repair now: options and statistics exist, and a random choice says so."""
-        if self.self_repair_scale == 0.0 or self.count == 0.0 or not self._fits(self.deriv_sum):
+        if self.self_repair_scale == 0.0 or self.count.is_zero() or not self._fits(self.deriv_sum):
             return False
         return bool(tensor.random.rand_uniform() <= REPAIR_PROBABILITY)
 

@@ -133,7 +133,7 @@ class Derived(_ArrayField):
 # -- statistics
 
 
-class Count(Field[float]):
+class Count(Field[Any]):
     """A float64 count of statistics, which is scaled and added with the model."""
 
     METHODS = "read_double", "write_double", ""
@@ -142,14 +142,13 @@ class Count(Field[float]):
         super().__init__(token, None, 0.0, **named)
 
     def default_of(self, owner: Any) -> Any:
-        """A Tally of zero, typed as Any because it can be used like a float."""
         return owner.__dict__.setdefault(self.name, Tally(0.0))
 
-    def __set__(self, owner: object, value: float) -> None:
-        self.__get__(owner, type(owner)).assign(value)  # type: ignore[attr-defined]
+    def __set__(self, owner: object, value: Any) -> None:
+        self.__get__(owner, type(owner)).assign(value)
 
     def is_default(self, owner: Any) -> bool:
-        return bool(getattr(owner, self.name) == 0.0)
+        return bool(getattr(owner, self.name).is_zero())
 
     def map_arrays(self, owner: Any, function: Callable[[Any], Any]) -> None:
         tally = getattr(owner, self.name)
@@ -168,7 +167,7 @@ class Count(Field[float]):
         tally *= scale
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        if (theirs := getattr(other, self.name)) != 0.0:
+        if not (theirs := getattr(other, self.name)).is_zero():
             tally = getattr(owner, self.name)
             tally += alpha * theirs
 

@@ -167,7 +167,7 @@ class RestrictedAttentionComponent(Component):
 
     def info(self) -> str:
         text = super().info()
-        if self.entropy_stats is None or self.stats_count == 0.0:
+        if self.entropy_stats is None or self.stats_count.is_zero():
             return text
         entropies = tensor.to_host(self.entropy_stats)
         text += ", entropy=" + "".join(f"{e / self.stats_count:g}," for e in entropies)

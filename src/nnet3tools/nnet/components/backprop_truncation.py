@@ -96,13 +96,13 @@ class BackpropTruncationComponent(Component):
     @property
     def clipped_proportion(self) -> float:
         """Proportion of clipped rows."""
-        return self.num_clipped / self.count if self.count > 0.0 else 0.0
+        return self.num_clipped / self.count if self.count.is_positive() else 0.0
 
     @property
     def zeroed_proportion(self) -> float:
         """Proportion of zeroed rows among rows at zeroing boundaries."""
         boundaries = self.count_zeroing_boundaries
-        return self.num_zeroed / boundaries if boundaries > 0.0 else 0.0
+        return self.num_zeroed / boundaries if boundaries.is_positive() else 0.0
 
     # -- running
 

@@ -18,6 +18,7 @@ from nnet3tools.nnet.indexes import BoolArray, IndexArray, IntArray
 
 if TYPE_CHECKING:
     from nnet3tools.nnet.natural_gradient import OnlineNaturalGradient
+    from nnet3tools.tensor.number import Tally
 
 __all__ = [
     "Array",
@@ -276,7 +277,7 @@ class BatchStatisticsComponent(Component):
     `count` is the number of rows in the stored statistics.
     """
 
-    count: float
+    count: Tally
 
     def set_test_mode(self, test_mode: bool) -> None:
         """Use the stored statistics from now on, or those of each minibatch."""

@@ -127,11 +127,11 @@ class BatchNormComponent(BatchStatisticsComponent):
     def mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance in float32 on the host, rounded at each step like Kaldi's."""
         mean, var = (rounded_average(s, self.count) for s in (self.stats_sum, self.stats_sumsq))
-        return mean, var - mean * mean if self.count != 0.0 else var
+        return mean, var if self.count.is_zero() else var - mean * mean
 
     def info(self) -> str:
         text = super().info()
-        if self.count > 0:
+        if self.count.is_positive():
             mean, var = self.mean_and_variance()
             stddev = np.sqrt(np.maximum(var, np.float32(0.0)))
             text += f", data-mean={summarize_vector(mean)}, data-stddev={summarize_vector(stddev)}"
@@ -154,7 +154,7 @@ class BatchNormComponent(BatchStatisticsComponent):
         self.test_scale = self.test_offset = None
         if not self.test_mode:
             return
-        if self.count == 0.0:
+        if self.count.is_zero():
             self._make_up_statistics()
         scale, offset = (
             tensor.empty((self.block_dim,), like=self.stats_sum, dtype=np.float32) for _ in range(2)

@@ -80,11 +80,11 @@ class _WholeCount(Count):
         return int(getattr(owner, self.name))
 
     def scale(self, owner: Any, scale: float) -> None:
-        if (number := getattr(owner, self.name)) != 0:
+        if not (number := getattr(owner, self.name)).is_zero():
             setattr(owner, self.name, _whole(number * scale))
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
-        if (number := getattr(other, self.name)) != 0:
+        if not (number := getattr(other, self.name)).is_zero():
             setattr(owner, self.name, _whole(getattr(owner, self.name) + alpha * number))
 
 
@@ -136,7 +136,7 @@ class ClipGradientComponent(Component):
     @property
     def clipped_proportion(self) -> float:
         """Proportion of clipped rows."""
-        return self.num_clipped / self.count if self.count > 0 else 0.0
+        return self.num_clipped / self.count if self.count.is_positive() else 0.0
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
         if out_value is not in_value:
@@ -173,7 +173,7 @@ class ClipGradientComponent(Component):
     def _repairs_now(self) -> bool:
         """Whether to repair now: options and counts exist, and a random choice says so."""
         off = self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0
-        if off or self.count == 0:
+        if off or self.count.is_zero():
             return False
         return bool(tensor.random.rand_uniform() <= _REPAIR_PROBABILITY)
 

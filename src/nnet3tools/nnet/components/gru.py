@@ -80,7 +80,7 @@ class GruNonlinearityBase(UpdatableComponent):
     def info(self) -> str:
         parts = [super().info(), parameter_stats("w_h", self.w_h)]
         parts.append(self.info_of("self_repair_threshold self_repair_scale"))
-        if self.count > 0:
+        if self.count.is_positive():
             proportion = self.self_repair_total / (self.count * self.cell_dim)
             parts.append(f"count={self.count:.3g}, self-repaired-proportion={proportion:g}")
             for name, total in (("value", self.value_sum), ("deriv", self.deriv_sum)):
@@ -127,7 +127,7 @@ class GruNonlinearityBase(UpdatableComponent):
         self.count += h.shape[0]
         _sum(self.value_sum, h, beta=1.0)
         _sum_tanh_derivs(self.deriv_sum, h, beta=1.0)
-        if recording.decide(lambda: self.count <= 0.0):  # in a difference of models
+        if not self.count.is_positive():  # in a difference of models
             return False
         _needs_repair(repair, self.deriv_sum, self.self_repair_threshold * self.count)
         self.self_repair_total += summed(_total(repair))

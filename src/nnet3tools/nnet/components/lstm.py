@@ -101,14 +101,14 @@ class LstmNonlinearityComponent(UpdatableComponent):
         parts = [super().info()]
         for name, row in zip(("w_ic", "w_fc", "w_oc"), self.params, strict=True):
             parts.append(parameter_stats(name, row))
-        if self.count > 0:
+        if self.count.is_positive():
             parts.append(f"count={self.count:.3g}")
         return ", ".join([*parts, *map(self._info_of_nonlinearity, range(5))])
 
     def _info_of_nonlinearity(self, k: int) -> str:
         config = tensor.to_host(self.self_repair_config)
         text = f"self-repair-lower-threshold={config[k]:g}, self-repair-scale={config[k + 5]:g}"
-        if self.count != 0.0:
+        if not self.count.is_zero():
             repaired = float(tensor.to_host(self.self_repair_total)[k])
             text += f", self-repaired-proportion={repaired / self.num_units_seen:g}"
             for name, total in (("value", self.value_sum), ("deriv", self.deriv_sum)):

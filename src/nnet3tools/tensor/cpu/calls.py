@@ -2,54 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from nnet3tools.tensor.aggregate import Aggregate
+from nnet3tools.tensor.call import Call, in_turn
 from nnet3tools.tensor.cpu.aggregate import aggregate_jobs, number_jobs
 from nnet3tools.tensor.cpu.element import element_jobs
-from nnet3tools.tensor.cpu.jobs import Part, Series
+from nnet3tools.tensor.cpu.jobs import CompiledJobs, Work
 from nnet3tools.tensor.cpu.kernels import Job, job_maker
 from nnet3tools.tensor.cpu.special import SPECIAL
 from nnet3tools.tensor.element import Element
 from nnet3tools.tensor.formulas import parse
-from nnet3tools.tensor.recording import Call, Origin
 from nnet3tools.tensor.registry import Operator, formulas_of
+
+__all__ = ["compiled_steps", "jobs_of"]
 
 _PRODUCT = parse("_1 * _2")
 
-__all__ = ["part_of", "series"]
+
+def compiled_steps(calls: Iterable[tuple[int, Call]]) -> Iterator[tuple[int, Work]]:
+    """(command, work) of calls, given with their commands: neighbours with kernels are joined."""
+    for has_jobs, group in groupby(calls, lambda pair: jobs_of(pair[1]) is not None):
+        if has_jobs:
+            commands, members = zip(*group, strict=True)
+            jobs = [job for call in members for job in jobs_of(call) or ()]
+            yield commands[0], CompiledJobs(jobs, partial(_bound_in_turn, members))
+        else:
+            yield from ((c, call.bind()) for c, call in group)
 
 
-def series(calls: Iterable[Call]) -> Series:
-    """What does recorded calls in turn."""
-    return Series([part_of(call) for call in calls])
+def _bound_in_turn(calls: Sequence[Call]) -> Work:
+    return in_turn(call.bind() for call in calls)
 
 
-def part_of(call: Call) -> Part:
-    """A call with its jobs, if there are kernels for it."""
-    if call.made is None:
-        call.keep_jobs(None if call.origin is None else jobs_of(call.origin))
-    assert call.made is not None
-    return call.made
+def jobs_of(call: Call) -> Sequence[Job] | None:
+    """Jobs that do the work of a call; None if there are no compiled kernels for it."""
+    if call not in _jobs:
+        _jobs[call] = None if call.operator is None else _find_jobs(call)
+    return _jobs[call]
 
 
-def jobs_of(origin: Origin) -> list[Job] | None:
-    """What does the work of a call; None if it has to stay with NumPy."""
-    operator, operands, options = origin.operator, origin.operands, origin.options
+_jobs: WeakKeyDictionary[Call, Sequence[Job] | None] = WeakKeyDictionary()
+
+
+def _find_jobs(call: Call) -> Sequence[Job] | None:
+    operator, operands, options = call.operator, call.operands, call.options
     if isinstance(operator, (Element, Aggregate)):
-        return _formula_jobs(operator, operands, options, origin.result)
+        return _formula_jobs(operator, operands, options, call.result)
     if isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
         for formula, bound, how in formulas_of(operator, *operands, **options):
-            if (some := _formula_jobs(formula, bound, how)) is None:
+            if (more := _formula_jobs(formula, bound, how)) is None:
                 return None
-            jobs += some
+            jobs += more
         return jobs
     if operator.name == "dot":
-        return _dot_jobs(operands, origin.result)
-    found = SPECIAL.get(operator.name) or job_maker(operator)
-    return None if found is None else found(*operands, **options)
+        return _dot_jobs(operands, call.result)
+    maker = SPECIAL.get(operator.name) or job_maker(operator)
+    return None if maker is None else maker(*operands, **options)
 
 
 def _dot_jobs(operands: Sequence[Any], result: Any) -> list[Job] | None:

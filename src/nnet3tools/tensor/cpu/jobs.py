@@ -1,10 +1,8 @@
-"""Lists of recorded calls as compiled jobs where there are any, in as few calls as possible."""
+"""Running jobs: many in one call of the C runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,90 +12,65 @@ from nnet3tools.tensor.cpu.library import library
 from nnet3tools.tensor.plain.addresses import address
 from nnet3tools.tensor.plain.threads import LOCK, num_threads
 
-__all__ = ["Part", "Series", "run_at_once", "run_if_made"]
-
-Run = Callable[[], object]
-Part = tuple[Sequence[Job] | None, Run]
-"""Jobs (None: there are none for this) and what does the same by NumPy."""
+__all__ = ["CompiledJobs", "Work", "run_compiling", "run_if_made", "run_jobs"]
 
 
-def run_at_once(job: Job) -> bool:
-    """Do a job, whose kernel is made now unless it is there; False if it cannot be had."""
+Work = Callable[[], object]
+
+
+class CompiledJobs:
+    """Jobs in turn, fused where possible, in one call of the C runtime.
+
+    Their kernels are compiled at the first run, with all others that have been asked for by then.
+    """
+
+    def __init__(self, jobs: Sequence[Job], bind_fallback: Callable[[], Work]) -> None:
+        """`bind_fallback` returns what does the same work if kernels cannot be compiled."""
+        self._jobs, self._bind_fallback = fused(jobs), bind_fallback
+        self._work: Work | None = None
+        library.want(job.kernel for job in self._jobs)
+
+    def __call__(self) -> None:
+        if self._work is None:
+            names = [job.kernel.name for job in self._jobs]
+            addresses = library.addresses(names)
+            if addresses is None:
+                self._work = self._bind_fallback()
+            else:
+                self._work = _bound(self._jobs, dict(zip(names, addresses, strict=True)))
+            del self._jobs, self._bind_fallback  # they take memory
+        self._work()
+
+
+def run_compiling(job: Job) -> bool:
+    """Do a job, for which its kernel is compiled if necessary; False if that fails."""
     library.want([job.kernel])
     name = job.kernel.name
     if (addresses := library.addresses([name])) is None:
         return False
-    _table([job], {name: addresses[0]})()
+    run_jobs([job], {name: addresses[0]})
     return True
 
 
 def run_if_made(job: Job) -> bool:
-    """Do a job if its kernel is there; else have it made with the next others, and False."""
+    """Do a job if its kernel is made; else have it made with the next ones, and return False."""
     name = job.kernel.name
     if (found := library.made(name)) is None:
         library.want([job.kernel])
         return False
-    _table([job], {name: found})()
+    run_jobs([job], {name: found})
     return True
 
 
-class Series:
-    """Work in order. Its kernels are made, with all others asked for, when it first runs."""
-
-    __slots__ = ("_runs", "_stretches")
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._stretches: list[_Stretch] | None = _stretches(parts)
-        self._runs: tuple[Run, ...] = ()
-        library.want(job.kernel for stretch in self._stretches for job in stretch.jobs)
-
-    def __call__(self) -> None:
-        if self._stretches is not None:
-            self._resolve(self._stretches)
-        for run in self._runs:
-            run()
-
-    def _resolve(self, stretches: list[_Stretch]) -> None:
-        """Tables of jobs, or NumPy's calls where kernels cannot be had."""
-        names = [job.kernel.name for stretch in stretches for job in stretch.jobs]
-        addresses = library.addresses(names)
-        if addresses is None:
-            self._runs = tuple(run for stretch in stretches for run in stretch.runs)
-        else:
-            found = dict(zip(names, addresses, strict=True))
-            self._runs = tuple(run for stretch in stretches for run in stretch.compiled(found))
-        self._stretches = None
+def run_jobs(jobs: Sequence[Job], addresses: Mapping[str, int]) -> None:
+    """Do jobs, in turn, by kernels at these addresses (kernel name -> address)."""
+    _bound(jobs, addresses)()
 
 
-@dataclass
-class _Stretch:
-    """Neighbouring parts that have jobs, or none that have."""
-
-    has_jobs: bool
-    jobs: list[Job] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-
-    def compiled(self, addresses: dict[str, int]) -> list[Run]:
-        """What runs by kernels at these addresses."""
-        if not self.has_jobs:
-            return self.runs
-        return [_table(self.jobs, addresses)] if self.jobs else []
-
-
-def _stretches(parts: Sequence[Part]) -> list[_Stretch]:
-    """Parts in stretches, jobs joined where they can be."""
-    found: list[_Stretch] = []
-    for jobs, run in parts:
-        if not found or found[-1].has_jobs != (jobs is not None):
-            found.append(_Stretch(jobs is not None))
-        found[-1].jobs += jobs or ()
-        found[-1].runs.append(run)
-    for stretch in found:
-        stretch.jobs = fused(stretch.jobs)
-    return found
-
-
-def _table(jobs: Sequence[Job], addresses: dict[str, int]) -> Run:
+def _bound(jobs: Sequence[Job], addresses: Mapping[str, int]) -> Work:
+    """A callable that does jobs by kernels at these addresses; it keeps their arrays alive."""
+    if not jobs:
+        return _nothing
     table = np.empty((len(jobs), 4), np.int64)
     for row, job in zip(table, jobs, strict=True):
         row[:] = (
@@ -106,11 +79,15 @@ def _table(jobs: Sequence[Job], addresses: dict[str, int]) -> Run:
             job.steps,
             -1 if job.in_order else job.work,
         )
-    assert library.runner is not None
-    # the tuple keeps alive what the table has addresses of
-    return partial(_run, library.runner, address(table), len(table), (table, tuple(jobs)))
+    runner, place, alive = library.runner, address(table), (table, tuple(jobs))
+    assert runner is not None
+
+    def run() -> None:
+        with LOCK:  # there is one second thread
+            runner(place, len(alive[0]), num_threads())
+
+    return run
 
 
-def _run(runner: Callable[[int, int, int], None], table: int, count: int, _alive: object) -> None:
-    with LOCK:  # there is one second thread
-        runner(table, count, num_threads())
+def _nothing() -> None:
+    pass

@@ -18,7 +18,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from nnet3tools.tensor.aside import begun
+from nnet3tools.tensor import side_stream
 from nnet3tools.tensor.cuda.cublas import Cublas
 from nnet3tools.tensor.cuda.device import PRELUDE, Array, Kernel
 from nnet3tools.tensor.cuda.indexes import kept_copies
@@ -153,7 +153,7 @@ class CudaDevice:
             free = min(free, self._limit.free_bytes())
         return int(free), int(total)
 
-    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+    def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """A CUDA graph of the work, instantiated.
 
         Memory the work asks for stays the graph's: CuPy's pools would give what is free back to the
@@ -182,21 +182,21 @@ class CudaDevice:
             graph.launch(stream)
             kept, copies  # noqa: B018 (the graph points into their memory)
 
-        def replay_aside() -> None:
+        def replay_on_side_stream() -> None:
             side = self._side_stream
             side.wait_event(self.record())
             graph.launch(side)
             ended = side.record(cupy.cuda.Event(disable_timing=True))
 
-            def join() -> None:
+            def wait() -> None:
                 stream.wait_event(ended)
                 # Memory that is freed goes to whoever asks next in the first stream: this holds
                 # the graph's until that stream waits.
                 graph, kept, copies, work  # noqa: B018
 
-            begun(join)
+            side_stream.record(wait)
 
-        return replay_aside if aside else replay
+        return replay_on_side_stream if on_side_stream else replay
 
     def _branches_there_is_room_for(self) -> Iterator[Any]:
         """Streams for which products have workspaces now, as a capture could not make any."""

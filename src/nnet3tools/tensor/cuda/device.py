@@ -108,11 +108,11 @@ class Device(Protocol):
     def side_by_side(self, steps: Sequence[Callable[[], Any]]) -> None:
         """Do steps that do not wait for each other; a captured graph may run them in any order."""
 
-    def capture(self, work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+    def capture(self, work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
         """Record the work instead of doing it; what comes back does it all in one launch.
 
-        With `aside` a launch goes to a stream of its own, after all work given to the first so far,
-        and tensor.aside is told.
+        With `on_side_stream` a launch goes to the side stream, after all work given to the main
+        stream so far, and is registered in tensor/side_stream.py.
         """
 
 

@@ -26,7 +26,7 @@ __all__ = ["capture", "schedule"]
 Node = Launch | LibraryCall
 
 
-def capture(work: Callable[[], None], aside: bool = False) -> Callable[[], None]:
+def capture(work: Callable[[], None], on_side_stream: bool = False) -> Callable[[], None]:
     """A CUDA graph of all that `work` launches, in fused levels; arguments as Device.capture's."""
     device = get_device()
     _steps(work, device, prepare=True)  # loads kernels, which a capture does not allow
@@ -38,7 +38,7 @@ def capture(work: Callable[[], None], aside: bool = False) -> Callable[[], None]
         for step in steps:
             step()
 
-    graph = device.capture(run_steps, aside)
+    graph = device.capture(run_steps, on_side_stream)
 
     def replay() -> None:
         graph()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.tensor.cpu.choice import are_native
-from nnet3tools.tensor.cpu.jobs import run_at_once
+from nnet3tools.tensor.cpu.jobs import run_compiling
 from nnet3tools.tensor.cpu.kernels import kernels_of_file
 from nnet3tools.tensor.plain.addresses import address
 
@@ -42,4 +42,4 @@ def decompress(
         len(out), out.size, headers=starts + address(raw), out=out, rows=shape[0], cols=shape[1],
         weights=scales,
     )  # fmt: skip
-    return out if run_at_once(job) else None
+    return out if run_compiling(job) else None

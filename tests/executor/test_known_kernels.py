@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from nnet3tools import tensor
-from nnet3tools.executor import replay
 from nnet3tools.executor.replay import Replayer
 from nnet3tools.tensor.cpu import choice
-from nnet3tools.tensor.cpu.at_once import KernelsAtOnce
 from nnet3tools.tensor.cpu.choice import CpuKernels
+from nnet3tools.tensor.cpu.known_kernels import KnownKernels
 from nnet3tools.tensor.cpu.library import library
+from nnet3tools.tensor.kernel_policy import MANY_FIRST_RUNS
 from nnet3tools.tensor.workspace import Workspace
 from support.native_kernels import needs_compiler
 
@@ -31,13 +31,13 @@ def _native(monkeypatch):
 def done(monkeypatch):
     """Whether kernels did each call that they were asked about, in order."""
     found = []
-    do = KernelsAtOnce.do
+    do = KnownKernels.do
 
     def noted(self, jobs):
         found.append(do(self, jobs))
         return found[-1]
 
-    monkeypatch.setattr(KernelsAtOnce, "do", noted)
+    monkeypatch.setattr(KnownKernels, "do", noted)
     return found
 
 
@@ -85,7 +85,7 @@ def run_all(all_rows, workspace=None):
 
 
 def test_many_first_runs_are_done_by_kernels_from_the_second_that_wants_them_on(done):
-    count = replay._MANY
+    count = MANY_FIRST_RUNS
     run_all(range(10, 10 + count - 1))
     assert not done  # a program or two that run once pay for nothing
     run_all(range(10, 10 + count + 3))
@@ -94,7 +94,7 @@ def test_many_first_runs_are_done_by_kernels_from_the_second_that_wants_them_on(
 
 
 def test_a_second_run_after_many_is_recorded_with_kernels_and_the_third_replayed(done):
-    rows = [*range(10, 10 + replay._MANY + 2), 11, 5, 5, 5, 5]
+    rows = [*range(10, 10 + MANY_FIRST_RUNS + 2), 11, 5, 5, 5, 5]
     results = run_all(rows)
     asked = len(done)
     assert all(done[-7:])  # three formulas live, four recorded: the sum stays in memory then
@@ -104,7 +104,7 @@ def test_a_second_run_after_many_is_recorded_with_kernels_and_the_third_replayed
 
 
 def test_which_kernels_there_are_depends_on_the_runs_of_one_workspace_alone(done):
-    rows = list(range(20, 20 + replay._MANY + 2))
+    rows = list(range(20, 20 + MANY_FIRST_RUNS + 2))
     first = run_all(rows)
     before = list(done)
     assert library.addresses([]) == []  # by now this process has all that is wanted
@@ -115,7 +115,7 @@ def test_which_kernels_there_are_depends_on_the_runs_of_one_workspace_alone(done
 
 def test_without_a_compiler_numpy_does_it(done, monkeypatch):
     monkeypatch.setattr(library, "addresses", lambda names: None)
-    rows = list(range(10, 10 + replay._MANY + 3))
+    rows = list(range(10, 10 + MANY_FIRST_RUNS + 3))
     run_all([*rows, rows[-1], rows[-1], rows[-1]])
     assert done
     assert not any(done)
@@ -123,5 +123,5 @@ def test_without_a_compiler_numpy_does_it(done, monkeypatch):
 
 def test_numpy_alone_is_not_touched(done, monkeypatch):
     monkeypatch.setattr(choice, "_chosen", CpuKernels.NUMPY)
-    run_all([*range(10, 10 + replay._MANY + 3), 10, 10, 10])
+    run_all([*range(10, 10 + MANY_FIRST_RUNS + 3), 10, 10, 10])
     assert not done

@@ -1,0 +1,99 @@
+"""Calls: operators with their operands, the entries of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, cast
+
+from nnet3tools.tensor.basics import copy
+from nnet3tools.tensor.number import Number
+
+__all__ = ["Call", "Recording", "bind", "in_turn", "store_result"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """An operator with its operands, as it stands in a recording."""
+
+    name: str
+    operands: Sequence[Any] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    operator: Any = None
+    """None for work that was given as a bound callable."""
+    result: Number | None = None
+    """Takes the result of an operator that returns a number."""
+    bound: Callable[[], Any] | None = None
+    """Does the work; None if `bind` is to bind the operator when that is needed."""
+
+    @classmethod
+    def of(cls, operator: Any, *operands: Any, **options: Any) -> Call:
+        """A call of an operator that returns no number."""
+        return cls(operator.name, operands, options, operator)
+
+    def bind(self) -> Callable[[], Any]:
+        """A callable that does the work without compiled CPU kernels."""
+        if self.bound is not None:
+            return self.bound
+        work = bind(self.operator, self.operands, self.options)
+        return work if self.result is None else partial(store_result, work, self.result)
+
+    def __repr__(self) -> str:
+        values = (*self.operands, *self.options.values())
+        return f"{self.name}({', '.join(_shown(value) for value in values)})"
+
+
+Recording = tuple[Call, ...]
+"""The calls of a step, in order, for one sequence of outcomes of its decisions."""
+
+
+def in_turn(works: Iterable[Callable[[], object]]) -> Callable[[], None]:
+    """A callable that calls others in turn."""
+    all_works = tuple(works)
+
+    def run() -> None:
+        for work in all_works:
+            work()
+
+    return run
+
+
+def bind(operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> Callable[[], Any]:
+    """An operator bound to operands; Numbers on the host are read at each run."""
+    values = (*operands, *options.values())
+    if not operator.takes_numbers and any(_is_host_number(v) for v in values):
+        return partial(_call_with_numbers, operator, operands, options)
+    return cast(Callable[[], Any], operator.bind(*operands, **options))
+
+
+def store_result(work: Callable[[], Any], number: Number) -> None:
+    """Do work that returns a float or Number, and store the result in `number`."""
+    result = work()
+    if isinstance(result, Number):
+        copy(number.array, result.array)
+    else:
+        number.array[0] = result
+
+
+def _call_with_numbers(
+    operator: Any, operands: Sequence[Any], options: Mapping[str, Any]
+) -> object:
+    values = [_present_value(operand) for operand in operands]
+    return operator(*values, **{name: _present_value(v) for name, v in options.items()})
+
+
+def _present_value(operand: Any) -> Any:
+    return operand.value() if _is_host_number(operand) else operand
+
+
+def _is_host_number(operand: Any) -> bool:
+    return getattr(operand, "is_host_number", False)
+
+
+def _shown(operand: Any) -> str:
+    if hasattr(operand, "dtype"):
+        return f"{operand.dtype}[{' x '.join(map(str, operand.shape))}]"
+    if isinstance(operand, (list, tuple)):
+        return f"[{', '.join(_shown(item) for item in operand)}]"
+    return repr(operand)

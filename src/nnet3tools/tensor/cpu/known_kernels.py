@@ -1,0 +1,87 @@
+"""Compiled kernels for calls that run live or are recorded: those that earlier runs asked for.
+
+A kernel that no earlier run has asked for would be compiled by itself. NumPy does such a call, and
+the kernel is made together with all others of its run, as soon as a later run needs one of them.
+Which calls are done by kernels thus depends on the runs in one arena alone, not on what the process
+has compiled or found in its cache, so that results are the same in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nnet3tools.tensor.call import Call
+from nnet3tools.tensor.cpu.calls import jobs_of
+from nnet3tools.tensor.cpu.jobs import run_jobs
+from nnet3tools.tensor.cpu.kernels import Job
+from nnet3tools.tensor.cpu.library import library
+
+__all__ = ["KnownKernels"]
+
+_MANY_CALLS = frozenset(
+    ("batch_norm", "batch_norm_backprop", "lstm_nonlinearity", "lstm_nonlinearity_backprop",
+     "gru_nonlinearity", "add_row_ranges")
+)  # fmt: skip
+"""Operators that are no formulas and take many calls of NumPy."""
+
+
+class KnownKernels:
+    """The kernels that the runs in one arena have asked for."""
+
+    def __init__(self) -> None:
+        self._run = 0
+        self._asked: dict[str, int] = {}
+        """Kernel name -> the run that asked for it first."""
+        self._addresses: dict[str, int] = {}
+        self._failed = False
+
+    def begin_run(self) -> None:
+        """Let kernels that are asked for from here on be known from the next run on."""
+        self._run += 1
+
+    def add(self, calls: Iterable[Call]) -> None:
+        """Let the kernels of recorded calls be known now."""
+        for call in calls:
+            for job in jobs_of(call) or ():
+                self._asked[job.kernel.name] = 0
+                library.want([job.kernel])
+
+    @staticmethod
+    def serves(operator: Any) -> bool:
+        """Whether a kernel that is used once costs less than NumPy, which is called many times."""
+        return operator.is_formulas or operator.name in _MANY_CALLS
+
+    def run(self, operator: Any, operands: Sequence[Any], options: Mapping[str, Any]) -> bool:
+        """Do a call that returns no number; False if it has to be done without kernels."""
+        if operator.gives_number or not self.serves(operator):
+            return False
+        return self.run_call(Call(operator.name, operands, options, operator))
+
+    def run_call(self, call: Call) -> bool:
+        """Do a call of an operator that kernels serve; False if NumPy has to do it."""
+        jobs = jobs_of(call)
+        return jobs is not None and self.do(jobs)
+
+    def do(self, jobs: Sequence[Job]) -> bool:
+        """Do all jobs, or none: False if a kernel is not known, or cannot be compiled."""
+        if any(job.kernel.name not in self._addresses for job in jobs) and not self._make(jobs):
+            return False
+        run_jobs(jobs, self._addresses)
+        return True
+
+    def _make(self, jobs: Sequence[Job]) -> bool:
+        """Compile the kernels of jobs, if earlier runs have asked for all of them."""
+        is_known = not self._failed
+        for job in jobs:
+            if self._asked.setdefault(job.kernel.name, self._run) == self._run:
+                library.want([job.kernel])
+                is_known = False
+        if not is_known:
+            return False
+        names = [job.kernel.name for job in jobs]
+        if (addresses := library.addresses(names)) is None:
+            self._failed = True
+            return False
+        self._addresses.update(zip(names, addresses, strict=True))
+        return True

@@ -1,0 +1,184 @@
+"""KernelPolicy: decides how a step runs, and what computes its operators.
+
+TABLE is the whole decision; docs/design.md prints it. Results are the same in each process, because
+nothing in the table depends on the kernels that the process or its cache on disk happens to have.
+
+Operators that give the same bits either way (random numbers, decompression of examples) are not
+part of the table.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nnet3tools.tensor.call import Call
+from nnet3tools.tensor.cpu.choice import are_native
+from nnet3tools.tensor.registry import Operator, device_of
+
+if TYPE_CHECKING:
+    from nnet3tools.tensor.cpu.known_kernels import KnownKernels
+
+__all__ = [
+    "TABLE",
+    "Engine",
+    "KernelPolicy",
+    "Occasion",
+    "Platform",
+    "Rule",
+    "RunState",
+    "run_compiled",
+]
+
+
+class RunState(enum.Enum):
+    """How a step runs."""
+
+    LIVE = "live"
+    """Its Python code runs, and nothing is recorded."""
+    RECORD = "record"
+    """Its Python code runs, and a recording of its calls is made."""
+    REPLAY = "replay"
+    """A recording runs."""
+
+
+class Engine(enum.Enum):
+    """What computes the operators of a step."""
+
+    NUMPY = "NumPy"
+    KNOWN_KERNELS = "known kernels"
+    """Compiled kernels that an earlier run in the same arena has asked for; else NumPy."""
+    COMPILED = "compiled kernels"
+    """Compiled kernels wherever there is one for the operator; else NumPy."""
+    CUDA = "CUDA kernels"
+    CUDA_GRAPH = "a CUDA graph"
+
+
+class Platform(enum.Enum):
+    """The device, and on a CPU the kind of kernels and the history of the arena."""
+
+    NUMPY = "CPU, NumPy"
+    NEW_ARENA = "CPU, kernels, new arena"
+    USED_ARENA = "CPU, kernels, used arena"
+    """A recording has been replayed in the arena, or many shapes have run in it."""
+    GPU = "GPU"
+
+
+class Occasion(enum.Enum):
+    """The run of a step, counted for one program, that is for one shape of minibatch."""
+
+    FIRST = "first run"
+    FIRST_OF_MANY = "first run, in training"
+    SECOND = "second run"
+    NEW_OUTCOMES = "later run, new outcomes"
+    LATER = "later run, known outcomes"
+    HOST_WORK = "step with work for the host"
+    """The step reads results on the host, or the settings have changed since the forward pass."""
+
+
+class Rule(NamedTuple):
+    """A cell of the table."""
+
+    state: RunState
+    engine: Engine
+
+
+_LIVE, _RECORD, _REPLAY = RunState.LIVE, RunState.RECORD, RunState.REPLAY
+_NUMPY, _KNOWN, _COMPILED = Engine.NUMPY, Engine.KNOWN_KERNELS, Engine.COMPILED
+_CUDA, _GRAPH = Engine.CUDA, Engine.CUDA_GRAPH
+
+TABLE: dict[Occasion, tuple[Rule, Rule, Rule, Rule]] = {
+    # NUMPY, NEW_ARENA, USED_ARENA, GPU
+    Occasion.FIRST: (
+        Rule(_LIVE, _NUMPY), Rule(_LIVE, _NUMPY), Rule(_LIVE, _KNOWN), Rule(_LIVE, _CUDA)),
+    Occasion.FIRST_OF_MANY: (
+        Rule(_RECORD, _NUMPY), Rule(_RECORD, _NUMPY), Rule(_RECORD, _KNOWN), Rule(_LIVE, _CUDA)),
+    Occasion.SECOND: (
+        Rule(_RECORD, _NUMPY), Rule(_RECORD, _NUMPY), Rule(_RECORD, _KNOWN), Rule(_RECORD, _CUDA)),
+    Occasion.NEW_OUTCOMES: (
+        Rule(_RECORD, _NUMPY), Rule(_RECORD, _NUMPY), Rule(_RECORD, _KNOWN), Rule(_RECORD, _CUDA)),
+    Occasion.LATER: (
+        Rule(_REPLAY, _NUMPY), Rule(_REPLAY, _COMPILED), Rule(_REPLAY, _COMPILED),
+        Rule(_REPLAY, _GRAPH)),
+    Occasion.HOST_WORK: (
+        Rule(_LIVE, _NUMPY), Rule(_LIVE, _NUMPY), Rule(_LIVE, _NUMPY), Rule(_LIVE, _CUDA)),
+}  # fmt: skip
+
+MANY_FIRST_RUNS = 6
+"""First runs that make an arena a used one: those of two minibatches of a training, and more.
+
+A program that runs once or twice therefore does not wait for a compiler.
+"""
+
+_PLATFORMS = tuple(Platform)
+
+
+class KernelPolicy:
+    """The decisions for one arena, whose history they depend on."""
+
+    def __init__(self) -> None:
+        self.known_kernels: KnownKernels | None = None
+        """None unless the arena is a used one."""
+        self._num_first_runs = 0
+
+    def platform(self, on_gpu: bool) -> Platform:
+        """The column of the table for a step that runs now."""
+        if on_gpu:
+            return Platform.GPU
+        if not are_native():
+            return Platform.NUMPY
+        return Platform.NEW_ARENA if self.known_kernels is None else Platform.USED_ARENA
+
+    def rule(self, occasion: Occasion, on_gpu: bool = False) -> Rule:
+        """The table's cell for a step that runs now."""
+        return TABLE[occasion][_PLATFORMS.index(self.platform(on_gpu))]
+
+    def kernels_for(self, rule: Rule) -> KnownKernels | None:
+        """The kernels that may do calls which run live or are recorded."""
+        return self.known_kernels if rule.engine is Engine.KNOWN_KERNELS else None
+
+    def count_first_run(self) -> None:
+        """Count a program that runs for the first time in this arena."""
+        self._num_first_runs += 1
+
+    def begin_run(self, will_replay: bool) -> None:
+        """Begin a run on a CPU; `will_replay`: its recordings are complete."""
+        is_used = will_replay or self._num_first_runs >= MANY_FIRST_RUNS
+        if is_used and self.known_kernels is None and are_native():
+            from nnet3tools.tensor.cpu.known_kernels import KnownKernels  # late: it takes time
+
+            self.known_kernels = KnownKernels()
+        if self.known_kernels is not None:
+            self.known_kernels.begin_run()
+
+    def replay_steps(
+        self, calls: Sequence[tuple[int, Call]]
+    ) -> list[tuple[int, Callable[[], object]]]:
+        """(command, work) for recorded calls on a CPU, given with their commands.
+
+        Neighbouring calls that have compiled kernels become one step.
+        """
+        if self.rule(Occasion.LATER).engine is not Engine.COMPILED:
+            return [(c, call.bind()) for c, call in calls]
+        from nnet3tools.tensor.cpu.calls import compiled_steps
+
+        if self.known_kernels is not None:
+            self.known_kernels.add(call for _, call in calls)
+        return list(compiled_steps(calls))
+
+
+def run_compiled(operator: Operator, *operands: Any) -> None:
+    """Run one of LF-MMI's operators, on a CPU by its compiled kernel also in a live run.
+
+    Its supervisions differ in each minibatch, so that it is never recorded on a CPU. The kernels
+    take a sixth (32 sequences) to a fourteenth (12) of NumPy's time for the denominator of
+    benchmarks/denominator.py, and a third for its numerators.
+    """
+    if device_of(operands[0]) != "numpy" or not are_native():
+        operator(*operands)
+        return
+    from nnet3tools.tensor.cpu.calls import compiled_steps
+
+    for _, work in compiled_steps([(0, Call.of(operator, *operands))]):
+        work()
