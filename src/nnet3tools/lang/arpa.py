@@ -1,7 +1,7 @@
-"""Language models in the ARPA form as acceptors of words (Kaldi's arpa2fst).
+"""Language models in the ARPA form, converted to acceptors of words (Kaldi's arpa2fst).
 
-States are histories; an arc with the disambiguation symbol, that writes nothing, backs off from one
-to the next shorter one that there is.
+A state is a history. A back-off arc reads the disambiguation symbol, writes nothing, and leads to
+the longest shorter history that the model has.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _MOST_ORDERS = 100
 
 @dataclass(frozen=True)
 class ArpaOptions:
-    """Numbers of words; an n-gram with a word that `words` lacks is left out.
+    """The numbers of words and special symbols; an n-gram with a word outside `words` is skipped.
 
-    With `disambig`, the number of the disambiguation symbol, the ends of sentences are no words of
-    the FST; with 0 they are, and back-off arcs read nothing.
+    If `disambig`, the number of the disambiguation symbol, is not 0, the symbols for the begin and
+    end of a sentence are not words of the FST. If it is 0, they are words, and back-off arcs read
+    nothing.
     """
 
     words: dict[str, int]
@@ -47,7 +48,7 @@ class _NGram:
 
 
 def _natural_cost(text: str) -> float:
-    """The cost of a logarithm to base 10, in float32."""
+    """The negated natural logarithm, in float32, of 10 to the power `text`."""
     value = np.float32(float(text))
     if np.isnan(value):
         raise ValueError
@@ -56,7 +57,7 @@ def _natural_cost(text: str) -> float:
 
 @dataclass
 class _Parser:
-    """Reads the lines of a model; `place` is the number of the current one."""
+    """Reads the lines of a model; `place` is the number of the current line, from 1."""
 
     lines: Sequence[str]
     options: ArpaOptions
@@ -64,18 +65,18 @@ class _Parser:
     num_warnings: int = 0
 
     def error(self, message: str) -> DataError:
-        """With the line."""
+        """A DataError that quotes the current line, to be raised."""
         line = self.lines[self.place - 1] if 0 < self.place <= len(self.lines) else ""
         return DataError(f"line {self.place} [{line[:80]}]: {message}")
 
     def warn(self, message: str) -> None:
-        """Unless there have been too many."""
+        """Log a warning about the current line, up to `max_warnings` times."""
         self.num_warnings += 1
         if self.num_warnings <= self.options.max_warnings:
             log.warning(f"line {self.place} [{self.lines[self.place - 1]}] {message}")
 
     def _next_line(self) -> str | None:
-        """The next line that is not empty, without white space at its ends."""
+        """The next line that is not blank, stripped; None at the end of the file."""
         while self.place < len(self.lines):
             self.place += 1
             if line := self.lines[self.place - 1].strip():
@@ -83,7 +84,7 @@ class _Parser:
         return None
 
     def counts(self) -> list[int]:
-        """How many n-grams of each order the data section promises."""
+        """The number of n-grams of each order, as the data section declares it."""
         while (line := self._next_line()) != "\\data\\":
             if line is None:
                 raise self.error("\\data\\ section missing or empty.")
@@ -99,11 +100,11 @@ class _Parser:
             counts[order - 1] = int(match[2])
         if not counts:
             raise self.error("\\data\\ section missing or empty.")
-        self.place -= 1  # the keyword is read again
+        self.place -= 1  # ngrams() reads this line again
         return counts
 
     def ngrams(self, counts: Sequence[int]) -> Iterator[tuple[_NGram, bool]]:
-        """All n-grams, and whether each is of the highest order; DataError for a broken file."""
+        """Yield each n-gram, and whether it is of the highest order; DataError if malformed."""
         for order, promised in enumerate(counts, start=1):
             keyword = f"\\{order}-grams:"
             if self._next_line() != keyword:
@@ -124,7 +125,7 @@ class _Parser:
             raise self.error("invalid or unexpected directive line, expecting \\end\\")
 
     def _ngram(self, line: str, order: int, highest: bool) -> _NGram | None:
-        """That of a line; None, perhaps after a warning, if it is to be left out."""
+        """The n-gram of a line; None, after a warning, if the line has to be skipped."""
         fields = line.split()
         if not order < len(fields) <= order + (1 if highest else 2):
             raise self.error("Invalid n-gram data line")
@@ -149,7 +150,7 @@ class _Parser:
 
 @dataclass
 class _Compiler:
-    """States by history; the first is that of no history."""
+    """Builds the acceptor: one state for each history; state 0 is the empty history."""
 
     options: ArpaOptions
     arcs: list[list[ArcTuple]] = field(default_factory=lambda: [[]])
@@ -168,7 +169,7 @@ class _Compiler:
         return len(self.arcs) - 1
 
     def add(self, ngram: _NGram, highest: bool) -> bool:
-        """Take up an n-gram; False if no shorter one is there that it continues."""
+        """Add the arc or final weight of an n-gram; False if its history is not in the model."""
         source = self.states.get(ngram.words[:-1])
         if source is None:
             return False
@@ -201,7 +202,7 @@ class _Compiler:
         return state
 
     def fst(self) -> Fst:
-        """The acceptor, without states that only back off."""
+        """The acceptor, after states whose only arc is a back-off arc have been removed."""
         if self.start < 0:
             raise DataError("Arpa file did not contain the beginning-of-sentence symbol.")
         disambig = self.options.disambig
@@ -216,7 +217,7 @@ class _Compiler:
 
 
 def arpa_words(lines: Sequence[str]) -> Iterator[str]:
-    """The words of a model's n-grams, which may come again."""
+    """Yield the words of all n-grams of a model; a word can come several times."""
     order = 0
     for line in lines:
         if line.startswith("\\"):
@@ -227,7 +228,7 @@ def arpa_words(lines: Sequence[str]) -> Iterator[str]:
 
 
 def arpa_fst(lines: Sequence[str], options: ArpaOptions, name: str) -> Fst:
-    """The acceptor of a model, its arcs as they come; `name` is the file's, for errors."""
+    """The acceptor of a model, with arcs in the order of the n-grams; errors begin with `name`."""
     compiler = _Compiler(options)
     parser = _Parser(lines, options)
     with naming(name):

@@ -1,6 +1,6 @@
-"""From sequences of phones to sequences of phones in context (Kaldi's InverseContextFst).
+"""Replace phones by phones in context (Kaldi's InverseContextFst).
 
-Disambiguation symbols, which keep graphs determinizable, pass through.
+Disambiguation symbols, which keep graphs determinizable, are copied.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from nnet3tools.nnet.hmm.tree import ContextDependency
 __all__ = ["ContextGraph", "Window", "in_context", "is_disambig"]
 
 Window = tuple[int, ...]
-"""Phones around the central one; 0 stands for those before the first and after the last.
+"""A phone and its neighbours; 0 stands for positions before the first and after the last phone.
 
-A disambiguation symbol is the window of its negated number; (0,) is one that comes before the
-first phone where windows look ahead.
+The window of a disambiguation symbol is its negated number. If windows contain following phones,
+(0,) stands for the symbol that is read before the first phone.
 """
 
 _WIDEST = 100
@@ -27,14 +27,14 @@ _WIDEST = 100
 
 @dataclass(frozen=True)
 class ContextGraph:
-    """An FST whose input label j stands for the phones `windows[j]`; 0 is epsilon."""
+    """An FST whose input label j stands for the phones `windows[j]`; label 0 is epsilon."""
 
     fst: Fst
     windows: list[Window]
 
 
 def is_disambig(window: Window) -> bool:
-    """Whether it stands for a disambiguation symbol."""
+    """Whether the window stands for a disambiguation symbol."""
     return len(window) == 1 and window[0] <= 0
 
 
@@ -44,10 +44,11 @@ def in_context(
     topology: HmmTopology,
     disambig: Collection[int] = (),
 ) -> ContextGraph:
-    """The graph that reads phones in their context, the tree's, instead of phones.
+    """The graph with phones in context, as the tree needs them, in place of input phones.
 
-    What it writes stays as it is. States and windows are numbered as they are met. DataError for
-    phones that neither the topology has nor `disambig`, the disambiguation symbols.
+    Output labels stay the same. States and windows are numbered in the order of first use.
+    `disambig` holds the disambiguation symbols. DataError for a phone that is neither in the
+    topology nor in `disambig`.
     """
     if tree.width > _WIDEST:
         raise DataError(f"the tree's context of {tree.width} phones is too wide")
@@ -62,7 +63,7 @@ def in_context(
 
 
 def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], list[float]]:
-    """Arcs and final weights with any number of `symbol` after the last phone."""
+    """Arcs and final weights of `phones` followed by any number of `symbol`."""
     arcs, finals = phones.arc_lists(), phones.finals.tolist()
     end = len(arcs)
     for state, final in enumerate(finals):
@@ -72,7 +73,7 @@ def _with_end_symbol(phones: Fst, symbol: int) -> tuple[list[list[ArcTuple]], li
 
 
 class _Expansion:
-    """Composes with the context FST, whose states are the last phones that were read."""
+    """Composes the phone FST with the context FST, whose states are the last phones read."""
 
     def __init__(
         self, phones: Fst, tree: ContextDependency, disambig: frozenset[int], end_symbol: int
@@ -84,22 +85,22 @@ class _Expansion:
             self._arcs, self._finals = _with_end_symbol(phones, end_symbol)
         self._start = phones.start
         self._labels: dict[Window, int] = {(): 0}
-        # Disambiguation symbols come earlier among phones in context than among phones.
+        # A phone's window is complete some phones later; a disambiguation symbol's is at once.
         early = self._looks_ahead and bool(disambig)
         self._before_first = self._labels.setdefault((0,), 1) if early else 0
 
     @property
     def _looks_ahead(self) -> bool:
-        """Whether phones after the central one matter."""
+        """Whether windows contain phones after the central phone."""
         return self._central < self._width - 1
 
     def graph(self) -> ContextGraph:
-        """States are pairs of phones that were read and a state of the phone FST."""
+        """The composed graph; a state is a pair (last phones read, state of the phone FST)."""
         pairs: list[tuple[Window, int]] = [((0,) * (self._width - 1), self._start)]
         numbers = {pairs[0]: 0}
         arcs: list[list[ArcTuple]] = []
         finals: list[float] = []
-        for read, state in pairs:  # which grows
+        for read, state in pairs:  # the loop appends pairs
             found: list[ArcTuple] = []
             for phone, olabel, weight, target in self._arcs[state]:
                 step = (read, 0) if phone == 0 else self._step(read, phone)
@@ -116,7 +117,7 @@ class _Expansion:
         return ContextGraph(Fst.from_lists(0, finals, arcs), list(self._labels))
 
     def _step(self, read: Window, phone: int) -> tuple[Window, int] | None:
-        """The phones read after another one, and its window's label; None if it cannot come."""
+        """The last phones after reading `phone`, and the window's label; None if forbidden."""
         if phone in self._disambig:
             return read, self._labels.setdefault((-phone,), len(self._labels))
         if phone == self._end:

@@ -1,4 +1,4 @@
-"""Dictionaries as users write them: a lexicon and lists of phones (Kaldi's data/local/dict)."""
+"""Dictionaries that users write: a lexicon and lists of phones (Kaldi's data/local/dict)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nnet3tools.lang.lexicon import Pronunciation, read_lexicon
 __all__ = ["Dictionary", "PhoneNames", "word_position"]
 
 PhoneSets = tuple[tuple[str, ...], ...]
-"""Lines of phones; those of one line are versions of one, and share pdfs and questions."""
+"""Sets of phones, one for each line; the phones of a set share pdfs and questions."""
 
 _POSITIONS = ("_B", "_E", "_I", "_S")
 
 
 @dataclass(frozen=True)
 class Dictionary:
-    """What the files of a dictionary folder say."""
+    """The contents of a dictionary folder."""
 
     lexicon: tuple[Pronunciation, ...]
     silence: PhoneSets
@@ -32,7 +32,7 @@ class Dictionary:
 
     @classmethod
     def load(cls, folder: str) -> Dictionary:
-        """Read lexicon.txt or lexiconp.txt and the lists of phones; DataError if they disagree."""
+        """Read lexicon.txt or lexiconp.txt and the phone lists; DataError if they disagree."""
         if os.path.exists(os.path.join(folder, "lexiconp_silprob.txt")):
             log.warning(f"{folder}/lexiconp_silprob.txt is not used: silence is as likely anywhere")
         name = os.path.join(folder, "lexiconp.txt")
@@ -81,23 +81,23 @@ def _phone_sets(folder: str, name: str, may_be_empty: bool = False) -> PhoneSets
 
 @dataclass(frozen=True)
 class PhoneNames:
-    """How a system calls phones: as the dictionary does, or by their position in words too."""
+    """The names of phones: those of the dictionary, or with a suffix for the place in the word."""
 
     by_position: bool
 
     def versions(self, phone: str, silence: bool) -> list[str]:
-        """All names of a phone; silence may also be outside words."""
+        """All names of a phone; silence also has a name for use outside words."""
         if not self.by_position:
             return [phone]
         suffixes = ("", *_POSITIONS) if silence else _POSITIONS
         return [phone + suffix for suffix in suffixes]
 
     def expanded(self, sets: Sequence[Sequence[str]], silence: bool) -> list[list[str]]:
-        """Sets of all versions."""
+        """For each set of phones, the set of all their names."""
         return [[v for phone in phones for v in self.versions(phone, silence)] for phones in sets]
 
     def pronunciation(self, entry: Pronunciation) -> Pronunciation:
-        """With phones called by their position: _B, _I ..., _E, or _S for a word of one phone."""
+        """The pronunciation with position suffixes: _B, _I, _E, or _S for a word of one phone."""
         if not self.by_position:
             return entry
         first, *rest = entry.phones
@@ -107,7 +107,7 @@ class PhoneNames:
         return replace(entry, phones=(first + "_B", *between, rest[-1] + "_E"))
 
     def questions(self, silence: Sequence[str], nonsilence: Sequence[str]) -> list[list[str]]:
-        """Sets of the phones of one position, for questions of trees."""
+        """For each position in a word, the set of its phones, as questions for trees."""
         if not self.by_position:
             return []
         of_words = [[phone + suffix for phone in nonsilence] for suffix in _POSITIONS]
@@ -116,6 +116,6 @@ class PhoneNames:
 
 
 def word_position(phone: str) -> str:
-    """What word_boundary.txt calls a phone's position."""
+    """The position of a phone in the terms of word_boundary.txt."""
     names = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
     return names.get(phone[-2:], "nonword")

@@ -1,7 +1,7 @@
-"""The Gaussians of a flat start's acoustic model: one for each pdf, all alike (am-diag-gmm.cc).
+"""The Gaussians of a flat start's acoustic model: one for each pdf (am-diag-gmm.cc).
 
-Or nearly so, if their means are perturbed. Nothing here is trained on them; other programs expect
-them after a transition model.
+All are equal, unless their means are perturbed. Nothing trains them here: other programs expect
+Gaussians after a transition model in a file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Gaussian", "write_gaussians"]
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A diagonal Gaussian as files have it: means times inverse variances, and these, each (D,)."""
+    """A diagonal Gaussian as in files: inverse variances, and means times these, each (D,)."""
 
     scaled_mean: NDArray[np.float32]
     inverse_variance: NDArray[np.float32]
 
     @classmethod
     def unit(cls, dim: int) -> Gaussian:
-        """Mean and variance one."""
+        """A Gaussian with mean 1 and variance 1."""
         return cls(np.ones(dim, np.float32), np.ones(dim, np.float32))
 
     @classmethod
     def of_features(cls, matrices: Iterable[NDArray[np.floating]], dim: int) -> Gaussian:
-        """With the mean and the variance of all rows; DataError unless they have `dim` columns."""
+        """A Gaussian with the mean and variance of all rows, which have `dim` columns."""
         count, total, squares = 0, np.zeros(dim), np.zeros(dim)
         for matrix in matrices:
             if matrix.shape[1] != dim:
@@ -47,18 +47,18 @@ class Gaussian:
         variance = squares / count - mean**2
         if not (variance > 0.0).all():
             raise DataError("bad variance")
-        with np.errstate(all="ignore"):  # what overflows has no constant
+        with np.errstate(all="ignore"):  # constant() refuses overflow
             inverse = (1.0 / variance).astype(np.float32)
             return cls(mean.astype(np.float32) * inverse, inverse)
 
     def perturbed(self, factor: float) -> Gaussian:
-        """With means moved by `factor` times a random part of a standard deviation.
+        """The Gaussian with each mean moved by `factor` times a random normal number of deviations.
 
-        Two numbers of `rand` make a normal one, as in Kaldi (RandGauss, DiagGmm::Perturb). These
-        are Kaldi's numbers, but for the last bit of some of them where its BLAS adds a product
-        without rounding it; functions are taken in float64 and rounded, as the C library's are.
+        Two numbers of `rand` make a normal number, as in Kaldi (RandGauss, DiagGmm::Perturb). The
+        result equals Kaldi's, except for the last bit where its BLAS adds a product without
+        rounding. Functions are evaluated in float64 and rounded, as in the C library.
         """
-        from nnet3tools.tensor.operators.random import rand_uniform  # which takes a while to load
+        from nnet3tools.tensor.operators.random import rand_uniform  # slow to import
 
         draws = np.array([rand_uniform() for _ in range(2 * len(self.scaled_mean))], np.float32)
         first, second = draws.reshape(-1, 2).astype(np.float64).T
@@ -71,9 +71,9 @@ class Gaussian:
 
     @cached_property
     def constant(self) -> np.float32:
-        """The log-likelihood of a vector of zeros, summed up in float32 as Kaldi does.
+        """The log-likelihood of a vector of zeros, summed in float32 as Kaldi does.
 
-        DataError if it is not a number.
+        DataError if it is not finite.
         """
         scaled, inverse = self.scaled_mean.astype(np.float64), self.inverse_variance
         total = np.float32(-0.5 * np.log(2.0 * np.pi) * len(inverse))
@@ -87,7 +87,7 @@ class Gaussian:
 
 
 def write_gaussians(writer: Writer, gaussians: Sequence[Gaussian]) -> None:
-    """Write an AmDiagGmm of one Gaussian a pdf."""
+    """Write an AmDiagGmm that has one Gaussian for each pdf."""
     writer.write_token("<DIMENSION>")
     writer.write_int32(len(gaussians[0].scaled_mean) if gaussians else 0)
     writer.write_token("<NUMPDFS>")

@@ -1,4 +1,4 @@
-"""The folder of a decoding graph: what of the lang folder is needed beside it (mkgraph.sh)."""
+"""The folder of a decoding graph: the files of the lang folder that decoding needs (mkgraph.sh)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPTIONAL = (
 
 
 def copy_lang_files(lang: str, graph_dir: str, num_pdfs: int) -> None:
-    """Copy symbol tables and lists of phones, and write num_pdfs; DataError for a missing file."""
+    """Copy symbol tables and phone lists, and write num_pdfs; DataError for a missing file."""
     source, target = Path(lang), Path(graph_dir)
     for name in _NEEDED:
         if not (source / name).exists():

@@ -1,7 +1,7 @@
-"""From words to transition ids: training graphs of transcripts, and the decoding graph HCLG.
+"""Training graphs of transcripts, and the decoding graph HCLG, from transition ids to words.
 
-Training graphs are those of Kaldi's training-graph-compiler.cc, the decoding graph that of
-mkgraph.sh: H o C o L o G, determinised and minimised between, with self-loops added at last.
+Training graphs are made as in Kaldi's training-graph-compiler.cc. The decoding graph is made as in
+mkgraph.sh: H o C o L o G, determinized and minimized after each composition, then self-loops.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class GraphScales:
-    """Factors of the logarithms of probabilities: of transitions but self-loops, and of those."""
+    """Factors of log-probabilities: of transitions except self-loops, and of self-loops."""
 
     transition_scale: float = 1.0
     self_loop_scale: float = 1.0
 
 
 def minimized(fst: Fst) -> Fst:
-    """States that are alike as one, weights being rounded to 1/1024 (Kaldi's MinimizeEncoded)."""
+    """The FST with equivalent states merged; weights are rounded to 1/1024 (MinimizeEncoded)."""
     whole, codes = encoded(quantized(fst, np.float32(DELTA)))
     return decoded(minimize_encoded(whole), codes)
 
 
 class TrainingGraphCompiler:
-    """Makes the graphs of transcripts for one tree, transition model and lexicon.
+    """Makes graphs of transcripts for one tree, transition model and lexicon.
 
-    `disambig` are the disambiguation symbols among the phones of the lexicon, if it has any.
+    `disambig` holds the disambiguation symbols among the phones of the lexicon.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class TrainingGraphCompiler:
         self._remove_epsilons = remove_epsilons
 
     def compile(self, words: Sequence[int]) -> Fst:
-        """The graph from transition ids to the words; empty if the lexicon lacks one of them."""
+        """The graph from transition ids to `words`; empty if the lexicon lacks a word."""
         phones = compose_with_loops(self._lexicon, Fst.linear(words))
         if not phones.num_states:
             return phones
@@ -92,7 +92,7 @@ def _log_size(name: str, fst: Fst) -> None:
 
 
 def lexicon_and_grammar(lexicon: Fst, grammar: Fst) -> Fst:
-    """From phones to words of the grammar, determinised, minimised, and with weights pushed."""
+    """L o G, from phones to the words of the grammar: determinized, minimized, weights pushed."""
     if not grammar.num_states:
         raise DataError("the grammar accepts nothing")
     fst = compose_with_loops(lexicon.sorted_by_output(), grammar)
@@ -110,7 +110,7 @@ def decoding_graph(
     disambig: Sequence[int],
     scales: GraphScales,
 ) -> Fst:
-    """HCLG of LG, whose disambiguation symbols are `disambig`."""
+    """HCLG, from LG (`phones_to_words`) and its disambiguation symbols `disambig`."""
     context = in_context(phones_to_words, tree, model.topology, disambig)
     _log_size("CLG", context.fst)
     hmms = HmmGraphs(tree, model, scales.transition_scale)
@@ -123,5 +123,5 @@ def decoding_graph(
 
 
 def without_words(fst: Fst, words: Sequence[int]) -> Fst:
-    """Without the arcs that write these words."""
+    """The FST without arcs that write one of these words."""
     return fst.with_arcs_only(~np.isin(fst.olabels, words))

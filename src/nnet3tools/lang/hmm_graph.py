@@ -1,4 +1,4 @@
-"""From phones in context to transition ids: their HMMs (hmm-utils.h)."""
+"""Replace phones in context by their HMMs, whose labels are transition ids (hmm-utils.h)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["HmmGraphs"]
 class HmmGraphs:
     """Makes graphs over transition ids for one tree and transition model.
 
-    `scale` multiplies the logarithms of transition probabilities, those of self-loops included.
+    `scale` multiplies the log-probabilities of transitions, including self-loops.
     """
 
     tree: ContextDependency
@@ -40,25 +40,25 @@ class HmmGraphs:
         return SelfLoops(self.model, self.scale)
 
     def expand(self, phones: Fst) -> Fst:
-        """The graph of a phone acceptor; input labels are transition ids.
+        """The graph of a phone acceptor, with transition ids as input labels and with self-loops.
 
-        Self-loops are there, and epsilons may be. DataError for phones that tree or model lack.
+        It may contain epsilons. DataError for phones that the tree or model lacks.
         """
         context = in_context(phones, self.tree, self.model.topology)
         graph = compose_with_loops(self.transducer(context.windows), context.fst)
         return self._loops.added_to(graph).projected()
 
     def transducer(self, windows: Sequence[Window]) -> Fst:
-        """From transition ids to numbers of windows (GetHTransducer); `windows[0]` is epsilon's.
+        """The FST from transition ids to the numbers of windows (GetHTransducer).
 
-        Disambiguation symbols are read as the labels of `disambig_ids`.
+        `windows[0]` is epsilon. Disambiguation symbols are read as the labels of `disambig_ids`.
         """
         ids = iter(self.disambig_ids(windows))
         hmms = [Fst.linear([next(ids)]) if is_disambig(w) else self._hmm(w) for w in windows[1:]]
         return _loop_of(hmms)
 
     def disambig_ids(self, windows: Sequence[Window]) -> list[int]:
-        """The input labels of the disambiguation symbols: those after the transition ids."""
+        """The input labels of the disambiguation symbols, which follow the transition ids."""
         count = sum(map(is_disambig, windows))
         first = self.model.num_transition_ids + 1
         return list(range(first, first + count))
@@ -75,7 +75,7 @@ class HmmGraphs:
         return {tuple(row): number for number, row in enumerate(self.model.tuples.tolist())}
 
     def _hmm(self, window: Window) -> Fst:
-        """The HMM of the central phone, without self-loops; DataError if tree and model differ."""
+        """The HMM of the central phone without self-loops; DataError if tree and model disagree."""
         phone = window[self.tree.central]
         entry = self.model.topology.states(phone)
         num_classes = self.model.topology.num_pdf_classes(phone)
@@ -90,7 +90,7 @@ class HmmGraphs:
     def _arcs_of(
         self, phone: int, number: int, state: HmmState, pdfs: tuple[int, ...]
     ) -> list[ArcTuple]:
-        """The arcs out of a state to others."""
+        """The arcs of a state that lead to other states."""
         arcs: list[ArcTuple] = []
         emitting = state.forward_pdf_class != NO_PDF
         for position, (target, probability) in enumerate(state.transitions):
@@ -107,7 +107,7 @@ class HmmGraphs:
     def _transition(
         self, phone: int, number: int, pdfs: tuple[int, int], position: int
     ) -> tuple[int, float]:
-        """A transition id and its log-probability, self-loops not counted."""
+        """A transition id and its log-probability given that the state is left."""
         state = self._state_of_tuple.get((phone, number, *pdfs))
         if state is None:
             raise DataError(
@@ -120,10 +120,10 @@ class HmmGraphs:
 
 
 def _loop_of(hmms: list[Fst]) -> Fst:
-    """A transducer from any sequence of the HMMs' paths to their numbers, from 1 (MakeLoopFst).
+    """The FST from any sequence of HMM paths to the HMMs' numbers, from 1 (MakeLoopFst).
 
-    HMMs that are one object are there once. One with a single arc from its start begins in the
-    loop's state, others behind an epsilon.
+    An HMM object that stands in the list several times is added once. An HMM with a single arc from
+    its start begins in the loop state; other HMMs follow an epsilon arc.
     """
     arcs: list[list[ArcTuple]] = [[]]
     entries: dict[int, tuple[int, float, int]] = {}
@@ -138,7 +138,7 @@ def _loop_of(hmms: list[Fst]) -> Fst:
 
 
 def _add_to_loop(arcs: list[list[ArcTuple]], hmm: Fst, number: int) -> tuple[int, float, int]:
-    """Add an HMM; label, weight and target of the arc that enters it."""
+    """Add an HMM to the loop; return label, weight and target of the arc that enters it."""
     of_hmm, finals, start = hmm.arc_lists(), hmm.finals.tolist(), hmm.start
     shared = (
         len(of_hmm[start]) == 1

@@ -28,7 +28,7 @@ __all__ = ["LangOptions", "prepare_lang"]
 
 @dataclass(frozen=True)
 class LangOptions:
-    """Options of prepare_lang.sh, and `chain_topology` for gen_topo.py's in place of its own."""
+    """Options of prepare_lang.sh; with `chain_topology` the topology is that of gen_topo.py."""
 
     position_dependent_phones: bool = True
     sil_prob: float = 0.5
@@ -38,7 +38,7 @@ class LangOptions:
     chain_topology: bool = False
 
     def check(self) -> None:
-        """OptionError for values that make no sense."""
+        """OptionError for values out of range."""
         if not 0.0 <= self.sil_prob < 1.0:
             raise OptionError(f"--sil-prob={self.sil_prob:g} is not from 0 up to, not with, 1")
         if not 1 <= self.num_nonsil_states <= 100:
@@ -48,7 +48,7 @@ class LangOptions:
 
 
 def prepare_lang(dictionary: Dictionary, oov: str, folder: str, options: LangOptions) -> None:
-    """Write the folder; DataError unless `oov` is a word of the lexicon."""
+    """Write the lang folder; DataError unless `oov` is a word of the lexicon."""
     options.check()
     lang = _Lang(dictionary, oov, options)
     root = Path(folder)
@@ -69,7 +69,7 @@ def _write_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def _byte_order(text: str) -> bytes:
-    """The key by which `LC_ALL=C sort` sorts."""
+    """The sort key of `LC_ALL=C sort`."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -97,7 +97,7 @@ class _Lang:
     # -- text files
 
     def text_files(self) -> dict[str, list[str]]:
-        """Lines by file name: symbols in .txt files, their numbers in .int and .csl ones."""
+        """The lines of each text file: symbols in .txt, their numbers in .int and .csl files."""
         files = {"oov.txt": [self._oov], "oov.int": [str(self.words.number(self._oov))]}
         files |= self._phone_lists() | self._phone_sets() | self._roots()
         files |= self._word_disambig() | self._align_lexicon()
@@ -125,7 +125,7 @@ class _Lang:
     def _both(
         self, name: str, sets: Sequence[Sequence[str]], prefix: str = ""
     ) -> dict[str, list[str]]:
-        """A file of sets of phones, and one of their numbers."""
+        """Two files: sets of phones as symbols, and as numbers."""
         text = [prefix + " ".join(phones) for phones in sets]
         return {
             f"phones/{name}.txt": text,
@@ -190,7 +190,7 @@ class _Lang:
     # -- topology and lexicon FSTs
 
     def topology(self) -> HmmTopology:
-        """Of all phones."""
+        """The HMM topology of all phones."""
         silence = self.phones.sequence(self._flat(self._silence_sets))
         nonsilence = self.phones.sequence(self._flat(self._nonsilence_sets))
         options = self._options
@@ -200,7 +200,7 @@ class _Lang:
         return left_to_right_topology(silence, nonsilence, *sizes)
 
     def lexicon(self, disambig: bool) -> Fst:
-        """L.fst, or L_disambig.fst, which also passes the grammar's symbol #0 through."""
+        """L.fst, or with `disambig` L_disambig.fst, which also accepts the grammar's symbol #0."""
         silence = OptionalSilence(
             self._dictionary.optional_silence,
             self._options.sil_prob,
@@ -214,7 +214,7 @@ class _Lang:
 
 
 def _with_loops(fst: Fst, ilabel: int, olabel: int) -> Fst:
-    """With a loop at each state that is final or where a word may begin (fstaddselfloops)."""
+    """The FST with a loop at each final state and where a word may begin (fstaddselfloops)."""
     writes = np.zeros(fst.num_states, bool)
     writes[fst.sources[fst.olabels != EPSILON]] = True
     states = np.flatnonzero(writes | fst.is_final)

@@ -1,6 +1,6 @@
-"""Pronunciation lexicons: files, disambiguation symbols, and their transducers to words.
+"""Pronunciation lexicons: their files, disambiguation symbols, and FSTs from phones to words.
 
-What Kaldi's add_lex_disambig.pl and make_lexicon_fst.py make.
+They are equal to those of Kaldi's add_lex_disambig.pl and make_lexicon_fst.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["OptionalSilence", "Pronunciation", "lexicon_fst", "read_lexicon", "w
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """A word's phones, and how probable this pronunciation is among the word's."""
+    """The phones of a word, and the probability of this pronunciation among those of the word."""
 
     word: str
     phones: tuple[str, ...]
@@ -27,7 +27,7 @@ class Pronunciation:
 
 
 def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciation]:
-    """Lines of a word, its probability if they have one, and its phones; DataError for others."""
+    """Read lines of a word, with `with_probabilities` a probability, and phones."""
     found = []
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         fields = line.split()
@@ -54,9 +54,10 @@ def read_lexicon(rxfilename: str, with_probabilities: bool) -> list[Pronunciatio
 
 
 def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunciation], int]:
-    """With #1, #2, ... after phones that several words have, or that begin others; the largest.
+    """The lexicon with disambiguation symbols added; the largest of their numbers.
 
-    So no two pronunciations are the same, and none is the beginning of another.
+    #1, #2, ... follow phones that several words have, or that are the beginning of a longer
+    pronunciation. Afterwards no pronunciation equals another, or is the beginning of another.
     """
     counts = Counter(entry.phones for entry in lexicon)
     beginnings = {entry.phones[:size] for entry in lexicon for size in range(len(entry.phones))}
@@ -72,7 +73,7 @@ def with_disambiguation(lexicon: Sequence[Pronunciation]) -> tuple[list[Pronunci
 
 @dataclass(frozen=True)
 class OptionalSilence:
-    """The phone that may stand between words and at the ends; `disambig` is said after it."""
+    """The phone allowed between words and at both ends; the symbol `disambig` follows it."""
 
     phone: str
     probability: float
@@ -85,10 +86,10 @@ def lexicon_fst(
     phone_numbers: Mapping[str, int],
     word_numbers: Mapping[str, int],
 ) -> Fst:
-    """The transducer from phones to any sequence of words, with arcs as they come.
+    """The FST from phones to any sequence of words, with arcs in the order of the lexicon.
 
-    Words leave and enter one state; with silence of a probability above zero another one stands
-    before the silence. DataError for phones that have no number.
+    All words start and end in one state. If the probability of silence is above 0, a second state
+    stands before the silence. DataError for phones without a number.
     """
     builder = _Builder(phone_numbers, word_numbers)
     if silence.probability == 0.0:
@@ -114,7 +115,7 @@ class _Builder:
     def _add_word(
         self, entry: Pronunciation, start: int, ends: Sequence[tuple[int, float]]
     ) -> None:
-        """The path of a pronunciation, whose last phone leads to each end at its cost."""
+        """Add the path of a pronunciation; its last phone leads to each end at the end's cost."""
         cost, label, state = -math.log(entry.probability), self._words[entry.word], start
         for phone in entry.phones[:-1]:
             after = self._new_state()

@@ -1,4 +1,4 @@
-"""Topologies of all phones: the chain models' two-pdf one, and left-to-right ones."""
+"""HMM topologies of all phones: that of chain models, and left-to-right topologies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _Entry = tuple[HmmState, ...]
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """One emitting state whose first frame has another pdf class than the others (gen_topo.py).
+    """One emitting state whose first frame has another pdf class than later frames (gen_topo.py).
 
-    The probabilities are one half each; chain models do not use them.
+    Both transition probabilities are 1/2; chain models do not use them.
     """
     return _topology([(phones, (HmmState(0, 1, ((0, 0.5), (1, 0.5))), _FINAL))])
 
@@ -29,7 +29,7 @@ def left_to_right_topology(
     num_silence_states: int,
     num_nonsilence_states: int,
 ) -> HmmTopology:
-    """States one after another, those of silence but the last in any order (gen_topo.pl)."""
+    """States in a row; all states of silence except the last are fully connected (gen_topo.pl)."""
     plain = (*(_in_turn(state) for state in range(num_nonsilence_states)), _FINAL)
     return _topology([(nonsilence, plain), (silence, _any_order(num_silence_states))])
 

@@ -1,6 +1,6 @@
 """Adding the self-loops of HMM states to graphs of transition ids (AddSelfLoops of hmm-utils.h).
 
-A self-loop comes after the transition that enters its state, as always in chain models.
+A self-loop follows the transition that enters its state, as in all chain models.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LEAST_PROBABILITY = 1e-10
 
 
 class SelfLoops:
-    """The self-loops of a transition model, their log-probabilities multiplied by `scale`."""
+    """Adds the self-loops of a transition model, with log-probabilities multiplied by `scale`."""
 
     def __init__(self, model: TransitionModel, scale: float) -> None:
         self._model, self._scale = model, scale
 
     @cached_property
     def _self_loop_ids(self) -> list[int]:
-        """The transition id of each transition state's self-loop, 0 if there is none."""
+        """The transition id of each transition state's self-loop; 0 if it has none."""
         transitions = self._model.transitions()
         loops = np.zeros(len(self._model.tuples), np.int64)
         ids = np.flatnonzero(transitions.is_self_loop)
@@ -35,7 +35,7 @@ class SelfLoops:
 
     @cached_property
     def leaving_log_probs(self) -> list[float]:
-        """The logarithm of the probability of leaving each transition state, in float32."""
+        """The log-probability of leaving each transition state, in float32."""
         loops = np.array(self._self_loop_ids)
         probs = np.where(loops > 0, np.exp(self._model.log_probs[loops]), np.float32(0))
         left = np.maximum(np.float32(1.0) - probs, np.float32(_LEAST_PROBABILITY))
@@ -46,10 +46,10 @@ class SelfLoops:
         return self._model.transitions().states.tolist()
 
     def added_to(self, fst: Fst) -> Fst:
-        """Each state entered by a transition gets the self-loop of that transition's state.
+        """The graph with the self-loops of the transition states that enter its states.
 
-        States that transitions of several transition states enter are told apart first. What leaves
-        a state is scaled by the probability of doing so. Self-loops write nothing.
+        A state that transitions of several transition states enter is split first. The arcs that
+        leave a state are multiplied by the probability of leaving. Self-loops write nothing.
         """
         if not fst.num_states:
             return fst
@@ -65,9 +65,10 @@ class SelfLoops:
         return Fst.from_lists(fst.start, finals, arcs)
 
     def _separate(self, arcs: list[list[ArcTuple]], finals: list[float], start: int) -> None:
-        """Let only transitions of one transition state, or only epsilons, enter each state.
+        """Split states until transitions of at most one transition state enter each.
 
-        Others enter a new state, from which an epsilon leads to where they led.
+        A transition of another transition state enters a new state, from which an epsilon leads to
+        its old target. A split state is entered by epsilons only.
         """
         nothing, epsilon = -2, -1
         classes = [nothing] * len(arcs)

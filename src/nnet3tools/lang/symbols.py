@@ -16,19 +16,19 @@ _MAX_NUMBER = 2**31 - 1
 
 @dataclass(frozen=True)
 class SymbolTable:
-    """Symbols and their numbers; `name` is the file's, for errors."""
+    """Numbers by symbol; `name` is the name of the file, for errors."""
 
     numbers: dict[str, int]
     name: str = "the symbol table"
 
     @classmethod
     def of(cls, symbols: Iterable[str]) -> SymbolTable:
-        """Numbered from 0 in their order."""
+        """A table of these symbols, numbered from 0."""
         return cls({symbol: number for number, symbol in enumerate(symbols)})
 
     @classmethod
     def load(cls, rxfilename: str) -> SymbolTable:
-        """Read a table; DataError for a line that is not a symbol and its number, or a repeat."""
+        """Read a table; DataError for a malformed line or a repeated symbol."""
         numbers: dict[str, int] = {}
         for place, line in enumerate(read_text_lines(rxfilename), start=1):
             if not (words := line.split()):
@@ -43,12 +43,12 @@ class SymbolTable:
         return cls(numbers, rxfilename)
 
     def save(self, wxfilename: str) -> None:
-        """Write the table."""
+        """Write the table to a file."""
         with open_output(wxfilename, binary=False) as writer:
             writer.write_text("".join(f"{s} {n}\n" for s, n in self.numbers.items()))
 
     def with_symbols(self, symbols: Iterable[str]) -> SymbolTable:
-        """With those that it lacks after the others, numbered on."""
+        """The table with new symbols appended, numbered after the largest number."""
         numbers = dict(self.numbers)
         after = max(numbers.values(), default=-1) + 1
         for symbol in symbols:
@@ -58,24 +58,24 @@ class SymbolTable:
 
     @cached_property
     def symbols(self) -> dict[int, str]:
-        """Symbols by number; of several with one number the last."""
+        """Symbols by number; if several symbols have one number, the last."""
         return {number: symbol for symbol, number in self.numbers.items()}
 
     def number(self, symbol: str) -> int:
-        """A symbol's number; DataError if it is not in the table."""
+        """The number of a symbol; DataError if the table lacks it."""
         if (number := self.numbers.get(symbol)) is None:
             raise DataError(f"symbol '{symbol}' is not in {self.name}")
         return number
 
     def sequence(self, symbols: Sequence[str], unknown: int | None = None) -> list[int]:
-        """The symbols' numbers; `unknown` stands for those not in the table, which else fail."""
+        """The numbers of symbols; `unknown` for missing symbols, or without it DataError."""
         if unknown is None:
             return [self.number(symbol) for symbol in symbols]
         return [self.numbers.get(symbol, unknown) for symbol in symbols]
 
 
 def read_numbers(rxfilename: str) -> list[int]:
-    """The number on each line of a file (disambig.int and the like); DataError for other lines."""
+    """The numbers in a file such as disambig.int, one in each line; DataError for other lines."""
     numbers = []
     for place, line in enumerate(read_text_lines(rxfilename), start=1):
         if not line.strip().isdecimal():

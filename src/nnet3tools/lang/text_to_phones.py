@@ -1,6 +1,6 @@
 """Phones of transcripts, for phone language models and counts (Kaldi's text_to_phones.py).
 
-Silence comes in at random, with Python's random numbers, as in Kaldi's script.
+Silence is inserted at random, with Python's random numbers, as in Kaldi's script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_WARNINGS = 20
 
 
 def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
-    """The phones of each word of a lang folder's align_lexicon.txt; of several the last."""
+    """The phones of each word in align_lexicon.txt; of several pronunciations, the last."""
     lexicon = {}
     for number, line in enumerate(read_text_lines(rxfilename), start=1):
         word, *rest = line.split() or [""]
@@ -34,7 +34,7 @@ def load_align_lexicon(rxfilename: str) -> dict[str, list[str]]:
 
 
 def only_word(rxfilename: str) -> str:
-    """The word that a file consists of (oov.txt, optional_silence.txt); DataError for more."""
+    """The word in a file such as oov.txt; DataError unless it has exactly one."""
     words = " ".join(read_text_lines(rxfilename)).split()
     if len(words) != 1:
         raise DataError(f"{rxfilename}: expected one word, found {len(words)}")
@@ -42,7 +42,7 @@ def only_word(rxfilename: str) -> str:
 
 
 def read_sets(rxfilename: str) -> list[list[int]]:
-    """Numbers of phones, a set a line (sets.int); DataError for anything else."""
+    """Sets of phone numbers, one in each line (sets.int); DataError for other lines."""
     lines = [line.split() for line in read_text_lines(rxfilename)]
     for number, words in enumerate(lines, start=1):
         if not words or not all(word.isdecimal() for word in words):
@@ -52,7 +52,7 @@ def read_sets(rxfilename: str) -> list[list[int]]:
 
 @dataclass
 class TextToPhones:
-    """Makes phones of words; `oov` stands for words that are not in the lexicon."""
+    """Converts words to phones; words outside the lexicon are replaced by `oov`."""
 
     lexicon: Mapping[str, Sequence[str]]
     silence: str
@@ -64,7 +64,7 @@ class TextToPhones:
     num_unknown: int = 0
 
     def phones(self, words: Sequence[str]) -> list[str]:
-        """With silence at the ends and between words, each with its probability."""
+        """The phones of `words`, with random silence at the ends and between words."""
         found = self._silence(self.edge_silprob)
         for place, word in enumerate(words):
             found += self._of_word(word)
@@ -90,7 +90,7 @@ class TextToPhones:
 
 
 class PhoneStatistics:
-    """Counts of phones and of pairs of them, shared by sets (compute_biphone_stats.py)."""
+    """Counts of phones and phone pairs, shared in sets (compute_biphone_stats.py)."""
 
     def __init__(self, sets: Sequence[Sequence[int]]) -> None:
         self._phones = [phone for phones in sets for phone in phones]
@@ -99,7 +99,7 @@ class PhoneStatistics:
         self._pairs: Counter[tuple[int, int]] = Counter()
 
     def add(self, phones: Sequence[int]) -> None:
-        """Count those of an utterance, which begins after phone 0."""
+        """Count the phones and pairs of an utterance; phone 0 precedes its first phone."""
         for phone in phones:
             if phone not in self._first:
                 raise DataError(f"phone {phone} is in none of the sets of phones")
@@ -108,7 +108,7 @@ class PhoneStatistics:
         self._counts.update(shared[1:])
 
     def lines(self) -> list[str]:
-        """Left phone, phone and count, then phone and count, where the count is not zero."""
+        """Lines `left-phone phone count`, then lines `phone count`, for counts above 0."""
         first = {0: 0, **self._first}
         lines = []
         for left in [0, *self._phones]:

@@ -1,6 +1,7 @@
-"""Trees to begin with: monophones, and left biphones with few pdfs or all (gmm-init-*.cc).
+"""Initial trees: monophones, and left biphones (gmm-init-*.cc).
 
-They are stubs, tables by phone rather than trees that statistics have grown.
+They are tables indexed by phone; no statistics are needed, except that rare biphones can share
+pdfs.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from nnet3tools.nnet.hmm.tree import (
 __all__ = ["PhoneCounts", "biphone_tree", "monophone_tree", "read_shared_phones"]
 
 PhoneSets = Sequence[Sequence[int]]
-"""Phones whose pdfs are shared, each set sorted."""
+"""Sets of phones that share pdfs, each set sorted."""
 
 
 def read_shared_phones(rxfilename: str, topology: HmmTopology) -> list[list[int]]:
-    """A set of phones a line; all phones apart if there is no file. DataError for other lines."""
+    """Sets of phones, one in each line; without a file, one set for each phone."""
     if not rxfilename:
         return [[phone] for phone in topology.phones.tolist()]
     sets: list[list[int]] = []
@@ -60,12 +61,12 @@ def _check_phones(sets: PhoneSets, topology: HmmTopology) -> None:
 
 
 def monophone_tree(sets: PhoneSets, topology: HmmTopology) -> ContextDependency:
-    """A pdf for each pdf class of each set of phones, numbered in their order."""
+    """The tree with one pdf for each pdf class of each set of phones, in the order of the sets."""
     return ContextDependency(1, 0, _monophone_map(sets, topology, count()))
 
 
 def _monophone_map(sets: PhoneSets, topology: HmmTopology, pdfs: Iterator[int]) -> EventMap:
-    """As GetStubMap: a table by phone if no set has two of them, else halves of halves."""
+    """The map of GetStubMap: a table by phone if all sets have one phone, else recursive halves."""
     if len(sets) == 1:
         num_classes = max(topology.num_pdf_classes(phone) for phone in sets[0])
         return _by_class([next(pdfs) for _ in range(num_classes)])
@@ -88,14 +89,14 @@ def _by_class(pdfs: Sequence[int]) -> TableMap:
 
 @dataclass(frozen=True)
 class PhoneCounts:
-    """How often phones, and pairs of a phone and the next, are in the training data."""
+    """Counts of phones, and of pairs (left phone, phone), in the training data."""
 
     phones: Mapping[int, int] = field(default_factory=dict)
     pairs: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
     @classmethod
     def load(cls, rxfilename: str) -> PhoneCounts:
-        """Read lines of left phone, phone, count or of phone, count; DataError for others."""
+        """Read lines `left-phone phone count` and `phone count`; DataError for other lines."""
         phones: dict[int, int] = {}
         pairs: dict[tuple[int, int], int] = {}
         for number, line in enumerate(read_text_lines(rxfilename), start=1):
@@ -112,7 +113,7 @@ class PhoneCounts:
 
 @dataclass
 class _BiphonePdfs:
-    """Gives pdfs to pairs of sets; rare pairs share the phone's, rare phones those of all."""
+    """Assigns pdfs to pairs of phone sets; rare pairs share pdfs, and rare phones share theirs."""
 
     counts: PhoneCounts | None
     min_pair_count: int
@@ -123,11 +124,11 @@ class _BiphonePdfs:
     _of_any: list[int] = field(default_factory=list)
 
     def new(self) -> list[int]:
-        """Further pdfs, one for each pdf class."""
+        """New pdfs, one for each pdf class."""
         return [next(self.numbers) for _ in range(self.size)]
 
     def of(self, left: int, phone: int) -> list[int]:
-        """Those of a phone after another, each the first of its set."""
+        """The pdfs of `phone` after `left`, each the first phone of its set."""
         if self.counts is None or self.size == 1:
             return self.new()
         if self.counts.pairs.get((left, phone), 0) >= self.min_pair_count:
@@ -149,9 +150,10 @@ def biphone_tree(
     min_biphone_count: int = 100,
     min_monophone_count: int = 20,
 ) -> ContextDependency:
-    """Pdfs for each set of phones after each set and after nothing, and for phones alone.
+    """The tree with pdfs for each set of phones after each set and at the beginning.
 
-    DataError unless all phones have one pdf class or all two.
+    Phones in `context_independent` have pdfs of their own. DataError unless all phones have one pdf
+    class, or all have two.
     """
     sizes = {topology.num_pdf_classes(phone) for phone in topology.phones.tolist()}
     if len(sizes) > 1 or not sizes <= {1, 2}:

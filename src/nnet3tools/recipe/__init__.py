@@ -1,1 +1,1 @@
-"""The training driver: options -> a plan of stages -> jobs, run by workers, commands or Slurm."""
+"""The training driver: options give a plan of stages; workers, commands or Slurm run its jobs."""

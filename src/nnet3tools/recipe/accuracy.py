@@ -1,4 +1,4 @@
-"""accuracy.report: accuracies of all iterations as a table, in the form of Kaldi's scripts."""
+"""accuracy.report: a table of the accuracies of all iterations, in the form of Kaldi's scripts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _TITLE = "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
 
 
 def accuracy_table(history: History, quantity: str = "accuracies", output: str = "output") -> str:
-    """A line an iteration: seconds of its longest job, accuracy in training and validation.
+    """The table: for each iteration the seconds of its longest job, and two accuracies.
 
-    With `quantity` "plain_objectives" it is objectives, which is all that chain models have.
+    The accuracies are those of training and validation data. With `quantity` "plain_objectives",
+    the table has objectives, because chain models have no accuracies.
     """
     seconds: dict[int, float] = {}
     for log in history.of_stage("train"):
@@ -39,5 +40,5 @@ def accuracy_table(history: History, quantity: str = "accuracies", output: str =
 
 
 def write_accuracy_report(folder: Path, name: str, quantity: str = "accuracies") -> None:
-    """The table of a training directory, as the file `name` in it."""
+    """Write the table of a training directory to its file `name`."""
     WriteText(folder / name, accuracy_table(read_history(folder), quantity)).do()

@@ -1,4 +1,4 @@
-"""Making chain examples: what chain/get_egs.sh and chain/e2e/get_egs_e2e.sh do, as steps."""
+"""Making chain examples: the steps of chain/get_egs.sh and chain/e2e/get_egs_e2e.sh."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHAIN_NAMES = ExampleNames("cegs", "nnet3-chain-")
 
 @dataclass(frozen=True)
 class _SharedEgsOpts:
-    """The options that --egs.opts holds for either of the two scripts."""
+    """Options inside --egs.opts that both scripts have."""
 
     compress: bool = option(True, "Compress features")
     num_valid_egs_combine: int = option(0, "Examples of validation data for combining models")
@@ -39,7 +39,7 @@ class _SharedEgsOpts:
 
 @dataclass(frozen=True)
 class ChainEgsOpts(_SharedEgsOpts):
-    """The options that --egs.opts holds, as chain/get_egs.sh has them."""
+    """Options inside --egs.opts, as in chain/get_egs.sh."""
 
     frames_overlap_per_eg: int = option(0, "Frames by which examples overlap")
     constrained: bool = option(True, "Phones keep to their times (with tolerances) in chunks")
@@ -55,7 +55,7 @@ class ChainEgsOpts(_SharedEgsOpts):
 
 @dataclass(frozen=True)
 class E2eEgsOpts(_SharedEgsOpts):
-    """The options that --egs.opts holds, as chain/e2e/get_egs_e2e.sh has them."""
+    """Options inside --egs.opts, as in chain/e2e/get_egs_e2e.sh."""
 
     nj: int = option(15, "Number of parts that the data is split into")
     normalize_egs: bool = option(True, "Compose the graphs with normalization.fst")
@@ -69,7 +69,7 @@ class E2eEgsOpts(_SharedEgsOpts):
 
 @dataclass(frozen=True)
 class SupervisionOptions:
-    """Of chain-get-supervision: tolerances in frames, and how much slower alignments are."""
+    """Options of chain-get-supervision: tolerances in frames, and the subsampling of alignments."""
 
     left_tolerance: int
     right_tolerance: int
@@ -78,7 +78,7 @@ class SupervisionOptions:
     constrained: bool = True
 
     def words(self) -> tuple[str, ...]:
-        """As options."""
+        """The options as command-line words."""
         return (
             f"--frame-subsampling-factor={self.alignment_subsampling_factor}",
             f"--right-tolerance={self.right_tolerance}",
@@ -90,9 +90,9 @@ class SupervisionOptions:
 
 @dataclass(frozen=True)
 class SupervisionSource:
-    """Lattices (lat.N.gz) or, where there are none, alignments (ali.N.gz) of a directory.
+    """Supervision from the lattices (lat.N.gz) or alignments (ali.N.gz) in a directory.
 
-    `experiment` holds the tree and transition model of the network.
+    `experiment` is the directory of the network's tree and transition model.
     """
 
     source: Path
@@ -103,7 +103,7 @@ class SupervisionSource:
     copies: tuple[str, ...] = ("supervision.ark", "supervision.scp")
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """All of them in one archive with a script file."""
+        """The step that copies all lattices or alignments to one archive with a script file."""
         kind, program = ("lat", "lattice-copy") if self.has_lattices else ("ali", "copy-int-vector")
         files = " ".join(str(self.source / f"{kind}.{n + 1}.gz") for n in range(self.num_jobs))
         out = f"ark,scp:{egs}/supervision.ark,{egs}/supervision.scp"
@@ -112,11 +112,11 @@ class SupervisionSource:
         return [Jobs((job,), (egs / "supervision.scp",))]
 
     def lines(self, egs: Path) -> list[str]:
-        """Of the archive that `steps_before` made."""
+        """The lines of the script file that `steps_before` writes."""
         return read_lines(egs / "supervision.scp")
 
     def supervision(self, script: Path) -> Pipeline:
-        """The programs that write supervision of the utterances in a script file."""
+        """The pipeline that writes supervision of the utterances in a script file."""
         model = f"{self.source}/final.mdl"
         if self.has_lattices:
             align = ("lattice-align-phones", "--replace-output-symbols=true")
@@ -137,14 +137,14 @@ class SupervisionSource:
 
 @dataclass(frozen=True)
 class TrainingGraphs:
-    """Graphs of transcripts (fst.N.scp of a directory), for training without alignments."""
+    """Supervision from graphs of transcripts (fst.N.scp in a directory), without alignments."""
 
     source: Path
     num_jobs: int
     copies: tuple[str, ...] = ()
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """Nothing."""
+        """No steps: the graphs exist."""
         return []
 
     def lines(self, egs: Path) -> list[str]:
@@ -162,9 +162,9 @@ class TrainingGraphs:
 
 @dataclass(frozen=True)
 class ChainEgsMaking(EgsMaking):
-    """Examples with supervision FSTs; `experiment` holds normalization.fst.
+    """Makes examples with supervision FSTs; `experiment` holds normalization.fst.
 
-    `samples_per_iter` are frames here (--trainer.frames-per-iter).
+    `samples_per_iter` counts frames here (--trainer.frames-per-iter).
     """
 
     names: ExampleNames = CHAIN_NAMES
@@ -174,29 +174,32 @@ class ChainEgsMaking(EgsMaking):
 
     @property
     def is_e2e(self) -> bool:
-        """Whether the supervision is of whole utterances, without alignments."""
+        """Whether the supervision is a graph of the whole utterance, without alignments."""
         return isinstance(self.targets, TrainingGraphs)
 
     @property
     def num_parts(self) -> int:
-        """As many as there are files of alignments, or --egs.nj; of end-to-end training --nj."""
+        """The number of parts of the data: files of alignments, or --egs.nj; end to end, --nj."""
         if self.is_e2e:
             return int(self.opts.nj)
         return self.given_parts or int(self.targets.num_jobs)
 
     def num_archives(self, num_frames: int) -> int:
-        """So many that each has about --trainer.frames-per-iter frames."""
+        """The number of archives that gives each about --trainer.frames-per-iter frames."""
         return num_frames // self.samples_per_iter + 1
 
     def held_out(self) -> tuple[list[str], list[str]]:
-        """As many for validation as for diagnostics; of whole recordings, except end to end."""
+        """Utterances for validation, and as many training utterances for diagnostics.
+
+        Except end to end, all variants of a recording are in the same set.
+        """
         count = self.opts.num_utts_subset
         if self.is_e2e:
             return self.data.held_out(count, count, least=2 * count)
         return self.data.held_out_recordings(count)
 
     def info_values(self) -> dict[str, Any]:
-        """What egs/info says besides; the factor is in the experiment's directory."""
+        """Further entries of egs/info; the subsampling factor is in the experiment's directory."""
         if self.is_e2e:
             return {}
         from nnet3tools.nnet.hmm.tree import ContextDependency
@@ -204,7 +207,7 @@ class ChainEgsMaking(EgsMaking):
         return {"num_pdfs": ContextDependency.load(f"{self.experiment}/tree").num_pdfs}
 
     def _get_egs(self, name: str, out: str) -> Pipeline:
-        """Of subsets normalised at once, of all the rest when they are shuffled, as in Kaldi."""
+        """The programs that make the examples of a part; only subsets are normalized yet."""
         is_subset = not name.isdecimal()
         srand = self.srand + (0 if is_subset else int(name))
         program = "nnet3-chain-e2e-get-egs" if self.is_e2e else "nnet3-chain-get-egs"
@@ -229,7 +232,7 @@ class ChainEgsMaking(EgsMaking):
         return (*supervision, (*words, *model, out))
 
     def _chunk_words(self, is_subset: bool) -> tuple[str, ...]:
-        """Options of nnet3-chain-get-egs only."""
+        """Options of nnet3-chain-get-egs alone."""
         if self.is_e2e:
             return ()
         opts, found = self.opts, []
@@ -260,7 +263,7 @@ class ChainEgsMaking(EgsMaking):
         )
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """Normalised on the way."""
+        """The programs that normalize and shuffle the examples of a group of archives."""
         if not (fst := self._normalization_fst()):
             return super()._shuffle(group, sources)
         scale = () if self.is_e2e else self._normalization_scale()

@@ -1,4 +1,4 @@
-"""An experiment of chain training: what differs from that of training on targets of frames."""
+"""An experiment of chain training, where it differs from training on targets of frames."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nnet3tools.recipe.experiment import Experiment, Recurrence
 __all__ = ["ChainExperiment", "chain_experiment"]
 
 _BACKSTITCH_ITERATIONS = 15
-"""As many iterations it takes until backstitch has its full scale."""
+"""Iterations until backstitch has its full scale."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ChainExperiment(Experiment):
 
     @property
     def tree_dir(self) -> Path:
-        """Where the tree is, and its transition model."""
+        """The directory of the tree and its transition model."""
         return Path(self.options.tree_dir)
 
     @property
@@ -49,12 +49,12 @@ class ChainExperiment(Experiment):
 
     @property
     def is_acoustic(self) -> bool:
-        """Chain models have transitions."""
+        """True: chain models have transitions."""
         return True
 
     @property
     def recurrence(self) -> Recurrence:
-        """Contexts of chunks and what goes with them, which all chain models may have."""
+        """Contexts of chunks and related options, which all chain models may have."""
         egs, trainer = self.options.egs, self.options.trainer
         return Recurrence(
             egs.chunk_left_context,
@@ -73,17 +73,17 @@ class ChainExperiment(Experiment):
 
     @property
     def reported_quantity(self) -> str:
-        """There are no accuracies; Kaldi's report has objectives without regularization."""
+        """Chain models have no accuracies; Kaldi reports "plain_objectives"."""
         return "plain_objectives"
 
     @property
     def combination_sizes(self) -> str:
-        """The same when models are combined."""
+        """The rule of minibatch sizes for combining models."""
         return "1:64" if self.is_e2e else self.minibatch_size
 
     @property
     def frames_per_eg(self) -> str:
-        """Frames of a chunk; end to end the lengths that utterances may have."""
+        """Frames of a chunk; end to end, the allowed lengths of utterances."""
         if not self.is_e2e:
             return self.options.egs.chunk_width
         if not self.options.feat_dir:
@@ -93,31 +93,31 @@ class ChainExperiment(Experiment):
 
     @property
     def passes_per_archive(self) -> int:
-        """Once at every shift of frames."""
+        """Passes over an archive in an epoch: one for each shift of frames."""
         return self.options.chain.frame_subsampling_factor
 
     @property
     def has_shifts(self) -> bool:
-        """Each pass shifts examples by another number of frames."""
+        """True: each pass shifts examples by another number of frames."""
         return True
 
     def backstitch_scale(self, iteration: int) -> float:
-        """It grows in the first iterations."""
+        """The scale of backstitch in an iteration; it grows in the first iterations."""
         scale = self.options.trainer.optimization.backstitch_training_scale
         growing = iteration < _BACKSTITCH_ITERATIONS
         return scale * iteration / _BACKSTITCH_ITERATIONS if growing else scale
 
     def most_jobs(self, egs: EgsDir) -> int:
-        """Archives at all shifts."""
+        """The largest number of jobs: archives times shifts."""
         return egs.num_archives * self.passes_per_archive
 
     @property
     def has_init_config(self) -> bool:
-        """Whether there is an LDA-like transform to estimate; end to end there never is."""
+        """Whether an LDA-like transform has to be estimated; never end to end."""
         return not self.is_e2e and super().has_init_config
 
     def contexts(self) -> Contexts:
-        """As the network needs, and half an output frame more on both sides for shifts."""
+        """The context of the network, and half an output frame more on both sides for shifts."""
         extra = self.options.chain.frame_subsampling_factor // 2
         found = super().contexts()
         first, last = found.left_initial, found.right_final
@@ -151,11 +151,11 @@ class ChainExperiment(Experiment):
     # -- examples
 
     def num_ali_jobs(self) -> int:
-        """Number of files of alignments or graphs in the tree's directory."""
+        """The number of files of alignments or graphs in the tree's directory."""
         return number_in(self.tree_dir / "num_jobs")
 
     def egs_making(self) -> ChainEgsMaking:
-        """How to make examples; OptionError or DataError if something for it is missing."""
+        """How to make examples; OptionError or DataError if something is missing for it."""
         o = self.options
         if not o.feat_dir:
             raise OptionError("option --feat-dir is required, unless there is --egs.dir")
@@ -203,7 +203,7 @@ class ChainExperiment(Experiment):
 
 
 def chain_experiment(program: str, options: ChainOptions) -> ChainExperiment:
-    """The experiment that options describe; OptionError for words that cannot be parsed."""
+    """The experiment that the options describe; OptionError for values that cannot be parsed."""
     chain = options.chain
     try:
         extra = shlex.split(getattr(options, "chain_opts", ""))

@@ -1,4 +1,4 @@
-"""LF-MMI as an objective of the driver: chain/train.py's programs and their options."""
+"""LF-MMI as an objective of the driver: the programs of chain/train.py and their options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ChainObjective"]
 
 @dataclass(frozen=True)
 class ChainObjective:
-    """LF-MMI with the graph `den_fst`; `extra` are words for the programs that train and judge."""
+    """LF-MMI with the denominator graph `den_fst`; `extra` are options of its programs."""
 
     den_fst: Path
     l2_regularize: float
@@ -29,11 +29,11 @@ class ChainObjective:
     names: ExampleNames = CHAIN_NAMES
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """Copied (shifted), shuffled, merged."""
+        """The rspecifier of shifted, shuffled and merged examples."""
         return merged_examples(self.names, egs, order, "--frame-shift", is_multitask)
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """Copied and merged."""
+        """The rspecifier of copied and merged examples."""
         return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
 
     def _words(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ class ChainObjective:
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """nnet3-chain-train."""
+        """The words of nnet3-chain-train."""
         own = (
             f"--apply-deriv-weights={str(self.apply_deriv_weights).lower()}",
             *self._words(),
@@ -55,13 +55,13 @@ class ChainObjective:
         return ("nnet3-chain-train", *given, model, str(self.den_fst), examples, out)
 
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """nnet3-chain-compute-prob."""
+        """The words of nnet3-chain-compute-prob."""
         own = (*self._words(), f"--xent-regularize={self.xent_regularize}", *self.extra)
         return ("nnet3-chain-compute-prob", *own, *options, model, str(self.den_fst), examples)
 
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """nnet3-chain-combine."""
+        """The words of nnet3-chain-combine."""
         given = (*self._words(), *options)
         return ("nnet3-chain-combine", *given, str(self.den_fst), *models, examples, out)

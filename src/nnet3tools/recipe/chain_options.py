@@ -1,4 +1,4 @@
-"""Options of chain training, named as those of steps/nnet3/chain/train.py and e2e/train_e2e.py."""
+"""Options of chain training, with the names of steps/nnet3/chain/train.py and e2e/train_e2e.py."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class ChainEgsOptions(ChunkEgsOptions):
 
 @dataclass(frozen=True)
 class LatticeEgsOptions(ChainEgsOptions):
-    """--egs.* with alignments."""
+    """--egs.* of training with alignments."""
 
     nj: int = option(0, "Parts that the data is split into (default: as many as alignment files)")
 
 
 @dataclass(frozen=True)
 class ChainObjectiveOptions:
-    """--chain.* of both kinds."""
+    """--chain.* of both kinds of chain training."""
 
     lm_opts: str = option("", "Options of chain-est-phone-lm")
     l2_regularize: float = option(0.0, "l2 regularization of the network's output")
@@ -47,7 +47,7 @@ class ChainObjectiveOptions:
 
 @dataclass(frozen=True)
 class LatticeObjectiveOptions(ChainObjectiveOptions):
-    """--chain.* with alignments."""
+    """--chain.* of training with alignments."""
 
     right_tolerance: int = option(5, "Frames by which phones may come later than aligned")
     left_tolerance: int = option(5, "Frames by which phones may come earlier than aligned")
@@ -82,7 +82,7 @@ class ChainTrainerOptions(TrainerOptions):
 
 @dataclass(frozen=True)
 class ChainOptions(CommonOptions):
-    """What both kinds of chain training have."""
+    """Options of both kinds of chain training."""
 
     egs: ChainEgsOptions = option_group("egs", ChainEgsOptions)
     chain: ChainObjectiveOptions = option_group("chain", ChainObjectiveOptions)

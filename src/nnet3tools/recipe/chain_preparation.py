@@ -18,13 +18,13 @@ _HOME = "train.1"
 
 
 class ChainPreparation(Preparation):
-    """As Kaldi's chain/train.py and chain/e2e/train_e2e.py prepare it."""
+    """Prepares training as Kaldi's chain/train.py and chain/e2e/train_e2e.py do."""
 
     def __init__(self, experiment: ChainExperiment) -> None:
         self._e: ChainExperiment = experiment
 
-    def copied_at_once(self) -> list[CopyFile | WriteText]:
-        """What decoding needs of the tree's directory; end to end all that graphs are made of."""
+    def early_copies(self) -> list[CopyFile | WriteText]:
+        """Copies of the tree's files that decoding needs; end to end, that graphs need."""
         e = self._e
         names = ["phones.txt", "tree"]
         if e.is_e2e:
@@ -36,13 +36,13 @@ class ChainPreparation(Preparation):
             WriteText(e.dir / "frame_subsampling_factor", str(factor)),
         ]
 
-    def said_of_schedule(self, schedule: Iterations) -> list[WriteText]:
-        """num_iters, which chain/train.py alone writes."""
+    def schedule_files(self, schedule: Iterations) -> list[WriteText]:
+        """The file num_iters, which only chain/train.py writes."""
         e = self._e
         return [] if e.is_e2e else [WriteText(e.dir / "num_iters", f"{schedule.count}\n")]
 
     def before_egs(self) -> list[Stage]:
-        """The stages up to the examples."""
+        """The stages before examples are made, and the stage that makes them."""
         e = self._e
         stages = [] if e.is_e2e else [_phone_lm_stage(e)]
         stages.append(_den_fst_stage(e))
@@ -53,14 +53,14 @@ class ChainPreparation(Preparation):
         return stages
 
     def with_egs(self, egs: EgsDir) -> list[Stage]:
-        """The stages from the examples to model 0."""
+        """The stages between the examples and model 0."""
         e = self._e
         stages = [lda_stage(e, egs, -2)] if e.has_init_config else []
         return [*stages, _first_model_stage(e)]
 
 
 def _phone_lm_stage(e: ChainExperiment) -> Stage:
-    """Of the phones of the alignments in the tree's directory."""
+    """The phone language model of the alignments in the tree's directory."""
     count = e.num_ali_jobs()
     files = " ".join(str(e.tree_dir / f"ali.{n + 1}.gz") for n in range(count))
     out = e.dir / "phone_lm.fst"
@@ -95,7 +95,7 @@ def _first_model_stage(e: ChainExperiment) -> Stage:
 
 
 def _first_network(e: ChainExperiment, raw: Path) -> Jobs:
-    """The network of final.config, on top of what the transform was estimated with."""
+    """The job that adds final.config to the network that the transform was estimated with."""
     name, first = ("init_model", list[str]())
     if e.has_init_config:
         name, first = "add_first_layer", [f"{e.dir}/init.raw"]

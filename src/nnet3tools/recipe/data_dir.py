@@ -1,7 +1,7 @@
-"""Kaldi's data directories: utterances, their split by speakers, and random subsets of them.
+"""Kaldi's data directories: utterances, their split by speakers, and random subsets.
 
-Splits and subsets are those of Kaldi's scripts (split_scp.pl, shuffle_list.pl), so that examples
-made from one directory by either are the same.
+Splits and subsets equal those of Kaldi's scripts (split_scp.pl, shuffle_list.pl), so that both make
+the same examples from a directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_map(path: Path) -> dict[str, str]:
-    """A file of two words a line, such as utt2spk; DataError for other lines."""
+    """A file with two words in each line, such as utt2spk; DataError for other lines."""
     found: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         words = line.split()
@@ -42,7 +42,7 @@ def read_map(path: Path) -> dict[str, str]:
 
 
 def number_in(path: Path) -> int:
-    """The positive number in the first line of a file such as num_jobs; DataError for another."""
+    """The positive number in the first line of a file such as num_jobs."""
     text = read_lines(path)[:1]
     if not text or not text[0].strip().isdecimal() or int(text[0]) < 1:
         raise DataError(f"{path}: expected a number of jobs")
@@ -50,13 +50,13 @@ def number_in(path: Path) -> int:
 
 
 def filter_lines(lines: Iterable[str], keep: Iterable[str], exclude: bool = False) -> list[str]:
-    """The lines of a script file whose first word is in `keep` (or is not, with `exclude`)."""
+    """The lines of a script file whose first word is in `keep`, or with `exclude` is not."""
     wanted = set(keep)
     return [line for line in lines if line.strip() and (line.split(None, 1)[0] in wanted) ^ exclude]
 
 
 def perl_shuffled(items: list[str]) -> list[str]:
-    """The order of Kaldi's shuffle_list.pl: sorted by Perl's rand() after srand(0), as text."""
+    """The items in the order of Kaldi's shuffle_list.pl: Perl's rand() after srand(0), as text."""
     state = 0x330E
     keyed = []
     for item in items:
@@ -66,9 +66,9 @@ def perl_shuffled(items: list[str]) -> list[str]:
 
 
 def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]:
-    """Utterances in so many parts of about one size, no speaker in two; split_scp.pl --utt2spk.
+    """The utterances in `num_parts` parts of similar size, as split_scp.pl --utt2spk splits them.
 
-    OptionError if there are fewer speakers than parts.
+    All utterances of a speaker are in one part. OptionError if there are fewer speakers than parts.
     """
     of_speaker: dict[str, list[str]] = {}
     for utterance, speaker in utt2spk.items():
@@ -86,7 +86,7 @@ def split_by_speaker(utt2spk: dict[str, str], num_parts: int) -> list[list[str]]
 
 
 def _balance(parts: list[list[str]], sizes: dict[str, int]) -> None:
-    """Move speakers at the ends of parts to the neighbours as long as that evens out the parts."""
+    """Move speakers at the ends of parts to neighbouring parts while that evens out the sizes."""
     counts = [sum(sizes[speaker] for speaker in part) for part in parts]
     changed = True
     while changed:
@@ -115,28 +115,27 @@ class DataDir:
     path: Path
 
     def file(self, name: str) -> Path:
-        """A file in it; DataError if it is missing."""
+        """The path of a file in the directory; DataError if it is missing."""
         path = self.path / name
         if not path.is_file():
             raise DataError(f"--feat-dir={self.path}: there is no file '{path}'")
         return path
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a file in it."""
+        """The lines of a file in the directory."""
         return read_lines(self.file(name))
 
     def utt2spk(self) -> dict[str, str]:
-        """Utterance -> speaker, in the file's order."""
+        """Speakers by utterance, in the order of the file."""
         return read_map(self.file("utt2spk"))
 
     def held_out(
         self, num_valid: int, num_train: int, least: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Utterances for validation, and those of the training data for diagnostics.
+        """Utterances for validation, and training utterances for diagnostics.
 
-        With utt2uniq all variants of a recording go into the validation set together. DataError
-        if there are fewer utterances than `least` (by default 4 times those for validation, and
-        one more).
+        With utt2uniq, all variants of a recording go into the validation set together. DataError if
+        the directory has fewer utterances than `least` (default: 4 * num_valid + 1).
         """
         utterances = list(self.utt2spk())
         self._require_utterances(
@@ -150,9 +149,9 @@ class DataDir:
         return sorted(valid), sorted(perl_shuffled(others)[:num_train])
 
     def held_out_recordings(self, count: int) -> tuple[list[str], list[str]]:
-        """The same of a directory with utt2uniq, recordings being drawn; chain/get_egs.sh.
+        """The same sets for a directory with utt2uniq, as chain/get_egs.sh draws them.
 
-        DataError if there are fewer than `count` utterances for one of them.
+        DataError if there are fewer than `count` utterances for one of the sets.
         """
         utterances = list(self.utt2spk())
         self._require_utterances(utterances, count, 2 * count)
@@ -188,7 +187,7 @@ class DataDir:
         return [utterance for utterance, recording in unique.items() if recording in wanted]
 
     def num_frames(self) -> int:
-        """Frames in all, as Kaldi's get_num_frames.sh counts if there are durations, or exactly."""
+        """The number of frames, from durations as in Kaldi's get_num_frames.sh, or exact."""
         durations, shift = self.path / "utt2dur", self.path / "frame_shift"
         if durations.is_file() and shift.is_file():
             total = sum(float(seconds) for seconds in read_map(durations).values())
@@ -199,12 +198,12 @@ class DataDir:
         return _count_frames(self.file("feats.scp"))
 
     def feature_dim(self) -> int:
-        """Columns of the features."""
+        """The number of columns of the features."""
         return first_matrix_dim(self.file("feats.scp"))
 
 
 def first_matrix_dim(script: Path) -> int:
-    """Columns of the first matrix of a script file; DataError if there is none."""
+    """The number of columns of the first matrix of a script file; DataError if there is none."""
     from nnet3tools.io.holders import GENERAL_MATRIX
     from nnet3tools.io.table import SequentialTableReader
 

@@ -1,4 +1,4 @@
-"""Running a plan: stage by stage, each from what is there of it, with jobs tried twice."""
+"""Runs a plan stage by stage; finished stages are skipped and a failed job is tried again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nnet3tools.io import log
 from nnet3tools.recipe.jobs import Job, JobError, JobRunner, Outcome, last_lines
 from nnet3tools.recipe.plan import Jobs, Later, Link, Remove, Stage, Step, WriteText
 
-__all__ = ["Driver", "first_unfinished", "is_done", "is_whole"]
+__all__ = ["Driver", "first_unfinished", "is_done", "is_stage_done"]
 
 _TRIES = 2
 _SECONDS_OF_WAIT = 3600.0
 
 
 def is_done(job: Job, outputs: Iterable[Path] = ()) -> bool:
-    """Whether this very job ended well, as its log says, and its outputs are there."""
+    """Whether this job has ended well, according to its log, and its outputs exist."""
     if not all(path.exists() for path in outputs):
         return False
     try:
@@ -32,7 +32,7 @@ def is_done(job: Job, outputs: Iterable[Path] = ()) -> bool:
     return is_this and bool(ended) and ended[-1].startswith("# Ended (code 0)")
 
 
-def is_whole(stage: Stage) -> bool:
+def is_stage_done(stage: Stage) -> bool:
     """Whether a stage is done."""
     there = all(path.exists() and path.stat().st_size > 0 for path in stage.outputs)
     left = any(glob.glob(pattern) for pattern in stage.absent)
@@ -40,18 +40,18 @@ def is_whole(stage: Stage) -> bool:
 
 
 def first_unfinished(stages: list[Stage]) -> int:
-    """The index of the stage after the last one that is done: earlier ones may be tidied away."""
+    """The index of the stage after the last finished one."""
     for i in reversed(range(len(stages))):
-        if is_whole(stages[i]):
+        if is_stage_done(stages[i]):
             return i + 1
     return 0
 
 
 class Driver:
-    """Runs stages with a runner of jobs; `report` is called with each stage that ends."""
+    """Runs stages with a JobRunner; calls `report` with each stage that has ended."""
 
     def __init__(self, runner: JobRunner, report: Callable[[Stage], None], again: bool) -> None:
-        """With `again` all jobs of a stage are run, also those that ended well before."""
+        """With `again`, all jobs of a stage are run, including jobs that have ended well before."""
         self._runner, self._report, self._again = runner, report, again
         self._running: dict[str, Job] = {}
         self._tries: dict[str, int] = {}
@@ -78,13 +78,13 @@ class Driver:
         self._report(stage)
 
     def tidy_after(self, stage: Stage) -> None:
-        """Do again what a stage does itself, in case its driver was ended in between."""
+        """Repeat the actions of a stage, in case an earlier driver was ended between them."""
         for step in stage.steps:
             if isinstance(step, (Link, Remove, WriteText)):
                 step.do()
 
     def do(self, steps: Iterable[Step]) -> None:
-        """Steps that belong to no stage."""
+        """Run steps that belong to no stage."""
         for step in self._flat(steps):
             if isinstance(step, Jobs):
                 self._begin(step, [])
@@ -102,7 +102,7 @@ class Driver:
     # -- jobs
 
     def _begin(self, step: Jobs, background: list[Job]) -> None:
-        """Submit the jobs of a step that are not done, then those that run beside it."""
+        """Submit the unfinished jobs of a step, then the background jobs."""
         if self._again or not all(is_done(job) for job in step.jobs) or not _are_there(step):
             for job in step.jobs:
                 self._submit(job)
@@ -120,7 +120,7 @@ class Driver:
         self._runner.submit(job)
 
     def _finish(self, left: Callable[[], set[str]]) -> None:
-        """Wait until none of the jobs is left; what fails is tried again."""
+        """Wait until `left` returns an empty set; a job that fails is submitted a second time."""
         while left():
             for outcome in self._runner.wait(_SECONDS_OF_WAIT):
                 self._take(outcome)
@@ -143,7 +143,7 @@ class Driver:
             log.write(f"  {line}")
         message = f"job {name} failed twice: {how}; the lines above are the last of {job.log}"
         if job.log in self._background:
-            # Diagnostics: as in Kaldi's scripts training can do without.
+            # Background jobs are diagnostics: training goes on without them, as in Kaldi.
             self._background.discard(job.log)
             log.warning(message)
             return

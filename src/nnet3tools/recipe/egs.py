@@ -1,4 +1,4 @@
-"""Making examples: what Kaldi's steps/nnet3/get_egs.sh and get_egs_targets.sh do, as steps."""
+"""Making examples: the steps of Kaldi's steps/nnet3/get_egs.sh and get_egs_targets.sh."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["EgsMaking"]
 
 @dataclass(frozen=True)
 class EgsMaking:
-    """All that examples depend on."""
+    """Everything that the examples depend on."""
 
     data: DataDir
     targets: Any
-    """A Targets; those of frames also have `program` and `rspecifier`, of chains `supervision`."""
+    """A Targets, with `program` and `rspecifier` for frames or `supervision` for chains."""
     egs: Path
     contexts: Contexts
     frames_per_eg: str
@@ -38,14 +38,14 @@ class EgsMaking:
     cmvn_opts: str
     online_ivector_dir: str
     opts: Any
-    """An EgsOpts, or one that has other options besides."""
+    """An EgsOpts, or for chains a ChainEgsOpts or E2eEgsOpts."""
     names: ExampleNames = FRAME_NAMES
 
     # -- sizes
 
     @property
     def num_parts(self) -> int:
-        """Into how many parts the data is split."""
+        """The number of parts that the data is split into."""
         return int(self.opts.nj)
 
     @property
@@ -54,28 +54,28 @@ class EgsMaking:
         return int(self.frames_per_eg.split(",")[0])
 
     def num_archives(self, num_frames: int) -> int:
-        """So many that each has about --trainer.samples-per-iter examples."""
+        """The number of archives that gives each about --trainer.samples-per-iter examples."""
         return num_frames // (self.principal_frames * self.samples_per_iter) + 1
 
     def archives(self, num_frames: int) -> tuple[int, int]:
-        """Number of archives shuffled at once, and how many final ones come of each.
+        """The number of groups of archives, and the number of final archives for each.
 
-        As in Kaldi there are no more at once than files may be open.
+        As in Kaldi, the first number is limited by the number of files that may be open.
         """
         total = self.num_archives(num_frames)
         most_open = min(512, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        at_once, multiple = total, 1
-        while at_once + 4 > most_open:
+        num_groups, multiple = total, 1
+        while num_groups + 4 > most_open:
             multiple += 1
-            at_once = total // multiple + 1
-        return at_once, multiple
+            num_groups = total // multiple + 1
+        return num_groups, multiple
 
     # -- steps
 
     def info(self, num_frames: int, feat_dim: int) -> list[Step]:
-        """egs/info, and cmvn_opts."""
-        at_once, multiple = self.archives(num_frames)
-        num_archives = at_once * multiple
+        """The steps that write egs/info and cmvn_opts."""
+        num_groups, multiple = self.archives(num_frames)
+        num_archives = num_groups * multiple
         values: dict[str, object] = {
             "num_frames": num_frames,
             "feat_dim": feat_dim,
@@ -97,7 +97,7 @@ class EgsMaking:
         return [*steps, WriteText(self.egs / "cmvn_opts", f"{self.cmvn_opts}\n")]
 
     def info_values(self) -> dict[str, Any]:
-        """What egs/info says besides."""
+        """Further entries of egs/info."""
         factor = self.opts.frame_subsampling_factor
         return {} if factor == 1 else {"frame_subsampling_factor": factor}
 
@@ -107,7 +107,7 @@ class EgsMaking:
         return first_matrix_dim(Path(self.online_ivector_dir) / "ivector_online.scp")
 
     def cmvn_files(self) -> list[Step]:
-        """What online normalisation starts from."""
+        """The steps that write the initial statistics of online normalization."""
         if not self.opts.online_cmvn:
             return [Remove((f"{self.egs}/online_cmvn",))]
         stats = self.egs / "global_cmvn.stats"
@@ -116,13 +116,15 @@ class EgsMaking:
         return [Jobs((job,), (stats,)), WriteText(self.egs / "online_cmvn", "")]
 
     def held_out(self) -> tuple[list[str], list[str]]:
-        """Utterances for validation, and those of the training data for diagnostics."""
+        """Utterances for validation, and training utterances for diagnostics."""
         num_valid = self.opts.num_utts_subset_valid or self.opts.num_utts_subset
         num_train = self.opts.num_utts_subset_train or self.opts.num_utts_subset
         return self.data.held_out(num_valid, num_train)
 
     def lists(self) -> tuple[dict[str, list[str]], list[Step]]:
-        """Utterances of each part ("valid", "train_subset", "1", "2", ...), and files of them."""
+        """The utterances of each part ("valid", "train_subset", "1", ...), and steps to
+        write them.
+        """
         valid, train_subset = self.held_out()
         held = set(valid)
         parts = {"valid": valid, "train_subset": train_subset}
@@ -135,7 +137,7 @@ class EgsMaking:
         return parts, files
 
     def scripts(self, parts: dict[str, list[str]]) -> list[Step]:
-        """Script files of features and targets, and maps of speakers, for each part."""
+        """Steps that write scripts of features and targets, and speaker maps, for each part."""
         features, targets = self.data.lines("feats.scp"), self.targets.lines(self.egs)
         utt2spk = self.data.lines("utt2spk")
         steps: list[Step] = []
@@ -196,7 +198,7 @@ class EgsMaking:
         return (words,)
 
     def _subset_sizes(self) -> tuple[tuple[str, str, int], ...]:
-        """(part, what it is for, number of examples) of the subsets."""
+        """For each subset: the part it comes from, its purpose, and the number of examples."""
         opts, frames = self.opts, self.principal_frames
         return (
             ("valid", "combine", opts.num_valid_frames_combine // frames),
@@ -209,7 +211,7 @@ class EgsMaking:
         return Job(f"{self.egs}/log/{log}.log", (programs,), home)
 
     def subsets(self) -> list[Step]:
-        """Examples for validation, for diagnostics on training data, and for combining models."""
+        """The steps that make examples for validation, diagnostics, and combining models."""
         egs, file = self.egs, self.names.subset
         cut = tuple(
             self._job(
@@ -257,11 +259,11 @@ class EgsMaking:
         return [Jobs((self._job("copy_combine", words),), (egs / "combine.scp",))]
 
     def everything(self, num_frames: int) -> list[Step]:
-        """All examples, at random over so many archives."""
-        at_once, _ = self.archives(num_frames)
+        """The steps that make all examples and distribute them at random over the archives."""
+        num_groups, _ = self.archives(num_frames)
         jobs = []
         for n in range(1, self.num_parts + 1):
-            outs = [f"ark:{self._unshuffled(n, m)}" for m in range(1, at_once + 1)]
+            outs = [f"ark:{self._unshuffled(n, m)}" for m in range(1, num_groups + 1)]
             program = self.names.program("copy-egs")
             copy = (program, "--random=true", f"--srand={n + self.srand}", "ark:-", *outs)
             cut = self._get_egs(str(n), "ark:-")
@@ -269,24 +271,24 @@ class EgsMaking:
         outputs = [
             self._unshuffled(n, m)
             for n in range(1, self.num_parts + 1)
-            for m in range(1, at_once + 1)
+            for m in range(1, num_groups + 1)
         ]
         return [Jobs(tuple(jobs), tuple(outputs))]
 
     def _unshuffled(self, part: int, number: int) -> Path:
-        """What a part of the data gives to a group of archives."""
+        """The archive of the examples from `part` for a group of archives."""
         return self.egs / f"{self.names.files}_orig.{part}.{number}.ark"
 
     def _shuffle(self, group: int, sources: str) -> Pipeline:
-        """The programs that mix what the parts gave, but for the last word."""
+        """The programs that shuffle the examples of a group, without the last argument."""
         program = self.names.program("shuffle-egs")
         return ((program, f"--srand={group + self.srand}", sources),)
 
     def shuffled(self, num_frames: int) -> list[Step]:
-        """The archives in random order, egs.1.ark and so on."""
-        at_once, multiple = self.archives(num_frames)
+        """The steps that write the archives in random order: egs.1.ark and so on."""
+        num_groups, multiple = self.archives(num_frames)
         jobs = []
-        for m in range(1, at_once + 1):
+        for m in range(1, num_groups + 1):
             sources = [str(self._unshuffled(n, m)) for n in range(1, self.num_parts + 1)]
             numbers = range((m - 1) * multiple + 1, m * multiple + 1)
             outs = [self._archive_out(number) for number in numbers]
@@ -296,7 +298,7 @@ class EgsMaking:
                 copy = (self.names.program("copy-egs"), "ark:-", *outs)
                 programs = (*before, (*words, "ark:-"), copy)
             jobs.append(self._job(f"shuffle.{m}", *programs, home=f"egs.{m}"))
-        numbers = range(1, at_once * multiple + 1)
+        numbers = range(1, num_groups * multiple + 1)
         archives = tuple(self.egs / self.names.archive(n) for n in numbers)
         steps: list[Step] = [Jobs(tuple(jobs), archives)]
         if self.opts.generate_egs_scp:
@@ -311,7 +313,7 @@ class EgsMaking:
         return f"ark:{archive}"
 
     def tidied(self) -> list[Step]:
-        """What is not needed any more goes."""
+        """The step that removes intermediate files."""
         subsets = ("valid_all", "train_subset_all", "valid_combine", "train_combine")
         names = [
             *map(self.names.subset, subsets),
@@ -320,7 +322,7 @@ class EgsMaking:
         ]
         if self.opts.generate_egs_scp:
             names.append(self.names.archive("[0-9]*", "scp"))
-        # Last: while there is one, the stage is not done.
+        # The driver looks for these files to tell whether the stage is done, so they go last.
         names.append(f"{self.names.files}_orig.*.ark")
         return [Remove(tuple(f"{self.egs}/{name}" for name in names))]
 

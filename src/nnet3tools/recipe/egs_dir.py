@@ -1,4 +1,4 @@
-"""A directory of examples, and whether they are those that an experiment needs."""
+"""A directory of examples, and the check that it fits an experiment."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["EgsDir", "ExpectedEgs", "open_egs_dir"]
 
 @dataclass(frozen=True)
 class EgsDir:
-    """A directory of examples: what its info says."""
+    """A directory of examples, as its info files describe it."""
 
     path: Path
     num_archives: int
     frames_per_eg: str
     is_multitask: bool
     egs_per_archive: int
-    """About; 0 if the directory does not say."""
+    """The approximate number; 0 if the directory does not say."""
 
 
 @dataclass(frozen=True)
 class ExpectedEgs:
-    """What an experiment needs its examples to be; "" for directories that it does not have.
+    """The properties that an experiment needs its examples to have; "" for absent directories.
 
-    `frames_option` is the option that says how many frames they have.
+    `frames_option` is the option that gives the number of frames.
     """
 
     names: ExampleNames
@@ -41,7 +41,7 @@ class ExpectedEgs:
 
 
 def open_egs_dir(path: Path, expected: ExpectedEgs) -> EgsDir:
-    """The examples that are there; DataError if they are not as expected."""
+    """The examples in a directory; DataError if they are not as expected."""
     info = _Info(path)
     _check_features(info, expected.feat_dir)
     _check_ivectors(info, expected.online_ivector_dir)
@@ -100,12 +100,12 @@ def _is_multitask(path: Path, names: ExampleNames) -> bool:
 
 @dataclass(frozen=True)
 class _Info:
-    """Numbers and words in a directory of examples' info."""
+    """Numbers and words in the info files of a directory of examples."""
 
     path: Path
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A file's first line; DataError if it is missing and has no default."""
+        """The first line of a file; DataError if it is missing and there is no default."""
         file = self.path / "info" / name
         if not file.is_file():
             if default is None:
@@ -114,7 +114,7 @@ class _Info:
         return next(iter(read_lines(file)), "").strip()
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A file's number."""
+        """The number in a file."""
         text = self.text(name, None if default is None else str(default))
         if not text.lstrip("-").isdecimal():
             raise DataError(f"{self.path / 'info' / name}: expected a number, found '{text[:40]}'")

@@ -1,4 +1,4 @@
-"""What examples are made of: options, contexts, and where the targets of utterances come from."""
+"""Parts of example making: options, contexts, and sources of targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EgsOpts:
-    """The options that --egs.opts holds."""
+    """The options inside --egs.opts."""
 
     nj: int = option(6, "Number of parts that the data is split into")
     num_utts_subset: int = option(300, "Utterances in the subsets for validation and diagnostics")
@@ -43,7 +43,7 @@ class EgsOpts:
 
 
 def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:
-    """The options in --egs.opts, a `kind`; OptionError if it has others or wrong values."""
+    """The options in the text of --egs.opts; OptionError for other options or wrong values."""
     try:
         words = shlex.split(text)
         line: CommandLine[Any] = CommandLine("--egs.opts", "", kind, 0, values_apart=True)
@@ -59,7 +59,7 @@ def parse_egs_opts(text: str, kind: type = EgsOpts) -> Any:
 
 @dataclass(frozen=True)
 class Contexts:
-    """Frames of input around a chunk: left, right, left of first chunks, right of last ones."""
+    """Frames of input around a chunk; the first and last chunks of an utterance may have others."""
 
     left: int
     right: int
@@ -67,7 +67,7 @@ class Contexts:
     right_final: int = -1
 
     def words(self) -> list[str]:
-        """As options of nnet3-get-egs."""
+        """The contexts as options of nnet3-get-egs."""
         found = [f"--left-context={self.left}", f"--right-context={self.right}"]
         if self.left_initial >= 0:
             found.append(f"--left-context-initial={self.left_initial}")
@@ -77,22 +77,22 @@ class Contexts:
 
 
 class Targets(Protocol):
-    """Where the targets of utterances come from."""
+    """A source of the targets of utterances."""
 
     @property
     def copies(self) -> tuple[str, ...]:
-        """Names of the files that `steps_before` makes."""
+        """The names of the files that `steps_before` makes."""
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """What has to be done before the data is split."""
+        """The steps to run before the data is split."""
 
     def lines(self, egs: Path) -> list[str]:
-        """A script file of all targets."""
+        """The lines of a script file of all targets."""
 
 
 @dataclass(frozen=True)
 class GivenTargets:
-    """Targets that a script file names: matrices, or vectors of integers if not dense."""
+    """Targets that a script file names: matrices if dense, else vectors of integers."""
 
     script: Path
     is_dense: bool
@@ -101,13 +101,13 @@ class GivenTargets:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The program that makes examples, and how many targets there are."""
+        """The program that makes examples, with the number of targets."""
         if self.is_dense:
             return "nnet3-get-egs-dense-targets", f"--num-targets={self.num_targets}"
         return "nnet3-get-egs", f"--num-pdfs={self.num_targets}"
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """Nothing."""
+        """No steps: the targets exist."""
         return []
 
     def lines(self, egs: Path) -> list[str]:
@@ -115,7 +115,7 @@ class GivenTargets:
         return read_lines(self.script)
 
     def rspecifier(self, script: Path) -> str:
-        """Posteriors or matrices of the utterances in a script file."""
+        """The rspecifier of posteriors or matrices of the utterances in a script file."""
         if self.is_dense:
             return f"scp,s,cs:{script}"
         return "ark,s,cs:" + pipe_text(f"ali-to-post scp:{script} ark:-")
@@ -132,11 +132,11 @@ class AlignedTargets:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The program that makes examples, and how many targets there are."""
+        """The program that makes examples, with the number of targets."""
         return "nnet3-get-egs", f"--num-pdfs={self.num_pdfs}"
 
     def steps_before(self, egs: Path) -> list[Step]:
-        """The tree, and the alignments in one archive."""
+        """The steps that copy the tree, and all alignments to one archive."""
         files = " ".join(str(self.ali_dir / f"ali.{n + 1}.gz") for n in range(self.num_jobs))
         words = (
             "copy-int-vector",
@@ -150,16 +150,16 @@ class AlignedTargets:
         ]
 
     def lines(self, egs: Path) -> list[str]:
-        """Of the archive that `steps_before` made."""
+        """The lines of the script file that `steps_before` writes."""
         return read_lines(egs / "ali.scp")
 
     def rspecifier(self, script: Path) -> str:
-        """Posteriors of the utterances in a script file."""
+        """The rspecifier of posteriors of the utterances in a script file."""
         pdfs = f"ali-to-pdf {self.ali_dir}/final.mdl scp:{script} ark:-"
         return "ark,s,cs:" + pipe_text(pdfs, "ali-to-post ark:- ark:-")
 
 
 def ivector_id(where: Path) -> str:
-    """What names the extractor of iVectors, "" if nothing does."""
+    """The identifier of the iVector extractor, or "" if there is none."""
     path = where / "final.ie.id"
     return read_lines(path)[0].strip() if path.is_file() else ""

@@ -1,4 +1,4 @@
-"""An experiment: what the options of any of the programs say, in one form, and its directories."""
+"""An experiment: the options of any training program in one form, and its directories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["Experiment", "Recurrence"]
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What only recurrent networks have."""
+    """Options that only recurrent networks have."""
 
     chunk_left_context: int
     chunk_right_context: int
@@ -46,7 +46,7 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One run of a training program; `objective` says which programs train and judge."""
+    """A run of a training program; `objective` has the programs that train and evaluate."""
 
     program: str
     options: DnnOptions | RnnOptions
@@ -56,22 +56,22 @@ class Experiment:
 
     @property
     def am(self) -> AlignmentOptions | None:
-        """Where alignments are, if the models are acoustic ones, with transitions."""
+        """Options of alignments, if the models are acoustic models with transitions."""
         return getattr(self.options, "am", None)
 
     @property
     def raw(self) -> RawTargetOptions | None:
-        """Where targets are, if the models are plain networks."""
+        """Options of targets, if the models are plain networks."""
         return getattr(self.options, "raw", None)
 
     @property
     def image(self) -> ImageOptions:
-        """How images are varied."""
+        """Options of random changes to images."""
         return getattr(self.options, "image", None) or ImageOptions()
 
     @property
     def recurrence(self) -> Recurrence | None:
-        """What a recurrent network has besides."""
+        """Options of a recurrent network; None for other networks."""
         o = self.options
         if not isinstance(o, RnnOptions):
             return None
@@ -87,7 +87,7 @@ class Experiment:
 
     @property
     def dir(self) -> Path:
-        """Its directory."""
+        """The experiment's directory."""
         return Path(self.options.run.dir)
 
     @property
@@ -97,20 +97,20 @@ class Experiment:
 
     @property
     def names(self) -> ExampleNames:
-        """Of files of examples."""
+        """The names of files of examples."""
         return self.objective.names
 
     @property
     def suffix(self) -> str:
-        """Of the names of models."""
+        """The suffix of the names of models."""
         return "mdl" if self.is_acoustic else "raw"
 
     def model(self, number: int | str) -> Path:
-        """The model of an iteration, or "final" or "combined"."""
+        """The path of the model of an iteration, or of "final" or "combined"."""
         return self.dir / f"{number}.{self.suffix}"
 
     def log(self, name: str) -> str:
-        """A log file's path."""
+        """The path of a log file."""
         return f"{self.dir}/log/{name}.log"
 
     @property
@@ -123,49 +123,49 @@ class Experiment:
 
     @property
     def frames_per_eg(self) -> str:
-        """Labels of an example, perhaps several numbers."""
+        """The number of labels of an example; several numbers if lengths vary."""
         o = self.options
         return o.egs.chunk_width if isinstance(o, RnnOptions) else str(o.egs.frames_per_eg)
 
     @property
     def passes_per_archive(self) -> int:
-        """How often an archive is used in an epoch: once for each of its frames, or once."""
+        """Passes over an archive in an epoch: one for each frame of its examples, or one."""
         return 1 if isinstance(self.options, RnnOptions) else self.options.egs.frames_per_eg
 
     @property
     def has_shifts(self) -> bool:
-        """Whether each pass over an archive takes its examples at another frame."""
+        """Whether each pass over an archive uses another frame of its examples."""
         return not isinstance(self.options, RnnOptions)
 
     @property
     def reported_quantity(self) -> str:
-        """What the report at the end shows of each iteration."""
+        """The quantity of each iteration in accuracy.report."""
         return "accuracies"
 
     @property
     def combination_sizes(self) -> str:
-        """The rule of minibatch sizes when models are combined."""
+        """The rule of minibatch sizes for combining models."""
         return f"1:{self.minibatch_size}"
 
     def backstitch_scale(self, iteration: int) -> float:
-        """Of an iteration's training."""
+        """The scale of backstitch in an iteration."""
         return self.options.trainer.optimization.backstitch_training_scale
 
     @property
     def gpu_options(self) -> str:
-        """--use-gpu as the programs have it."""
+        """The option --use-gpu of the programs."""
         old = {"true": "yes", "false": "no"}
         return old.get(self.options.run.use_gpu, self.options.run.use_gpu)
 
     @property
     def wants_gpu(self) -> bool:
-        """Whether jobs of training are to be given a GPU."""
+        """Whether training jobs use a GPU."""
         return self.gpu_options in ("yes", "wait")
 
     # -- checks
 
     def check(self) -> None:
-        """OptionError or DataError for what can be seen to be wrong before anything runs."""
+        """OptionError or DataError for mistakes that can be found before anything runs."""
         o = self.options
         if not o.run.dir:
             raise OptionError("option --dir is required")
@@ -179,7 +179,7 @@ class Experiment:
         check_trainer(o.trainer, o.trainer.optimization, o.run.clean)
 
     def _check_given(self) -> None:
-        """OptionError for a directory that this kind of training cannot do without."""
+        """OptionError if a directory is missing that this kind of training needs."""
         if self.am is not None and not self.am.ali_dir:
             raise OptionError("option --ali-dir is required")
 
@@ -187,11 +187,11 @@ class Experiment:
 
     @property
     def network(self) -> NetworkSource:
-        """Where the network comes from."""
+        """The source of the network."""
         return NetworkSource(self.dir, self.options.trainer.input_model)
 
     def contexts(self) -> Contexts:
-        """Frames of input of examples around their labels."""
+        """Frames of input around the labels of an example."""
         left, right = self.network.contexts()
         r = self.recurrence
         if r is None:
@@ -205,7 +205,7 @@ class Experiment:
         )
 
     def deriv_time_words(self) -> tuple[str, ...]:
-        """Options that limit how far derivatives go back."""
+        """Options that limit how far back derivatives are computed."""
         r = self.recurrence
         if r is None or r.deriv_truncate_margin < 0:
             return ()
@@ -217,7 +217,7 @@ class Experiment:
 
     @property
     def has_init_config(self) -> bool:
-        """Whether there is an LDA-like transform to estimate."""
+        """Whether an LDA-like transform has to be estimated."""
         return self.network.has_init_config
 
     # -- examples
@@ -228,7 +228,7 @@ class Experiment:
         return Path(self.options.egs.dir) if self.options.egs.dir else self.dir / "egs"
 
     def egs_making(self) -> EgsMaking:
-        """How to make examples; OptionError or DataError if something for it is missing."""
+        """How to make examples; OptionError or DataError if something is missing for it."""
         o = self.options
         if not o.feat_dir:
             raise OptionError("option --feat-dir is required, unless there is --egs.dir")
@@ -253,12 +253,12 @@ class Experiment:
         return given_targets(self.raw, self.network)
 
     def num_ali_jobs(self) -> int:
-        """Number of files of alignments."""
+        """The number of files of alignments."""
         assert self.am is not None
         return number_in(Path(self.am.ali_dir) / "num_jobs")
 
     def egs_dir(self) -> EgsDir:
-        """The examples that are there; DataError if they do not fit this experiment."""
+        """The existing examples; DataError if they do not fit this experiment."""
         expected = ExpectedEgs(
             self.names,
             self.contexts(),
@@ -270,11 +270,11 @@ class Experiment:
         return open_egs_dir(self.egs_path, expected)
 
     def most_jobs(self, egs: EgsDir) -> int:
-        """How many jobs may train at once."""
+        """The largest number of jobs that can train at once."""
         return egs.num_archives
 
     def iterations(self, egs: EgsDir) -> Iterations:
-        """The schedule; OptionError for too few archives for its jobs, or no iteration."""
+        """The schedule; OptionError if it has no iteration, or more jobs than archives."""
         optimization = self.options.trainer.optimization
         most = max(optimization.num_jobs_initial, optimization.num_jobs_final)
         if most > self.most_jobs(egs):

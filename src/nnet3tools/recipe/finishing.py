@@ -1,4 +1,4 @@
-"""The stages after training: combination, priors, what is tidied up."""
+"""The stages after training: combination, priors, removal of files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FEW = 512
 
 
 def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
-    """Combination; priors of acoustic models, or mean outputs if asked for."""
+    """Combination of models; then priors of acoustic models, or mean outputs if asked for."""
     stages = [_combination(e, egs, schedule)]
     if e.am is not None or (e.raw is not None and e.raw.compute_average_posteriors):
         stages.append(_priors(e, egs, schedule))
@@ -27,7 +27,7 @@ def finishing_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[S
 
 
 def _last(e: Experiment, schedule: Iterations) -> str | int:
-    """The model that training ends with."""
+    """The model at the end of training: "combined", "final" or the last number."""
     if not e.options.trainer.optimization.do_final_combination:
         return schedule.count
     return "final" if e.am is None else "combined"
@@ -73,7 +73,7 @@ def _combine(e: Experiment, egs: EgsDir, schedule: Iterations, out: Path) -> Ste
 
 
 def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
-    """The mean output over some training data; with it acoustic models get their priors."""
+    """The mean output over some training data; acoustic models get their priors from it."""
     name = _last(e, schedule)
     vector = e.dir / f"post.{name}.vec"
     steps: list[Step] = [
@@ -92,7 +92,7 @@ def _priors(e: Experiment, egs: EgsDir, schedule: Iterations) -> Stage:
 def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list[Step]:
     t = e.options.trainer
     count = t.num_jobs_compute_prior
-    # Kaldi's is 128; of a few examples there may be no minibatch of that size.
+    # Kaldi's minibatch size is 128; a few examples may not fill a minibatch of that size.
     sizes = "1:128" if 0 < egs.egs_per_archive < _FEW else "128"
     vectors = [e.dir / f"post.{name}.{n}.vec" for n in range(1, count + 1)]
     jobs = []
@@ -114,7 +114,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
             ("vector-sum", "ark:-", str(vector)),
         )
         jobs.append(Job(e.log(f"get_post.{name}.{n}"), (pipeline,), f"train.{n}", e.wants_gpu))
-    # In the order in which a shell lists them, which decides how sums are rounded.
+    # A shell's order of file names; the order decides how sums are rounded.
     sums = ("vector-sum", *sorted(map(str, vectors)), str(out))
     return [
         Jobs(tuple(jobs), tuple(vectors)),
@@ -123,7 +123,7 @@ def _mean_output(e: Experiment, egs: EgsDir, name: str | int, out: Path) -> list
 
 
 def tidying_steps(e: Experiment, egs: EgsDir | None, schedule: Iterations) -> list[Step]:
-    """At the very end: examples that this experiment made, and models between."""
+    """The steps at the end: remove examples made by this experiment, and intermediate models."""
     run = e.options.run
     if not run.cleanup:
         return []

@@ -1,4 +1,4 @@
-"""Targets of frames: found, and compared with the network that is to learn them."""
+"""Targets of frames, and the check that the network's output has as many columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["aligned_targets", "given_targets"]
 
 
 def given_targets(options: RawTargetOptions, network: NetworkSource) -> GivenTargets:
-    """Those of --targets-scp; OptionError or DataError if they do not fit."""
+    """The targets of --targets-scp; OptionError or DataError if they do not fit."""
     if not options.targets_scp:
         raise OptionError("option --targets-scp is required, unless there is --egs.dir")
     script = Path(options.targets_scp)
@@ -37,7 +37,7 @@ def given_targets(options: RawTargetOptions, network: NetworkSource) -> GivenTar
 
 
 def aligned_targets(ali_dir: Path, num_jobs: int, network: NetworkSource) -> AlignedTargets:
-    """The pdfs of a directory's alignments, in `num_jobs` files; DataError if they do not fit."""
+    """The pdfs of the alignments in `num_jobs` files; DataError if they do not fit."""
     for name in ("final.mdl", "tree", *(f"ali.{n + 1}.gz" for n in range(num_jobs))):
         if not (ali_dir / name).is_file():
             raise DataError(f"--ali-dir={ali_dir}: there is no file '{ali_dir / name}'")

@@ -1,9 +1,9 @@
-"""Programs run inside this process, one after the other, as a shell would run them.
+"""Runs pipelines of our programs inside this process, one program after another.
 
-A pipe between programs of ours, or one that an argument names (`ark:nnet3-copy-egs ... |`), is no
-pipe here: its programs run in turn and hand over what they write (io/handover.py). Pipes to be read
-are run before the program that reads them, those to be written after it. What is not ours, or deals
-with files too large to hold, is left to the shell.
+A pipe between two of our programs, or named by an argument (`ark:nnet3-copy-egs ... |`), is
+replaced: the programs run in turn and pass their output in memory (io/handover.py). Pipes to be
+read run before the program that reads them, pipes to be written run after it. The shell runs other
+programs, and pipelines over files too large to hold.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from nnet3tools.recipe.jobs import Pipeline
 __all__ = ["Shell", "parse_pipeline"]
 
 LARGEST_HELD = 100 << 20
-"""Bytes of files that a pipe may read in all to be run in memory."""
+"""The largest total size in bytes of the files that a pipe run in memory reads."""
 _MOST_KEPT = 8
-"""Results of pipes that are kept because they were asked for twice."""
+"""The number of pipe results kept because they were needed twice."""
 
 
 def parse_pipeline(text: str) -> Pipeline | None:
-    """The programs of a command line, if all are ours and nothing in it is the shell's to do."""
+    """The programs of a command line; None if one is not ours, or if a shell has to run it."""
     lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>()")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -60,20 +60,20 @@ def parse_pipeline(text: str) -> Pipeline | None:
 
 
 def _quoted_all(text: str) -> bool:
-    """Whether what the shell would expand stands in single quotes only."""
+    """Whether all characters that a shell would expand are in single quotes."""
     outside = "".join(text.split("'")[::2])
     return text.count("'") % 2 == 0 and not any(char in outside for char in "$`\\*?[~#")
 
 
 @dataclass
 class Shell:
-    """Runs pipelines; keeps what pipes gave that are asked for again and again."""
+    """Runs pipelines; keeps the results of pipes that are read repeatedly."""
 
     seen: set[str] = field(default_factory=set)
     kept: OrderedDict[str, tuple[tuple, Handed, bytes]] = field(default_factory=OrderedDict)
 
     def run(self, pipeline: Pipeline, handed: Handed | None = None) -> int:
-        """The exit status of a pipeline whose first program reads `handed` as standard input."""
+        """Run a pipeline whose first program reads `handed` as standard input; the exit status."""
         is_ours = all(program[0] in PROGRAMS for program in pipeline)
         if not is_ours or (len(pipeline) > 1 and handed is None and not _fits(pipeline)):
             return _run_by_bash(pipeline)
@@ -86,7 +86,7 @@ class Shell:
     def _run_program(
         self, program: tuple[str, ...], given: Handed | None, is_last: bool
     ) -> tuple[int, Handed | None]:
-        """Status, and what was written to standard output unless this is the last program."""
+        """The status, and unless it is the last program, its standard output."""
         offers: dict[str, Handed] = {}
         for word in program[1:]:
             if (name := _pipe_read(word)) and (pipe := parse_pipeline(name[:-1])):
@@ -109,7 +109,7 @@ class Shell:
         return 0, found.get("-")
 
     def _result(self, name: str, pipe: Pipeline) -> tuple[int, Handed]:
-        """Status and result of a pipe; from the second time on results are kept."""
+        """The status and result of a pipe; a result needed a second time is kept."""
         files = _files(pipe)
         if name in self.kept and self.kept[name][0] == files:
             self.kept.move_to_end(name)
@@ -134,9 +134,9 @@ class Shell:
 def _call(
     program: tuple[str, ...], offers: dict[str, Handed], sinks: list[str]
 ) -> tuple[int, dict[str, Handed]]:
-    """Status of a program that finds `offers`, and what it wrote to `sinks`."""
+    """Run a program that reads `offers` and writes to `sinks`; its status and outputs."""
     main = importlib.import_module(module_of(program[0])).main
-    draws.seed(1)  # as a new process finds it
+    draws.seed(1)  # the seed of a new process
     handover.clear()
     try:
         for name, handed in offers.items():
@@ -157,7 +157,7 @@ def _run_by_bash(pipeline: Pipeline) -> int:
 
 
 def _pipe_read(word: str) -> str:
-    """The rxfilename of a pipe that a word of a command line names, or ""."""
+    """The rxfilename of a pipe that a command-line word names, or ""."""
     if not word.endswith("|"):
         return ""
     try:
@@ -167,7 +167,7 @@ def _pipe_read(word: str) -> str:
 
 
 def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
-    """The files that programs name, also in pipes of theirs; whether each is a script of others."""
+    """The files that programs and their pipes name; whether each is a script file."""
     for word in (word for program in pipe for word in program[1:]):
         if name := _pipe_read(word):
             inner = parse_pipeline(name[:-1]) or ((("", *name[:-1].split()),))
@@ -181,7 +181,7 @@ def _paths(pipe: Pipeline) -> Iterator[tuple[str, bool]]:
 
 
 def _files(pipe: Pipeline) -> tuple:
-    """What would show that a pipe's files have changed."""
+    """Names, sizes and times of a pipe's files; they differ if a file has changed."""
     found = []
     for path, _ in _paths(pipe):
         status = os.stat(path)
@@ -190,7 +190,7 @@ def _files(pipe: Pipeline) -> tuple:
 
 
 def _fits(pipe: Pipeline) -> bool:
-    """Whether what a pipe may read in all can be held."""
+    """Whether the files that a pipe reads are small enough to be held in memory."""
     sizes = (
         _size_of_script(p) if is_script else os.path.getsize(p) for p, is_script in _paths(pipe)
     )
@@ -198,7 +198,7 @@ def _fits(pipe: Pipeline) -> bool:
 
 
 def _size_of_script(path: str) -> float:
-    """Bytes of the files that a script file names; infinite if there are pipes among them."""
+    """The total size in bytes of the files in a script file; infinite if it names pipes."""
     with open(path, errors="surrogateescape") as file:
         names = {words[1].strip() for line in file if len(words := line.split(None, 1)) == 2}
     if any(name.endswith("|") for name in names):
@@ -215,7 +215,7 @@ def _end_of_log() -> int:
 
 
 def _log_since(offset: int) -> bytes:
-    """What was written to the log, if standard error is a file."""
+    """The bytes written to the log after `offset`, if standard error is a file."""
     size = max(0, _end_of_log() - offset)
     try:
         return os.pread(2, size, offset) if size else b""

@@ -1,4 +1,4 @@
-"""The stages of training: one for each iteration."""
+"""The stages of training, one for each iteration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from nnet3tools.recipe.schedules import (
 __all__ = ["Iteration", "diagnostics", "iteration_stages"]
 
 _WORST_DIFFERENCE = 1.0
-"""Models whose objective is worse than the best one's by more are not averaged, as in Kaldi."""
+"""Models whose objective is worse than the best by more than this are not averaged."""
 
 _OBJECTIVE = re.compile(
     r"LOG .* Overall average objective function for 'output' is ([0-9e.\-+= ]+) over "
@@ -35,21 +35,21 @@ _OBJECTIVE = re.compile(
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration: what its schedule says."""
+    """One iteration and its numbers in the schedule."""
 
     number: int
     num_jobs: int
     learning_rate: float
     proportional_shrink: float
-    """By what parameters are scaled because of --trainer.optimization.proportional-shrink."""
+    """The factor on parameters from --trainer.optimization.proportional-shrink."""
     processed: int
-    """Archives before it."""
+    """The number of archives processed before this iteration."""
     fraction: float
-    """The part of all data seen before it."""
+    """The fraction of all data seen before this iteration."""
 
 
 def iteration_stages(e: Experiment, egs: EgsDir, schedule: Iterations) -> list[Stage]:
-    """All of them; OptionError for schedules that make no sense."""
+    """All iterations; OptionError for a schedule that cannot be followed."""
     kept = _kept_models(e, schedule)
     return [_stage(e, egs, schedule, number, kept) for number in range(schedule.count)]
 
@@ -98,7 +98,7 @@ def _stage(e: Experiment, egs: EgsDir, schedule: Iterations, number: int, kept: 
 
 
 def _is_superfluous(e: Experiment, number: int, kept: set[int]) -> bool:
-    """Whether a model goes as soon as it is not needed for training."""
+    """Whether a model is removed as soon as training does not need it."""
     return (
         number >= 0
         and number % e.options.run.clean.preserve_model_interval != 0
@@ -148,7 +148,7 @@ def _training_job(e: Experiment, egs: EgsDir, iteration: Iteration, job: int, mo
 
 
 def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[str, ...]:
-    """As Kaldi's train_new_models gives them; in iteration 0 steps are smaller."""
+    """The options of a training job, as in Kaldi's train_new_models."""
     n, t = iteration.number, e.options.trainer
     optimization = t.optimization
     limit = t.max_param_change if n else t.max_param_change / math.sqrt(2)
@@ -170,7 +170,7 @@ def _training_options(e: Experiment, iteration: Iteration, job: int) -> tuple[st
 
 
 def _require(e: Experiment, egs: Path, iteration: Iteration) -> None:
-    """DataError if there are no examples any more."""
+    """DataError if the examples have been removed."""
     if not any(egs.glob(e.names.archive("*", "*"))):
         raise DataError(
             f"{egs} holds no archives of examples for iteration {iteration.number} (they were "
@@ -193,7 +193,7 @@ def _shrink(e: Experiment, iteration: Iteration) -> float:
 
 
 def _average(e: Experiment, iteration: Iteration) -> Step:
-    """The mean of the models that came out well; of iteration 0 the best one alone."""
+    """The average of the models with good objectives; in iteration 0 the best model."""
     n = iteration.number
     objectives = [_objective(e.log(f"train.{n}.{job + 1}")) for job in range(iteration.num_jobs)]
     best = max(range(len(objectives)), key=lambda i: objectives[i])
@@ -216,7 +216,7 @@ def _average(e: Experiment, iteration: Iteration) -> Step:
 
 
 def _objective(path: str) -> float:
-    """The objective that a log of training reports last; a low one if there is none."""
+    """The last objective in a training log; a very low number if there is none."""
     try:
         with open(path, errors="replace") as file:
             found = [match for line in file if (match := _OBJECTIVE.search(line))]
@@ -232,7 +232,7 @@ def _objective(path: str) -> float:
 
 
 def diagnostics(e: Experiment, egs: EgsDir, number: int | str) -> tuple[Job, ...]:
-    """Objectives of a model on both subsets; of a numbered one also what changed."""
+    """Jobs that compute objectives on both subsets; for a numbered model also its changes."""
     jobs = [_compute_prob(e, egs, number, part) for part in ("valid", "train")]
     if isinstance(number, int) and number > 0:
         jobs += _progress(e, number)

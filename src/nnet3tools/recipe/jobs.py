@@ -1,4 +1,4 @@
-"""Jobs: programs to run, with the log they write; and who runs them."""
+"""Jobs: programs to run and their log file; the interface of job runners."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from nnet3tools.errors import UserError
 __all__ = ["Job", "JobError", "JobRunner", "Outcome", "Pipeline", "last_lines", "pipe_text"]
 
 Pipeline = tuple[tuple[str, ...], ...]
-"""Programs with their words; each reads what the one before it writes."""
+"""Programs with their arguments; each reads the output of the program before it."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What runs as one: pipelines one after the other, as far as they end well.
+    """Pipelines that run one after another until one fails.
 
-    `log` is the file for all that they say. Jobs of one `home` share a worker, so that it finds
-    what it kept from the one before. `wants_gpu` jobs are given a GPU where there are such.
+    `log` is the file for all output. Jobs with the same `home` share a worker, which keeps data
+    between jobs. A job that `wants_gpu` gets a GPU if there is one.
     """
 
     log: str
@@ -29,7 +29,7 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """The words as run.pl takes them, with | and && among them."""
+        """The words as run.pl takes them, with | and && between programs."""
         words: list[str] = []
         for step in self.steps:
             words += ["&&"] if words else []
@@ -44,7 +44,7 @@ class Job:
 
     @property
     def shell(self) -> str:
-        """A line for bash."""
+        """The job as a line for bash."""
         return " ".join(w if w in ("|", "&&") else shlex.quote(w) for w in self.words)
 
 
@@ -55,13 +55,13 @@ def _quoted_as_run_pl(word: str) -> str:
 
 
 def pipe_text(*programs: str) -> str:
-    """Programs as the rxfilename of a pipe."""
+    """The programs as the rxfilename of a pipe."""
     return " | ".join(" ".join(program.split()) for program in programs) + " |"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: an exit status, or in words why there is none."""
+    """The end of a job: its exit status, or the reason why there is none."""
 
     job: Job
     status: int
@@ -69,23 +69,23 @@ class Outcome:
 
 
 class JobRunner(Protocol):
-    """Runs jobs at once as far as it can."""
+    """Runs jobs in parallel, as many as there is room for."""
 
     def submit(self, job: Job) -> None:
-        """Let a job run when there is room."""
+        """Run a job as soon as there is room."""
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs that have ended; at once if there are any, else after so many seconds."""
+        """The jobs that have ended since the last call; waits up to `seconds` for the first."""
 
     def cancel(self) -> None:
-        """End all jobs, waiting ones and those that run."""
+        """End all jobs, waiting and running."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Release the runner; no more jobs follow."""
 
 
 class JobError(UserError):
-    """A job failed twice."""
+    """A job that failed twice."""
 
 
 def last_lines(log: str, count: int = 10) -> list[str]:

@@ -1,4 +1,4 @@
-"""Jobs on this machine, in workers that stay."""
+"""Runs jobs on this machine, in worker processes that stay alive between jobs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from nnet3tools.recipe.submitted import environment_with_programs
 __all__ = ["LocalRunner"]
 
 _SECONDS_BETWEEN_LOOKS = 1.0
-"""How often workers are looked at that say nothing."""
+"""The time between two checks of a worker that sends nothing."""
 
 
 @dataclass
 class _Worker:
-    """A process, the jobs that wait for it, and what it was seen to do."""
+    """A worker process, its waiting jobs, and traces of its activity."""
 
     environment: dict[str, str]
     process: subprocess.Popen[str] | None = None
@@ -34,7 +34,7 @@ class _Worker:
     moved: float = 0.0
 
     def start(self) -> None:
-        """Start the process, unless it runs."""
+        """Start the process unless it runs."""
         if self.process is not None and self.process.poll() is None:
             return
         self.process = subprocess.Popen(
@@ -42,13 +42,13 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # Pipes that are too large to be run inside it look for programs on PATH.
+            # The shell runs pipes over large files, and finds programs on PATH.
             env={**environment_with_programs(), **self.environment},
             start_new_session=True,
         )
 
     def give(self, job: Job) -> None:
-        """Let the process run a job."""
+        """Send a job to the process."""
         self.start()
         assert self.process is not None
         assert self.process.stdin is not None
@@ -58,7 +58,7 @@ class _Worker:
         self.process.stdin.flush()
 
     def end(self) -> int:
-        """Kill the process and what it started; its exit status."""
+        """Kill the process and its children; return its exit status."""
         process, self.process, self.job = self.process, None, None
         if process is None:
             return 0
@@ -73,7 +73,7 @@ class _Worker:
         return process.wait()
 
     def seems_dead(self, seconds: float) -> bool:
-        """Whether for so long it has neither computed nor written to its log."""
+        """Whether the process has neither computed nor written to its log for `seconds`."""
         assert self.process is not None
         assert self.job is not None
         now = time.monotonic()
@@ -84,7 +84,7 @@ class _Worker:
 
 
 def _trace(pid: int, log: str) -> tuple[int, float]:
-    """Clock ticks that a process and its children took, and when its log was written."""
+    """Clock ticks that a process and its children have used, and the time of its log."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             ticks = sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
@@ -97,7 +97,7 @@ def _trace(pid: int, log: str) -> tuple[int, float]:
 
 
 class LocalRunner:
-    """A JobRunner with as many workers as `machine` says; each is started when it is needed."""
+    """A JobRunner with the workers that `machine` allows; each starts at its first job."""
 
     def __init__(self, machine: Machine, hang_timeout: float) -> None:
         self._machine, self._hang_timeout = machine, hang_timeout
@@ -111,12 +111,12 @@ class LocalRunner:
         self._feed(worker)
 
     def _feed(self, worker: _Worker) -> None:
-        """Give a worker that is free its next job."""
+        """Send a free worker its next job."""
         while worker.job is None and worker.waiting:
             job = worker.waiting.popleft()
             try:
                 worker.give(job)
-            except BrokenPipeError:  # it died between two jobs
+            except BrokenPipeError:  # the worker died between two jobs
                 self._end(worker)
                 worker.give(job)
             self._watch(worker)
@@ -135,7 +135,7 @@ class LocalRunner:
         return worker.end()
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """Jobs that have ended, looking now and then for workers that hang."""
+        """The jobs that have ended; checks for workers that hang."""
         end = time.monotonic() + seconds
         while True:
             left = max(0.0, min(_SECONDS_BETWEEN_LOOKS, end - time.monotonic()))
@@ -171,14 +171,14 @@ class LocalRunner:
         return Outcome(job, 1, f"it neither computed nor wrote for {self._hang_timeout:g} s")
 
     def cancel(self) -> None:
-        """Forget what waits, and kill what runs."""
+        """Forget waiting jobs, and kill running jobs."""
         for worker in self._workers:
             worker.waiting.clear()
             if worker.job is not None:
                 self._end(worker)
 
     def close(self) -> None:
-        """End all workers; those without a job end by themselves when their input does."""
+        """End all workers; a worker without a job ends when its input is closed."""
         for worker in self._workers:
             self._end(worker)
         self._selector.close()

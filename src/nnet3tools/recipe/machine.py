@@ -1,4 +1,4 @@
-"""What this machine can take: how many workers, and which has which GPU."""
+"""The capacity of this machine: the number of workers, and the GPU of each."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from nnet3tools.errors import OptionError
 __all__ = ["Machine", "this_machine"]
 
 _BYTES_OF_WORKER = 1 << 30
-"""Memory that a worker is reckoned to need at least."""
+"""The memory that a worker is assumed to need."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """So many workers; those that train have a GPU each, if there are any in `gpus`."""
+    """The number of workers; training workers get a GPU each if `gpus` has any."""
 
     num_workers: int
     gpus: tuple[str, ...] = ()
 
     def worker_of(self, home: str) -> int:
-        """The worker of a home: train.2 is the second one, diagnostics the last one."""
+        """The number of the worker for a home: train.2 has the second, diagnostics the last."""
         name, _, number = home.partition(".")
         if not number.isdecimal():
             return self.num_workers - 1
@@ -30,17 +30,17 @@ class Machine:
         return (int(number) - 1) % max(1, min(count, self.num_workers))
 
     def environment(self, worker: int) -> dict[str, str]:
-        """What a worker finds in its environment besides."""
+        """Environment variables to add for a worker."""
         if not self.gpus:
             return {}
         gpu = self.gpus[worker] if worker < len(self.gpus) else ""
         return {"CUDA_VISIBLE_DEVICES": gpu}
 
 
-def this_machine(num_jobs: int, most_at_once: int, wants_gpu: bool) -> Machine:
-    """At most `num_jobs` workers, if that is positive, and what processors, memory and GPUs allow.
+def this_machine(num_jobs: int, most_training: int, wants_gpu: bool) -> Machine:
+    """As many workers as processors, memory, GPUs and, if positive, `num_jobs` allow.
 
-    `most_at_once` jobs train at once; one worker more is for diagnostics.
+    `most_training` jobs train at once; one more worker is for diagnostics.
     """
     if num_jobs < 0:
         raise OptionError(f"--num-jobs={num_jobs}: expected a positive number, or 0")
@@ -48,7 +48,7 @@ def this_machine(num_jobs: int, most_at_once: int, wants_gpu: bool) -> Machine:
     limit = min(_num_processors(), max(1, _free_memory() // _BYTES_OF_WORKER))
     if gpus:
         limit = max(limit, len(gpus) + 1)
-    wanted = min(most_at_once, len(gpus) if gpus else most_at_once) + 1
+    wanted = min(most_training, len(gpus) if gpus else most_training) + 1
     count = min(wanted, num_jobs or limit)
     return Machine(max(1, count), gpus)
 
@@ -61,7 +61,7 @@ def _num_processors() -> int:
 
 
 def _free_memory() -> int:
-    """Bytes that programs may still take; much if the system does not say."""
+    """Bytes of memory that programs can allocate; a large number if the system does not say."""
     try:
         with open("/proc/meminfo") as file:
             for line in file:
@@ -73,7 +73,7 @@ def _free_memory() -> int:
 
 
 def _gpus() -> tuple[str, ...]:
-    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """The GPUs that this process may use, in the form of CUDA_VISIBLE_DEVICES."""
     if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return tuple(part for part in named.split(",") if part)
     try:

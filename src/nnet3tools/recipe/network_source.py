@@ -1,4 +1,4 @@
-"""Where the network of an experiment comes from, and what is known of it before it is made."""
+"""The source of an experiment's network, and its properties before it is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NetworkSource:
     input_model: str
 
     def check(self) -> None:
-        """DataError if it is not there."""
+        """DataError if the source does not exist."""
         model, configs = self.input_model, self.dir / "configs"
         if model and not os.path.isfile(model):
             raise DataError(f"--trainer.input-model={model}: there is no such file")
@@ -31,7 +31,7 @@ class NetworkSource:
             )
 
     def check_targets(self, num_targets: int, source: str) -> None:
-        """DataError if the network's output is not that of the targets, as far as can be seen."""
+        """DataError if the network's output has another dimension than the targets, if known."""
         reference = self.dir / "configs" / "ref.raw"
         if not reference.is_file() or self.input_model:
             return
@@ -46,7 +46,7 @@ class NetworkSource:
             )
 
     def variables(self) -> dict[str, str]:
-        """configs/vars, or the same of --trainer.input-model."""
+        """The variables of configs/vars, or the same computed from --trainer.input-model."""
         if self.input_model:
             from nnet3tools.graph.context import compute_simple_nnet_context
             from nnet3tools.nnet.model_file import read_nnet
@@ -66,7 +66,7 @@ class NetworkSource:
         return found
 
     def contexts(self) -> tuple[int, int]:
-        """Left and right context of the network."""
+        """The left and right context of the network."""
         variables = self.variables()
         path = self.dir / "configs" / "vars"
         found = []
@@ -79,5 +79,5 @@ class NetworkSource:
 
     @property
     def has_init_config(self) -> bool:
-        """Whether there is an LDA-like transform to estimate."""
+        """Whether an LDA-like transform has to be estimated."""
         return not self.input_model and (self.dir / "configs" / "init.config").is_file()

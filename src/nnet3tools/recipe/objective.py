@@ -1,6 +1,6 @@
-"""What depends on the objective: which programs train and judge, and how they are given examples.
+"""The interface of objectives: the programs that train and evaluate, and their examples.
 
-The driver knows an objective by this interface only; another (chain models) is another class.
+The driver uses an objective through this interface only; chain models have another class.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ExampleNames:
-    """How files of examples (egs.1.ark, combine.egs) and programs for them are called."""
+    """Names of files of examples (egs.1.ark, combine.egs) and of the programs for them."""
 
     files: str = "egs"
     programs: str = "nnet3-"
 
     def archive(self, number: int | str, kind: str = "ark") -> str:
-        """An archive of the examples to train on, or its script file."""
+        """The name of a training archive, or of its script file."""
         return f"{self.files}.{number}.{kind}"
 
     def subset(self, name: str) -> str:
-        """An archive of examples for diagnostics or combination."""
+        """The name of an archive of examples for diagnostics or combination."""
         return f"{name}.{self.files}"
 
     def program(self, what: str) -> str:
-        """Such as "copy-egs"."""
+        """The name of a program such as "copy-egs", with its prefix."""
         return self.programs + what
 
 
@@ -48,9 +48,9 @@ FRAME_NAMES = ExampleNames()
 
 @dataclass(frozen=True)
 class ExampleOrder:
-    """Which examples a job of training sees, and in what order and minibatches.
+    """The examples of a training job, their order, and the rule of minibatch sizes.
 
-    `shift` is which frame of each example is taken, or by how many frames examples are shifted.
+    `shift` is the frame that is used of each example, or the number of frames to shift by.
     """
 
     archive: int
@@ -66,10 +66,10 @@ class Objective(Protocol):
 
     @property
     def names(self) -> ExampleNames:
-        """Of the files of its examples and the programs for them."""
+        """The names of its files of examples and of the programs for them."""
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """The rspecifier of minibatches of an archive."""
+        """The rspecifier of the minibatches of an archive."""
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
         """The rspecifier of minibatches of "valid_diagnostic", "train_diagnostic" or "combine"."""
@@ -77,15 +77,15 @@ class Objective(Protocol):
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words that train."""
+        """The command that trains."""
 
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """The words that judge a model."""
+        """The command that evaluates a model."""
 
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """The words that combine models."""
+        """The command that combines models."""
 
 
 @dataclass(frozen=True)
@@ -95,29 +95,29 @@ class FrameObjective:
     names: ExampleNames = FRAME_NAMES
 
     def training_examples(self, egs: Path, order: ExampleOrder, is_multitask: bool) -> str:
-        """Copied (one frame of each), shuffled, perhaps varied, merged."""
+        """The rspecifier of one frame of each example, shuffled and merged."""
         varied = f"nnet3-egs-augment-image {order.augmentation} ark:- ark:-"
         between = (varied,) if order.augmentation else ()
         return merged_examples(self.names, egs, order, "--frame", is_multitask, between)
 
     def diagnostic_examples(self, egs: Path, name: str, sizes: str, is_multitask: bool) -> str:
-        """Copied and merged."""
+        """The rspecifier of copied and merged examples."""
         return merged_diagnostics(self.names, egs, name, sizes, is_multitask)
 
     def train(
         self, options: tuple[str, ...], model: str, examples: str, out: str
     ) -> tuple[str, ...]:
-        """nnet3-train."""
+        """The words of nnet3-train."""
         return ("nnet3-train", *options, model, examples, out)
 
     def compute_prob(self, options: tuple[str, ...], model: str, examples: str) -> tuple[str, ...]:
-        """nnet3-compute-prob."""
+        """The words of nnet3-compute-prob."""
         return ("nnet3-compute-prob", *options, model, examples)
 
     def combine(
         self, options: tuple[str, ...], models: tuple[str, ...], examples: str, out: str
     ) -> tuple[str, ...]:
-        """nnet3-combine."""
+        """The words of nnet3-combine."""
         return ("nnet3-combine", *options, *models, examples, out)
 
 
@@ -129,9 +129,9 @@ def merged_examples(
     is_multitask: bool,
     between: tuple[str, ...] = (),
 ) -> str:
-    """The rspecifier of an archive's examples, copied at a shift, shuffled, merged.
+    """The rspecifier of an archive's examples, copied at a shift, shuffled and merged.
 
-    `between` are programs that change them before they are merged.
+    `between` are programs that change the examples before they are merged.
     """
     shift = "" if order.shift is None else f"{shift_option}={order.shift}"
     kind = "scp" if is_multitask else "ark"

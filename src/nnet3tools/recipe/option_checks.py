@@ -1,4 +1,4 @@
-"""Whether numbers and schedules among the options of training make sense, whatever is trained."""
+"""Checks of numbers and schedules among the options of all training programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_minibatch_size", "check_trainer"]
 
 
 def check_minibatch_size(name: str, rule: str) -> None:
-    """OptionError unless the option --trainer.<name> is a rule of minibatch sizes."""
+    """OptionError unless the value of --trainer.<name> is a rule of minibatch sizes."""
     try:
         MinibatchRules(rule)
     except OptionError as error:
@@ -23,7 +23,7 @@ def check_minibatch_size(name: str, rule: str) -> None:
 def check_trainer(
     trainer: TrainerOptions, optimization: OptimizationOptions, clean: CleanupOptions
 ) -> None:
-    """OptionError for a schedule that cannot be parsed, or a number out of its range."""
+    """OptionError for a malformed schedule, or a number out of range."""
     parse_dropout_schedule(trainer.dropout_schedule)
     for name, value, least in (
         ("trainer.num-epochs", trainer.num_epochs, 0.0),

@@ -1,4 +1,4 @@
-"""Options of the training programs, named as those of Kaldi's steps/nnet3/train_*.py."""
+"""Options of the training programs, with the names of Kaldi's steps/nnet3/train_*.py."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class ReportingOptions:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How jobs are run, which changes nothing of what they compute."""
+    """How jobs are run; these options do not change any result."""
 
     stage: int = option(
         -1000, "Stage to begin with; by default training goes on after the last whole step"
@@ -226,7 +226,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """What every program has."""
+    """Options of every training program."""
 
     run: RunOptions = option_group("", RunOptions)
     feat: FeatureOptions = option_group("feat", FeatureOptions)

@@ -1,7 +1,7 @@
-"""What a plan is made of: stages, their steps, and the small things a driver does itself.
+"""Parts of a plan: stages, their steps, and small actions of the driver itself.
 
-All are values: who makes a plan looks at options and files, and runs nothing; the executor
-(`driver.py`) runs it and knows nothing of networks.
+All are values. The modules that make a plan read options and files, and run nothing. `driver.py`
+runs the plan, and knows nothing of networks.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = [
 
 
 class Action(Protocol):
-    """Something small, done by the driver itself; doing it twice changes nothing."""
+    """A small action of the driver; repeating it changes nothing."""
 
     def do(self) -> None:
-        """Do it; DataError if that fails."""
+        """Act; DataError if that fails."""
 
 
 @dataclass(frozen=True)
 class WriteText:
-    """A file with this text."""
+    """Writes a file with this text."""
 
     path: Path
     text: str
 
     def do(self) -> None:
-        """Write it, unless it is there already."""
+        """Write the file unless it has this text already."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(str(self.path)) as file:
             file.write(self.text.encode("utf-8", "surrogateescape"))
@@ -55,13 +55,13 @@ class WriteText:
 
 @dataclass(frozen=True)
 class Link:
-    """A symbolic link at `path` to `target`, whatever was there before."""
+    """Makes `path` a symbolic link to `target`, and replaces an existing file."""
 
     path: Path
     target: str
 
     def do(self) -> None:
-        """Make it beside the place, then move it there."""
+        """Make the link under another name, then rename it."""
         beside = self.path.with_name(f".{self.path.name}.new")
         beside.unlink(missing_ok=True)
         beside.symlink_to(self.target)
@@ -70,27 +70,27 @@ class Link:
 
 @dataclass(frozen=True)
 class CopyFile:
-    """A copy of a file."""
+    """Copies a file."""
 
     source: Path
     target: Path
 
     def do(self) -> None:
-        """Copy it."""
+        """Copy the file."""
         Concatenate(self.target, (self.source,)).do()
 
 
 @dataclass(frozen=True)
 class Concatenate:
-    """A file of all of some others."""
+    """Writes the contents of several files to one file."""
 
     target: Path
     sources: tuple[Path, ...]
     empty: str = ""
-    """What to say if there is nothing in them; "" if there may be nothing."""
+    """The error message if the result is empty; "" if it may be empty."""
 
     def do(self) -> None:
-        """Write it; DataError if it is empty and may not be."""
+        """Write the file; DataError if it is empty and must not be."""
         with whole_file(str(self.target)) as out:
             for source in self.sources:
                 try:
@@ -104,12 +104,12 @@ class Concatenate:
 
 @dataclass(frozen=True)
 class Remove:
-    """Files that go: in their names * and ? stand for what they do in a shell."""
+    """Removes files; their names may contain * and ? as in a shell."""
 
     patterns: tuple[str, ...]
 
     def do(self) -> None:
-        """Remove what is there."""
+        """Remove the files that exist."""
         for pattern in self.patterns:
             folder, name = os.path.split(pattern)
             for path in glob.glob(os.path.join(glob.escape(folder), name)):
@@ -118,7 +118,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs that may run at once, of which the files `outputs` come."""
+    """Jobs that may run in parallel; together they make the files `outputs`."""
 
     jobs: tuple[Job, ...]
     outputs: tuple[Path, ...] = ()
@@ -126,7 +126,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Later:
-    """Steps that can be told only when it is their turn: they depend on what logs or models say."""
+    """Steps that are determined when their turn comes, because they depend on logs or models."""
 
     steps: Callable[[], list[Step]]
 
@@ -136,11 +136,12 @@ Step = Jobs | Later | WriteText | Link | CopyFile | Concatenate | Remove
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the work that is done as a whole.
+    """A part of the plan that is done as a whole.
 
-    `number` is Kaldi's (--stage). `background` runs beside the steps, and the stage ends when both
-    have. It is done when `outputs` are there, none of the patterns `absent` is, and the logs of
-    `proof` say so. It needs `inputs`. `iteration` is that of training, if it is one.
+    `number` is Kaldi's (--stage). `background` jobs run beside the steps, and the stage ends when
+    both have ended. A stage is done if `outputs` exist, no file matches a pattern in `absent`, and
+    the logs in `proof` say so. It needs `inputs`. `iteration` is the number of the training
+    iteration, or None.
     """
 
     number: int

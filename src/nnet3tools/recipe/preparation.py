@@ -19,13 +19,13 @@ _HOME = "train.1"
 
 
 class Preparation:
-    """What happens before training on targets of frames; other objectives prepare otherwise."""
+    """The preparation of training on targets of frames; subclasses prepare other objectives."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._e = experiment
 
-    def copied_at_once(self) -> list[CopyFile | WriteText]:
-        """What decoding with an acoustic model needs of its alignments."""
+    def early_copies(self) -> list[CopyFile | WriteText]:
+        """Copies of files of the alignments that decoding with an acoustic model needs."""
         e = self._e
         if e.am is None:
             return []
@@ -36,14 +36,14 @@ class Preparation:
             WriteText(e.dir / "num_jobs", str(e.num_ali_jobs())),
         ]
 
-    def said_of_schedule(self, schedule: Iterations) -> list[WriteText]:
-        """Files that tell how long training will take: none."""
+    def schedule_files(self, schedule: Iterations) -> list[WriteText]:
+        """Files that tell how long training will take; here none."""
         return []
 
     def before_egs(self) -> list[Stage]:
-        """The stages up to the examples."""
+        """The stages before examples are made, and the stage that makes them."""
         e = self._e
-        shift = 0 if e.am is None else -1  # numbers of acoustic models' stages are one less
+        shift = 0 if e.am is None else -1  # acoustic models' stages have numbers one lower
         stages = []
         if e.has_init_config:
             stages.append(init_stage(e, -4 + shift))
@@ -52,7 +52,7 @@ class Preparation:
         return stages
 
     def with_egs(self, egs: EgsDir) -> list[Stage]:
-        """The stages from the examples to model 0."""
+        """The stages between the examples and model 0."""
         e = self._e
         stages = []
         if e.has_init_config:
@@ -72,7 +72,7 @@ def init_stage(e: Experiment, number: int) -> Stage:
 
 
 def egs_stage(e: Experiment, number: int) -> Stage:
-    """Examples; which archives there will be is known when it is this stage's turn."""
+    """The stage that makes examples; its archives are known when its turn comes."""
     egs = e.egs_path
     subsets = ("combine", "valid_diagnostic", "train_diagnostic")
     outputs = tuple(egs / e.names.subset(name) for name in subsets)
@@ -103,7 +103,7 @@ def egs_stage(e: Experiment, number: int) -> Stage:
 
 
 def egs_properties(e: Experiment) -> list[Step]:
-    """What decoding must know of the examples, copied to the experiment's directory."""
+    """Copies to the experiment's directory of the example properties that decoding needs."""
     names = (
         "cmvn_opts",
         "splice_opts",
@@ -117,7 +117,7 @@ def egs_properties(e: Experiment) -> list[Step]:
 
 
 def lda_stage(e: Experiment, egs: EgsDir, number: int) -> Stage:
-    """Statistics of the examples, and the LDA-like transform of them."""
+    """Statistics of the examples, and the LDA-like transform estimated from them."""
     options = e.options.trainer.lda
     count = min(egs.num_archives, options.max_lda_jobs)
     stats = [e.dir / f"{n}.lda_stats" for n in range(1, count + 1)]
@@ -174,7 +174,7 @@ def _prior_stage(e: Experiment) -> Stage:
 
 
 def _scales(e: Experiment) -> list[Step]:
-    """The vector of scales; counts are smoothed, and numbers printed, as Kaldi's script does it."""
+    """The vector of scales; counts are smoothed, and numbers printed, as in Kaldi's script."""
     path = e.dir / "pdf_counts"
     words = " ".join(read_lines(path)).split()
     if len(words) < 3 or (words[0], words[-1]) != ("[", "]"):
@@ -215,7 +215,7 @@ def _first_model_stage(e: Experiment) -> Stage:
 
 
 def _acoustic_model(e: Experiment, raw: str) -> Jobs:
-    """Transitions and priors of the alignments."""
+    """The job that adds transitions and priors of the alignments to the network."""
     assert e.am is not None
     ali = e.am.ali_dir
     files = " ".join(f"{ali}/ali.{n + 1}.gz" for n in range(e.num_ali_jobs()))

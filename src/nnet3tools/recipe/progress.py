@@ -1,4 +1,4 @@
-"""What a person sees while a training runs: a line at a terminal, plain lines in a file or pipe."""
+"""Messages while a training runs: a line that changes at a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
 
 
 def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
-    """What a log says last of something; "" if nothing."""
+    """The group `group` of the last match of a pattern in a log; "" if there is none."""
     try:
         with open(path, errors="replace") as file:
             found = [match[group] for line in file if (match := pattern.search(line))]
@@ -43,7 +43,7 @@ def _last(path: str, pattern: re.Pattern[str], group: int) -> str:
 
 @dataclass
 class Progress:
-    """Says what is going on; `log_of` gives the path of a log by its name."""
+    """Reports progress; `log_of` gives the path of a log by its name."""
 
     log_of: Callable[[str], str]
     num_epochs: float
@@ -56,7 +56,7 @@ class Progress:
     _at_terminal: bool = field(default_factory=lambda: sys.stderr.isatty())
 
     def begin(self, stage: Stage) -> None:
-        """A stage begins."""
+        """Report that a stage begins."""
         self._began = time.monotonic()
         if stage.iteration is None or self.schedule is None:
             log.log(f"Stage {stage.number}: {stage.name}")
@@ -74,7 +74,7 @@ class Progress:
             log.log(line)
 
     def end(self, stage: Stage) -> None:
-        """A stage has ended: the objectives that an iteration's diagnostics found."""
+        """Report that a stage has ended, with the objectives of an iteration's diagnostics."""
         if stage.iteration is None or self.schedule is None:
             return
         took = time.monotonic() - self._began

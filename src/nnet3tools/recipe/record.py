@@ -1,4 +1,4 @@
-"""What a directory says of the experiment in it: the options it was made with; who works in it."""
+"""The record of an experiment in its directory: its options; and the lock of the directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nnet3tools.recipe.data_dir import read_lines
 from nnet3tools.recipe.experiment import Experiment
 from nnet3tools.recipe.plan import WriteText
 
-__all__ = ["alone_in", "check_record", "write_record"]
+__all__ = ["check_record", "locked", "write_record"]
 
 _NAME = "experiment.json"
 _FREE = (
@@ -40,11 +40,11 @@ _FREE = (
     "lang",
     "nj",
 )
-"""Options that change nothing of what comes out."""
+"""Options that do not change any result."""
 
 
 def _record(experiment: Experiment) -> dict[str, Any]:
-    """The program, its options that count, and the network."""
+    """The program, its options that change results, and the network."""
     options: dict[str, Any] = {}
     for spec in specs_of(type(experiment.options)):
         value: Any = experiment.options
@@ -83,14 +83,14 @@ def check_record(experiment: Experiment) -> None:
 
 
 def write_record(experiment: Experiment) -> None:
-    """Say what the directory holds from now on."""
+    """Write the record of this experiment to its directory."""
     text = json.dumps(_record(experiment), indent=1) + "\n"
     WriteText(experiment.dir / _NAME, text).do()
 
 
 @contextlib.contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """DataError if another driver works in the directory."""
+def locked(folder: Path) -> Iterator[None]:
+    """Lock the directory; DataError if another driver works in it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

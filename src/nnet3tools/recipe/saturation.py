@@ -1,4 +1,4 @@
-"""How saturated a network's sigmoids and tanhs are, as Kaldi's get_saturation.pl reckons it."""
+"""The saturation of a network's sigmoids and tanhs, computed as in Kaldi's get_saturation.pl."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LSTM_UNITS = {
 
 
 def saturation(model: str) -> float:
-    """Of a model in a file."""
+    """The saturation of a model file."""
     from nnet3tools.cli.network_info import network_info
     from nnet3tools.nnet.model_file import read_nnet
 
@@ -31,9 +31,9 @@ def saturation(model: str) -> float:
 
 
 def saturation_of_info(text: str) -> float:
-    """The mean over all units of 1 - (mean derivative / largest possible one); 0 without any.
+    """The mean over all units of 1 - (mean derivative / largest possible one); 0 if there are none.
 
-    `text` is what nnet3-info prints.
+    `text` is the output of nnet3-info.
     """
     found: list[float] = []
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""How numbers change in the course of training: learning rates, jobs, dropout, models combined."""
+"""Values that change during training: learning rates, jobs, dropout; models to combine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Iterations:
-    """How many iterations there are, and what each trains on.
+    """The number of iterations, and the jobs and learning rate of each.
 
-    `num_archives` are those of the examples, `num_epochs` passes over all of them are made, each
-    archive `frames_per_eg` times in a pass.
+    The examples are in `num_archives` archives. Training makes `num_epochs` passes over them, and
+    each pass uses an archive `frames_per_eg` times.
     """
 
     num_archives: int
@@ -38,22 +38,22 @@ class Iterations:
 
     @property
     def num_archives_expanded(self) -> int:
-        """Archives of a pass."""
+        """The number of archives in one pass."""
         return self.num_archives * self.frames_per_eg
 
     @property
     def num_archives_to_process(self) -> int:
-        """Archives in all."""
+        """The number of archives in all passes."""
         return int(self.num_epochs * self.num_archives_expanded)
 
     @property
     def count(self) -> int:
-        """Number of iterations."""
+        """The number of iterations."""
         jobs = self.num_jobs_initial + self.num_jobs_final
         return int(self.num_archives_to_process * 2 / jobs)
 
     def num_jobs(self, iteration: int) -> int:
-        """Jobs of an iteration; Kaldi's get_current_num_jobs."""
+        """The number of jobs of an iteration; Kaldi's get_current_num_jobs."""
         difference = self.num_jobs_final - self.num_jobs_initial
         ideal = float(self.num_jobs_initial) + difference * float(iteration) / self.count
         if ideal < self.num_jobs_step:
@@ -61,27 +61,27 @@ class Iterations:
         return int(0.5 + ideal / self.num_jobs_step) * self.num_jobs_step
 
     def processed(self, iteration: int) -> int:
-        """Archives that were processed before an iteration."""
+        """The number of archives processed before an iteration."""
         return sum(self.num_jobs(i) for i in range(iteration))
 
     def fraction(self, iteration: int) -> float:
-        """What part of the data was seen before an iteration."""
+        """The fraction of the data seen before an iteration."""
         return self.processed(iteration) / self.num_archives_to_process
 
     def learning_rate(self, iteration: int) -> float:
-        """Of the jobs of an iteration: falls exponentially with the data seen."""
+        """The learning rate of an iteration's jobs; it falls exponentially with the data seen."""
         if iteration + 1 >= self.count:
             rate = self.final_lrate
         else:
             falls = math.log(float(self.final_lrate) / self.initial_lrate)
-            # In this order, as Kaldi's script rounds.
+            # The order of operations is that of Kaldi's script, for equal rounding.
             done = self.processed(iteration) * falls / self.num_archives_to_process
             rate = self.initial_lrate * math.exp(done)
         return self.num_jobs(iteration) * rate
 
 
 def models_to_combine(iterations: Iterations, most: int) -> list[int]:
-    """Numbers of the models that are combined at the end; Kaldi's get_model_combine_iters."""
+    """The numbers of the models to combine at the end; Kaldi's get_model_combine_iters."""
     count = iterations.count
     an_epoch = float(iterations.num_archives_expanded) / iterations.num_jobs_final
     wanted = min(int(an_epoch / 2) + 1, int(count / 2))
@@ -97,13 +97,13 @@ def models_to_combine(iterations: Iterations, most: int) -> list[int]:
 
 @dataclass(frozen=True)
 class DropoutFunction:
-    """Dropout of the components whose names match a pattern: points (fraction of data, value)."""
+    """The dropout of components that match a pattern: points (fraction of data, proportion)."""
 
     pattern: str
     points: tuple[tuple[float, float], ...]
 
     def value(self, fraction: float) -> float:
-        """Piecewise linear between the points; of points at one place the last counts."""
+        """The proportion, linear between points; of points at the same fraction the last counts."""
         if fraction == 0:
             return self.points[0][1]
         before = max(i for i, (x, _) in enumerate(self.points) if x <= fraction)
@@ -128,7 +128,7 @@ def parse_dropout_schedule(text: str) -> list[DropoutFunction]:
 
 
 def dropout_edits(schedule: str, fraction: float) -> str:
-    """Edits of nnet3-copy that set the dropout for a fraction of the data seen; "" for none."""
+    """Edits of nnet3-copy that set the dropout for a fraction of the data; "" for none."""
     return ";".join(
         f"set-dropout-proportion name={f.pattern} proportion={f.value(min(fraction, 1.0))}"
         for f in parse_dropout_schedule(schedule)
@@ -139,12 +139,12 @@ def dropout_edits(schedule: str, fraction: float) -> str:
 
 
 def halved_minibatch_size(rule: str) -> str:
-    """A rule of minibatch sizes with half of each size, but at least 1: 128=64:128 as 128=32:64."""
+    """The rule with each size halved, but at least 1: 128=64:128 becomes 128=32:64."""
     return re.sub(r"\d+(?![\d=])", lambda size: str(max(1, int(size[0]) // 2)), rule)
 
 
 def chunk_widths(text: str) -> list[int]:
-    """The widths of --egs.chunk-width, the preferred one first; OptionError if it has none."""
+    """The widths in --egs.chunk-width, the preferred one first; OptionError if malformed."""
     try:
         widths = [int(part) for part in text.split(",")]
     except ValueError:

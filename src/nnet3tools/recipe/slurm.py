@@ -1,4 +1,4 @@
-"""Jobs submitted to Slurm with sbatch, and watched with squeue and their logs."""
+"""Runs jobs on Slurm: submitted with sbatch, watched with squeue and their logs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["SlurmRunner", "batch_script"]
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _SECONDS_FOR_FILES = 20.0
-"""So long a log may take to appear on this machine after a job's end."""
+"""The time that a log may take to appear on this machine after a job's end."""
 _ENDED = re.compile(r"^# Ended \(code (\d+)", re.M)
 
 
 def batch_script(job: Job) -> str:
-    """What sbatch is given: the job with its log in run.pl's form."""
+    """The input of sbatch: the job, which writes its log in run.pl's form."""
     log = shlex.quote(os.path.abspath(job.log))
     lines = [
         "#!/usr/bin/env bash",
@@ -47,9 +47,9 @@ def batch_script(job: Job) -> str:
 
 @dataclass
 class SlurmRunner:
-    """A JobRunner that submits each job with sbatch and these options, those of GPUs besides.
+    """A JobRunner that submits each job with sbatch and these options; GPU jobs have more options.
 
-    A job that Slurm ends (cancelled, its node down) counts as failed, so that it is tried again.
+    A job that Slurm ends (cancelled, node down) counts as failed and is tried again.
     """
 
     options: str = ""
@@ -57,13 +57,13 @@ class SlurmRunner:
     _running: dict[str, Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """OptionError if there is no Slurm here."""
+        """OptionError if Slurm is not installed."""
         for program in ("sbatch", "squeue", "scancel"):
             if shutil.which(program) is None:
                 raise OptionError(f"--executor=slurm: there is no program {program} on PATH")
 
     def submit(self, job: Job) -> None:
-        """Submit a job; DataError if sbatch does not take it."""
+        """Submit a job; DataError if sbatch refuses it."""
         Path(job.log).unlink(missing_ok=True)
         gpu = shlex.split(self.gpu_options) if job.wants_gpu else []
         words = [
@@ -88,7 +88,7 @@ class SlurmRunner:
         self._running[found.stdout.strip().split(";")[0]] = job
 
     def wait(self, seconds: float) -> list[Outcome]:
-        """The jobs that Slurm no longer has."""
+        """The jobs that have left Slurm's queue."""
         end = time.monotonic() + seconds
         while self._running:
             left = self._left()
@@ -100,7 +100,7 @@ class SlurmRunner:
         return []
 
     def _left(self) -> set[str]:
-        """Numbers of jobs that wait or run; all, if Slurm does not answer."""
+        """The numbers of jobs that wait or run; all jobs if Slurm does not answer."""
         words = ["squeue", "--noheader", "--format=%A %T", "--states=all"]
         found = subprocess.run(
             [*words, f"--jobs={','.join(self._running)}"],
@@ -115,7 +115,7 @@ class SlurmRunner:
         return {number for number, state in states.items() if state.strip() in active}
 
     def _outcome(self, number: str) -> Outcome:
-        """By the last line of the log, which is all that is left of a job."""
+        """The outcome of a job, from the last line of its log."""
         job = self._running.pop(number)
         end = time.monotonic() + _SECONDS_FOR_FILES
         while not (ended := _ENDED.search("\n".join(last_lines(job.log)))):
@@ -126,7 +126,7 @@ class SlurmRunner:
 
     @staticmethod
     def _may_come(job: Job) -> bool:
-        """Whether the log may still get its last line: somebody wrote to it lately."""
+        """Whether the last line of the log may still come: the log has changed recently."""
         try:
             return time.time() - os.stat(job.log).st_mtime < _SECONDS_FOR_FILES / 4
         except OSError:
@@ -139,5 +139,5 @@ class SlurmRunner:
         self._running.clear()
 
     def close(self) -> None:
-        """Cancel what runs."""
+        """Cancel all jobs."""
         self.cancel()

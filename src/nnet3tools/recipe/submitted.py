@@ -1,4 +1,4 @@
-"""Jobs started by a command with the interface of Kaldi's run.pl, queue.pl and slurm.pl."""
+"""Runs jobs by a command with the interface of Kaldi's run.pl, queue.pl and slurm.pl."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def environment_with_programs() -> dict[str, str]:
-    """The environment with the programs on PATH, where a shell is to find them."""
+    """The environment with our programs on PATH, for shells."""
     found = shutil.which("nnet3-train")
     places = [
         Path(sys.executable).parent,
@@ -35,10 +35,10 @@ def environment_with_programs() -> dict[str, str]:
 
 @dataclass
 class CommandRunner:
-    """A JobRunner that starts `command LOG words...` for each job, one process a job.
+    """A JobRunner that starts a process `command LOG words...` for each job.
 
-    `egs_command`, unless empty, is for jobs that make examples. Jobs on GPUs get `--gpu 1`. The
-    command says where it runs them, and how many at once.
+    `egs_command`, if not empty, is for jobs that make examples. GPU jobs get `--gpu 1`. The command
+    decides where jobs run and how many at once.
     """
 
     command: str
@@ -46,7 +46,7 @@ class CommandRunner:
     _running: dict[subprocess.Popen[bytes], Job] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """OptionError if the command is none."""
+        """OptionError if the command does not exist."""
         for text in filter(None, (self.command, self.egs_command)):
             program = shlex.split(text)[0]
             if shutil.which(program) is None:
@@ -88,5 +88,5 @@ class CommandRunner:
         self._running.clear()
 
     def close(self) -> None:
-        """End what runs."""
+        """End all running commands."""
         self.cancel()

@@ -1,4 +1,4 @@
-"""What all training programs do: check, plan, choose who runs jobs, run stage after stage."""
+"""The body of all training programs: check, plan, choose a job runner, run all stages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from nnet3tools.recipe.jobs import JobRunner
 from nnet3tools.recipe.plan import Stage
 from nnet3tools.recipe.preparation import Preparation, egs_properties
 from nnet3tools.recipe.progress import Progress
-from nnet3tools.recipe.record import alone_in, check_record, write_record
+from nnet3tools.recipe.record import check_record, locked, write_record
 from nnet3tools.recipe.schedules import Iterations
 
 __all__ = ["train"]
@@ -27,14 +27,14 @@ _FROM_WHERE_IT_STOPPED = -1000
 
 
 def train(experiment: Experiment, preparation: Preparation | None = None) -> None:
-    """Train as the options say; from the last whole step on, unless --stage says otherwise."""
+    """Train as the options say, from the last finished stage on unless --stage is given."""
     experiment.check()
-    with alone_in(experiment.dir):
+    with locked(experiment.dir):
         _Training(experiment, preparation or Preparation(experiment)).run()
 
 
 class _Training:
-    """One run of a program."""
+    """One run of a training program."""
 
     def __init__(self, experiment: Experiment, preparation: Preparation) -> None:
         self._e, self._preparation = experiment, preparation
@@ -45,40 +45,40 @@ class _Training:
             check_record(experiment)
 
     def run(self) -> None:
-        """Everything."""
+        """Run all stages."""
         e = self._e
         before = self._preparation.before_egs()
         if not e.options.egs.dir:
-            e.egs_making()  # complains of what is missing before anything is begun
+            e.egs_making()  # raises errors for missing inputs before anything runs
         write_record(e)
         with self._runner() as runner:
             driver = Driver(runner, self._stage_ended, again=not self._resumes)
-            driver.do(self._preparation.copied_at_once())
+            driver.do(self._preparation.early_copies())
             if self._needs(before):
                 self._run_stages(driver, before)
             egs = e.egs_dir()
             schedule = e.iterations(egs)
-            driver.do([*egs_properties(e), *self._preparation.said_of_schedule(schedule)])
+            driver.do([*egs_properties(e), *self._preparation.schedule_files(schedule)])
             self._run_all(driver, before, egs, schedule)
 
     def _needs(self, before: list[Stage]) -> bool:
-        """Whether a stage up to the examples is to be run."""
+        """Whether a stage up to the making of examples has to run."""
         if not self._resumes:
             return any(stage.number >= self._stage for stage in before)
-        if self._any_model():
+        if self._has_model():
             return False
         return first_unfinished(before) < len(before)
 
-    def _any_model(self) -> bool:
-        """Whether training began already."""
+    def _has_model(self) -> bool:
+        """Whether training has begun before."""
         e = self._e
         return any(e.dir.glob(f"[0-9]*.{e.suffix}")) or e.model("final").exists()
 
     def _has_something(self) -> bool:
-        """Whether there is anything that other options would spoil."""
+        """Whether the directory has results that other options would spoil."""
         e = self._e
-        made = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
-        return self._any_model() or any(path.exists() for path in made)
+        results = (e.dir / "init.raw", e.dir / "egs" / "combine.egs")
+        return self._has_model() or any(path.exists() for path in results)
 
     def _run_stages(self, driver: Driver, stages: list[Stage]) -> None:
         first = first_unfinished(stages) if self._resumes else 0
@@ -112,7 +112,7 @@ class _Training:
             return
         driver.do(tidying_steps(e, egs, schedule))
         _write_report(e.dir)
-        # Kaldi's train_raw_dnn.py alone has the output's name in that of the file.
+        # Only Kaldi's train_raw_dnn.py puts the name of the output into the name of the file.
         is_raw_dnn = e.raw is not None and e.recurrence is None
         name = f"accuracy{'.output' if is_raw_dnn else ''}.report"
         write_accuracy_report(e.dir, name, e.reported_quantity)
@@ -127,7 +127,7 @@ class _Training:
             runner.close()
 
     def _make_runner(self) -> JobRunner:
-        """Who runs the jobs; --cmd alone asks for commands."""
+        """The job runner; --cmd without other options means commands."""
         run, optimization = self._e.options.run, self._e.options.trainer.optimization
         executor = run.executor or ("cmd" if run.cmd else "local")
         if executor == "cmd":
@@ -153,7 +153,7 @@ class _Training:
 
 
 def _write_report(folder: Path) -> None:
-    """DIR/report.html."""
+    """Write the experiment's report.html."""
     from nnet3tools.recipe.report import write_report
 
     try:

@@ -1,7 +1,7 @@
-"""A worker: a process that runs one job after another and keeps what the next one may need.
+"""A worker: a process that runs jobs one after another and keeps data for the next job.
 
-It reads a line of JSON for each job from standard input and answers with a line on standard output.
-It ends when its input does, and at once when the driver dies.
+It reads a line of JSON for each job from standard input, and answers with a line on standard
+output. It ends at the end of its input, and when the driver dies.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def main() -> int:
-    """Serve until there are no more jobs."""
+    """Run jobs until the input ends."""
     _die_with_parent()
     requests = os.fdopen(os.dup(0), "r", encoding="utf-8")
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -52,7 +52,7 @@ def _job(request: dict[str, Any]) -> Job:
 
 
 def run_job(shell: Shell, job: Job) -> int:
-    """Run a job with its log in run.pl's form; the exit status."""
+    """Run a job that logs in run.pl's form; the exit status."""
     began, computed = time.time(), _cpu_seconds()
     with _output_to(job.log, f"# {job.header} \n# Started at {_date()}\n#\n"):
         status = 0
@@ -72,19 +72,19 @@ def run_job(shell: Shell, job: Job) -> int:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of those it started, which have ended."""
+    """Processor time of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _date() -> str:
-    """As date(1) prints it."""
+    """The current time as date(1) prints it."""
     return time.strftime("%a %b %e %H:%M:%S %Z %Y")
 
 
 @contextlib.contextmanager
 def _output_to(log: str, header: str) -> Iterator[None]:
-    """Standard output and error go to a new file."""
+    """Redirect standard output and standard error to a new log file."""
     os.makedirs(os.path.dirname(log) or ".", exist_ok=True)
     descriptor = os.open(log, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
     os.write(descriptor, header.encode())
@@ -101,7 +101,7 @@ def _output_to(log: str, header: str) -> Iterator[None]:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when the driver ends, however that comes."""
+    """Ask Linux to kill this process when the driver ends for any reason."""
     import ctypes
 
     parent = os.getppid()
@@ -112,13 +112,13 @@ def _die_with_parent() -> None:
 
 
 class _Tables:
-    """Archives on disk that were read, as long as they are small and have not changed."""
+    """Archives on disk that have been read, if they are small and have not changed."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple, tuple[tuple, list]] = OrderedDict()
 
     def table(self, path: str, holder: Holder[T]) -> list[tuple[str, T]] | None:
-        """All of an archive of examples; None to read it as usual."""
+        """All entries of an archive of examples; None if it has to be read as usual."""
         if holder.adopt is None or not os.path.isfile(path):
             return None
         status = os.stat(path)

@@ -1,4 +1,4 @@
-"""The config directory of an xconfig file: configs, expanded forms, trial networks, context."""
+"""The config directory of an xconfig file: configs, expanded xconfigs, trial networks, context."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _ABOUT = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """What is converted, and how the files that come of it say who made them."""
+    """An xconfig file to convert, and the command line for comments in the output files."""
 
     text: str
-    """Of the xconfig file."""
+    """The contents of the xconfig file."""
     file: str
     command: str
     existing: Nnet | None = None
     """A network that the layers are added to."""
     edits: str = ""
-    """Edits after which the network has an output called "output"; only its context needs them."""
+    """Edits that give the network an output named "output"; only its context needs them."""
 
 
 def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
-    """The nodes that new layers may take as input."""
+    """The nodes of an existing network that new layers can take as input."""
     return [
         ExistingNode(name, nnet.dim(node))
         for node, name in enumerate(nnet.node_names)
@@ -52,7 +52,7 @@ def existing_nodes(nnet: Nnet) -> list[ExistingNode]:
 
 
 def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
-    """The lines of each config that has an output; ConfigError if the network itself has none."""
+    """The lines of each config that has an output; ConfigError if "ref" or "final" has none."""
     configs: dict[str, list[str]] = {config: [] for config in CONFIGS}
     for layer in layers:
         for config, lines in layer.configs().items():
@@ -66,9 +66,9 @@ def config_lines(layers: Sequence[Layer], file: str) -> dict[str, list[str]]:
 
 
 def write_config_dir(conversion: Conversion, folder: str) -> None:
-    """Write all files of a config directory, after everything that can be wrong has been tried.
+    """Write all files of a config directory, after all checks.
 
-    The matrices of idct-layers are the exception: the trial networks read them.
+    Only matrices of idct-layers are written earlier, because the trial networks read them.
     """
     existing = existing_nodes(conversion.existing) if conversion.existing else ()
     layers = make_layers(conversion.text, conversion.file, existing)
@@ -94,7 +94,7 @@ def write_config_dir(conversion: Conversion, folder: str) -> None:
 
 
 def _remove_stale(folder: str, written: Mapping[str, bool]) -> None:
-    """Remove what an earlier run wrote and this one did not: scripts look whether it is there."""
+    """Remove files of an earlier run that this run did not write, because scripts test for them."""
     for name in written:
         if not written[name]:
             with contextlib.suppress(FileNotFoundError):
@@ -123,9 +123,9 @@ def _trial(conversion: Conversion, layers: list[Layer], config: str, lines: list
 
 
 def _variables(conversion: Conversion, trials: Mapping[str, Nnet]) -> str:
-    """The text of vars; a warning and nothing if the network's context cannot be told.
+    """The text of the file vars; "" and a warning if the network's context cannot be computed.
 
-    The configs do not depend on it, and Kaldi has written them when it finds out.
+    Configs do not depend on the context, and Kaldi writes them before it fails.
     """
     asked = {**trials, "ref": _edited(trials["ref"], conversion.edits)}
     try:
@@ -158,7 +158,7 @@ def _edited(nnet: Nnet, edits: str) -> Nnet:
 def _write_files(
     conversion: Conversion, folder: str, layers: list[Layer], configs: dict[str, list[str]]
 ) -> None:
-    """The xconfig file as it was and expanded, and the configs."""
+    """Write the xconfig file, its expanded forms, and the configs."""
     made = f"This file was created by the command:\n{conversion.command}\n"
     copied = f"{made}It is a copy of the source of the config files in this directory.\n"
     original = "\n".join(line.strip() for line in conversion.text.split("\n"))

@@ -1,4 +1,4 @@
-"""What all layers have in common: options, input, outputs, config lines; and the names in scope."""
+"""The base of all layers (options, input, outputs, config lines), and the names in scope."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nnet3tools.xconfig.options import ANY, Option, check_value, options, read_v
 __all__ = ["CONFIGS", "INPUT", "ExistingNode", "Layer", "LayerInput", "Named", "Output", "Scope"]
 
 CONFIGS = ("init", "ref", "final")
-"""The configs that layers write to: what is before LDA, the network without files, the network."""
+"""The configs: the part before LDA, the network without matrix files, the network."""
 
 MAX_ENTRIES = 1 << 24
-"""Of matrices and permutations that a layer spells out; more would only exhaust the memory."""
+"""The largest number of entries of a matrix or permutation that a layer writes out."""
 
 INPUT = options(input=Option("[-1]", ANY))
 
 
 @dataclass(frozen=True)
 class Output:
-    """What other layers may use of a layer: a descriptor of config files, and its columns."""
+    """An output of a layer for other layers: a descriptor of config files, and its columns."""
 
     node: str
     dim: int
@@ -34,7 +34,7 @@ class Output:
 
 @dataclass(frozen=True)
 class LayerInput:
-    """A layer's input: as config text, in layers' names, and its columns."""
+    """The input of a layer: as config text, in names of layers, and its columns."""
 
     node: str
     normalized: str
@@ -42,18 +42,18 @@ class LayerInput:
 
 
 class Named(Protocol):
-    """A layer, or a node of an existing model: something that descriptors may name."""
+    """A layer, or a node of an existing model, that descriptors can name."""
 
     name: str
     used: set[str]
 
     def outputs(self) -> Mapping[str, Output]:
-        """What may be used of it, by the name after `<layer>.`; "" is the layer's output."""
+        """Outputs for other layers, by the name after `<layer>.`; "" is the layer's own output."""
 
 
 @dataclass
 class ExistingNode:
-    """A node of a model that new layers are added to; layers may take its place."""
+    """A node of a model that new layers are added to; a new layer can replace it."""
 
     name: str
     dim: int
@@ -65,7 +65,7 @@ class ExistingNode:
 
 
 class Scope:
-    """The names that a line may use: nodes of an existing model, then the layers before it."""
+    """The names that a line can use: nodes of an existing model, and the layers before the line."""
 
     def __init__(self, existing: Iterable[ExistingNode] = ()) -> None:
         self._existing: list[Named] = list(existing)
@@ -74,8 +74,7 @@ class Scope:
     def parse_input(self, text: str) -> LayerInput:
         """The descriptor `text` of a line after the layers in scope.
 
-        TextError if the text is no descriptor; ConfigError for unknown names and dimensions that
-        differ.
+        TextError for malformed text; ConfigError for unknown names and unequal dimensions.
         """
         from nnet3tools.grammars.descriptor import read_descriptor
 
@@ -96,7 +95,7 @@ class Scope:
         return outputs[part]
 
     def _owner(self, name: str) -> tuple[Named, str]:
-        """The layer or node that a name is about, and which of its outputs."""
+        """The layer or node that a name refers to, and the name of its output."""
         known = [*self._existing, *self.layers]
         for named in known:
             if named.name == name:
@@ -110,11 +109,11 @@ class Scope:
 
 
 class Layer:
-    """One line of an xconfig file. A kind of layer declares and writes out what differs:
+    """One line of an xconfig file.
 
-    `TYPES` and `OPTIONS`; `derive` gives options that depend on others their values; `check`
-    refuses values that do not fit together; `outputs` says what other layers may use; `write`
-    writes the config lines.
+    A subclass declares `TYPES` and `OPTIONS`. `derive` sets options that depend on others, `check`
+    refuses values that do not fit together, `outputs` gives the outputs for other layers, and
+    `write` writes the config lines.
     """
 
     TYPES: ClassVar[tuple[str, ...]] = ()
@@ -151,7 +150,7 @@ class Layer:
         return self.values[key]
 
     def given(self, *keys: str) -> str:
-        """`key=value` of those options that have one (are not the empty text)."""
+        """The text `key=value` of these options, except options that are ""."""
         return " ".join(f"{key}={self[key]}" for key in keys if self[key] != "")
 
     def require(self, condition: bool, message: str) -> None:
@@ -160,11 +159,11 @@ class Layer:
             raise self.line.error(message)
 
     def require_size(self, entries: int) -> None:
-        """ConfigError if that many numbers are too many to be written."""
+        """ConfigError if there are too many numbers to write."""
         self.require(entries <= MAX_ENTRIES, f"{entries} numbers would be written: too many")
 
     def derive(self) -> None:
-        """Give values to options that depend on others: `dim` is the input's unless set."""
+        """Set options that depend on others: `dim` is the input's unless it is given."""
         if "dim" in self.values and self["dim"] <= 0:
             self.values["dim"] = self.input.dim
 
@@ -172,7 +171,7 @@ class Layer:
         """ConfigError if values do not fit together."""
 
     def outputs(self) -> dict[str, Output]:
-        """What other layers may use, by the name after `<layer>.`; "" is the layer's output."""
+        """Outputs for other layers, by the name after `<layer>.`; "" is the layer's own output."""
         return {}
 
     def write(self, out: ConfigLines) -> None:
@@ -180,18 +179,18 @@ class Layer:
         raise NotImplementedError
 
     def configs(self) -> dict[str, list[str]]:
-        """The lines for each of CONFIGS; those for init only with include-in-init."""
+        """The lines for each of CONFIGS; "init" has lines only with include-in-init."""
         out = ConfigLines(self.name)
         self.write(out)
         init = out.lines if self.values.get("include-in-init") else []
         return {"init": init, "ref": out.lines, "final": out.lines}
 
     def files(self) -> dict[str, str]:
-        """Text files that go with the config lines, by name."""
+        """Text files that belong to the config lines, by name."""
         return {}
 
     def expanded(self, normalized: bool) -> str:
-        """The line with all options, of which `input` as it stood or in layers' names."""
+        """The line with all options; if `normalized`, `input` has names of layers."""
         values = dict(self.values)
         if normalized and "input" in values:
             values["input"] = self.input.normalized

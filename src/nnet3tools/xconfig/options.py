@@ -1,4 +1,4 @@
-"""Options of layers: default, kind (that of the default) and what a value must be like."""
+"""Options of layers: their default, their kind (that of the default), and the allowed values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Value = bool | int | float | str
 
 @dataclass(frozen=True)
 class Check:
-    """Which values are allowed, and how an error message calls them."""
+    """The allowed values, and their name in error messages."""
 
     allows: Callable[[Value], bool]
     expected: str
@@ -44,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a layer; the kind of its default is the kind of its values."""
+    """An option of a layer; its values have the kind of its default."""
 
     default: Value
     check: Check
@@ -75,8 +75,8 @@ NON_NEGATIVE = Check(_number(lambda v: v >= 0), "0 or more")
 NON_ZERO = Check(_number(lambda v: v != 0), "a number other than 0")
 PROPORTION = Check(_number(lambda v: 0 <= v <= 1), "a number from 0 to 1")
 DROPOUT = Check(_number(lambda v: 0 <= v <= 1 or v == -1), "a number from 0 to 1, or -1 for none")
-# Options that go into a component's line as they stand; without them the component's own default
-# holds. Kaldi finds out only as it reads that line.
+# Options that are copied into a component's line; if they are "", the component's default holds.
+# Kaldi checks them only when it reads that line.
 NUMBER = Check(lambda v: v == "" or _to_float(str(v)) is not None, "a number")
 INTEGER = Check(lambda v: v == "" or parse_int(str(v)) is not None, "an integer")
 FLAG = Check(lambda v: str(v)[:1].lower() in ("", "t", "f"), "true or false")
@@ -84,7 +84,7 @@ OFFSETS = Check(_is_rising_list, "rising integers such as -1,0,1")
 
 
 def options(*groups: Mapping[str, Option], **more: Option) -> Mapping[str, Option]:
-    """Options by key, from groups of them and by keyword, where `_` stands for `-`."""
+    """Options by key, from groups and from keyword arguments, where `_` stands for `-`."""
     declared = {key.replace("_", "-"): option for key, option in more.items()}
     return MappingProxyType({key: o for group in (*groups, declared) for key, o in group.items()})
 
@@ -95,7 +95,7 @@ def one_of(*choices: str) -> Check:
 
 
 def read_values(line: XconfigLine, declared: Mapping[str, Option]) -> dict[str, Value]:
-    """Values of all options: the line's, or the defaults; ConfigError for an unknown key."""
+    """The values of all options, from the line or by default; ConfigError for an unknown key."""
     values = {key: option.default for key, option in declared.items()}
     for key, text in line.values.items():
         if key == "name":
@@ -127,7 +127,7 @@ def _convert(line: XconfigLine, key: str, text: str, default: Value) -> Value:
 
 
 def check_value(line: XconfigLine, key: str, value: Value, check: Check) -> None:
-    """ConfigError if a value is not what its option allows."""
+    """ConfigError if an option does not allow the value."""
     if check.allows(value):
         return
     if key in line.values:

@@ -1,4 +1,4 @@
-"""Layer types to layer classes. A family file of layers/ registers by decorating its classes."""
+"""Layer types and their classes. Each file in layers/ registers its classes by a decorator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ L = TypeVar("L", bound=type[Layer])
 
 
 def register(*types: str) -> Callable[[L], L]:
-    """Class decorator: make a class known under these layer types."""
+    """Class decorator that registers a class for these layer types."""
 
     def decorate(cls: L) -> L:
         cls.TYPES = types
@@ -38,7 +38,7 @@ def layer_classes() -> dict[str, type[Layer]]:
 
 
 def make_layers(text: str, file: str, existing: Iterable[ExistingNode] = ()) -> list[Layer]:
-    """The layers of an xconfig file's text; ConfigError with the line for what is wrong."""
+    """The layers in the text of an xconfig file; ConfigError with the line for a mistake."""
     scope, classes = Scope(existing), layer_classes()
     for line in read_lines(text, file):
         scope.layers.append(_make_layer(line, scope, classes))

@@ -19,7 +19,7 @@ See also: nnet3-xconfig-to-configs, docs/training.md
 
 @program("nnet3-train-rnn", USAGE, AmRnnOptions, num_args=0, values_apart=True)
 def main(options: AmRnnOptions, args: list[str]) -> None:
-    """Train."""
+    """Run the training."""
     from nnet3tools.recipe.experiment import Experiment
     from nnet3tools.recipe.train import train
 

@@ -1,4 +1,4 @@
-"""Charts as SVG text, in colours that the page's style sets for light and dark."""
+"""Charts as SVG text; the style sheet of the page has their colours for light and dark."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class Line:
 
 @dataclass(frozen=True)
 class Band:
-    """What lies between two curves."""
+    """The area between two curves."""
 
     low: Curve
     high: Curve
 
 
 def text_of(text: str) -> str:
-    """Text for HTML: escaped, with every control character shown as U+FFFD."""
+    """Text for HTML: escaped, with control characters replaced by U+FFFD."""
     clean = "".join(c if c.isprintable() or c == " " else "\ufffd" for c in text)
     return html.escape(clean)
 
 
 def readable(value: float) -> str:
-    """A number with four digits."""
+    """The number with four digits."""
     return f"{value:.4g}"
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """One direction: from values to places."""
+    """A linear map from values to positions in a chart."""
 
     low: float
     high: float
@@ -57,7 +57,7 @@ class _Axis:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, most: int) -> list[float]:
-        """Round values inside, at most so many or a few more."""
+        """Round values on the axis, about `most` of them."""
         size = _round_step((self.high - self.low) / most)
         first = math.ceil(self.low / size - 1e-9)
         return [i * size for i in range(first, math.floor(self.high / size + 1e-9) + 1)]
@@ -69,10 +69,10 @@ def _round_step(least: float) -> float:
 
 
 def _axis(values: Sequence[float], start: float, end: float, zero: bool) -> _Axis:
-    """An axis that holds the values, with room to spare; with `zero`, zero as well."""
+    """An axis that contains the values with a margin; with `zero`, it also contains zero."""
     low, high = min(values), max(values)
     low = min(low, 0.0) if zero else low
-    # Values that differ by less than can be told apart are drawn as one.
+    # Values that are nearly equal get a margin in proportion to their size.
     apart = high - low > 1e-6 * max(abs(low), abs(high))
     room = (high - low) * 0.05 if apart else abs(high) * 0.05 or 0.5
     return _Axis(low if zero and low == 0 else low - room, high + room, start, end)
@@ -87,11 +87,10 @@ def line_chart(
     y_end: float | None = None,
     settled: float = 0.0,
 ) -> str:
-    """A chart over iterations, 0 to `x_end`, with a legend if there are several lines.
+    """A chart over iterations, from 0 to `x_end`, with a legend if there are several lines.
 
-    With `zero` the scale begins at zero at the latest, with `y_end` it goes so far at least. It is
-    made for the values from iteration `settled` on, if there are any: the first ones may lie far
-    out.
+    The vertical scale fits the values from iteration `settled` on, because the first values may be
+    outliers. With `zero` it includes zero, with `y_end` it includes `y_end`.
     """
     shown = [Line(line.name, _thinned(line.points), line.style) for line in lines]
     values = [v for line in shown for i, v in line.points if i >= settled]
@@ -117,7 +116,7 @@ def line_chart(
 
 
 def _thinned(points: Curve) -> Curve:
-    """At most some hundred points, the last one among them."""
+    """At most about 400 of the points, including the last one."""
     step = -(-len(points) // _MOST_POINTS) or 1
     return [*points[:-1:step], *points[-1:]]
 
@@ -156,9 +155,9 @@ def _curve(line: Line, x: _Axis, y: _Axis) -> str:
 
 
 def spark_line(points: Curve, low: float, high: float, x_end: float, log: bool = False) -> str:
-    """A small curve without axes; `low` and `high` are what its bottom and top stand for.
+    """A small curve without axes; its bottom stands for `low`, its top for `high`.
 
-    With `log` the values are on a logarithmic scale; those not above 0 are left out.
+    With `log` the scale is logarithmic, and values up to 0 are left out.
     """
     kept = _thinned(points)
     if log:

@@ -1,4 +1,4 @@
-"""A training directory as its log files tell it: iterations, curves, components, stages."""
+"""The history of a training directory, from its log files: iterations, curves, models, stages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from nnet3tools.recipe.report.network import NetworkFacts, read_network
 __all__ = ["Curve", "History", "StageTime", "read_history"]
 
 Curve = list[tuple[float, float]]
-"""Points (iteration, value), by iteration."""
+"""Points (iteration, value), in the order of iterations."""
 
 _MODEL_LOGS = ("progress", "full_info", "info", "init", "init_model", "add_first_layer")
-"""Stages whose logs hold what nnet3-info prints, of a later model first."""
+"""Stages whose logs contain the output of nnet3-info, logs of later models first."""
 
 
 @dataclass(frozen=True)
 class StageTime:
-    """What the jobs of one stage took together."""
+    """The time and the failures of all jobs of a stage."""
 
     stage: str
     num_jobs: int
@@ -30,27 +30,27 @@ class StageTime:
 
 @dataclass
 class History:
-    """The log files of a directory."""
+    """The log files of a training directory."""
 
     folder: Path
     logs: list[LogFile] = field(default_factory=list)
 
     def of_stage(self, stage: str) -> list[LogFile]:
-        """The logs of a stage that have an iteration, in its order."""
+        """The logs of a stage that have an iteration, in the order of iterations."""
         found = [log for log in self.logs if log.stage == stage and log.iteration is not None]
         return sorted(found, key=lambda log: [int(mark) for mark in log.marks if mark.isdigit()])
 
     @property
     def num_iterations(self) -> int:
-        """Iterations whose training has begun."""
+        """The number of iterations whose training has begun."""
         return max((log.iteration or 0 for log in self.of_stage("train")), default=-1) + 1
 
     # -- curves
 
     def diagnostics(self, part: str, quantity: str) -> dict[str, Curve]:
-        """By output: `quantity` ("objectives", "accuracies") of `part` ("train", "valid").
+        """For each output, `quantity` ("objectives", "accuracies") of `part` ("train", "valid").
 
-        The models are those before each iteration; the final one comes after the last.
+        Point i is the model before iteration i; the final model follows the last iteration.
         """
         curves: dict[str, Curve] = {}
         for log in [*self.of_stage(f"compute_prob_{part}"), *self.final(part)]:
@@ -60,14 +60,14 @@ class History:
         return curves
 
     def final(self, part: str) -> list[LogFile]:
-        """The diagnostics of the final model, if there are any; before priors are adjusted."""
+        """The diagnostics of the final model before priors are adjusted, if there are any."""
         found = [log for log in self.logs if log.stage == f"compute_prob_{part}"]
         return [log for log in found if log.marks in (("final",), ("combined",))][:1]
 
     def training_objectives(self) -> dict[str, Curve]:
-        """By output: the objective while training, averaged over an iteration's jobs.
+        """For each output, the objective while training, averaged over the jobs of an iteration.
 
-        It stands half way between the models before and after.
+        The points are halfway between the models before and after the iteration.
         """
         sums: dict[str, dict[int, list[float]]] = {}
         for log in self.of_stage("train"):
@@ -79,7 +79,7 @@ class History:
         }
 
     def learning_rates(self) -> tuple[Curve, Curve]:
-        """What the jobs are given, and that divided by their number, the effective one."""
+        """The learning rate given to the jobs, and the same divided by their number."""
         rates: dict[int, float] = {}
         num_jobs: dict[int, int] = {}
         for log in self.of_stage("train"):
@@ -90,7 +90,7 @@ class History:
         return [*given], [(i, rate / num_jobs[i]) for i, rate in given]
 
     def frame_rates(self) -> Curve:
-        """Frames a second of all jobs of an iteration together."""
+        """Frames per second of all jobs of an iteration together."""
         frames: dict[int, float] = {}
         seconds: dict[int, float] = {}
         for log in self.of_stage("train"):
@@ -101,7 +101,7 @@ class History:
         return [(i, frames[i] / seconds[i]) for i in sorted(frames)]
 
     def changes(self, kind: str) -> dict[str, Curve]:
-        """By component: `kind` of nnet3-show-progress, in the network's order."""
+        """For each component, in the network's order, the figure `kind` of nnet3-show-progress."""
         curves: dict[str, Curve] = {}
         for log in self.of_stage("progress"):
             for name, value in log.per_component.get(kind, {}).items():
@@ -109,9 +109,9 @@ class History:
         return curves
 
     def max_changes(self) -> tuple[dict[str, Curve], Curve]:
-        """Percent of minibatches with max-change enforced: by component, and the global one.
+        """Percent of minibatches with max-change enforced: by component, and for the whole network.
 
-        The programs log what is not zero only; jobs are averaged.
+        Jobs are averaged; a log without a figure counts as 0.
         """
         trained = [log for log in self.of_stage("train") if log.seconds is not None]
         jobs: dict[int, list[LogFile]] = {}
@@ -133,12 +133,12 @@ class History:
     # -- models
 
     def models(self) -> list[tuple[int, NetworkFacts]]:
-        """What nnet3-info said after each iteration."""
+        """The networks that nnet3-info printed after each iteration."""
         of_stage = self.of_stage("progress")
         return [(log.iteration or 0, log.network) for log in of_stage if log.network]
 
     def model(self) -> NetworkFacts:
-        """What nnet3-info said of the newest model that it looked at; else what the config says."""
+        """The newest network that nnet3-info printed, or else the network of the config."""
         for stage in _MODEL_LOGS:
             found = {
                 x.iteration or 0: x.network for x in self.logs if x.stage == stage if x.network
@@ -156,7 +156,7 @@ class History:
     # -- time
 
     def stages(self) -> list[StageTime]:
-        """The stages by the time they took, longest first."""
+        """The time of each stage, longest first."""
         groups: dict[str, list[LogFile]] = {}
         for log in self.logs:
             groups.setdefault(log.stage, []).append(log)
@@ -172,7 +172,7 @@ class History:
         return sorted(times, key=lambda time: (-time.seconds, time.stage))
 
     def span(self) -> tuple[float, float] | None:
-        """When the first job began and the last one ended, as far as logs tell."""
+        """The start of the first job and the end of the last job; None if logs do not tell."""
         begun = [log for log in self.logs if log.started is not None]
         if not begun:
             return None
@@ -181,7 +181,7 @@ class History:
 
 
 def read_history(folder: Path) -> History:
-    """The history of a training directory: its own logs and those of its examples."""
+    """The history of a training directory, from its logs and those of its examples."""
     logs: list[LogFile] = []
     for place in (folder / "log", folder / "egs" / "log"):
         try:

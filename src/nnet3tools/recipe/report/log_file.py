@@ -1,8 +1,8 @@
-"""What one log file of a training directory tells: whose it is, its time, its numbers.
+"""Facts of one log file of a training directory: stage, time, numbers.
 
-The files are those that Kaldi's scripts leave (`train.5.1.log`, `progress.5.log`, ...): the command
-and the times that run.pl and its like write around it, the lines of the programs between them. A
-log may be of any origin and cut off anywhere: a line that does not read as expected is passed over.
+The files are those of Kaldi's scripts (`train.5.1.log`, `progress.5.log`, ...): run.pl or a similar
+command writes the command and times, the programs write the lines between. A log may come from any
+source and end anywhere, so lines in another form are skipped.
 """
 
 from __future__ import annotations
@@ -46,44 +46,44 @@ class LogFile:
     """The facts of one log file."""
 
     stage: str
-    """The name without its numbers: "train", "compute_prob_valid", "get_egs"."""
+    """The file name without its numbers: "train", "compute_prob_valid", "get_egs"."""
     marks: tuple[str, ...] = ()
-    """What follows it: ("5", "1"), ("final",)."""
+    """The numbers and words after the stage: ("5", "1"), ("final",)."""
     command: str = ""
     started: float | None = None
-    """Seconds since 1970, by the clock that the log was written with."""
+    """Seconds since 1970, by the clock of the machine that wrote the log."""
     seconds: float | None = None
-    """How long the job took; None if it has not ended."""
+    """Duration of the job; None if it has not ended."""
     failed: bool = False
     learning_rate: float | None = None
-    """Of the model that is trained, from the command."""
+    """The learning rate in the command."""
     num_frames: float = 0.0
-    """Frames that were trained on."""
+    """The number of frames trained on."""
     global_max_change: float = 0.0
-    """In how many percent of the minibatches it was enforced."""
+    """Percent of minibatches in which the global max-change was enforced."""
     objectives: dict[str, float] = field(default_factory=dict)
-    """By output: the objective per frame, with the terms of regularization that it has."""
+    """For each output, the objective per frame, including regularization terms."""
     plain_objectives: dict[str, float] = field(default_factory=dict)
-    """The same without these terms."""
+    """For each output, the objective per frame without regularization terms."""
     accuracies: dict[str, float] = field(default_factory=dict)
     max_changes: dict[str, float] = field(default_factory=dict)
-    """By component: in how many percent of the minibatches its max-change was enforced."""
+    """For each component, percent of minibatches in which its max-change was enforced."""
     per_component: dict[str, dict[str, float]] = field(default_factory=dict)
     """"Parameter differences", "Relative ..." and "Norms ..." of nnet3-show-progress."""
     network: NetworkFacts | None = None
-    """What nnet3-info printed."""
+    """The network that nnet3-info printed."""
 
     @property
     def iteration(self) -> int | None:
-        """The first number of the name."""
+        """The first number in the file name; None if there is none."""
         return int(self.marks[0]) if self.marks and self.marks[0].isdigit() else None
 
 
 def read_log(path: str) -> LogFile | None:
-    """The facts of a file; None if its name is no log's or it cannot be read.
+    """The facts of a file; None if its name is not that of a log, or it cannot be read.
 
-    A file that stays as it was is read once in the life of a process, because a report is written
-    anew after every iteration.
+    A file that has not changed is read once in a process, because a report is written after every
+    iteration.
     """
     try:
         status = os.stat(path)
@@ -126,7 +126,7 @@ def _take_line(out: LogFile, line: str) -> None:
 
 
 def _take_frame(out: LogFile, line: str) -> None:
-    """A line that run.pl or its like wrote."""
+    """Add the facts of a line written by run.pl or a similar command."""
     if line.startswith("# Started at "):
         out.started = _parse_date(line.removeprefix("# Started at "))
     elif found := _TIME.search(line):
@@ -162,7 +162,7 @@ def _take_max_change(out: LogFile, line: str) -> None:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, float]]:
-    """`name:number` after name:number."""
+    """Yield the pairs of a text `name:number name:number`."""
     for word in text.split():
         name, _, value = word.rpartition(":")
         if (number := number_or_none(value)) is not None:
@@ -170,7 +170,7 @@ def _pairs(text: str) -> Iterator[tuple[str, float]]:
 
 
 def _parse_date(text: str) -> float | None:
-    """What `date` prints: "Sun Nov 22 05:02:29 UTC 2026"; the time zone is not looked at."""
+    """Seconds since 1970 of "Sun Nov 22 05:02:29 UTC 2026"; the time zone is ignored."""
     words = text.split()
     try:
         month = _MONTHS.index(words[1]) + 1

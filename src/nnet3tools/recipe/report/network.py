@@ -1,4 +1,4 @@
-"""A network as nnet3-info's lines (or a config) tell it: nodes with their sources, components."""
+"""A network as described by nnet3-info or a config: nodes with their sources, components."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ class NodeFacts:
     """ "input", "output", "component" or "range"."""
     name: str
     sources: tuple[tuple[str, tuple[int, ...]], ...]
-    """Nodes that it reads, each with the time offsets it reads them at."""
+    """The nodes that it reads, each with its time offsets."""
     component: str = ""
     dim: int = 0
 
 
 @dataclass(frozen=True)
 class Nonlinearity:
-    """How one nonlinearity (or one gate of an LSTM) is used, over its units."""
+    """Statistics of a nonlinearity, or of one gate of an LSTM, over its units."""
 
     name: str
     values: tuple[float, ...]
-    """Percentiles (PERCENTS) of the units' average values; of fewer than ten units, all."""
+    """Percentiles (PERCENTS) of the units' average values; fewer than ten units: all values."""
     derivs: tuple[float, ...]
-    """The same of their average derivatives."""
+    """The same of the units' average derivatives."""
     self_repaired: float | None = None
-    """Proportion of units that self-repair was applied to."""
+    """The proportion of units that self-repair was applied to."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ComponentFacts:
 
 @dataclass(frozen=True)
 class NetworkFacts:
-    """Nodes in the file's order, components by name, and numbers such as num-parameters."""
+    """Nodes in the order of the file, components by name, and numbers such as num-parameters."""
 
     nodes: tuple[NodeFacts, ...]
     components: dict[str, ComponentFacts]
@@ -82,7 +82,7 @@ class NetworkFacts:
 
 
 def read_network(lines: list[str]) -> NetworkFacts:
-    """The network that these lines tell of; lines that do not read as expected are left out."""
+    """The network that these lines describe; lines in another form are skipped."""
     nodes: dict[str, NodeFacts] = {}
     components: dict[str, ComponentFacts] = {}
     numbers: dict[str, str] = {}
@@ -126,7 +126,7 @@ def _sources(expression: Expression) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 
 def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
-    """Node names with the sum of the offsets around them."""
+    """Yield each node name with the sum of the offsets around it."""
     waiting = [(expression, 0)]
     while waiting:
         at, offset = waiting.pop()
@@ -138,7 +138,7 @@ def _leaves(expression: Expression) -> Iterator[tuple[str, int]]:
 
 
 def _read_component(line: str) -> ComponentFacts | None:
-    """A component's line of nnet3-info, or of a config."""
+    """The component in a line of nnet3-info or of a config; None for other lines."""
     match = _COMPONENT.fullmatch(line)
     if match is None:
         return None
@@ -161,7 +161,7 @@ def _nonlinearity(name: str, text: str) -> Nonlinearity | None:
 
 
 def _numbers(inside: str) -> tuple[float, ...]:
-    """The numbers of a summary: 13 percentiles, or fewer than ten sorted values; () if garbled."""
+    """The numbers of a summary: 13 percentiles, or fewer than ten values; () if malformed."""
     match = _PERCENTILES.search(inside)
     words = re.split("[, ]+", match[1] if match else inside.strip())
     numbers = tuple(n for n in map(number_or_none, words) if n is not None)
@@ -173,7 +173,7 @@ def _numbers(inside: str) -> tuple[float, ...]:
 
 
 def number_or_none(text: str) -> float | None:
-    """The number that a text is, or None; what no chart could show is none, or 0 if it is small."""
+    """The number in a text, 0 if tiny; None if malformed or too large for a chart."""
     try:
         value = float(text)
     except ValueError:
@@ -184,14 +184,14 @@ def number_or_none(text: str) -> float | None:
 
 
 def percentile(numbers: tuple[float, ...], percent: int) -> float:
-    """A percentile of units' numbers, as `Nonlinearity` holds them."""
+    """A percentile of the units' numbers, which are stored as in `Nonlinearity`."""
     if len(numbers) == len(PERCENTS):
         return numbers[PERCENTS.index(percent)]
     return numbers[(len(numbers) - 1) * percent // 100]
 
 
 def share_below(numbers: tuple[float, ...], limit: float) -> float:
-    """About which share of the units is below `limit`, from 0 to 1."""
+    """The approximate share of the units below `limit`, from 0 to 1."""
     if len(numbers) != len(PERCENTS):
         return sum(n < limit for n in numbers) / len(numbers)
     for (p, low), (q, high) in itertools.pairwise(zip(PERCENTS, numbers, strict=True)):

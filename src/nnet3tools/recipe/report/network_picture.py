@@ -1,7 +1,7 @@
-"""A network as a picture: layers from the input down to the outputs, arrows with time offsets.
+"""A network as a picture: layers from inputs to outputs, arrows with time offsets.
 
-Nodes that follow one another with nothing between (affine, ReLU, batch norm) stand in one box,
-named by what their names have in common.
+A chain of nodes without branches (affine, ReLU, batch norm) is one box, named by the common
+beginning of the node names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KINDS = {
 }
 
 Edges = dict[tuple[int, int], tuple[int, ...]]
-"""From box to box, with the time offsets that are read."""
+"""(From box, to box) -> time offsets that are read."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Box:
 
 
 def network_picture(network: NetworkFacts) -> str:
-    """The picture as SVG; "" if there is nothing to show, or too much to be readable."""
+    """The picture as SVG; "" if there is nothing to show, or too many boxes to be readable."""
     boxes = _boxes(network)
     if not 0 < len(boxes) <= _MOST_BOXES:
         return ""
@@ -70,7 +70,7 @@ def network_picture(network: NetworkFacts) -> str:
 
 
 def _boxes(network: NetworkFacts) -> list[_Box]:
-    """Chains of nodes: each is the only reader of the one before, and reads nothing else."""
+    """Chains of nodes: each node is the only reader of the node before, and reads nothing else."""
     nodes = {node.name: node for node in network.nodes}
     readers: dict[str, list[str]] = {}
     for node in network.nodes:
@@ -78,7 +78,7 @@ def _boxes(network: NetworkFacts) -> list[_Box]:
             readers.setdefault(source, []).append(node.name)
 
     def follows(node: NodeFacts) -> str:
-        """The node that this one continues, or ""."""
+        """The node that this node continues, or ""."""
         if node.kind != "component" or len(node.sources) != 1:
             return ""
         source, offsets = node.sources[0]
@@ -111,19 +111,19 @@ def _edges(boxes: list[_Box]) -> Edges:
 
 
 def _ranks(count: int, edges: Edges) -> list[int]:
-    """The row of every box: below all that it reads, but for what closes a loop.
+    """The row of each box: below all boxes that it reads, except where an edge closes a loop.
 
-    Boxes come in the order of the file, where a node that is read later than it stands is one.
+    Boxes are in the order of the file; an edge from a later box to an earlier one closes a loop.
     """
     ranks = [0] * count
     forward = sorted((b, a) for a, b in edges if a < b)
-    for b, a in forward:  # by reader: the ranks of all that stand before it are settled
+    for b, a in forward:  # sorted by reader: the ranks of its sources are final
         ranks[b] = max(ranks[b], ranks[a] + 1)
     return ranks
 
 
 def _ordered_rows(ranks: list[int], edges: Edges) -> list[list[int]]:
-    """The boxes of each row, those with sources to the left first."""
+    """The boxes of each row, ordered by the mean position of their sources."""
     rows: list[list[int]] = [[] for _ in range(max(ranks) + 1)]
     for i, rank in enumerate(ranks):
         rows[rank].append(i)
@@ -176,7 +176,7 @@ def _wrapped(text: str, width: int = 30) -> list[str]:
 def _places(
     rows: list[list[int]], num_lines: list[int]
 ) -> tuple[list[tuple[float, float, float]], int, int]:
-    """Left, top and height of every box, and the size of the whole."""
+    """Left, top and height of each box, and width and height of the picture."""
     widest = max(len(row) for row in rows)
     width = widest * _BOX_WIDTH + (widest - 1) * _GAP_X + 2 * _GAP_X
     heights = [n * _LINE_HEIGHT + 2 * _PADDING for n in num_lines]
@@ -213,7 +213,7 @@ def _arrow(
     offsets: tuple[int, ...],
     num_rows: int,
 ) -> str:
-    """An arrow `num_rows` rows down; one that goes back, or past boxes, makes a bow around them."""
+    """An arrow over `num_rows` rows; it bends around boxes if it leads back or passes boxes."""
     past = num_rows > 1 and abs(source[0] - target[0]) < _BOX_WIDTH
     if num_rows <= 0:
         path, at = _bow(source, target, _BOX_WIDTH, 20)
@@ -234,7 +234,7 @@ def _arrow(
 def _bow(
     source: tuple[float, float, float], target: tuple[float, float, float], side: int, out: int
 ) -> tuple[str, tuple[float, float]]:
-    """From side to side of two boxes, `out` beyond the outer one; and where its label stands."""
+    """The path between two boxes' sides, `out` beyond the outer one; the place of its label."""
     x1, x2 = source[0] + side, target[0] + side
     y1, y2 = source[1] + source[2] / 2, target[1] + target[2] / 2
     bend = (max(x1, x2) if out > 0 else min(x1, x2)) + out
@@ -243,7 +243,7 @@ def _bow(
 
 
 def _offsets_text(offsets: tuple[int, ...]) -> str:
-    """Time offsets, if there are others than 0."""
+    """The time offsets as text; "" if the only offset is 0."""
     text = "" if offsets == (0,) else ", ".join(f"{t:+d}" if t else "0" for t in offsets)
     if len(text) > 24:
         return f"{offsets[0]:+d} … {offsets[-1]:+d} ({len(offsets)})"

@@ -1,4 +1,4 @@
-"""`DIR/report.html`: a training directory as one page that needs nothing else."""
+"""`DIR/report.html`: the report of a training directory as one self-contained page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["report_page", "write_report"]
 def write_report(folder: Path) -> None:
     """Write `report.html` of a training directory from its log files.
 
-    The directory is one that the training driver or Kaldi's own scripts left, finished or not; what
-    its logs do not tell is left out of the page. DataError if it has no logs.
+    The directory may come from the training driver or from Kaldi's scripts, finished or not. Facts
+    that the logs lack are left out. DataError if there are no logs.
     """
     page = report_page(folder)
     with whole_file(str(folder / "report.html")) as file:
@@ -26,7 +26,7 @@ def write_report(folder: Path) -> None:
 
 
 def report_page(folder: Path) -> str:
-    """The page as text."""
+    """The text of the page."""
     history = read_history(folder)
     if not history.logs:
         raise DataError(

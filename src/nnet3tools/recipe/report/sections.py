@@ -33,7 +33,7 @@ _NAMES = {"objectives": "Objective per frame", "accuracies": "Accuracy per frame
 
 
 def sections(history: History) -> list[str]:
-    """All sections for which the directory has anything to show, in the page's order."""
+    """All sections that have something to show, in the order of the page."""
     network = history.model()
     parts = [
         ("", _figures(history, network)),
@@ -85,7 +85,7 @@ def _of(output: str, name: str) -> str:
 
 
 def _newest(history: History, quantity: str, output: str) -> str:
-    """Values of train and valid of the newest model, which may be the final one."""
+    """The values on training and validation data of the newest model."""
     parts = []
     for part in ("train", "valid"):
         curve = history.diagnostics(part, quantity).get(output, [])
@@ -233,14 +233,14 @@ def _stages(history: History) -> str:
 
 
 def _commands(history: History) -> str:
-    """The training driver's command, if it was one, and that of a training job."""
+    """The command of the training driver, if it is recorded, and of the last training job."""
     train = history.of_stage("train")
     commands = [_driver_command(history.folder), *(log.command for log in train[-1:])]
     return "".join(f"<pre>{text_of(command)}</pre>" for command in commands if command)
 
 
 def _driver_command(folder: Path) -> str:
-    """What the driver recorded of its command line: the options that decide what comes out."""
+    """The recorded command line of the driver, with the options that change results; or ""."""
     try:
         record = json.loads((folder / "experiment.json").read_text("utf-8"))
         options = [f"--{name}={value}" for name, value in record["options"].items() if value]

@@ -1,4 +1,4 @@
-"""Affine transforms followed by nonlinearities; affine transforms alone, trained and fixed."""
+"""Affine transforms followed by nonlinearities, and affine transforms alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AFFINE = "NaturalGradientAffineComponent"
     "tanh-layer",
 )
 class BasicLayer(Layer):
-    """Affine transform, then the operations that the layer's type lists."""
+    """An affine transform, then the operations in the layer's type."""
 
     OPTIONS = options(
         INPUT,
@@ -79,7 +79,7 @@ class BasicLayer(Layer):
         return {"": Output(f"{self.name}.{self.operations[-1]}", self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """[linear,] affine, operations; a final log-stddev is one of the dimensions."""
+        """[linear,] affine, operations; `dim` includes the log-stddev of a final renorm."""
         node, input_dim = self.input.node, self.input.dim
         dim = self["dim"] - 1 if self["add-log-stddev"] else self["dim"]
         if (bottleneck := self["bottleneck-dim"]) > 0:
@@ -142,7 +142,7 @@ class BasicLayer(Layer):
 
 @register("affine-layer")
 class AffineLayer(Layer):
-    """Affine transform alone."""
+    """An affine transform alone."""
 
     OPTIONS = options(
         INPUT,
@@ -157,7 +157,7 @@ class AffineLayer(Layer):
     )
 
     def derive(self) -> None:
-        """dim is the input's; param-stddev its square root's inverse."""
+        """dim is the input's; param-stddev is 1/sqrt of the input's dimension."""
         super().derive()
         if self["param-stddev"] < 0:
             self.values["param-stddev"] = 1.0 / math.sqrt(self.input.dim)
@@ -167,7 +167,7 @@ class AffineLayer(Layer):
         return {"": Output(self.name, self["dim"])}
 
     def write(self, out: ConfigLines) -> None:
-        """One component. As in Kaldi, learning-rate-factor is accepted and not passed on."""
+        """One component. As in Kaldi, learning-rate-factor is accepted but not written."""
         out.step(
             "",
             AFFINE,

@@ -18,7 +18,7 @@ from nnet3tools.xconfig.registry import register
     "relu-renorm-attention-layer",
 )
 class AttentionLayer(Layer):
-    """Affine transform to keys, values and queries, then the operations of the layer's type."""
+    """An affine transform to keys, values and queries, then the operations in the layer's type."""
 
     OPTIONS = options(
         INPUT,

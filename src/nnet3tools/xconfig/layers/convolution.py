@@ -32,7 +32,7 @@ PREPARATION = options(
     alpha_in=Option("", NUMBER),
     alpha_out=Option("", NUMBER),
 )
-"""Options that every convolution passes on to its component, in this order."""
+"""Options that every convolution copies to its component, in this order."""
 
 
 @register(
@@ -53,7 +53,7 @@ PREPARATION = options(
     "conv-relu-dropout-layer",
 )
 class ConvLayer(Layer):
-    """The operations that the layer's type lists, of which conv is the convolution."""
+    """The operations in the layer's type, one of which is the convolution."""
 
     OPTIONS = options(
         INPUT,
@@ -75,16 +75,16 @@ class ConvLayer(Layer):
 
     @property
     def operations(self) -> list[str]:
-        """The operations in the layer's type, except noconv, which is none."""
+        """The operations in the layer's type, without noconv."""
         return [word for word in self.type.split("-")[:-1] if word != "noconv"]
 
     def derive(self) -> None:
-        """The number of the input's filters follows from its height."""
+        """The number of the input's filters is its dimension divided by its height."""
         check_value(self.line, "height-in", self["height-in"], POSITIVE)
         self.values["num-filters-in"] = num_filters(self, "height-in")
 
     def check(self) -> None:
-        """Offsets are lists; the output's height is about what the input and the offsets give."""
+        """Offsets are lists; the output's height fits the input's height and the offsets."""
         if "conv" in self.operations:
             required = ("required-time-offsets",) if self["required-time-offsets"] else ()
             for key in ("height-offsets", "time-offsets", *required):
@@ -148,7 +148,7 @@ class ConvLayer(Layer):
 
 
 def num_filters(layer: Layer, key: str) -> int:
-    """Columns of the input at each of the heights that an option tells."""
+    """The columns of the input for each height; `key` is the option with the number of heights."""
     height = layer[key]
     layer.require(
         layer.input.dim % height == 0,
@@ -161,7 +161,7 @@ def num_filters(layer: Layer, key: str) -> int:
 def write_relu(
     layer: Layer, out: ConfigLines, part: str, node: str, dim: int, filters: int, number: str
 ) -> str:
-    """A ReLU with statistics by filter; its threshold of self-repair has a number of its own."""
+    """Add a ReLU with statistics by filter; `number` ends the name of its threshold's option."""
     return out.step(
         part,
         "RectifiedLinearComponent",
@@ -180,7 +180,7 @@ class ChannelAverage(Layer):
     OPTIONS = options(INPUT, dim=Option(-1, POSITIVE))
 
     def derive(self) -> None:
-        """Nothing: the dimension has to be given."""
+        """No default: dim has to be given."""
 
     def check(self) -> None:
         """The blocks fill the input."""
@@ -199,7 +199,7 @@ class ChannelAverage(Layer):
 
 @register("combine-feature-maps-layer")
 class CombineFeatureMaps(Layer):
-    """Two or three images of the same height side by side, as one with all their filters."""
+    """Two or three images of the same height, combined to one image with all their filters."""
 
     OPTIONS = options(
         INPUT,

@@ -1,7 +1,7 @@
-"""GRU layers around components that compute candidate and cell at once.
+"""GRU layers around components that compute the candidate and the cell together.
 
-z is the update gate, r the reset gate, o an output gate instead of it, hpart the candidate's part
-from the input, c the cell, s what recurs, y the output.
+z is the update gate, r the reset gate, o the output gate, hpart the candidate's part from the
+input, c the cell, s the recurrent value, y the output.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPTIONS = options(
 
 
 class _FastGru(RecurrentLayer):
-    """Gates and the candidate's part from the input."""
+    """Gates, and the candidate's part from the input."""
 
     GATES = "zr"
     WEIGHTS = "xs"
-    """Ends the names of the gates' matrices."""
+    """The end of the names of the gates' matrices."""
 
     def _gate_dim(self, gate: str) -> int:
-        """The reset gate acts on what recurs, the others on the cell."""
+        """Columns of a gate: the reset gate multiplies s, other gates the cell."""
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def _write_gates(self, out: ConfigLines) -> None:
@@ -51,7 +51,7 @@ class _FastGru(RecurrentLayer):
         out.node(".hpart_t", self.input.node, component=".W_hpart.x")
 
     def _dropout_part(self, gate: str) -> str:
-        """The reset gate may have another dimension, hence a dropout component of its own."""
+        """The name of a gate's dropout component; the reset gate may have another dimension."""
         return f".dropout_{gate}" if "r" in self.GATES else ".dropout"
 
     def _write_dropout(self, out: ConfigLines) -> None:
@@ -67,7 +67,7 @@ class _FastGru(RecurrentLayer):
         out.node(f".{gate}_t", node, component=used)
 
     def _nonlinearity(self, out: ConfigLines, kind: str, settings: str, *before: str) -> None:
-        """The component, whose output is the candidate and the cell, and its node."""
+        """Add the component, whose output is the candidate and the cell, and its node."""
         cell, options = f"cell-dim={self['cell-dim']}", self["gru-nonlinearity-options"]
         out.component(".gru_nonlin", kind, cell, settings, options)
         gates = "zr" if self.GATES == "zr" else "z"
@@ -78,7 +78,7 @@ class _FastGru(RecurrentLayer):
 
 @register("fast-gru-layer")
 class FastGruLayer(_FastGru):
-    """GRU; the cell is the output and recurs."""
+    """GRU; the cell is the output and the recurrent value."""
 
     OPTIONS = _OPTIONS
     WEIGHTS = "xh"
@@ -98,7 +98,7 @@ class FastGruLayer(_FastGru):
 
 
 class _ProjectedFastGru(Projected, _FastGru):
-    """The projection of the cell, part of which recurs."""
+    """A projection of the cell; its first columns are the recurrent value."""
 
     OPTIONS = options(_OPTIONS, PROJECTION)
 
@@ -119,7 +119,7 @@ class _ProjectedFastGru(Projected, _FastGru):
     def _write_projection(
         self, out: ConfigLines, weights: str, source: str, recurrent: str
     ) -> None:
-        """Projection of a node, of which the first columns recur."""
+        """Add the projection of a node; its first columns are the recurrent value."""
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         out.node(".y_t", source, component=weights)
         self.truncate(out, ".s_r", self.recurrent_dim)
@@ -127,7 +127,7 @@ class _ProjectedFastGru(Projected, _FastGru):
         out.node(".s_t", node, component=".s_r")
 
     def _write_norm_projection(self, out: ConfigLines, weights: str, source: str) -> None:
-        """The same with renorm of what recurs and batch norm of the output."""
+        """The projection with renorm of the recurrent value and batch norm of the output."""
         dims = self.recurrent_dim, self.projection_dim
         self.affine(out, weights, self["cell-dim"], self.projection_dim)
         projection = out.node(".y_t_tmp", source, component=weights)
@@ -142,7 +142,7 @@ class _ProjectedFastGru(Projected, _FastGru):
 
 @register("fast-pgru-layer")
 class FastPgruLayer(_ProjectedFastGru):
-    """GRU with a projection, part of which recurs."""
+    """GRU with a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
         """Gates, cell, projection."""
@@ -152,7 +152,7 @@ class FastPgruLayer(_ProjectedFastGru):
 
 @register("fast-norm-pgru-layer")
 class FastNormPgruLayer(_ProjectedFastGru):
-    """fast-pgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+    """fast-pgru-layer with batch norm of the output, renorm of s, and dropout."""
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 
@@ -163,12 +163,12 @@ class FastNormPgruLayer(_ProjectedFastGru):
 
 
 class _FastOutputGru(_ProjectedFastGru):
-    """With an output gate instead of the reset gate."""
+    """A GRU with an output gate in place of the reset gate."""
 
     GATES = "zo"
 
     def _write_cell(self, out: ConfigLines) -> None:
-        """Gates, cell, and the cell behind the output gate."""
+        """Gates, cell, and the cell multiplied by the output gate."""
         cell = self["cell-dim"]
         self._write_gates(out)
         self._nonlinearity(out, "OutputGruNonlinearityComponent", "", "c_t")
@@ -179,7 +179,7 @@ class _FastOutputGru(_ProjectedFastGru):
 
 @register("fast-opgru-layer")
 class FastOpgruLayer(_FastOutputGru):
-    """GRU with an output gate and a projection, part of which recurs."""
+    """GRU with an output gate and a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
         """Gates, cell, projection."""
@@ -189,7 +189,7 @@ class FastOpgruLayer(_FastOutputGru):
 
 @register("fast-norm-opgru-layer")
 class FastNormOpgruLayer(_FastOutputGru):
-    """fast-opgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+    """fast-opgru-layer with batch norm of the output, renorm of s, and dropout."""
 
     OPTIONS = options(_ProjectedFastGru.OPTIONS, DROPOUT_OPTIONS)
 

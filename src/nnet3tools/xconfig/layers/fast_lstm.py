@@ -1,4 +1,4 @@
-"""LSTM layers around LstmNonlinearityComponent, which computes gates and cell at once."""
+"""LSTM layers around LstmNonlinearityComponent, which computes gates and cell together."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _OPTIONS = options(
 
 
 class _FastLstm(RecurrentLayer):
-    """The nonlinearity: inputs are four blocks for the gates and the cell before, outputs c, m."""
+    """The nonlinearity: inputs are four blocks for the gates and the old cell, outputs c, m."""
 
     def _nonlinearity(self, out: ConfigLines, settings: str = "") -> None:
-        """The component."""
+        """Add the nonlinearity component."""
         kind, cell = "LstmNonlinearityComponent", f"cell-dim={self['cell-dim']}"
         options = self["lstm-nonlinearity-options"]
         out.component(".lstm_nonlin", kind, cell, settings, options, self.l2())
 
     def _cell_nodes(self, out: ConfigLines, gates: str, *further: str) -> None:
-        """The node, from gates and the cell before."""
+        """Add the nonlinearity's node, with the gates and the old cell as input."""
         arguments = ", ".join([self.part(gates), self.before("c_trunc"), *further])
         out.node(".lstm_nonlin", f"Append({arguments})")
 
     def _unprojected_nodes(self, out: ConfigLines) -> None:
-        """Memory's output; cell and it for the next step."""
+        """Add the node of the output m, and of cell and m for the next step."""
         cell = self["cell-dim"]
         out.dim_range(".m", ".lstm_nonlin", cell, cell)
         if "c" in self.used:
-            # Kaldi offers this output and does not make the node.
+            # Kaldi offers this output, but does not write the node.
             out.dim_range(".c", ".lstm_nonlin", cell)
         out.node(".cm_trunc", self.part("lstm_nonlin"))
         out.dim_range(".c_trunc", ".cm_trunc", cell)
@@ -50,7 +50,7 @@ class _FastLstm(RecurrentLayer):
 
 @register("fast-lstm-layer", "fast-lstm-batchnorm-layer")
 class FastLstmLayer(_FastLstm):
-    """LSTM; m recurs."""
+    """LSTM; m is the recurrent value."""
 
     OPTIONS = _OPTIONS
 
@@ -79,7 +79,7 @@ class FastLstmLayer(_FastLstm):
 
 @register("lstmb-layer")
 class LstmbLayer(_FastLstm):
-    """LSTM whose gates have a matrix of low rank, with batch norm; m recurs."""
+    """LSTM with batch norm, and a matrix of low rank for the gates; m is the recurrent value."""
 
     OPTIONS = options(
         _OPTIONS,
@@ -119,7 +119,7 @@ class LstmbLayer(_FastLstm):
 
 @register("fast-lstmp-layer", "fast-lstmp-batchnorm-layer")
 class FastLstmpLayer(Projected, _FastLstm):
-    """LSTM with a projection, part of which recurs."""
+    """LSTM with a projection, part of which is the recurrent value."""
 
     OPTIONS = options(_OPTIONS, PROJECTION, dropout_proportion=Option(-1.0, DROPOUT))
 

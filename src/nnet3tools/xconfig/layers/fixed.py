@@ -1,4 +1,4 @@
-"""Fixed affine transforms: one that LDA statistics give later, and the inverse DCT of MFCCs."""
+"""Fixed affine transforms: a transform estimated later from LDA statistics, and the inverse DCT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = Check(lambda value: value != "", "a file name")
 
 @register("fixed-affine-layer")
 class FixedAffineLayer(Layer):
-    """Affine transform from a file that is made after the configs; its input is init's output."""
+    """An affine transform in a file that is written later; its input is init's output."""
 
     OPTIONS = options(
         INPUT,
@@ -30,7 +30,7 @@ class FixedAffineLayer(Layer):
         return {"": Output(self.name, self["dim"])}
 
     def configs(self) -> dict[str, list[str]]:
-        """The file's matrix in final, a random one in ref, the input alone in init."""
+        """final reads the file, ref has a random matrix, init ends before it."""
         source = self.input.node
         init, ref, final = (ConfigLines(self.name) for _ in range(3))
         if self["write-init-config"]:
@@ -46,7 +46,7 @@ class FixedAffineLayer(Layer):
 
 @register("idct-layer")
 class IdctLayer(Layer):
-    """Inverse DCT with cepstral lifter undone; writes its matrix to the file."""
+    """The inverse DCT without cepstral liftering; the layer writes the matrix to its file."""
 
     OPTIONS = options(
         INPUT,
@@ -57,7 +57,7 @@ class IdctLayer(Layer):
     )
 
     def check(self) -> None:
-        """The matrix is not absurdly large, and the lifter can be undone."""
+        """The matrix is not too large, and the lifter can be inverted."""
         self.require_size(self["dim"] * (self.input.dim + 1))
         self.require(
             all(lifter(self["cepstral-lifter"], self.input.dim)),
@@ -73,21 +73,21 @@ class IdctLayer(Layer):
         out.step("", FIXED, self.input.node, matrix=self["affine-transform-file"])
 
     def files(self) -> dict[str, str]:
-        """The matrix with a column of zeros, the bias, in Kaldi's text form."""
+        """The matrix with a column of zeros for the bias, in Kaldi's text form."""
         rows = idct_matrix(self.input.dim, self["dim"], self["cepstral-lifter"])
         text = "\n".join(" ".join(str(value) for value in [*row, 0]) for row in rows)
         return {self["affine-transform-file"]: f"[ {text} ]"}
 
 
 def lifter(width: float, num_cepstra: int) -> list[float]:
-    """HTK's factors of cepstra, 1 + Q/2 sin(pi k / Q); 1 if Q is 0."""
+    """HTK's factors of cepstra, 1 + Q/2 sin(pi k / Q); all 1 if Q is 0."""
     if width == 0:
         return [1.0] * num_cepstra
     return [1.0 + 0.5 * width * math.sin(math.pi * k / width) for k in range(num_cepstra)]
 
 
 def idct_matrix(num_cepstra: int, num_bins: int, cepstral_lifter: float) -> list[list[float]]:
-    """Rows bin, columns cepstrum: the orthonormal DCT-III, divided by the lifter's factors."""
+    """The orthonormal DCT-III, (bins, cepstra), divided by the lifter's factors."""
     scales = [math.sqrt((1.0 if k == 0 else 2.0) / num_bins) for k in range(num_cepstra)]
     factors, angle = lifter(cepstral_lifter, num_cepstra), math.pi / num_bins
     return [

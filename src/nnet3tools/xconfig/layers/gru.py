@@ -1,7 +1,7 @@
-"""GRU layers made of elementary components, and what all GRU layers share.
+"""GRU layers of elementary components, and the base of all GRU layers.
 
-z is the update gate, r the reset gate, o an output gate instead of it, h the candidate, y the cell,
-s what recurs, n the rest of a projection.
+z is the update gate, r the reset gate, o the output gate, h the candidate, y the cell, s the
+recurrent value, n the rest of a projection.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from nnet3tools.xconfig.registry import register
 
 
 class _Gru(RecurrentLayer):
-    """Candidate and cell of every kind; the kinds differ in the second gate and in what recurs."""
+    """The candidate and the cell; subclasses differ in the second gate and in s."""
 
     GATES = "zr"
 
     @property
     def cell_before(self) -> str:
-        """The cell at the time before."""
+        """The cell at the previous time."""
         return self.before("y_t")
 
     def gate_dim(self, gate: str) -> int:
-        """Columns of a gate: the reset gate acts on what recurs, the others on the cell."""
+        """Columns of a gate: the reset gate multiplies s, other gates the cell."""
         return self.recurrent_dim if gate == "r" else self["cell-dim"]
 
     def write_gate(self, out: ConfigLines, gate: str, dropout: str) -> None:
-        """The nodes of a gate, from the input and what recurs."""
+        """Add the nodes of a gate, whose input is the layer's input and the recurrent value."""
         pre = out.node(f".{gate}_t_pre", self.with_input("s_t"), component=f".W_z.xs_{gate}")
         if self.drops:
             pre = out.node(f".{gate}_predrop_t", pre, component=f".{gate}")
@@ -49,7 +49,7 @@ class _Gru(RecurrentLayer):
         out.node(".y_t", f"Sum({self.part('y1_t')}, {self.part('y2_t')})", component=".y")
 
     def write_products(self, out: ConfigLines, first: str, dim: int) -> None:
-        """Components that multiply elementwise, and the one that holds the cell."""
+        """Add components that multiply elementwise, and the component that holds the cell."""
         self.product(out, first, dim)
         self.product(out, ".y1", self["cell-dim"])
         self.product(out, ".y2", self["cell-dim"])
@@ -63,10 +63,10 @@ class _Gru(RecurrentLayer):
 
 
 class _ResetGru(_Gru):
-    """With a reset gate, which acts on what recurs before the candidate is computed."""
+    """A reset gate, which multiplies the recurrent value before the candidate is computed."""
 
     def write_to_cell(self, out: ConfigLines) -> None:
-        """Everything up to y_t."""
+        """Add all components and nodes up to y_t."""
         cell, input_dim = self["cell-dim"], self.input.dim + self.recurrent_dim
         for gate in self.GATES:
             self.affine(out, f".W_z.xs_{gate}", input_dim, self.gate_dim(gate))
@@ -87,13 +87,13 @@ class _ResetGru(_Gru):
 
 @register("gru-layer")
 class GruLayer(_ResetGru):
-    """GRU; the cell is the output and recurs."""
+    """GRU; the cell is the output and the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES)
 
     @property
     def cell_before(self) -> str:
-        """What recurs is the cell."""
+        """The recurrent value, which is the cell."""
         return self.before("s_t")
 
     def outputs(self) -> dict[str, Output]:
@@ -108,7 +108,7 @@ class GruLayer(_ResetGru):
 
 
 class _ProjectedGru(Projected, _Gru):
-    """The projection of the cell, part of which recurs."""
+    """A projection of the cell; its first columns are the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, PROJECTION)
 
@@ -125,14 +125,14 @@ class _ProjectedGru(Projected, _Gru):
         self.truncate(out, ".s_r", self.recurrent_dim)
 
     def write_projection(self, out: ConfigLines, cell: str) -> None:
-        """Projection of a node, of which the first columns recur."""
+        """Add the projection of a node; its first columns are the recurrent value."""
         self.write_projection_components(out)
         out.node(".sn_t", self.part(cell), component=".W_s.ys")
         node = out.dim_range(".s_t_preclip", ".sn_t", self.recurrent_dim)
         out.node(".s_t", node, component=".s_r")
 
     def write_norm_components(self, out: ConfigLines) -> None:
-        """Projection, truncation, and norms of what goes on and of what recurs."""
+        """Add projection, truncation, and norms of the output and of the recurrent value."""
         self.write_projection_components(out)
         out.component(".batchnorm", "BatchNormComponent", dim=self.projection_dim, target_rms=1.0)
         out.component(".renorm", "NormalizeComponent", dim=self.recurrent_dim, target_rms=1.0)
@@ -140,7 +140,7 @@ class _ProjectedGru(Projected, _Gru):
 
 @register("pgru-layer")
 class PgruLayer(_ProjectedGru, _ResetGru):
-    """GRU with a projection, part of which recurs."""
+    """GRU with a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
         """The cell and its projection."""
@@ -150,7 +150,7 @@ class PgruLayer(_ProjectedGru, _ResetGru):
 
 @register("norm-pgru-layer")
 class NormPgruLayer(_ProjectedGru, _ResetGru):
-    """pgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+    """pgru-layer with batch norm of the output, renorm of the recurrent value, and dropout."""
 
     OPTIONS = options(_ProjectedGru.OPTIONS, DROPOUT_OPTIONS)
 
@@ -166,12 +166,12 @@ class NormPgruLayer(_ProjectedGru, _ResetGru):
 
 
 class _OutputGru(_ProjectedGru):
-    """With an output gate instead of the reset gate; the candidate sees the cell by elements."""
+    """An output gate in place of the reset gate; the candidate depends on the cell elementwise."""
 
     GATES = "zo"
 
     def write_to_output(self, out: ConfigLines) -> None:
-        """Everything up to y_o_t, the cell behind the output gate."""
+        """Add all components and nodes up to y_o_t, the cell multiplied by the output gate."""
         self._write_components(out)
         for gate in self.GATES:
             self.write_gate(out, gate, ".dropout")
@@ -196,7 +196,7 @@ class _OutputGru(_ProjectedGru):
 
 @register("opgru-layer")
 class OpgruLayer(_OutputGru):
-    """GRU with an output gate and a projection, part of which recurs."""
+    """GRU with an output gate and a projection, part of which is the recurrent value."""
 
     def write(self, out: ConfigLines) -> None:
         """The gated cell and its projection."""
@@ -206,7 +206,7 @@ class OpgruLayer(_OutputGru):
 
 @register("norm-opgru-layer")
 class NormOpgruLayer(_OutputGru):
-    """opgru-layer with batch norm of the output, renorm of what recurs, and dropout."""
+    """opgru-layer with batch norm of the output, renorm of the recurrent value, and dropout."""
 
     OPTIONS = options(
         _ProjectedGru.OPTIONS,

@@ -32,14 +32,14 @@ class InputLayer(Layer):
     OPTIONS = options(dim=Option(-1, POSITIVE))
 
     def derive(self) -> None:
-        """Nothing: the dimension has to be given."""
+        """No default: dim has to be given."""
 
     def outputs(self) -> dict[str, Output]:
         """The input itself."""
         return {"": Output(self.name, self["dim"])}
 
     def configs(self) -> dict[str, list[str]]:
-        """One line in every config."""
+        """The same line in every config."""
         return {config: [f"input-node name={self.name} dim={self['dim']}"] for config in CONFIGS}
 
 
@@ -51,7 +51,7 @@ def _write_output(layer: Layer, out: ConfigLines, node: str) -> None:
 
 @register("output")
 class PlainOutput(Layer):
-    """An output of the network that is its input."""
+    """An output of the network that equals its input."""
 
     OPTIONS = _OUTPUT_OPTIONS
 
@@ -62,7 +62,7 @@ class PlainOutput(Layer):
 
 @register("output-layer")
 class OutputLayer(Layer):
-    """Affine transform, by default log-softmax, and an output of the network."""
+    """An affine transform, by default log-softmax, and an output of the network."""
 
     OPTIONS = options(
         _OUTPUT_OPTIONS,
@@ -79,7 +79,7 @@ class OutputLayer(Layer):
     )
 
     def check(self) -> None:
-        """A bottleneck is narrower than what it joins."""
+        """A bottleneck is narrower than its input and output."""
         self.require(
             self["bottleneck-dim"] < min(self.input.dim, self["dim"]),
             f"option 'bottleneck-dim': expected less than the dimensions of input "
@@ -87,7 +87,7 @@ class OutputLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """Values before the output-node, which itself cannot be used."""
+        """The values before the output-node; the output-node cannot be an input."""
         parts = ["affine", "log-softmax"] if self["include-log-softmax"] else ["affine"]
         return {part: Output(f"{self.name}.{part}", self["dim"]) for part in parts}
 

@@ -1,7 +1,7 @@
-"""LSTM layers made of elementary components, with peepholes. Kaldi keeps them beside the fast ones.
+"""LSTM layers of elementary components, with peepholes, as in Kaldi.
 
-i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the memory's output,
-r what recurs, p the rest of a projection.
+i, f, o are the gates, g the cell's input, c the cell, h its nonlinearity, m the output of the
+memory, r the recurrent value, p the rest of a projection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCALE = "NaturalGradientPerElementScaleComponent"
 
 
 class _PeepholeLstm(RecurrentLayer):
-    """Everything up to m_t."""
+    """All components and nodes up to m_t."""
 
     def _write_cell(self, out: ConfigLines) -> None:
         self._write_components(out)
@@ -56,7 +56,7 @@ class _PeepholeLstm(RecurrentLayer):
         self.truncate(out, ".c", cell)
 
     def _write_gate(self, out: ConfigLines, gate: str, cell: str) -> None:
-        """A gate from the input, what recurs and the cell."""
+        """Add a gate, whose input is the layer's input, the recurrent value and the cell."""
         out.node(f".{gate}1_t", self.with_input("r_t"), component=f".W_{gate}.xr")
         out.node(f".{gate}2_t", cell, component=f".w_{gate}.c")
         total = f"Sum({self.part(gate + '1_t')}, {self.part(gate + '2_t')})"
@@ -69,16 +69,16 @@ class _PeepholeLstm(RecurrentLayer):
 
 @register("lstm-layer")
 class LstmLayer(_PeepholeLstm):
-    """LSTM with peepholes; m_t recurs."""
+    """LSTM with peepholes; m_t is the recurrent value."""
 
     OPTIONS = options(RECURRENCE, NONLINEARITIES, DECAY)
 
     def outputs(self) -> dict[str, Output]:
-        """The memory's output, and the cell."""
+        """The output of the memory, and the cell."""
         return {part: Output(self.part(part or "m_t"), self["cell-dim"]) for part in ("", "c_t")}
 
     def write(self, out: ConfigLines) -> None:
-        """The cell, and what recurs."""
+        """The cell, and the recurrent value."""
         self._write_cell(out)
         self.truncate(out, ".r", self["cell-dim"])
         out.node(".r_t", self.part("m_t"), component=".r")
@@ -86,7 +86,7 @@ class LstmLayer(_PeepholeLstm):
 
 @register("lstmp-layer", "lstmp-batchnorm-layer")
 class LstmpLayer(Projected, _PeepholeLstm):
-    """LSTM with peepholes and a projection, part of which recurs."""
+    """LSTM with peepholes and a projection, part of which is the recurrent value."""
 
     OPTIONS = options(
         RECURRENCE,
@@ -110,7 +110,7 @@ class LstmpLayer(Projected, _PeepholeLstm):
         }
 
     def write(self, out: ConfigLines) -> None:
-        """The cell, its projection, and what recurs."""
+        """The cell, its projection, and the recurrent value."""
         self._write_cell(out)
         self.affine(out, ".W_rp.m", self["cell-dim"], self.projection_dim)
         self.truncate(out, ".r", self.recurrent_dim)

@@ -1,4 +1,4 @@
-"""What LSTM and GRU layers share: options, projections, truncation of derivatives."""
+"""The base of LSTM and GRU layers: options, projections, truncation of derivatives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NONLINEARITIES = options(
     ng_per_element_scale_options=Option("max-change=0.75", ANY),
     self_repair_scale_nonlinearity=Option(1.0e-05, PROPORTION),
 )
-"""Options of layers whose nonlinearities are components of their own."""
+"""Options of layers whose nonlinearities are separate components."""
 PROJECTION = options(
     recurrent_projection_dim=Option(-1, POSITIVE),
     non_recurrent_projection_dim=Option(-1, POSITIVE),
@@ -46,15 +46,15 @@ DROPOUT_OPTIONS = options(
 
 
 class RecurrentLayer(Layer):
-    """A layer with a cell; what recurs has the cell's dimension unless it is projected."""
+    """A layer with a cell; the recurrent value has the cell's dimension unless it is projected."""
 
     def derive(self) -> None:
-        """The cell is as wide as the input unless told."""
+        """The cell has the input's dimension unless it is given."""
         if self["cell-dim"] <= 0:
             self.values["cell-dim"] = self.input.dim
 
     def check(self) -> None:
-        """Decay leaves something of the recurrent value."""
+        """decay-time is more than the delay: the scale of the recurrent value is above 0."""
         self.require(
             self._recurrence_scale() > 0,
             f"option 'decay-time': expected more than the delay {abs(self['delay'])} or none "
@@ -63,19 +63,19 @@ class RecurrentLayer(Layer):
 
     @property
     def recurrent_dim(self) -> int:
-        """Columns of what recurs."""
+        """Columns of the recurrent value."""
         return self["cell-dim"]
 
     def part(self, name: str) -> str:
-        """The node of a part."""
+        """The name of the node of a part."""
         return f"{self.name}.{name}"
 
     def before(self, part: str) -> str:
-        """A part at the time before."""
+        """The descriptor of a part at the previous time."""
         return delayed(self.part(part), self["delay"])
 
     def with_input(self, recurrent: str) -> str:
-        """The input and a part at the time before, side by side."""
+        """The descriptor of the input and of a part at the previous time, appended."""
         return f"Append({self.input.node}, {self.before(recurrent)})"
 
     def _recurrence_scale(self) -> float:
@@ -83,14 +83,14 @@ class RecurrentLayer(Layer):
         return 1.0 if time < 0 else 1.0 - abs(self["delay"]) / time if time else 0.0
 
     def truncation(self) -> str:
-        """Settings of BackpropTruncationComponent; the scale only where there is decay-time."""
+        """Settings of BackpropTruncationComponent; with decay-time, also its scale."""
         text = self.given("clipping-threshold", "zeroing-threshold", "zeroing-interval")
         text += f" recurrence-interval={abs(self['delay'])}"
         decays = "decay-time" in self.OPTIONS
         return f"{text} scale={self._recurrence_scale()}" if decays else text
 
     def l2(self) -> str:
-        """The setting l2-regularize, if there is any."""
+        """The setting l2-regularize, or ""."""
         return self.given("l2-regularize") if self.values.get("l2-regularize") else ""
 
     def repair(self) -> str:
@@ -98,45 +98,45 @@ class RecurrentLayer(Layer):
         return f"self-repair-scale={self['self-repair-scale-nonlinearity']:.10f}"
 
     def scales(self) -> str:
-        """Settings of per-element scales, which start from random numbers unless told."""
+        """Settings of per-element scales, whose initial values are random unless given."""
         text: str = self["ng-per-element-scale-options"]
         told = "param-mean" in text or "param-stddev" in text
         return text if told else f"{text} param-mean=0.0 param-stddev=1.0"
 
     @property
     def drops(self) -> bool:
-        """Whether there is dropout."""
+        """Whether the layer has dropout."""
         return self.values.get("dropout-proportion", -1) != -1
 
     def affine(self, out: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
-        """An affine component."""
+        """Add an affine component."""
         options = self["ng-affine-options"], self.l2()
         out.component(part, AFFINE, *options, input_dim=input_dim, output_dim=output_dim)
 
     def activation(self, out: ConfigLines, part: str, kind: str, dim: int) -> None:
-        """A nonlinearity's component."""
+        """Add the component of a nonlinearity."""
         out.component(part, f"{kind}Component", self.repair(), dim=dim)
 
     def product(self, out: ConfigLines, part: str, dim: int) -> None:
-        """A component for the elementwise product of two inputs of `dim` columns."""
+        """Add a component for the elementwise product of two inputs of `dim` columns."""
         out.component(part, PRODUCT, input_dim=2 * dim, output_dim=dim)
 
     def dropout(self, out: ConfigLines, part: str, dim: int) -> None:
-        """A dropout component."""
+        """Add a dropout component."""
         settings = self.given("dropout-proportion")
         per_frame = f"dropout-per-frame={flag(self['dropout-per-frame'])}"
         out.component(part, "DropoutComponent", settings, per_frame, dim=dim)
 
     def truncate(self, out: ConfigLines, part: str, dim: int) -> None:
-        """A component that cuts derivatives over many steps of time."""
+        """Add a component that limits how many steps of time derivatives go back."""
         out.component(part, "BackpropTruncationComponent", self.truncation(), dim=dim)
 
 
 class Projected(RecurrentLayer):
-    """A layer whose output is a projection of the cell, part of which recurs."""
+    """A layer whose output is a projection of the cell, part of which is the recurrent value."""
 
     def derive(self) -> None:
-        """Unless told, a quarter of the cell recurs, and as much more does not."""
+        """By default, recurrent and other columns are a quarter of the cell's each."""
         if self["recurrent-projection-dim"] <= 0:
             self.values["recurrent-projection-dim"] = self["cell-dim"] // 4
         if self["non-recurrent-projection-dim"] <= 0:
@@ -153,7 +153,7 @@ class Projected(RecurrentLayer):
 
     @property
     def recurrent_dim(self) -> int:
-        """Columns of what recurs."""
+        """Columns of the recurrent value."""
         return self["recurrent-projection-dim"]
 
     @property

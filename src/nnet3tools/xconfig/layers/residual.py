@@ -1,4 +1,4 @@
-"""Residual blocks of convolutions: a few of them, and the input added to what comes out."""
+"""Residual blocks: two or three convolutions, and the sum of their output and the block's input."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ _OPTIONS = options(
 
 
 def _around(distance: int) -> str:
-    """Three offsets: itself and a distance to either side."""
+    """Three offsets: 0, and `distance` to both sides."""
     return f"-{distance},0,{distance}"
 
 
 class _Block(Layer):
-    """What both kinds share."""
+    """The base of both kinds of blocks."""
 
     @property
     def _num_convolutions(self) -> int:
         return 2 if self["num-bottleneck-filters"] <= 0 else 3
 
     def _passed_on(self) -> tuple[str, str]:
-        """Whether frames beyond the data may be missing, and options of all convolutions."""
+        """Whether frames outside the data can be missing, and the options of all convolutions."""
         padding = "required-time-offsets=0" if self["allow-zero-padding"] else ""
         return padding, self.given(*PREPARATION, "l2-regularize")
 
@@ -60,7 +60,7 @@ class _Block(Layer):
 
 @register("res-block")
 class ResBlock(_Block):
-    """Two or three times ReLU, batch norm and convolution; height and filters stay."""
+    """Two or three times ReLU, batch norm and convolution; height and filters stay the same."""
 
     OPTIONS = options(
         _OPTIONS,
@@ -71,7 +71,7 @@ class ResBlock(_Block):
     )
 
     def derive(self) -> None:
-        """The number of filters follows from the height; one that is given has to agree."""
+        """The number of filters follows from the height; a given number has to agree."""
         check_value(self.line, "height", self["height"], POSITIVE)
         filters = num_filters(self, "height")
         self.require(
@@ -94,7 +94,7 @@ class ResBlock(_Block):
         return {"": Output(node, self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """relu1, batchnorm1, conv1, relu2 ...; with a bottleneck the second looks around."""
+        """relu1, batchnorm1, conv1, relu2 ...; with a bottleneck only conv2 has offsets."""
         node, height = self.input.node, self["height"]
         widths = [self["num-filters"]] * 3
         if self._num_convolutions == 3:
@@ -124,7 +124,7 @@ class ResBlock(_Block):
 
 @register("res2-block")
 class Res2Block(_Block):
-    """Two or three times convolution, batch norm, scale and offset, ReLU; may halve the height."""
+    """Two or three times convolution, batch norm, scale and offset, ReLU; can halve the height."""
 
     OPTIONS = options(
         _OPTIONS,
@@ -135,7 +135,7 @@ class Res2Block(_Block):
     )
 
     def derive(self) -> None:
-        """height is both height-in and height-out."""
+        """height sets both height-in and height-out."""
         height, sides = self["height"], (self["height-in"], self["height-out"])
         self.require(
             (height > 0 and sides == (-1, -1)) or min(sides) > 0,
@@ -150,7 +150,7 @@ class Res2Block(_Block):
         return self["height-in"] != self["height-out"]
 
     def check(self) -> None:
-        """Another height is about half; then the time period of a plain block is even."""
+        """An output height that differs is about half, and then the time period is even."""
         height_in, height_out = self["height-in"], self["height-out"]
         self.require(
             not self._halves or abs(height_out - height_in / 2) <= 1,
@@ -169,7 +169,7 @@ class Res2Block(_Block):
         return {"": Output(f"{self.name}.relu{self._num_convolutions}", dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """conv1, batchnorm1, scaleoffset1, relu1 ...; the input joins before the last ReLU."""
+        """conv1, batchnorm1, scaleoffset1, relu1 ...; the input is added before the last ReLU."""
         source = self.input.node
         bypass = source
         if self._halves or self._num_filters_in != self["num-filters"]:
@@ -188,12 +188,12 @@ class Res2Block(_Block):
             self._bypass(out)
 
     def _filters_out(self, n: int) -> int:
-        """Filters after the n-th convolution."""
+        """The number of filters after the n-th convolution."""
         narrow = self._num_convolutions == 3 and n < 3
         return self["num-bottleneck-filters"] if narrow else self["num-filters"]
 
     def _convolution(self, out: ConfigLines, n: int, node: str) -> str:
-        """The n-th convolution; the first of them subsamples the height."""
+        """Add the n-th convolution and return its node; the first one subsamples the height."""
         first, period = n == 1, self["time-period"]
         subsample = f"height-subsample-out={2 if first and self._halves else 1}"
         heights = self.given("height-in") if first else f"height-in={self['height-out']}"
@@ -212,7 +212,7 @@ class Res2Block(_Block):
         return out.step(f".conv{n}", CONVOLUTION, node, *words, *self._passed_on())
 
     def _bypass(self, out: ConfigLines) -> None:
-        """The input with height and filters of the output."""
+        """Add the input, converted to the output's height and filters; return its node."""
         out.step(
             ".conv_bypass",
             CONVOLUTION,

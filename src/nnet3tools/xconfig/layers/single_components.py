@@ -13,11 +13,11 @@ from nnet3tools.xconfig.registry import register
 
 
 class OneComponent(Layer):
-    """A component of the layer's name that keeps the dimension, unless there is an option dim."""
+    """A layer of one component, which keeps the dimension unless there is an option dim."""
 
     KIND: ClassVar[str] = ""
     PASSED_ON: ClassVar[tuple[str, ...]] = ()
-    """Options that go into the component's line, in order."""
+    """Options that are copied to the component's line, in order."""
 
     def outputs(self) -> dict[str, Output]:
         """The component's node."""
@@ -30,7 +30,7 @@ class OneComponent(Layer):
 
 @register("renorm-component")
 class Renorm(OneComponent):
-    """Each row scaled to a given root mean square."""
+    """Scales each row to a given root mean square."""
 
     OPTIONS = options(INPUT, target_rms=Option(1.0, POSITIVE))
     KIND, PASSED_ON = "NormalizeComponent", ("target-rms",)
@@ -57,7 +57,7 @@ class NoOp(OneComponent):
 
 @register("scale-component")
 class Scale(OneComponent):
-    """A trained factor for each column."""
+    """Multiplies each column by a trained factor."""
 
     OPTIONS = options(
         INPUT,
@@ -79,7 +79,7 @@ class Scale(OneComponent):
 
 @register("offset-component")
 class Offset(OneComponent):
-    """A trained term for each column."""
+    """Adds a trained term to each column."""
 
     OPTIONS, PASSED_ON = Scale.OPTIONS, Scale.PASSED_ON
     KIND = "PerElementOffsetComponent"
@@ -96,7 +96,7 @@ class _Linear(OneComponent):
 
 @register("linear-component")
 class Linear(_Linear):
-    """Linear transform, which may be held orthonormal."""
+    """A linear transform, with an option to keep it orthonormal."""
 
     OPTIONS = options(
         INPUT,
@@ -119,7 +119,7 @@ class Linear(_Linear):
 
 @register("affine-component")
 class Affine(_Linear):
-    """Affine transform with the component's own options."""
+    """An affine transform with the component's own options."""
 
     OPTIONS = options(
         INPUT,
@@ -147,7 +147,7 @@ def _require_node(layer: Layer) -> None:
 
 @register("dim-range-component")
 class DimRange(Layer):
-    """Some of the input's columns."""
+    """A range of the input's columns."""
 
     OPTIONS = options(
         INPUT,
@@ -156,7 +156,7 @@ class DimRange(Layer):
     )
 
     def check(self) -> None:
-        """The columns exist; the input is a node, as dim-range-nodes want it."""
+        """The columns exist; the input is a node, because dim-range-nodes take no descriptor."""
         _require_node(self)
         self.require(
             self["dim-offset"] + self["dim"] <= self.input.dim,
@@ -176,10 +176,10 @@ class DimRange(Layer):
 
 @register("delta-layer")
 class Delta(Layer):
-    """The input, its differences and second differences over time, batch-normalized."""
+    """The input, its first and second differences over time, batch-normalized."""
 
     def check(self) -> None:
-        """The input is a node, as dim-range-nodes want it."""
+        """The input is a node, because dim-range-nodes take no descriptor."""
         _require_node(self)
 
     def outputs(self) -> dict[str, Output]:
@@ -187,7 +187,7 @@ class Delta(Layer):
         return {"": Output(self.name, 3 * self.input.dim)}
 
     def write(self, out: ConfigLines) -> None:
-        """Copies, because a descriptor can put only one scale on a node; then all appended."""
+        """Scaled copies, appended, because a descriptor can put only one scale on a node."""
         node, dim = self.input.node, self.input.dim
         for copy in (f"{node}_copy1", f"{node}_copy2"):
             out.add(f"dim-range-node name={copy} input-node={node} dim={dim} dim-offset=0")
@@ -203,7 +203,7 @@ class Delta(Layer):
 
 @register("spec-augment-layer")
 class SpecAugment(Layer):
-    """Bands of frequencies and stretches of time that are zeroed at random."""
+    """Sets random bands of frequencies and ranges of time to zero."""
 
     OPTIONS = options(
         INPUT,
@@ -214,7 +214,7 @@ class SpecAugment(Layer):
     )
 
     def check(self) -> None:
-        """Not all may be zeroed."""
+        """At most part of the data can be set to zero."""
         for key in ("freq-max-proportion", "time-zeroed-proportion"):
             self.require(self[key] < 1, f"option '{key}': expected less than 1, found {self[key]}")
 

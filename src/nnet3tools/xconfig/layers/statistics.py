@@ -1,4 +1,4 @@
-"""Means and standard deviations over a stretch of time."""
+"""Means and standard deviations over a range of time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORM = "mean[+stddev][+count](<-left-context>:<input-period>:<stats-period>:<ri
 
 @register("stats-layer")
 class StatsLayer(Layer):
-    """Mean, standard deviation and log count over left-context to right-context."""
+    """Mean, standard deviation and log count from left-context to right-context."""
 
     OPTIONS = options(
         INPUT,
@@ -24,7 +24,7 @@ class StatsLayer(Layer):
     )
 
     def derive(self) -> None:
-        """The dimension follows from what is asked for; one that is given has to agree."""
+        """The dimension follows from the statistics; a given dimension has to agree."""
         if (match := _CONFIG.fullmatch(self["config"])) is None:
             return
         self._stddev, self._count = match[1] is not None, match[2] is not None
@@ -53,7 +53,7 @@ class StatsLayer(Layer):
         return f"-{what}-{self._left}-{self._right}"
 
     def outputs(self) -> dict[str, Output]:
-        """The pooled statistics, which are there at multiples of stats-period only."""
+        """The pooled statistics, which exist only at multiples of stats-period."""
         node = f"Round({self.name}{self._part('pooling')}, {self._period})"
         return {"": Output(node, self["dim"])}
 

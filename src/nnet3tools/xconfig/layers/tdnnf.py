@@ -1,4 +1,4 @@
-"""Factorized TDNN layers, and the layer that stands before the output of networks of them."""
+"""Factorized TDNN layers, and the layer before the output of networks of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCALE = Check(lambda value: isinstance(value, float) and abs(value) <= 1, "a nu
 
 @register("tdnnf-layer")
 class TdnnfLayer(Layer):
-    """Matrix of low rank over two frames, ReLU, batch norm, dropout, and the input added."""
+    """A matrix of low rank over two frames, ReLU, batch norm, dropout, and the input added."""
 
     OPTIONS = options(
         INPUT,
@@ -33,10 +33,10 @@ class TdnnfLayer(Layer):
     )
 
     def derive(self) -> None:
-        """Nothing: the dimensions have to be given."""
+        """No default: the dimensions have to be given."""
 
     def check(self) -> None:
-        """The bottleneck is narrower than the layer; what is added has the layer's dimension."""
+        """The bottleneck is narrower than the layer; the added input has the layer's dimension."""
         self.require(
             self["dim"] > self["bottleneck-dim"],
             f"option 'dim': expected more than bottleneck-dim={self['bottleneck-dim']}, "
@@ -49,13 +49,13 @@ class TdnnfLayer(Layer):
         )
 
     def outputs(self) -> dict[str, Output]:
-        """The last step."""
+        """The last operation."""
         last = "batchnorm" if self["dropout-proportion"] == -1 else "dropout"
         last = "noop" if self["bypass-scale"] != 0 else last
         return {"": Output(f"{self.name}.{last}", self["dim"])}
 
     def _time_offsets(self) -> tuple[str, str]:
-        """Of the linear and the affine part."""
+        """The time offsets of the linear and of the affine part."""
         stride, context = self["time-stride"], self["context"]
         if stride == 0 or context == "none":
             return "0", "0"
