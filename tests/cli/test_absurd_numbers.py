@@ -6,7 +6,7 @@ import pytest
 
 from nnet3tools.errors import MAX_FRAMES, OptionError
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
-from nnet3tools.executor.xvector import XvectorOptions
+from nnet3tools.executor.xvector_plans import XvectorOptions
 from nnet3tools.training.splitting import ExampleGenerationOptions
 
 TOO_MANY = 2_000_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
+from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.fst.files import FST, save_fst
@@ -265,7 +265,7 @@ def test_modes_of_scoring(system: Path, capfd) -> None:
 @pytest.mark.parametrize("sizes", [[40], [1] * 40, [3, 17, 20], [39, 1]])
 def test_outputs_of_a_stream_do_not_depend_on_its_pieces(system: Path, sizes: list[int]) -> None:
     options = SimpleComputationOptions(frame_subsampling_factor=3, frames_per_chunk=9)
-    computer = LoopedUtteranceComputer(read_nnet("raw"), options)
+    computer = LoopedComputer(read_nnet("raw"), options)
     features = read_table("ark:feats.ark")["a"]
     expected = computer.compute(features)
     pieces = np.split(features, np.cumsum(sizes)[:-1])

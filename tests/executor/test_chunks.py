@@ -6,10 +6,9 @@ import pytest
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.chunks import (
     ChunkShape,
+    Ivectors,
     chunks_for_batches,
     chunks_of_utterance,
-    input_rows,
-    ivector_frame,
 )
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
 from nnet3tools.graph.context import NnetContext
@@ -45,9 +44,9 @@ def test_extra_context_differs_at_the_ends_if_asked_to():
 def test_frames_beyond_the_utterance_repeat_its_ends():
     options = SimpleComputationOptions()
     first, middle, last = chunks_of_utterance(9, 3, CONTEXT, options, False)
-    np.testing.assert_array_equal(input_rows(first, 9), [0, 0, 0, 1, 2, 3, 4, 5])
-    assert input_rows(middle, 9) == slice(1, 9)
-    np.testing.assert_array_equal(input_rows(last, 9), [4, 5, 6, 7, 8, 8, 8, 8])
+    np.testing.assert_array_equal(first.rows(9), [0, 0, 0, 1, 2, 3, 4, 5])
+    assert middle.rows(9) == slice(1, 9)
+    np.testing.assert_array_equal(last.rows(9), [4, 5, 6, 7, 8, 8, 8, 8])
 
 
 def test_batches_have_chunks_of_one_length_and_the_last_ends_with_the_utterance():
@@ -79,12 +78,14 @@ def test_edges_are_chunks_whose_context_differs():
 def test_online_ivector_is_that_of_the_chunks_middle():
     options = SimpleComputationOptions()
     chunks = chunks_of_utterance(100, 20, CONTEXT, options, True)
-    assert [ivector_frame(c, 10, 10, 50) for c in chunks] == [0, 2, 4, 6, 8]
-    assert ivector_frame(chunks[-1], 5, 10, 50) == 4
-    with pytest.raises(DataError, match="mismatched --online-ivector-period"):
-        ivector_frame(chunks[-1], 3, 10, 50)
-    with pytest.raises(DataError, match="no i-vector for frame 89"):
-        ivector_frame(chunks[-1], 0, 10, 50)
+
+    def online(count):
+        return Ivectors(np.arange(count, dtype=np.float32)[:, None], 10)
+
+    assert [online(10).of_chunk(c).item() for c in chunks] == [0, 2, 4, 6, 8]
+    assert online(5).of_chunk(chunks[-1]).item() == 4
+    with pytest.raises(DataError, match=r"no i-vector for frame 89.*mismatched --online-ivector"):
+        online(3).of_chunk(chunks[-1])
 
 
 def test_chunk_length_grows_to_a_multiple_of_subsampling_and_modulus(capsys):

@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from test_decodable_looped import frames, whole
+from test_looped_computer import frames, whole
 
-from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
+from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.nnet.arithmetic import set_batchnorm_test_mode
@@ -46,7 +46,7 @@ def test_random_networks_in_a_loop(seed: int) -> None:
     context = compute_simple_nnet_context(nnet)
     options = SimpleComputationOptions(frames_per_chunk=random.Random(seed).randint(1, 9))
     features = frames(37, nnet.input_dim("input"))
-    looped = LoopedUtteranceComputer(nnet, options).compute(features)
+    looped = LoopedComputer(nnet, options).compute(features)
     expected = whole(nnet, features)
     scale = max(1.0, float(np.abs(expected).max()))
     np.testing.assert_allclose(looped, expected, atol=1e-4 * scale, err_msg=str(context))

@@ -8,8 +8,8 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.errors import DataError, OptionError
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
-from nnet3tools.executor.xvector_batches import BatchedXvectorComputer, chunk_starts
+from nnet3tools.executor.utterance_computer import xvector_batch_computer, xvector_computer
+from nnet3tools.executor.xvector_plans import XvectorOptions, chunk_starts
 from nnet3tools.nnet.config import parse_config_lines
 from nnet3tools.nnet.nnet import Nnet
 
@@ -67,8 +67,8 @@ def test_short_utterances() -> None:
 def test_vectors_are_means_over_chunks() -> None:
     nnet, rng = network(), np.random.default_rng(0)
     options = SimpleComputationOptions()
-    batched = BatchedXvectorComputer(nnet, options, chunk_size=12, batch_size=4)
-    single = XvectorComputer(nnet, options, XvectorOptions(-1, 1, True))
+    batched = xvector_batch_computer(nnet, options, chunk_size=12, batch_size=4)
+    single = xvector_computer(nnet, options, XvectorOptions(-1, 1, True))
     lengths = {"a": 30, "b": 5, "c": 61, "d": 12}
     features = {k: rng.normal(size=(n, 3)).astype(np.float32) for k, n in lengths.items()}
     found = []
@@ -76,19 +76,19 @@ def test_vectors_are_means_over_chunks() -> None:
         batched.accept(key, matrix)
         found += batched.ready()
     assert len(found) < 4
-    batched.flush()
+    batched.finish()
     found += batched.ready()
     assert [key for key, _ in found] == list(lengths)
     for key, vector in found:
         rows = np.arange(12) + chunk_starts(lengths[key], 12, 2)[:, None]
         chunks = features[key][rows.clip(max=lengths[key] - 1)]
-        expected = np.mean([single.compute(chunk) for chunk in chunks], axis=0)
-        np.testing.assert_allclose(vector, expected, rtol=1e-4, atol=1e-5)
+        expected = np.mean([single.compute(chunk)[0] for chunk in chunks], axis=0)
+        np.testing.assert_allclose(vector[0], expected, rtol=1e-4, atol=1e-5)
     batched.close()
 
 
 def test_a_short_utterance_without_padding_gives_zero(capsys: pytest.CaptureFixture[str]) -> None:
-    computer = BatchedXvectorComputer(network(), SimpleComputationOptions(), 12, 4, pad=False)
+    computer = xvector_batch_computer(network(), SimpleComputationOptions(), 12, 4, pad=False)
     computer.accept("short", np.ones((5, 3), np.float32))
     ((key, vector),) = computer.ready()
     assert key == "short"
@@ -99,7 +99,7 @@ def test_a_short_utterance_without_padding_gives_zero(capsys: pytest.CaptureFixt
 def test_what_does_not_fit() -> None:
     options = SimpleComputationOptions()
     with pytest.raises(OptionError, match="larger than the network's context, 2 frames"):
-        BatchedXvectorComputer(network(), options, chunk_size=2, batch_size=4)
-    computer = BatchedXvectorComputer(network(), options, chunk_size=12, batch_size=4)
-    with pytest.raises(DataError, match="expected 3, got 4"):
+        xvector_batch_computer(network(), options, chunk_size=2, batch_size=4)
+    computer = xvector_batch_computer(network(), options, chunk_size=12, batch_size=4)
+    with pytest.raises(DataError, match="dimension 3, found 4"):
         computer.accept("a", np.ones((5, 4), np.float32))

@@ -9,7 +9,7 @@ from nnet3tools.cli.options import option, option_group
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import OptionError, naming
 from nnet3tools.executor.simple_options import SimpleComputationOptions
-from nnet3tools.recognizer.outputs import computer_for, outputs_in_order
+from nnet3tools.recognizer.outputs import computer_for_tables, outputs_in_order
 from nnet3tools.recognizer.utterances import (
     InputOptions,
     InputPauses,
@@ -21,8 +21,9 @@ from nnet3tools.recognizer.utterances import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3tools.executor.looped_computer import LoopedComputer
+    from nnet3tools.executor.utterance_computer import UtteranceComputer
     from nnet3tools.io.table import TableWriter
-    from nnet3tools.recognizer.outputs import SharedComputer
 
 __all__ = ["UtteranceOptions", "compute_all", "compute_utterances"]
 
@@ -64,7 +65,7 @@ class UtteranceOptions:
 
 
 def compute_all(
-    computer: SharedComputer,
+    computer: UtteranceComputer | LoopedComputer,
     features_rspecifier: str,
     options: InputOptions,
     counts: UtteranceCounts,
@@ -89,7 +90,7 @@ def compute_utterances(
     `device_options` are --use-gpu, --gpu-math and --cpu-kernels.
     """
     from nnet3tools.cli.gpu import choose_device
-    from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
+    from nnet3tools.executor.looped_computer import LoopedComputer
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
@@ -107,13 +108,13 @@ def compute_utterances(
     device = choose_device(*device_options)
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
-    computer: SharedComputer
+    computer: UtteranceComputer | LoopedComputer
     with naming(nnet_in):
         if options.looped:
-            computer = LoopedUtteranceComputer(nnet, simple, priors, like=device)
+            computer = LoopedComputer(nnet, simple, priors, like=device)
         else:
-            computer = computer_for([outputs_wspecifier], nnet, simple, priors, like=device)
-    if options.read_cache and not isinstance(computer, LoopedUtteranceComputer):
+            computer = computer_for_tables([outputs_wspecifier], nnet, simple, priors, like=device)
+    if options.read_cache and not isinstance(computer, LoopedComputer):
         load_cache(options.read_cache, computer.compiler)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
@@ -121,7 +122,7 @@ def compute_utterances(
             counts.check()
     except NothingDoneError:
         pass
-    if options.write_cache and counts.done and not isinstance(computer, LoopedUtteranceComputer):
+    if options.write_cache and counts.done and not isinstance(computer, LoopedComputer):
         save_cache(options.write_cache, computer.compiler, options.binary_write_cache)
     computer.close()
     return counts.report()

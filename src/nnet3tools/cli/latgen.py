@@ -14,9 +14,10 @@ from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.search import Search
 from nnet3tools.decoding.utterance import DecodingTotals, UtteranceDecoder
 from nnet3tools.errors import naming
-from nnet3tools.executor.decodable_simple import Ivectors
+from nnet3tools.executor.chunks import Ivectors
+from nnet3tools.executor.utterance_computer import UtteranceComputer
 from nnet3tools.nnet.hmm.transition_model import TransitionModel
-from nnet3tools.recognizer.outputs import SharedComputer, outputs_in_order
+from nnet3tools.recognizer.outputs import outputs_in_order
 from nnet3tools.recognizer.utterances import InputPauses, UtteranceCounts
 
 __all__ = ["Latgen"]
@@ -48,7 +49,7 @@ class Latgen:
         self,
         options: LatgenOptions,
         tables: list[str],
-        computer: SharedComputer,
+        computer: UtteranceComputer,
         utterances: Iterable[tuple[str, np.ndarray, Ivectors | None, DecodingGraph]],
         pauses: InputPauses,
     ) -> None:

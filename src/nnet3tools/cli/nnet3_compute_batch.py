@@ -40,7 +40,7 @@ class Options:
 def main(options: Options, args: list[str]) -> int:
     """Read features, write outputs."""
     from nnet3tools.cli.compute_utterances import compute_all
-    from nnet3tools.executor.shared_compute import close_batches, shared_computer
+    from nnet3tools.executor.utterance_computer import computer_together
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.recognizer.models import read_model
@@ -54,12 +54,12 @@ def main(options: Options, args: list[str]) -> int:
     counts = UtteranceCounts()
     nnet, priors = read_model(nnet_in, options.inputs.use_priors)
     with naming(nnet_in):
-        computer = shared_computer(nnet, batch, priors, like=device)
+        computer = computer_together(nnet, batch, priors, like=device)
     try:
         with TableWriter(outputs_wspecifier, MATRIX) as writer:
             compute_all(computer, features_rspecifier, options.inputs, counts, writer)
             counts.check()
     except NothingDoneError:
         pass
-    close_batches(computer)
+    computer.close(log_batches=True)
     return counts.report()

@@ -68,7 +68,8 @@ class Options:
 @program("nnet3-xvector-compute", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Read features, write vectors."""
-    from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
+    from nnet3tools.executor.utterance_computer import xvector_computer
+    from nnet3tools.executor.xvector_plans import XvectorOptions
     from nnet3tools.io.files import prove_output
     from nnet3tools.io.holders import VECTOR
     from nnet3tools.io.table import TableWriter
@@ -84,7 +85,7 @@ def main(options: Options, args: list[str]) -> int:
     nnet, _ = read_model(nnet_in, use_priors=False)
     simple = replace(options.simple, compiler=options.compiler)
     with naming(nnet_in):
-        computer = XvectorComputer(nnet, simple, xvector, like=device)
+        computer = xvector_computer(nnet, simple, xvector, like=device)
     if options.cached_compiler_out:
         prove_output(options.cached_compiler_out)
     if options.cached_compiler_in:
@@ -101,7 +102,7 @@ def main(options: Options, args: list[str]) -> int:
                     counts.failed += 1
                     continue
                 with naming(f"utterance {key}"):
-                    writer.write(key, computer.compute(features))
+                    writer.write(key, computer.compute(features)[0])
                 counts.done += 1
                 if pauses():
                     writer.flush()

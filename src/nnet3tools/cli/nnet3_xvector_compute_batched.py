@@ -60,7 +60,7 @@ class Options:
 @program("nnet3-xvector-compute-batched", USAGE, Options, num_args=3)
 def main(options: Options, args: list[str]) -> int:
     """Read features, write vectors in the same order."""
-    from nnet3tools.executor.xvector_batches import BatchedXvectorComputer
+    from nnet3tools.executor.utterance_computer import xvector_batch_computer
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import SequentialTableReader, TableWriter
     from nnet3tools.recognizer.models import read_model
@@ -79,7 +79,7 @@ def main(options: Options, args: list[str]) -> int:
     )
     sizes = options.chunk_size, options.batch_size, options.pad_input
     with naming(nnet_in):
-        computer = BatchedXvectorComputer(nnet, simple, *sizes, like=device)
+        computer = xvector_batch_computer(nnet, simple, *sizes, like=device)
     num_read = num_written = num_frames = 0
     with (
         TableWriter(vectors_wspecifier, VECTOR) as writer,
@@ -99,15 +99,15 @@ def main(options: Options, args: list[str]) -> int:
             except NotFiniteError as error:
                 log.skipped(error)
             if paused := pauses():
-                computer.flush()
-            for ready in computer.ready():
-                writer.write(*ready)
+                computer.finish()
+            for ready, vector in computer.ready():
+                writer.write(ready, vector[0])
                 num_written += 1
             if paused:
                 writer.flush()
-        computer.flush()
-        for ready in computer.ready():
-            writer.write(*ready)
+        computer.finish()
+        for ready, vector in computer.ready():
+            writer.write(ready, vector[0])
             num_written += 1
     computer.close()
     seconds = time.perf_counter() - began

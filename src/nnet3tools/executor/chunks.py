@@ -1,8 +1,7 @@
-"""Cutting an utterance into chunks that a network computes one by one, or in minibatches.
+"""Cutting an utterance into chunks, each computed by one run of a network's program.
 
-Frames are those of the input; outputs are numbered after subsampling. A chunk sees its own frames
-and the context that the network and the options ask for; beyond the utterance's ends the first and
-last frames are repeated (the caller clips row numbers).
+Frames are those of the input; outputs are numbered after subsampling. A chunk reads its own frames
+and the context that the network and the options ask for.
 """
 
 from __future__ import annotations
@@ -21,12 +20,15 @@ from nnet3tools.nnet.indexes import make_indexes
 __all__ = [
     "Chunk",
     "ChunkShape",
+    "Ivectors",
     "chunks_for_batches",
     "chunks_of_utterance",
-    "input_rows",
-    "ivector_frame",
+    "clipped_rows",
     "lengthened",
 ]
+
+_IVECTOR_TOLERANCE = 50
+"""Frames at the end of an utterance, half a second, that online i-vectors need not cover."""
 
 
 class ChunkShape(NamedTuple):
@@ -41,7 +43,7 @@ class ChunkShape(NamedTuple):
     num_sequences: int = 1
 
     def request(self) -> ComputationRequest:
-        """Rows n-major: all of the first sequence, then of the next."""
+        """The request for this shape; rows are n-major: the first sequence, then the next."""
         n = np.arange(self.num_sequences)[:, None]
         t_in = np.arange(self.first_input_t, self.first_input_t + self.num_inputs)
         t_out = np.arange(self.num_outputs) * self.stride
@@ -59,16 +61,33 @@ class Chunk:
 
     shape: ChunkShape
     first_frame: int
-    """The first input frame; it may lie before the utterance."""
+    """The first input frame. Frames before and after the utterance repeat its first and last."""
     first_output: int
-    """Where the first output that is used belongs in the utterance's output."""
-    num_unused: int
-    """Outputs at the chunk's beginning that an earlier chunk has given already."""
+    """The row of the utterance's output where the chunk's first used output belongs."""
     num_used: int
-    middle_frame: int
-    """The frame whose online i-vector stands for the chunk."""
+    """Outputs that go to the utterance's output."""
+    num_unused: int = 0
+    """Outputs at the chunk's beginning that an earlier chunk has given already."""
+    middle_frame: int = 0
+    """The frame whose online i-vector the chunk gets."""
     is_edge: bool = False
-    """At an end of the utterance, and of another shape than the chunks inside because of it."""
+    """At an end of the utterance, with another context than the chunks inside because of it."""
+    weight: float | None = None
+    """If not None, the output is not copied: this multiple is added to the utterance's output."""
+    frames: tuple[int, int] | None = None
+    """If not None, the chunk reads frames [begin, end) only, and repeats the first and last."""
+
+    def rows(self, num_frames: int) -> slice | np.ndarray:
+        """Rows of the features that the chunk reads: a slice, or row numbers if it is padded."""
+        end = self.first_frame + self.shape.num_inputs
+        return clipped_rows(self.first_frame, end, *(self.frames or (0, num_frames)))
+
+
+def clipped_rows(begin: int, end: int, low: int, high: int) -> slice | np.ndarray:
+    """Row numbers begin ... end - 1, moved into [low, high); a slice if none has to move."""
+    if begin >= low and end <= high:
+        return slice(begin, end)
+    return np.clip(np.arange(begin, end, dtype=np.int32), low, high - 1)
 
 
 def chunks_of_utterance(
@@ -78,7 +97,7 @@ def chunks_of_utterance(
     options: SimpleComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Chunks one after another; the last is as short as it comes (Kaldi's DecodableNnetSimple)."""
+    """Consecutive chunks, the last as short as needed (Kaldi's DecodableNnetSimple)."""
     factor = options.frame_subsampling_factor
     num_outputs = -(-num_frames // factor)
     chunks = []
@@ -90,14 +109,15 @@ def chunks_of_utterance(
         span = (count - 1) * factor
         shape = ChunkShape(-left, left + span + 1 + right, count, factor, has_ivector)
         middle = first * factor + span // 2
-        chunks.append(Chunk(shape, first * factor - left, first, 0, count, middle))
+        chunks.append(Chunk(shape, first * factor - left, first, count, middle_frame=middle))
     return chunks
 
 
 def lengthened(chunk: Chunk, num_outputs: int, has_others: bool) -> Chunk:
-    """A chunk with unused outputs after its own, up to `num_outputs`.
+    """The chunk with further outputs, which are not used, up to `num_outputs`.
 
-    Without others of that length half as many, and so on, as far as its own outputs fit in.
+    If the utterance has no other chunks, `num_outputs` is first halved as often as the chunk's own
+    outputs allow.
     """
     shape = chunk.shape
     while not has_others and num_outputs > 1 and (num_outputs + 1) // 2 >= shape.num_outputs:
@@ -114,10 +134,10 @@ def chunks_for_batches(
     options: BatchComputationOptions,
     has_ivector: bool,
 ) -> list[Chunk]:
-    """Chunks all of one length as far as possible (Kaldi's NnetBatchComputer).
+    """Chunks of one length (Kaldi's NnetBatchComputer).
 
-    The last one ends with the utterance, giving some outputs again; a short utterance is padded
-    unless --ensure-exact-final-context.
+    The last chunk ends with the utterance and repeats some outputs of the chunk before it. An
+    utterance shorter than a chunk is padded, unless --ensure-exact-final-context is set.
     """
     factor, size = options.frame_subsampling_factor, outputs_per_chunk
     num_outputs = -(-num_frames // factor)
@@ -133,7 +153,7 @@ def chunks_for_batches(
         shape = ChunkShape(-left, left + size * factor + right, size, factor, has_ivector)
         used = min(size, num_outputs - first)
         middle = min((begin + size // 2) * factor, num_frames - 1)
-        chunk = Chunk(shape, begin * factor - left, first, first - begin, used, middle, is_edge)
+        chunk = Chunk(shape, begin * factor - left, first, used, first - begin, middle, is_edge)
         chunks.append(chunk)
     return chunks
 
@@ -149,25 +169,33 @@ def _extra_context(
     return left, right
 
 
-def input_rows(chunk: Chunk, num_frames: int) -> slice | np.ndarray:
-    """Rows of the features that a chunk reads: a slice, or indexes where it needs padding."""
-    first, end = chunk.first_frame, chunk.first_frame + chunk.shape.num_inputs
-    if first >= 0 and end <= num_frames:
-        return slice(first, end)
-    return np.clip(np.arange(first, end, dtype=np.int32), 0, num_frames - 1)
+class Ivectors:
+    """One i-vector for a whole utterance, or one for each `period` frames of it."""
 
+    def __init__(self, rows: np.ndarray, period: int = 0) -> None:
+        """`rows` is a vector or, with `period` > 0, a matrix of online i-vectors."""
+        if rows.size == 0:
+            raise DataError("expected i-vectors, found an empty matrix or vector")
+        self.rows = rows.reshape(-1, rows.shape[-1])
+        self.period = period
 
-def ivector_frame(chunk: Chunk, num_ivectors: int, period: int, tolerance: int) -> int:
-    """The row of a matrix of online i-vectors, one for each `period` frames, for a chunk.
+    @property
+    def dim(self) -> int:
+        """Dimension of an i-vector."""
+        return int(self.rows.shape[1])
 
-    DataError if the matrix ends more than `tolerance` frames before it.
-    """
-    row = chunk.middle_frame // period
-    if row < num_ivectors:
-        return row
-    if num_ivectors == 0 or (row - (num_ivectors - 1)) * period > tolerance:
-        raise DataError(
-            f"no i-vector for frame {chunk.middle_frame}: there are {num_ivectors}, one for each "
-            f"{period} frames (mismatched --online-ivector-period?)"
-        )
-    return num_ivectors - 1
+    def of_chunk(self, chunk: Chunk) -> np.ndarray:
+        """The chunk's i-vector, (1, dim).
+
+        DataError if the matrix ends more than half a second before the chunk's middle frame.
+        """
+        if self.period <= 0:
+            return self.rows[:1]
+        row, last = chunk.middle_frame // self.period, len(self.rows) - 1
+        if row > last and (row - last) * self.period > _IVECTOR_TOLERANCE:
+            raise DataError(
+                f"no i-vector for frame {chunk.middle_frame}: there are {last + 1}, one for each "
+                f"{self.period} frames (mismatched --online-ivector-period?)"
+            )
+        row = min(row, last)
+        return self.rows[row : row + 1]

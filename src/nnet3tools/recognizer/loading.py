@@ -10,11 +10,9 @@ from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon
 from nnet3tools.errors import DataError, naming
-from nnet3tools.executor.batch_compute import BatchComputer
-from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
-from nnet3tools.executor.local_compute import LocalComputer
-from nnet3tools.executor.shared_compute import shared_computer
+from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.executor.utterance_computer import UtteranceComputer, computer_together
 from nnet3tools.features.sound_features import SoundFeatures
 from nnet3tools.features.sound_options import FbankOptions, MfccOptions
 from nnet3tools.fst.files import load_fst
@@ -51,12 +49,12 @@ def load_recognizer(
     )
     decoding = UtteranceDecoder(model, options.decoder, options.acoustic_scale, True)
     with naming(str(folder)):
-        computer: BatchComputer | LocalComputer | LoopedUtteranceComputer
+        computer: UtteranceComputer | LoopedComputer
         if options.stream:
-            computer = LoopedUtteranceComputer(nnet, simple, priors)
+            computer = LoopedComputer(nnet, simple, priors)
             computer.warm_up()
         else:
-            computer = shared_computer(nnet, simple, priors)
+            computer = computer_together(nnet, simple, priors)
         if computer.network.input_dim != features.dim:
             raise DataError(
                 f"the network expects {computer.network.input_dim} features, the configured ones "

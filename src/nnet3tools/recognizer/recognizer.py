@@ -15,9 +15,8 @@ from nnet3tools.decoding.search import Search
 from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.decoding.word_times import Lexicon, SpokenWord, spoken_words
 from nnet3tools.errors import DataError
-from nnet3tools.executor.batch_compute import BatchComputer
-from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
-from nnet3tools.executor.local_compute import LocalComputer
+from nnet3tools.executor.looped_computer import LoopedComputer
+from nnet3tools.executor.utterance_computer import UtteranceComputer
 from nnet3tools.features.online_cmvn import online_cmvn
 from nnet3tools.features.online_cmvn_options import OnlineCmvnOptions
 from nnet3tools.features.sound_features import SoundFeatures
@@ -89,7 +88,7 @@ class Recognizer:
 
     features: SoundFeatures
     normalization: Normalization
-    computer: BatchComputer | LocalComputer | LoopedUtteranceComputer
+    computer: UtteranceComputer | LoopedComputer
     decoding: UtteranceDecoder
     decoder: Search
     transitions: Transitions
@@ -116,7 +115,7 @@ class Recognizer:
         if len(wave.samples) != 1:
             log.warning(f"{key}: sound with {len(wave.samples)} channels: the first one is decoded")
         samples = wave.samples[0]
-        if isinstance(self.computer, LoopedUtteranceComputer):
+        if isinstance(self.computer, LoopedComputer):
             self.features.check_rate(wave.rate)
             self._stream(self.computer, samples, wave.rate)
             seconds = time.perf_counter() - began
@@ -141,7 +140,7 @@ class Recognizer:
 
     def ready(self) -> Iterator[Heard]:
         """Utterances that can be recognized now, in their order, each to be before the next."""
-        if isinstance(self.computer, LoopedUtteranceComputer):
+        if isinstance(self.computer, LoopedComputer):
             while self._heard:
                 yield self._heard.popleft()
             return
@@ -172,7 +171,7 @@ class Recognizer:
         begin, end = spoken.begin * self.output_seconds, spoken.end * self.output_seconds
         return word, begin, end - begin, spoken.confidence
 
-    def _stream(self, computer: LoopedUtteranceComputer, samples: np.ndarray, rate: int) -> None:
+    def _stream(self, computer: LoopedComputer, samples: np.ndarray, rate: int) -> None:
         """Search on with each piece of sound."""
         self.decoder.start()
         pieces = self._pieces(samples, max(1, round(rate * self.piece_seconds)))

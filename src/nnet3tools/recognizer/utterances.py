@@ -15,7 +15,7 @@ from nnet3tools.options import option
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.table import SequentialTableReader
 
 __all__ = [
@@ -190,7 +190,7 @@ def _ivector_source(
     options: IvectorOptions, stack: contextlib.ExitStack
 ) -> Callable[[str], tuple[bool, Ivectors | None]]:
     """A function from an utterance's name to (whether all is there, its i-vectors or None)."""
-    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.io.holders import MATRIX, VECTOR
     from nnet3tools.io.table import MappedTableReader, RandomAccessTableReader
 

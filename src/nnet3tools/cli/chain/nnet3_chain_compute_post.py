@@ -68,7 +68,7 @@ def main(options: Options, args: list[str]) -> int:
     from nnet3tools.io.holders import MATRIX
     from nnet3tools.io.table import TableWriter
     from nnet3tools.recognizer.models import read_model
-    from nnet3tools.recognizer.outputs import computer_for, outputs_in_order
+    from nnet3tools.recognizer.outputs import computer_for_tables, outputs_in_order
 
     nnet_in, den_fst, features_in, posteriors_out = args
     ChainTrainingOptions(leaky_hmm_coefficient=options.leaky_hmm_coefficient).check()
@@ -79,7 +79,7 @@ def main(options: Options, args: list[str]) -> int:
     nnet, _ = read_model(nnet_in, use_priors=False)
     graph = den_graph_of(den_fst, nnet, nnet_in)
     with naming(nnet_in):
-        computer = computer_for([posteriors_out], nnet, options.simple, like=device)
+        computer = computer_for_tables([posteriors_out], nnet, options.simple, like=device)
     transform = _transform(options.transform_mat, graph.num_pdfs)
     try:
         with TableWriter(posteriors_out, MATRIX) as writer:

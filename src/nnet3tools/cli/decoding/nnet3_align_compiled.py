@@ -17,7 +17,7 @@ from nnet3tools.recognizer.utterances import IvectorOptions, NothingDoneError, U
 
 if TYPE_CHECKING:
     from nnet3tools.decoding.alignment import Aligner
-    from nnet3tools.recognizer.outputs import SharedComputer
+    from nnet3tools.executor.utterance_computer import UtteranceComputer
 
 USAGE = """Align features given nnet3 neural net model
 Usage:   nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> \
@@ -63,7 +63,7 @@ def main(options: Options, args: list[str]) -> int:
     """Align a table of features."""
     from nnet3tools.decoding.alignment import Aligner, transition_log_probs
     from nnet3tools.recognizer.models import read_acoustic_model
-    from nnet3tools.recognizer.outputs import computer_for
+    from nnet3tools.recognizer.outputs import computer_for_tables
 
     for group in (options.align, options.simple, options.inputs):
         group.check()
@@ -72,7 +72,7 @@ def main(options: Options, args: list[str]) -> int:
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
         tables = [*args[3:], options.write_per_frame_acoustic_loglikes]
-        computer = computer_for(tables, nnet, options.simple, priors, like=device)
+        computer = computer_for_tables(tables, nnet, options.simple, priors, like=device)
     log_probs = transition_log_probs(model, options.transition_scale, options.self_loop_scale)
     aligner = Aligner(model, options.align, log_probs)
     counts, totals = UtteranceCounts(), _Totals()
@@ -91,7 +91,7 @@ def _align_all(
     options: Options,
     args: list[str],
     aligner: Aligner,
-    computer: SharedComputer,
+    computer: UtteranceComputer,
     counts: UtteranceCounts,
     totals: _Totals,
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from nnet3tools.decoding.graph import DecodingGraph
     from nnet3tools.decoding.utterance import DecodingTotals
-    from nnet3tools.executor.decodable_simple import Ivectors
+    from nnet3tools.executor.chunks import Ivectors
     from nnet3tools.nnet.hmm.transition_model import TransitionModel
 
 USAGE = """Generate lattices using nnet3 neural net model.
@@ -45,14 +45,14 @@ def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.recognizer.models import read_acoustic_model
-    from nnet3tools.recognizer.outputs import computer_for
+    from nnet3tools.recognizer.outputs import computer_for_tables
 
     options.check()
     options.simple.check()
     choose_cpu_kernels(options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
-        computer = computer_for(args[3:], nnet, options.simple, priors)
+        computer = computer_for_tables(args[3:], nnet, options.simple, priors)
     latgen = Latgen.of(model, options, options.simple.acoustic_scale, UtteranceCounts())
     with contextlib.suppress(NothingDoneError):
         pauses = InputPauses()

@@ -46,7 +46,7 @@ def main(options: Options, args: list[str]) -> int:
     """Decode a table of features."""
     from nnet3tools.cli.latgen import Latgen
     from nnet3tools.decoding.graph import DecodingGraph
-    from nnet3tools.executor.shared_compute import close_batches, shared_computer
+    from nnet3tools.executor.utterance_computer import computer_together
     from nnet3tools.fst.files import load_fst
     from nnet3tools.recognizer.models import read_acoustic_model
     from nnet3tools.recognizer.utterances import InputPauses, utterances
@@ -59,7 +59,7 @@ def main(options: Options, args: list[str]) -> int:
     device = choose_device(options.use_gpu, math, options.cpu_kernels)
     model, nnet, priors = read_acoustic_model(args[0])
     with naming(args[0]):
-        computer = shared_computer(nnet, options.batch, priors, like=device)
+        computer = computer_together(nnet, options.batch, priors, like=device)
     counts = UtteranceCounts()
     latgen = Latgen.of(model, options, options.batch.acoustic_scale, counts)
     graph = DecodingGraph.of(load_fst(args[1]), model, args[1])
@@ -68,7 +68,7 @@ def main(options: Options, args: list[str]) -> int:
         pauses = InputPauses()
         given = ((*each, graph) for each in utterances(args[2], options.inputs, counts, pauses))
         latgen.decode_all(options, args[3:], computer, given, pauses)
-    close_batches(computer)
+    computer.close(log_batches=True)
     return _report(counts, latgen.totals, options.batch.frame_subsampling_factor)
 
 

@@ -8,10 +8,11 @@ import pytest
 from nnet3tools import tensor
 from nnet3tools.compiler.options import CompilerOptions
 from nnet3tools.errors import DataError, RequestError
+from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.computer import ComputeOptions, NnetComputer
-from nnet3tools.executor.decodable_looped import LoopedUtteranceComputer
-from nnet3tools.executor.decodable_simple import Ivectors, UtteranceComputer
+from nnet3tools.executor.looped_computer import LoopedComputer
 from nnet3tools.executor.simple_options import SimpleComputationOptions
+from nnet3tools.executor.utterance_computer import computer_one_by_one
 from nnet3tools.graph.context import NnetContext, compute_simple_nnet_context
 from nnet3tools.graph.request import ComputationRequest, IoSpecification
 from nnet3tools.nnet.config import parse_config_lines
@@ -120,7 +121,7 @@ def test_as_one_computation_of_the_whole_utterance(name, frames_per_chunk, num_f
     nnet = make(NETWORKS[name])
     options = SimpleComputationOptions(frames_per_chunk=frames_per_chunk)
     features = frames(num_frames, nnet.input_dim("input"))
-    computer = LoopedUtteranceComputer(nnet, options)
+    computer = LoopedComputer(nnet, options)
     expected = whole(nnet, features)
     np.testing.assert_allclose(computer.compute(features), expected, atol=1e-5)
     other = frames(20, nnet.input_dim("input"))
@@ -130,8 +131,8 @@ def test_as_one_computation_of_the_whole_utterance(name, frames_per_chunk, num_f
 def test_as_chunk_by_chunk_without_recurrence():
     nnet = make(TDNN)
     features = frames(50, 3)
-    chunked = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=10))
-    looped = LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=4))
+    chunked = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=10))
+    looped = LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=4))
     np.testing.assert_allclose(looped.compute(features), chunked.compute(features), atol=1e-5)
 
 
@@ -141,7 +142,7 @@ def test_subsampled_output_and_scale():
         frames_per_chunk=7, frame_subsampling_factor=3, acoustic_scale=2.0
     )
     features = frames(32, 3)
-    looped = LoopedUtteranceComputer(nnet, options).compute(features)
+    looped = LoopedComputer(nnet, options).compute(features)
     assert looped.shape == (11, 3)
     np.testing.assert_allclose(looped, 2.0 * whole(nnet, features, 3), atol=1e-5)
 
@@ -150,7 +151,7 @@ def test_scaling_the_output_does_not_touch_the_state():
     nnet = make(RECURRENT_OUTPUT)
     options = SimpleComputationOptions(frames_per_chunk=3, acoustic_scale=-3.0)
     features = frames(30, 2)
-    looped = LoopedUtteranceComputer(nnet, options, np.array([0.5, 0.25])).compute(features)
+    looped = LoopedComputer(nnet, options, np.array([0.5, 0.25])).compute(features)
     expected = -3.0 * (whole(nnet, features) - np.log(np.array([0.5, 0.25], np.float32)))
     np.testing.assert_allclose(looped, expected, atol=1e-5)
 
@@ -158,16 +159,16 @@ def test_scaling_the_output_does_not_touch_the_state():
 def test_priors_and_extra_left_context():
     nnet = make(TDNN)
     options = SimpleComputationOptions(frames_per_chunk=6, extra_left_context_initial=4)
-    looped = LoopedUtteranceComputer(nnet, options)
+    looped = LoopedComputer(nnet, options)
     features = frames(20, 3)
     np.testing.assert_allclose(looped.compute(features), whole(nnet, features), atol=1e-5)
 
 
 def test_memory_does_not_grow_with_the_utterance():
     nnet = make(LSTM)
-    computer = LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
+    computer = LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
     before = computer.peak_bytes
-    assert sum(len(chunk) for chunk in computer.chunks(frames(1000, 3))) == 1000
+    assert len(computer.compute(frames(1000, 3))) == 1000
     assert computer.peak_bytes == before
     assert len(computer.computation.commands) < 400
 
@@ -176,8 +177,8 @@ def test_one_ivector_for_all_times():
     nnet = make(IVECTOR)
     ivector = np.array([1.0, -1.0, 2.0], np.float32)
     features = frames(33, 2)
-    looped = LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=4))
-    chunked = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=10))
+    looped = LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=4))
+    chunked = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=10))
     expected = chunked.compute(features, Ivectors(ivector))
     np.testing.assert_allclose(looped.compute(features, Ivectors(ivector)), expected, atol=1e-5)
 
@@ -185,7 +186,7 @@ def test_one_ivector_for_all_times():
 def test_online_ivectors_are_the_newest_that_the_stream_has():
     nnet = make(IVECTOR)
     features, online = np.zeros((40, 2), np.float32), frames(8, 3)
-    looped = LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=10))
+    looped = LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=10))
     output = looped.compute(features, Ivectors(online, period=5))
     weights = nnet.components[0].linear_params[:, 6:]
     bias = nnet.components[0].bias_params
@@ -215,13 +216,13 @@ def test_a_network_that_looks_far_back_does_not_loop_in_few_chunks(monkeypatch):
     monkeypatch.setattr("nnet3tools.optimizer.compile_looped._NUM_CHUNKS", (5,))
     nnet = make(TDNN.replace("Offset(relu, -3)", "Offset(relu, -30)"))
     with pytest.raises(RequestError, match="no state came again"):
-        LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=3))
+        LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=3))
 
 
 def test_context_of_many_chunks_is_not_taken_for_a_constant():
     nnet = make(TDNN.replace("Offset(relu, -3)", "Offset(relu, -30)"))
     features = frames(80, 3)
-    looped = LoopedUtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=3))
+    looped = LoopedComputer(nnet, SimpleComputationOptions(frames_per_chunk=3))
     np.testing.assert_allclose(looped.compute(features), whole(nnet, features), atol=1e-5)
 
 
@@ -251,7 +252,7 @@ def test_wrong_chunk_size_is_refused():
 
 
 def test_wrong_features_are_refused():
-    computer = LoopedUtteranceComputer(make(TDNN), SimpleComputationOptions(frames_per_chunk=5))
+    computer = LoopedComputer(make(TDNN), SimpleComputationOptions(frames_per_chunk=5))
     with pytest.raises(DataError, match="dimension"):
         computer.compute(frames(10, 4))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3tools.executor.decodable_simple import Ivectors, UtteranceComputer
-from nnet3tools.executor.local_compute import LocalComputer
-from nnet3tools.executor.shared_compute import shared_computer
+from nnet3tools.executor.chunks import Ivectors
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.executor.utterance_computer import computer_one_by_one, computer_together
 from nnet3tools.graph.context import compute_simple_nnet_context
 from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
 from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
@@ -74,8 +73,8 @@ def test_frames_of_one_time_belong_to_a_chunk():
 def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type, factor):
     nnet, rng = network_of(config), np.random.default_rng(7)
     options = options_type(frames_per_chunk=9, frame_subsampling_factor=factor)
-    one_by_one = UtteranceComputer(nnet, options)
-    together = shared_computer(nnet, options)
+    one_by_one = computer_one_by_one(nnet, options)
+    together = computer_together(nnet, options)
     has_ivectors = nnet.input_dim("ivector") > 0
     expected, found = [], []
     for i, length in enumerate(LENGTHS):
@@ -96,7 +95,7 @@ def test_utterances_come_out_in_order_as_if_each_were_alone(config, options_type
 def test_more_utterances_may_come_after_all_that_waited_are_computed(config):
     nnet, rng = network_of(config), np.random.default_rng(1)
     options = SimpleComputationOptions(frames_per_chunk=9, frame_subsampling_factor=3)
-    one_by_one, together = UtteranceComputer(nnet, options), shared_computer(nnet, options)
+    one_by_one, together = computer_one_by_one(nnet, options), computer_together(nnet, options)
     given = {}
     for i, length in enumerate((100, 50, 7, 400, 3000, 3, 9, 60)):
         given[str(i)] = rng.normal(size=(length, 3)).astype(np.float32)
@@ -110,7 +109,7 @@ def test_more_utterances_may_come_after_all_that_waited_are_computed(config):
 
 
 def test_few_utterances_wait_whose_companions_are_large():
-    computer = shared_computer(network_of(FORWARD), SimpleComputationOptions(frames_per_chunk=9))
+    computer = computer_together(network_of(FORWARD), SimpleComputationOptions(frames_per_chunk=9))
     num_ready = 0
     for i in range(1, 12):
         computer.accept(str(i), np.zeros((9, 3), np.float32), None, held_bytes=2**24)
@@ -119,8 +118,7 @@ def test_few_utterances_wait_whose_companions_are_large():
 
 
 def test_one_short_utterance_is_computed_by_a_program_of_its_size():
-    computer = shared_computer(network_of(INPUT + LOCAL), SimpleComputationOptions())
-    assert isinstance(computer, LocalComputer)
+    computer = computer_together(network_of(INPUT + LOCAL), SimpleComputationOptions())
     computer.accept("a", np.ones((4, 3), np.float32))
     computer.finish()
     (request,) = computer.compiler.cache
@@ -130,7 +128,7 @@ def test_one_short_utterance_is_computed_by_a_program_of_its_size():
 def test_lengths_share_programs():
     """1,000 lengths would otherwise be 50 programs, of a tenth of a second each."""
     for config, most in ((INPUT + LOCAL, 1), (FORWARD, 12)):
-        computer = shared_computer(network_of(config), SimpleComputationOptions())
+        computer = computer_together(network_of(config), SimpleComputationOptions())
         for length in range(1, 200, 7):
             computer.accept(str(length), np.ones((length, 3), np.float32))
         computer.finish()

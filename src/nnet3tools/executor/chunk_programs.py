@@ -16,14 +16,13 @@ from nnet3tools.nnet.components.base import Array
 from nnet3tools.nnet.nnet import Nnet
 from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
 
-__all__ = ["ChunkComputers", "fill_rows"]
+__all__ = ["ChunkPrograms", "fill_rows"]
 
 
-class ChunkComputers:
-    """Lowered programs by shape; the least recently used go when the compiler's cache is full.
+class ChunkPrograms:
+    """Lowered programs by shape, as many as the compiler's cache holds, the most recently used.
 
-    `like` is any array of the device to run on. A compiler that already holds programs (from
-    --read-cache and its like) may be passed.
+    `like` is any array of the device to run on.
     """
 
     def __init__(
@@ -31,12 +30,9 @@ class ChunkComputers:
         nnet: Nnet,
         options: SimpleComputationOptions,
         like: Array | None = None,
-        compiler: CachingOptimizingCompiler | None = None,
     ) -> None:
         self.nnet = nnet
-        self.compiler = compiler or CachingOptimizingCompiler(
-            nnet, options.optimization, options.compiler
-        )
+        self.compiler = CachingOptimizingCompiler(nnet, options.optimization, options.compiler)
         compute = options.computation
         debug = compute.debug or options.debug_computation
         self._options = ComputeOptions(debug=debug, profile=compute.profile)
@@ -45,7 +41,10 @@ class ChunkComputers:
         self._computers: OrderedDict[ChunkShape, NnetComputer] = OrderedDict()
 
     def computer(self, shape: ChunkShape) -> NnetComputer:
-        """A computer that waits for the inputs of a chunk; only one is in use at a time."""
+        """The computer for chunks of this shape, ready for inputs.
+
+        All computers share one arena: finish with one before asking for the next.
+        """
         computer = self._computers.get(shape)
         if computer is not None:
             self._computers.move_to_end(shape)
@@ -56,7 +55,7 @@ class ChunkComputers:
         computer = NnetComputer(
             self._options, program, self.nnet, arena=self._arena, like=self._like
         )
-        # Those bound before the arena moved would keep the memory that it had.
+        # If the arena has moved, programs that were bound before would keep the old memory alive.
         most = max(1, self.compiler.options.cache_capacity) if self._arena.moves == moves else 1
         self._computers[shape] = computer
         while len(self._computers) > most:
@@ -64,7 +63,7 @@ class ChunkComputers:
         return computer
 
     def close(self) -> None:
-        """Log how long compilation took, and with --computation.profile what each program took."""
+        """Log the time of compilation, and with --computation.profile that of each command."""
         self.compiler.log_time()
         while self._computers:
             self._report(*self._computers.popitem(last=False))
@@ -76,7 +75,7 @@ class ChunkComputers:
 
 
 def fill_rows(buffer: Array, features: Array, rows: slice | np.ndarray) -> None:
-    """Copy rows of the features into a program's input."""
+    """Copy rows of the features, given as a slice or as row numbers, into a program's input."""
     if isinstance(rows, slice):
         tensor.copy(buffer, features[rows])
     else:

@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 
 from nnet3tools.errors import DataError
-from nnet3tools.executor.batch_compute import BatchComputer, PaddedChunks
-from nnet3tools.executor.decodable_simple import Ivectors, SimpleNetwork, UtteranceComputer
+from nnet3tools.executor.chunks import Ivectors
+from nnet3tools.executor.minibatches import PaddedChunks
+from nnet3tools.executor.simple_network import SimpleNetwork
 from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
-from nnet3tools.executor.xvector import XvectorComputer, XvectorOptions
+from nnet3tools.executor.utterance_computer import (
+    UtteranceComputer,
+    computer_one_by_one,
+    xvector_computer,
+)
+from nnet3tools.executor.xvector_plans import XvectorOptions
 from support.utterance_networks import WITH_IVECTOR, network_of, recurrent_config
 
 FEED_FORWARD = """
@@ -35,9 +41,7 @@ output-node name=output input=Round(pool, 1)
 
 def batch_computer(nnet, options):
     network = SimpleNetwork(nnet)
-    factor = options.partial_minibatch_factor
-    plan = PaddedChunks(options, network.context)
-    return BatchComputer(network, options, plan, partial_factor=factor)
+    return UtteranceComputer(network, options, PaddedChunks(options, network.context))
 
 
 def frames(count, dim=3, seed=0):
@@ -67,7 +71,7 @@ def test_chunks_of_a_feed_forward_network_give_what_the_whole_gives(per_chunk, f
     options = SimpleComputationOptions(
         frames_per_chunk=per_chunk, frame_subsampling_factor=factor, extra_left_context=2
     )
-    computer = UtteranceComputer(nnet, options)
+    computer = computer_one_by_one(nnet, options)
     for count in (1, 12, 25):
         x = frames(count)
         expected = feed_forward_by_hand(nnet, x)[::factor]
@@ -76,7 +80,7 @@ def test_chunks_of_a_feed_forward_network_give_what_the_whole_gives(per_chunk, f
 
 def test_outputs_of_one_utterance_survive_the_next():
     nnet = network_of(FEED_FORWARD)
-    computer = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
+    computer = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=5))
     first = computer.compute(frames(9))
     kept = first.copy()
     computer.compute(frames(9, seed=1))
@@ -85,7 +89,7 @@ def test_outputs_of_one_utterance_survive_the_next():
 
 def test_programs_are_compiled_once_for_each_shape_of_chunk():
     nnet = network_of(FEED_FORWARD)
-    computer = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=5))
+    computer = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=5))
     for count in (25, 15, 13, 28):
         computer.compute(frames(count))
     assert len(computer.compiler.cache) == 2  # chunks of 5, and two last ones of 3
@@ -105,7 +109,7 @@ def test_a_recurrence_starts_anew_at_each_chunks_extra_context():
             h = np.tanh(x[max(t, 0)] @ w.T + b + u @ h)
             if t >= first:
                 expected[t] = h
-    result = UtteranceComputer(nnet, options).compute(x)
+    result = computer_one_by_one(nnet, options).compute(x)
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -119,7 +123,7 @@ def test_ivectors_of_the_utterance_or_of_the_chunks_middle(online):
     rows = np.repeat([0, 2, 4], [8, 8, 4]) if online else np.zeros(20, int)
     before = x[np.maximum(np.arange(20) - 1, 0)]
     expected = np.hstack([before, vectors[rows]]) @ w.T + b
-    computer = UtteranceComputer(nnet, SimpleComputationOptions(frames_per_chunk=8))
+    computer = computer_one_by_one(nnet, SimpleComputationOptions(frames_per_chunk=8))
     np.testing.assert_allclose(computer.compute(x, ivectors), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -127,13 +131,13 @@ def test_priors_are_divided_by_and_the_scale_comes_last():
     nnet, x = network_of(FEED_FORWARD), frames(6)
     priors = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
     options = SimpleComputationOptions(acoustic_scale=0.5)
-    result = UtteranceComputer(nnet, options, priors).compute(x)
+    result = computer_one_by_one(nnet, options, priors).compute(x)
     expected = 0.5 * (feed_forward_by_hand(nnet, x) - np.log(priors))
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(DataError, match="3 priors, but the output has dimension 4"):
-        UtteranceComputer(nnet, options, priors[:3])
+        computer_one_by_one(nnet, options, priors[:3])
     with pytest.raises(DataError, match="not positive"):
-        UtteranceComputer(nnet, options, 0 * priors)
+        computer_one_by_one(nnet, options, 0 * priors)
 
 
 def nan_frames():
@@ -154,7 +158,7 @@ def nan_frames():
     ],
 )
 def test_inputs_that_do_not_fit_are_refused(config, x, ivectors, message):
-    computer = UtteranceComputer(network_of(config), SimpleComputationOptions())
+    computer = computer_one_by_one(network_of(config), SimpleComputationOptions())
     with pytest.raises(DataError, match=message):
         computer.compute(x, ivectors)
 
@@ -168,7 +172,7 @@ def test_batches_give_the_same_numbers_in_the_same_order(factor, exact):
     nnet = network_of(FEED_FORWARD)
     common = {"frames_per_chunk": 6, "frame_subsampling_factor": factor}
     options = BatchComputationOptions(**common, minibatch_size=4, ensure_exact_final_context=exact)
-    one, many = UtteranceComputer(nnet, SimpleComputationOptions(**common)), []
+    one, many = computer_one_by_one(nnet, SimpleComputationOptions(**common)), []
     computer = batch_computer(nnet, options)
     utterances = {f"u{n}": frames(n) for n in (3, 50, 1, 17, 6, 8, 31)}
     for key, x in utterances.items():
@@ -186,7 +190,7 @@ def test_batches_keep_edges_and_ivectors_apart():
     nnet = network_of(WITH_IVECTOR)
     common = {"frames_per_chunk": 4, "extra_left_context": 2, "extra_left_context_initial": 0}
     options = BatchComputationOptions(**common, minibatch_size=3, edge_minibatch_size=2)
-    one = UtteranceComputer(nnet, SimpleComputationOptions(**common))
+    one = computer_one_by_one(nnet, SimpleComputationOptions(**common))
     computer = batch_computer(nnet, options)
     inputs = [(frames(n), Ivectors(frames(1, 2, seed=n)[0])) for n in (12, 4, 20)]
     for i, (x, ivectors) in enumerate(inputs):
@@ -225,15 +229,15 @@ def test_xvectors_average_over_pieces_by_their_frames(size, shortest):
         padded = np.pad(piece, ((missing // 2, missing - missing // 2), (0, 0)), "edge")
         total += count * padded.mean(axis=0)
     options = XvectorOptions(size, shortest)
-    result = XvectorComputer(nnet, SimpleComputationOptions(), options).compute(x)
+    result = xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)[0]
     np.testing.assert_allclose(result, total / 17, rtol=1e-4, atol=1e-5)
 
 
 def test_short_pieces_are_left_out_without_padding():
     nnet, x = network_of(POOLING), frames(17)
     options = XvectorOptions(7, 5, pad_input=False)
-    result = XvectorComputer(nnet, SimpleComputationOptions(), options).compute(x)
+    result = xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)[0]
     np.testing.assert_allclose(result, x[:14].mean(axis=0), rtol=1e-4, atol=1e-5)
     options = XvectorOptions(7, 9, pad_input=False)
     with pytest.raises(DataError, match="no piece has the minimum chunk size of 9"):
-        XvectorComputer(nnet, SimpleComputationOptions(), options).compute(x)
+        xvector_computer(nnet, SimpleComputationOptions(), options).compute(x)

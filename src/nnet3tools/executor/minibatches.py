@@ -1,0 +1,250 @@
+"""Plans that cut utterances into chunks and collect chunks of one shape into minibatches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from nnet3tools.executor.chunks import (
+    Chunk,
+    ChunkShape,
+    Ivectors,
+    chunks_for_batches,
+    chunks_of_utterance,
+    lengthened,
+)
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.graph.context import NnetContext
+from nnet3tools.nnet.components.base import Array
+
+__all__ = [
+    "CHUNKS_TOGETHER",
+    "ChunkPlan",
+    "ExactChunks",
+    "Minibatch",
+    "PaddedChunks",
+    "Part",
+    "QueuedChunks",
+    "Utterance",
+]
+
+_MAX_WAITING = 8
+"""Full minibatches' worth of utterances that may wait until their chunks are computed."""
+CHUNKS_TOGETHER = 64
+"""Chunks in a minibatch of nnet3-compute: an LSTM with delay 3 then multiplies 192 rows at once."""
+
+
+@dataclass(eq=False)
+class Utterance:
+    """An utterance whose output is being computed."""
+
+    key: str
+    features: Array
+    ivectors: Ivectors | None
+    output: Array
+    held_bytes: int
+    """Memory that the caller keeps for this utterance until its output is complete."""
+    num_missing: int = 0
+    """Output rows, or chunks to be averaged, that are not computed yet."""
+    scale: float = 1.0
+    """The complete output is multiplied by this number."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the utterance takes."""
+        return int(self.features.nbytes + self.output.nbytes) + self.held_bytes
+
+
+@dataclass(frozen=True)
+class Part:
+    """An utterance's share of a minibatch."""
+
+    utterance: Utterance
+    rows: slice | np.ndarray
+    """Rows of the features to read."""
+    first_input: int
+    """The row of the program's input where these features go."""
+    first_output: int
+    """The row of the program's output where this part's outputs begin."""
+    dest: int
+    """The row of the utterance's output where they go."""
+    num_outputs: int
+    weight: float | None = None
+    """If not None, the outputs times this number are added instead of copied."""
+    ivector: np.ndarray | None = None
+
+    @property
+    def input_end(self) -> int:
+        """The row of the program's input after this part's features."""
+        rows = self.rows
+        return self.first_input + (rows.stop - rows.start if isinstance(rows, slice) else len(rows))
+
+
+@dataclass(frozen=True)
+class Minibatch:
+    """One run of a program. Input rows that no part covers are zero."""
+
+    shape: ChunkShape
+    parts: list[Part]
+    check_parts_only: bool = False
+    """Look for NaN and infinity in the outputs of the parts only, not between them."""
+
+
+class ChunkPlan(Protocol):
+    """Decides which minibatches compute the utterances."""
+
+    averages: bool
+    """Whether outputs are sums of weighted chunks; then they must be zero at first."""
+    max_waiting: float
+    """If more utterances than this are incomplete, the oldest is completed."""
+
+    def num_outputs(self, num_frames: int) -> int:
+        """Rows of an utterance's output."""
+
+    def add(self, utterance: Utterance) -> Iterator[Minibatch]:
+        """Take an utterance, set its `num_missing`, and give the minibatches that are now full."""
+
+    def complete(self, utterance: Utterance) -> Iterable[Minibatch]:
+        """Minibatches, full or not, that hold what is missing of an utterance."""
+
+    def rest(self) -> Iterator[Minibatch]:
+        """Minibatches of everything that waits."""
+
+
+class QueuedChunks(ABC):
+    """Queues chunks by shape. Subclasses decide how to cut, and the size of minibatches."""
+
+    averages = False
+    _partial_factor = 0.5
+    """Minibatches that are not full have this factor ** n times their size."""
+
+    def __init__(self, chunks_per_minibatch: int) -> None:
+        self.max_waiting: float = _MAX_WAITING * chunks_per_minibatch
+        self._queues: OrderedDict[ChunkShape, deque[tuple[Utterance, Chunk]]] = OrderedDict()
+
+    @abstractmethod
+    def num_outputs(self, num_frames: int) -> int:
+        """Rows of an utterance's output."""
+
+    @abstractmethod
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        """The chunks of an utterance."""
+
+    @abstractmethod
+    def full_size(self, chunk: Chunk) -> int:
+        """Number of chunks in a full minibatch of this chunk's shape."""
+
+    def add(self, utterance: Utterance) -> Iterator[Minibatch]:
+        """Queue the chunks of an utterance; give the minibatches that are now full."""
+        chunks = self.chunks(utterance)
+        if utterance.ivectors is not None:
+            for chunk in chunks:
+                utterance.ivectors.of_chunk(chunk)  # DataError before a chunk is queued
+        utterance.num_missing = sum(chunk.num_used for chunk in chunks)
+        for chunk in chunks:
+            queue = self._queues.setdefault(chunk.shape, deque())
+            queue.append((utterance, chunk))
+            if len(queue) >= self.full_size(chunk):
+                yield self._minibatch(chunk.shape)
+
+    def complete(self, utterance: Utterance) -> Iterator[Minibatch]:
+        """One minibatch of each shape of which the utterance has a chunk in the queue."""
+        for shape, queue in self._queues.items():
+            if any(waiting is utterance for waiting, _ in queue):
+                yield self._minibatch(shape)
+
+    def rest(self) -> Iterator[Minibatch]:
+        """Minibatches of all chunks in the queues."""
+        for shape, queue in self._queues.items():
+            while queue:
+                yield self._minibatch(shape)
+
+    def _minibatch(self, shape: ChunkShape) -> Minibatch:
+        """The oldest chunks of a shape, in the smallest minibatch size that holds them."""
+        queue = self._queues[shape]
+        size = self.full_size(queue[0][1])
+        while len(queue) < int(self._partial_factor * size):
+            size = int(self._partial_factor * size)
+        parts = [_part(n, *queue.popleft()) for n in range(min(size, len(queue)))]
+        return Minibatch(shape._replace(num_sequences=size), parts)
+
+
+def _part(n: int, utterance: Utterance, chunk: Chunk) -> Part:
+    """The chunk as sequence n of a minibatch."""
+    ivectors = utterance.ivectors
+    return Part(
+        utterance,
+        chunk.rows(len(utterance.features)),
+        n * chunk.shape.num_inputs,
+        n * chunk.shape.num_outputs + chunk.num_unused,
+        chunk.first_output,
+        chunk.num_used,
+        chunk.weight,
+        None if ivectors is None else ivectors.of_chunk(chunk),
+    )
+
+
+class _OutputChunks(QueuedChunks):
+    """Chunks that give each row of an utterance's output once."""
+
+    def __init__(
+        self, options: SimpleComputationOptions, context: NnetContext, together: int
+    ) -> None:
+        super().__init__(together)
+        self._context = context
+        self._outputs = options.outputs_per_chunk(context.modulus)
+        self._factor = options.frame_subsampling_factor
+
+    def num_outputs(self, num_frames: int) -> int:
+        return -(-num_frames // self._factor)
+
+
+class PaddedChunks(_OutputChunks):
+    """The chunks of nnet3-compute-batch: of one length as far as possible."""
+
+    def __init__(self, options: BatchComputationOptions, context: NnetContext) -> None:
+        super().__init__(options, context, options.minibatch_size)
+        self._options, self._partial_factor = options, options.partial_minibatch_factor
+
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        size, has_ivector = len(utterance.features), utterance.ivectors is not None
+        return chunks_for_batches(size, self._outputs, self._context, self._options, has_ivector)
+
+    def full_size(self, chunk: Chunk) -> int:
+        if chunk.shape.num_outputs < self._outputs:
+            return 1
+        return self._options.edge_minibatch_size if chunk.is_edge else self._options.minibatch_size
+
+
+class ExactChunks(_OutputChunks):
+    """The chunks of nnet3-compute: the last of an utterance is shorter than the others.
+
+    With `may_lengthen`, the last chunk gets the length of the others, and its further outputs are
+    not used. That is allowed if no output uses input after its right context
+    (graph/time_reach.py).
+    """
+
+    def __init__(
+        self,
+        options: SimpleComputationOptions,
+        context: NnetContext,
+        may_lengthen: bool,
+        together: int = CHUNKS_TOGETHER,
+    ) -> None:
+        super().__init__(options, context, together)
+        self._options, self._together, self._may_lengthen = options, together, may_lengthen
+
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        size, has_ivector = len(utterance.features), utterance.ivectors is not None
+        chunks = chunks_of_utterance(size, self._outputs, self._context, self._options, has_ivector)
+        if self._may_lengthen:
+            chunks[-1] = lengthened(chunks[-1], self._outputs, len(chunks) > 1)
+        return chunks
+
+    def full_size(self, chunk: Chunk) -> int:
+        return 1 if chunk.shape.num_outputs < self._outputs else self._together

@@ -1,0 +1,254 @@
+"""Outputs for whole utterances, chunk by chunk or with chunks of many computed together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from nnet3tools import tensor
+from nnet3tools.errors import DataError
+from nnet3tools.executor.blocks import Blocks
+from nnet3tools.executor.chunk_programs import ChunkPrograms, fill_rows
+from nnet3tools.executor.chunks import Ivectors
+from nnet3tools.executor.computer import NnetComputer
+from nnet3tools.executor.finite_watch import FiniteWatch
+from nnet3tools.executor.minibatches import (
+    CHUNKS_TOGETHER,
+    ChunkPlan,
+    ExactChunks,
+    Minibatch,
+    PaddedChunks,
+    Utterance,
+)
+from nnet3tools.executor.simple_network import OutputScaling, SimpleNetwork
+from nnet3tools.executor.simple_options import BatchComputationOptions, SimpleComputationOptions
+from nnet3tools.executor.xvector_plans import EvenChunks, XvectorOptions, XvectorPieces
+from nnet3tools.graph.time_reach import is_local_in_time, looks_ahead_within
+from nnet3tools.io import log
+from nnet3tools.nnet.components.base import Array
+from nnet3tools.nnet.nnet import Nnet
+from nnet3tools.optimizer.cached_compiler import CachingOptimizingCompiler
+
+__all__ = [
+    "UtteranceComputer",
+    "computer_one_by_one",
+    "computer_together",
+    "xvector_batch_computer",
+    "xvector_computer",
+]
+
+_MAX_WAITING_BYTES = 64 * 2**20
+"""If incomplete utterances take more memory than this, the oldest is completed."""
+
+
+class UtteranceComputer:
+    """Takes utterances, and gives their outputs in the same order when they are complete.
+
+    computer.accept(key, features); for key, output in computer.ready(): ...
+    computer.finish(); for key, output in computer.ready(): ...
+    """
+
+    def __init__(
+        self,
+        network: SimpleNetwork,
+        options: SimpleComputationOptions,
+        plan: ChunkPlan,
+        priors: np.ndarray | None = None,
+        *,
+        like: Array | None = None,
+    ) -> None:
+        """The network should be prepared for test; `like` is any array of the device to run on.
+
+        `options.acoustic_scale` and the priors, if any, scale the outputs.
+        """
+        self.network, self._plan, self._like = network, plan, like
+        self._programs = ChunkPrograms(network.nnet, options, like)
+        self._watch = FiniteWatch()
+        self._scaling = OutputScaling(priors, options.acoustic_scale, network.output_dim, like)
+        self._waiting: deque[Utterance] = deque()
+        self._num_bytes = 0
+        """Memory of the utterances in `_waiting`."""
+        self._num_parts = self._num_minibatches = 0
+
+    @property
+    def compiler(self) -> CachingOptimizingCompiler:
+        """The compiler, whose cache holds the programs."""
+        return self._programs.compiler
+
+    def accept(
+        self,
+        key: str,
+        features: np.ndarray,
+        ivectors: Ivectors | None = None,
+        held_bytes: int = 0,
+    ) -> None:
+        """Take an utterance of at least one frame, and compute the minibatches that it fills.
+
+        `held_bytes` is the memory that the caller keeps for this utterance until it is ready.
+        DataError for inputs that do not fit the network.
+        """
+        self.network.check_inputs(features, ivectors)
+        make = tensor.zeros if self._plan.averages else tensor.empty
+        shape = self._plan.num_outputs(len(features)), self.network.output_dim
+        output = make(shape, like=self._like)
+        on_device = tensor.asarray(features, like=self._like)
+        utterance = Utterance(key, on_device, ivectors, output, held_bytes)
+        self._compute(self._plan.add(utterance))
+        self._waiting.append(utterance)
+        self._num_bytes += utterance.num_bytes
+        is_full = len(self._waiting) > self._plan.max_waiting
+        if is_full or self._num_bytes > _MAX_WAITING_BYTES:
+            self._compute(self._plan.complete(self._waiting[0]))
+
+    def ready(self) -> Iterator[tuple[str, np.ndarray]]:
+        """(key, output) of complete utterances up to the first incomplete one, each given once."""
+        while self._waiting and self._waiting[0].num_missing == 0:
+            utterance = self._waiting.popleft()
+            self._num_bytes -= utterance.num_bytes
+            if utterance.scale != 1.0:
+                tensor.scale(utterance.output, utterance.scale)
+            yield utterance.key, tensor.to_host(utterance.output)
+
+    def finish(self) -> None:
+        """Complete all utterances; more may follow."""
+        self._compute(self._plan.rest())
+
+    def compute(self, features: np.ndarray, ivectors: Ivectors | None = None) -> np.ndarray:
+        """The output (rows, dim) of one utterance; no other may be waiting."""
+        self.accept("", features, ivectors)
+        self.finish()
+        ((_, output),) = self.ready()
+        return output
+
+    def close(self, log_batches: bool = False) -> None:
+        """Log times, if the options ask for it, and the number of minibatches if asked to."""
+        if log_batches:
+            log.log(f"Did {self._num_parts} tasks in {self._num_minibatches} minibatches")
+        self._programs.close()
+
+    def _compute(self, minibatches: Iterable[Minibatch]) -> None:
+        for minibatch in minibatches:
+            computer = self._programs.computer(minibatch.shape)
+            run = partial(_run, computer, minibatch)
+            run()
+            output = computer.get_output("output")
+            parts = minibatch.parts
+            outputs = [output[p.first_output : p.first_output + p.num_outputs] for p in parts]
+            for checked in outputs if minibatch.check_parts_only else [output]:
+                self._watch.look("'output'", checked, computer, run)
+            self._scaling.apply(output)
+            for part, found in zip(parts, outputs, strict=True):
+                dest = part.utterance.output[part.dest : part.dest + part.num_outputs]
+                if part.weight is None:
+                    tensor.copy(dest, found)
+                else:
+                    tensor.add(dest, found, part.weight)
+                part.utterance.num_missing -= part.num_outputs
+            self._num_parts += len(parts)
+            self._num_minibatches += 1
+
+
+def _run(computer: NnetComputer, minibatch: Minibatch) -> None:
+    """Fill in the inputs of a minibatch, zeros where there is no part, and run the program."""
+    computer.reset()
+    inputs, parts = computer.input_buffer("input"), minibatch.parts
+    ivectors = computer.input_buffer("ivector") if minibatch.shape.has_ivector else None
+    filled = 0
+    for n, part in enumerate(parts):
+        if part.first_input > filled:
+            tensor.fill(inputs[filled : part.first_input], 0.0)
+        filled = part.input_end
+        fill_rows(inputs[part.first_input : filled], part.utterance.features, part.rows)
+        if ivectors is not None:
+            tensor.copy(ivectors[n : n + 1], tensor.asarray(part.ivector, like=ivectors))
+    if filled < len(inputs):
+        tensor.fill(inputs[filled:], 0.0)
+    if ivectors is not None and len(parts) < len(ivectors):
+        tensor.fill(ivectors[len(parts) :], 0.0)
+    computer.run()
+
+
+def computer_one_by_one(
+    nnet: Nnet,
+    options: SimpleComputationOptions,
+    priors: np.ndarray | None = None,
+    *,
+    like: Array | None = None,
+) -> UtteranceComputer:
+    """A computer that completes each utterance before it returns, chunk by chunk."""
+    options.check()
+    network = SimpleNetwork(nnet)
+    plan = ExactChunks(options, network.context, may_lengthen=False, together=1)
+    return UtteranceComputer(network, options, plan, priors, like=like)
+
+
+def computer_together(
+    nnet: Nnet,
+    options: SimpleComputationOptions,
+    priors: np.ndarray | None = None,
+    *,
+    like: Array | None = None,
+) -> UtteranceComputer:
+    """The fastest computer: frames of several utterances are computed together where possible.
+
+    | network | plan |
+    |---|---|
+    | outputs depend on a fixed window of frames | `Blocks` |
+    | others, with BatchComputationOptions | `PaddedChunks` |
+    | others, with rows that depend on each other (`couples_rows`) | `ExactChunks`, one at a time |
+    | others | `ExactChunks` in minibatches |
+    """
+    options.check()
+    network = SimpleNetwork(nnet)
+    couples_rows = any(component.couples_rows for component in nnet.components)
+    plan: ChunkPlan
+    if not couples_rows and is_local_in_time(nnet):
+        plan = Blocks(options, network.context)
+    elif isinstance(options, BatchComputationOptions):
+        plan = PaddedChunks(options, network.context)
+    elif couples_rows:
+        plan = ExactChunks(options, network.context, may_lengthen=False, together=1)
+    else:
+        same_at_ends = options.extra_right_context_final in (-1, options.extra_right_context)
+        may_lengthen = same_at_ends and looks_ahead_within(nnet, network.context)
+        plan = ExactChunks(options, network.context, may_lengthen, CHUNKS_TOGETHER)
+    return UtteranceComputer(network, options, plan, priors, like=like)
+
+
+def xvector_computer(
+    nnet: Nnet,
+    options: SimpleComputationOptions,
+    xvector_options: XvectorOptions,
+    *,
+    like: Array | None = None,
+) -> UtteranceComputer:
+    """A computer of x-vectors, outputs of shape (1, dim), that completes each utterance at once."""
+    return _xvector_computer(nnet, options, XvectorPieces(xvector_options), like)
+
+
+def xvector_batch_computer(
+    nnet: Nnet,
+    options: SimpleComputationOptions,
+    chunk_size: int,
+    batch_size: int,
+    pad: bool = True,
+    *,
+    like: Array | None = None,
+) -> UtteranceComputer:
+    """A computer of x-vectors, outputs of shape (1, dim), whose chunks are computed in batches."""
+    plan = EvenChunks(SimpleNetwork(nnet).context, chunk_size, batch_size, pad)
+    return _xvector_computer(nnet, options, plan, like)
+
+
+def _xvector_computer(
+    nnet: Nnet, options: SimpleComputationOptions, plan: ChunkPlan, like: Array | None
+) -> UtteranceComputer:
+    network = SimpleNetwork(nnet)
+    if network.ivector_dim > 0:
+        raise DataError("the network must have one input 'input' and an output 'output'")
+    unscaled = replace(options, acoustic_scale=1.0)
+    return UtteranceComputer(network, unscaled, plan, like=like)

@@ -1,0 +1,140 @@
+"""Plans for x-vectors: the output at t = 0 of a network that pools over its whole input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnet3tools.errors import DataError, OptionError, check_num_frames
+from nnet3tools.executor.chunks import Chunk, ChunkShape
+from nnet3tools.executor.minibatches import QueuedChunks, Utterance
+from nnet3tools.graph.context import NnetContext
+from nnet3tools.io import log
+
+__all__ = ["EvenChunks", "XvectorOptions", "XvectorPieces", "chunk_starts"]
+
+
+@dataclass(frozen=True)
+class XvectorOptions:
+    """Lengths, in frames, of the pieces whose x-vectors are averaged."""
+
+    chunk_size: int = -1
+    """-1: the whole utterance."""
+    min_chunk_size: int = 100
+    pad_input: bool = True
+    """Pad shorter pieces by repeating their first and last frame; else they are left out."""
+
+    def check(self) -> None:
+        """Raise OptionError for impossible lengths."""
+        if self.chunk_size != -1 and self.chunk_size < 1:
+            raise OptionError("--chunk-size must be > 0, or -1 for whole utterances")
+        if self.pad_input:
+            check_num_frames("min-chunk-size", self.min_chunk_size)
+
+
+class _OneVector(QueuedChunks):
+    """Plans whose output is one row: a weighted mean over chunks."""
+
+    averages = True
+
+    def num_outputs(self, num_frames: int) -> int:
+        return 1
+
+
+class XvectorPieces(_OneVector):
+    """Consecutive pieces, computed one by one, weighted by their length (nnet3-xvector-compute)."""
+
+    def __init__(self, options: XvectorOptions) -> None:
+        super().__init__(1)
+        self._options = options
+
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        """The pieces. DataError if all are too short."""
+        num_frames, shortest = len(utterance.features), self._options.min_chunk_size
+        size = num_frames if self._options.chunk_size == -1 else self._options.chunk_size
+        if num_frames < size:
+            log.log(f"Using a chunk size of {num_frames}, the number of frames, instead of {size}")
+            size = num_frames
+        chunks, total = [], 0
+        for begin in range(0, num_frames, size):
+            count = min(size, num_frames - begin)
+            if count < shortest and not self._options.pad_input:
+                continue
+            shape = ChunkShape(0, max(count, shortest), 1, 1)
+            first = begin - (shape.num_inputs - count) // 2
+            frames = begin, begin + count
+            chunks.append(Chunk(shape, first, 0, 1, weight=float(count), frames=frames))
+            total += count
+        if not chunks:
+            raise DataError(f"no piece has the minimum chunk size of {shortest} frames")
+        utterance.scale = 1.0 / total
+        return chunks
+
+    def full_size(self, chunk: Chunk) -> int:
+        return 1
+
+
+class EvenChunks(_OneVector):
+    """Evenly spaced chunks of one size, in batches (Kaldi's nnet3-xvector-compute-batched)."""
+
+    _partial_factor = 0.0
+
+    def __init__(self, context: NnetContext, chunk_size: int, batch_size: int, pad: bool) -> None:
+        """Raise OptionError if a chunk is not larger than the network's context."""
+        super().__init__(batch_size)
+        log.log(f"Left/right context is {context.left}, {context.right}")
+        self._context = context.left + context.right
+        if chunk_size <= self._context:
+            raise OptionError(
+                f"--chunk-size={chunk_size} must be larger than the network's context, "
+                f"{self._context} frames"
+            )
+        self._chunk_size, self._batch_size, self._pad = chunk_size, batch_size, pad
+
+    def chunks(self, utterance: Utterance) -> list[Chunk]:
+        """Chunks of equal weight; none, with a warning, for an utterance that is too short."""
+        num_frames = len(utterance.features)
+        starts = chunk_starts(num_frames, self._chunk_size, self._context, self._pad).tolist()
+        if not starts:
+            log.warning(
+                f"{utterance.key}: its {num_frames} frames are fewer than the chunk size and "
+                "--pad-input=false: its vector is zero"
+            )
+        shape = ChunkShape(0, self._chunk_size, 1, 1)
+        return [Chunk(shape, start, 0, 1, weight=1.0 / len(starts)) for start in starts]
+
+    def full_size(self, chunk: Chunk) -> int:
+        return self._batch_size
+
+
+def chunk_starts(
+    num_frames: int, chunk_size: int, context: int, pad: bool = True
+) -> NDArray[np.int32]:
+    """First frames of the chunks of an utterance.
+
+    A chunk has `chunk_size` frames, `context` of which are context of the others. There are either
+    as many chunks as fit, with gaps between them, or one more, with overlaps: the number whose mean
+    has the smaller variance if frames are independent. With M frames in one chunk and N in two, the
+    variance is proportional to (M + 4 N) / (M + 2 N)^2. An utterance shorter than a chunk has one
+    chunk, or none without `pad`.
+    """
+    if num_frames <= chunk_size:
+        return np.zeros(1 if pad or num_frames == chunk_size else 0, np.int32)
+    length, size = num_frames - context, chunk_size - context
+    few = length // size
+    twice = (few + 1) * size - length
+    once = length - twice
+    with_gaps, with_overlaps = 1.0 / (few * size), (once + 4.0 * twice) / (once + 2.0 * twice) ** 2
+    if np.float32(with_gaps) <= np.float32(with_overlaps):
+        gaps = _even_parts(length - few * size, few + 1)
+        return np.arange(few, dtype=np.int32) * size + np.cumsum(gaps)[:-1]
+    overlaps = _even_parts((few + 1) * size - length, few)
+    return np.arange(few + 1, dtype=np.int32) * size - np.cumsum([0, *overlaps], dtype=np.int32)
+
+
+def _even_parts(total: int, count: int) -> NDArray[np.int32]:
+    """`count` integers with this sum that differ by at most 1, the smaller ones first."""
+    small, rest = divmod(total, count)
+    return np.repeat(np.array([small, small + 1], np.int32), [count - rest, rest])
