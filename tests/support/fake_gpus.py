@@ -34,7 +34,7 @@ class FakeGpus:
         driver: int = 12080,
         made_for: int = 12090,
     ) -> None:
-        self.free, self.taken, self.mode = list(free), dict(taken or {}), mode
+        self.free, self.in_use, self.mode = list(free), dict(taken or {}), mode
         self.used, self.contexts = -1, set[int]()
         self.Device = self._device_class()
         self.runtime = types.SimpleNamespace(

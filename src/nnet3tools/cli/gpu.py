@@ -105,7 +105,7 @@ def choose_device(
     if use_gpu == "no":
         return _host()
     try:
-        array = _patiently(use_gpu)
+        array = _open_when_free(use_gpu)
     except NoGpuError as error:
         if use_gpu == "optional" or isinstance(use_gpu, _DefaultChoice):
             log.warning(f"no usable GPU ({error}); computing on the CPU")
@@ -132,14 +132,14 @@ def _host() -> Any:
     return np.empty(0, np.float32)
 
 
-def _patiently(use_gpu: str) -> Any:
+def _open_when_free(use_gpu: str) -> Any:
     """Open a GPU, waiting as `use_gpu` allows: an empty array on it. NoGpuError if none is free."""
     waited, pause = 0, _PAUSES[use_gpu]
     while True:
         try:
             array = _open_gpu()
         except NoGpuError as error:
-            if not error.taken or (waited and use_gpu != "wait"):
+            if not error.in_use or (waited and use_gpu != "wait"):
                 raise
             if not waited:
                 often = f"indefinitely every {pause}" if use_gpu == "wait" else f"after {pause}"
@@ -173,15 +173,15 @@ def _open_best(cupy: Any, gpus: Sequence[Gpu]) -> Any:
         for index, lock in claims([gpu.key for gpu in tier]):
             number = tier[index].number
             try:
-                return _opened(cupy, number)
+                return _open_device(cupy, number)
             except Exception as error:  # for example an exclusive device of another process
                 lock.release()
                 faults.append(not_usable(error))
                 log.vlog(1, f"GPU {number} cannot be used: {faults[-1]}")
-    raise next((fault for fault in faults if fault.taken), faults[0])
+    raise next((fault for fault in faults if fault.in_use), faults[0])
 
 
-def _opened(cupy: Any, number: int) -> Any:
+def _open_device(cupy: Any, number: int) -> Any:
     """Open a device, creating a CUDA context on it: an empty array on the device."""
     runtime = cupy.cuda.runtime
     cupy.cuda.Device(number).use()

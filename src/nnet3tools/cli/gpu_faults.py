@@ -27,9 +27,9 @@ _OR_CPU = "or --use-gpu=no"
 class NoGpuError(UserError):
     """No GPU can be used; the message gives the problem and a remedy."""
 
-    def __init__(self, problem: str, remedy: str, taken: bool = False) -> None:
+    def __init__(self, problem: str, remedy: str, in_use: bool = False) -> None:
         super().__init__(f"{problem}; {remedy}")
-        self.taken = taken
+        self.in_use = in_use
         """Whether there is a GPU, but other processes use it."""
 
 
@@ -92,7 +92,7 @@ def not_usable(error: Exception) -> NoGpuError:
     if "limit set to" in text:  # CuPy's message
         return NoGpuError(text.rstrip("."), "raise or unset CUPY_GPU_MEMORY_LIMIT")
     if any(word in (text + name).lower() for word in _TAKEN):
-        return NoGpuError(text, "--use-gpu=wait waits until one is free", taken=True)
+        return NoGpuError(text, "--use-gpu=wait waits until one is free", in_use=True)
     if name in _MISSING:
         return NoGpuError(
             text,
@@ -107,7 +107,7 @@ def without_memory(number: int, free: int) -> NoGpuError:
     return NoGpuError(
         f"GPU {number} is out of memory: {free >> 20} MB are free",
         "--use-gpu=wait waits until there is more",
-        taken=True,
+        in_use=True,
     )
 
 

@@ -63,7 +63,7 @@ def survey(runtime: Any, count: int) -> list[Gpu]:
     buses = [str(runtime.deviceGetPCIBusId(number)) for number in range(count)]
     choice = not _any_is_exclusive(runtime, count) and count > 1
     with _nvml(choice) as nvml:
-        gpus = [_asked(nvml, number, bus) for number, bus in enumerate(buses)]
+        gpus = [_query(nvml, number, bus) for number, bus in enumerate(buses)]
     if choice:
         log.log(f"Selecting from {count} GPUs")
         for gpu in gpus:
@@ -72,7 +72,7 @@ def survey(runtime: Any, count: int) -> list[Gpu]:
     return [Gpu(gpu.number, gpu.key) for gpu in gpus]
 
 
-def _asked(nvml: Any, number: int, bus: str) -> Gpu:
+def _query(nvml: Any, number: int, bus: str) -> Gpu:
     """One device, identified by its PCI bus id because CUDA's and NVML's numbers differ."""
     if nvml is not None:
         try:
@@ -97,13 +97,13 @@ def _nvml(missed: bool) -> Iterator[Any]:
     try:
         import pynvml
     except ImportError:
-        _tell("nvidia-ml-py is not installed", missed)
+        _log_problem("nvidia-ml-py is not installed", missed)
         yield None
         return
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        _tell(f"NVML: {error}", missed)
+        _log_problem(f"NVML: {error}", missed)
         yield None
         return
     try:
@@ -112,7 +112,7 @@ def _nvml(missed: bool) -> Iterator[Any]:
         pynvml.nvmlShutdown()
 
 
-def _tell(problem: str, missed: bool) -> None:
+def _log_problem(problem: str, missed: bool) -> None:
     text = f"{problem}: the GPU is chosen without looking at free memory"
     if missed:
         log.warning(text)

@@ -17,7 +17,7 @@ class StartedProcesses:
     """The descendants of this process when the object is made; empty without /proc."""
 
     def __init__(self) -> None:
-        self._found = _descendants()
+        self._processes = _descendants()
 
     def terminate(self) -> None:
         """Send SIGTERM to the processes."""
@@ -25,23 +25,23 @@ class StartedProcesses:
 
     def kill(self) -> None:
         """Send SIGKILL to the processes and to descendants started since."""
-        self._found = [*self._found, *_descendants()]
+        self._processes = [*self._processes, *_descendants()]
         self._send(signal.SIGKILL)
 
     def kill_after(self, seconds: float) -> None:
         """Wait until all have ended; after `seconds` kill the others."""
         until = time.monotonic() + seconds
-        while self._left():
+        while self._running():
             if time.monotonic() > until:
                 return self.kill()
             time.sleep(0.01)
 
-    def _left(self) -> list[int]:
+    def _running(self) -> list[int]:
         """Ids of the processes that are still running."""
-        return [number for number, began in self._found if _state(number)[1:] == ("", began)]
+        return [number for number, began in self._processes if _state(number)[1:] == ("", began)]
 
     def _send(self, number: int) -> None:
-        for process in self._left():
+        for process in self._running():
             with suppress(OSError):
                 os.kill(process, number)
 

@@ -1,4 +1,17 @@
-"""Expression graphs: build an expression of nodes, run it, differentiate it."""
+"""Expression graphs: build an expression of nodes, run it, differentiate it.
+
+    from nnet3tools import expression as ex
+    g = ex.Graph()
+    x, w = g.input("x", (5, 3)), g.param("w", numpy.ones((3, 2), numpy.float32))
+    loss = ex.sum_(ex.sqr(x @ w), None)
+    g.forward(loss, x=array); g.backward(); w.grad
+
+Building a node checks shapes and types (ExpressionError shows the operands), and returns the
+existing node if there is an equal one. `Graph.forward` plans memory and binds operations of
+nnet3tools.tensor, which do all the mathematics. Elementwise kinds are the rows of the table
+tensor.formulas.functions: value, derivatives, ONNX name. Any other kind is a subclass of Node with
+its forward and backward operations. `Formula` builds the same from text.
+"""
 
 from __future__ import annotations
 

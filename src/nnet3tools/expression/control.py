@@ -79,7 +79,9 @@ class ClipGradient(Same):
 
     def backward_ops(self) -> list[NodeOp | None]:
         given = {"adj": self.grad, "a": -self.limit, "b": self.limit}
-        return [add_term(self.children[0].grad, "clip(adj, a, b)", given, 0 in self.fresh)]
+        return [
+            add_term(self.children[0].grad, "clip(adj, a, b)", given, 0 in self.children_to_set)
+        ]
 
 
 class Checkpoint(Same):

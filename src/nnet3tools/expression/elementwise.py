@@ -81,7 +81,7 @@ class Elementwise(Node):
                 ops.append(None)
                 continue
             given = [arrays[name] for name in names]
-            ops.append(add_reduced(child.grad, term, given, i in self.fresh))
+            ops.append(add_reduced(child.grad, term, given, i in self.children_to_set))
         return ops
 
     def backward_reads(self) -> tuple[set[int], bool]:

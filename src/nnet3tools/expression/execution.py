@@ -52,8 +52,8 @@ class Execution:
         self._values: dict[tuple[Node, int], Buffer] = {}
         self._gradients: dict[Node, Buffer] = {}
         self._first_touch: dict[Node, int] = {}
-        self._find_value_lives()
-        self._find_gradient_lives()
+        self._find_value_lifetimes()
+        self._find_gradient_lifetimes()
         self._arrays, self.num_bytes = self._allocate()
         self._seeded = [r for r in self.roots if r in self.schedule.active]
         self._zeroed = {gradient_owner(r) for r in self._seeded}
@@ -72,7 +72,7 @@ class Execution:
             self._values[owner, incarnation] = buffer
         buffer.touch(step)
 
-    def _find_value_lives(self) -> None:
+    def _find_value_lifetimes(self) -> None:
         current: dict[Node, int] = {}
         for leaf in self._fed.intersection(self.schedule.order):
             self._touch(leaf, 0, 0)
@@ -93,7 +93,7 @@ class Execution:
             owner = value_owner(root)
             self._touch(owner, current.get(owner, 0), end)
 
-    def _find_gradient_lives(self) -> None:
+    def _find_gradient_lifetimes(self) -> None:
         start = len(self.schedule.forward)
         touched = [(r, start) for r in self.roots if r in self.schedule.active]
         for t, step in enumerate(self.schedule.backward, start):
@@ -171,7 +171,7 @@ class Execution:
             self._place_value(node, 1)
             return node.forward_ops()
         first = self._first_added(node, t)
-        node.fresh = frozenset(i for i in first if self._may_be_set(node, i))
+        node.children_to_set = frozenset(i for i in first if self._may_be_set(node, i))
         if node.is_gradient_view:
             made: list[NodeOp | None] = []
         else:
@@ -183,7 +183,7 @@ class Execution:
                 )
         ops: list[NodeOp] = []
         for i in first:
-            if i not in node.fresh or made[i] is None:
+            if i not in node.children_to_set or made[i] is None:
                 ops.append(tensor.fill.bind(gradient_owner(node.children[i]).grad, 0.0))
         pairs = zip(node.children, made, strict=bool(made))
         ops.extend(op for child, op in pairs if child.trainable and op is not None)

@@ -53,48 +53,48 @@ def _reducer(term: formulas.Expr, axis: int) -> tensor.Aggregate:
     return tensor.aggregate(term, "sum", axis)
 
 
-def add_term(out: Array, text: str, operands: Mapping[str, Any], fresh: bool = False) -> NodeOp:
-    """An operation that adds a term, given as text, to `out`; with `fresh` it sets `out`."""
+def add_term(out: Array, text: str, operands: Mapping[str, Any], overwrite: bool = False) -> NodeOp:
+    """An operation that adds a term, given as text, to `out`; with `overwrite` it sets `out`."""
     names, term = parse_term(text)
-    return _setter(term, not fresh).bind(out, *(operands[name] for name in names))
+    return _setter(term, not overwrite).bind(out, *(operands[name] for name in names))
 
 
 def add_reduced(
-    out: Array, term: formulas.Expr, operands: Sequence[Any], fresh: bool = False
+    out: Array, term: formulas.Expr, operands: Sequence[Any], overwrite: bool = False
 ) -> NodeOp:
     """An operation that adds a term to `out`, summed over the axes that `out` was broadcast over.
 
-    The first operand has the full shape. With `fresh` the sum replaces `out`.
+    The first operand has the full shape. With `overwrite` the sum replaces `out`.
     """
     full = operands[0].shape
     axes = reduced_axes(out.shape, full)
     target = out.reshape((1,) * (len(full) - out.ndim) + out.shape)
     if not axes:
-        return _setter(term, not fresh).bind(target, *operands)
+        return _setter(term, not overwrite).bind(target, *operands)
     if len(axes) == 1:
-        return _reduce_along(target, term, operands, axes[0], fresh)
+        return _reduce_along(target, term, operands, axes[0], overwrite)
     ops, shape, given = [], full, list(operands)
     for axis in axes[:-1]:
         shape = tuple(1 if i == axis else n for i, n in enumerate(shape))
         part = tensor.empty(shape, like=out)
         ops.append(_reducer(term, axis).bind(part, *given))
         term, given = Placeholder(1), [part]
-    ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=0.0 if fresh else 1.0))
+    ops.append(_reducer(term, axes[-1]).bind(target, *given, beta=0.0 if overwrite else 1.0))
     return in_order(ops)
 
 
 def _reduce_along(
-    target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, fresh: bool
+    target: Array, term: formulas.Expr, operands: Sequence[Any], axis: int, overwrite: bool
 ) -> NodeOp:
     """Add the term's sums along one axis; factors constant along it are applied afterwards."""
     outer, inner = _split(term, frozenset(_varying(operands, axis)))
     numbers = outer.placeholders()
     if not any(hasattr(operands[n - 1], "dtype") for n in numbers):
-        return _reducer(term, axis).bind(target, *operands, beta=0.0 if fresh else 1.0)
+        return _reducer(term, axis).bind(target, *operands, beta=0.0 if overwrite else 1.0)
     sums = tensor.empty(target.shape, like=target)
     numbered = inner.placeholders()
     reduce = _reducer(_renumbered(inner, 1), axis)
-    last = _setter(Placeholder(1) * _renumbered(outer, 2), not fresh)
+    last = _setter(Placeholder(1) * _renumbered(outer, 2), not overwrite)
     return in_order(
         [
             reduce.bind(sums, *(operands[n - 1] for n in numbered)),

@@ -1,4 +1,4 @@
-"""Graph: where nodes are kept, so that equal ones are one; and its simple way to run.
+"""Graph: stores the nodes of expressions, merging equal ones, and computes them.
 
 g = Graph()
 x = g.input("x", (5, 3))

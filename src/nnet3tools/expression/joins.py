@@ -34,14 +34,14 @@ class Concatenate(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         count = len(self.children)
-        if all(c.trainable for c in self.children) and len(self.fresh) in (0, count):
-            operator = tensor.split if self.fresh else tensor.add_split
+        if all(c.trainable for c in self.children) and len(self.children_to_set) in (0, count):
+            operator = tensor.split if self.children_to_set else tensor.add_split
             step = operator.bind(self.grad, [c.grad for c in self.children], self.axis)
             return [step, *[_nothing] * (count - 1)]
         sizes = [child.shape[self.axis] for child in self.children]
         parts = zip(parts_along(self.grad, sizes, self.axis), self.children, strict=True)
         return [
-            add_copy(child.grad, part, i in self.fresh) if child.trainable else None
+            add_copy(child.grad, part, i in self.children_to_set) if child.trainable else None
             for i, (part, child) in enumerate(parts)
         ]
 

@@ -30,9 +30,9 @@ __all__ = [
 ]
 
 
-def add_copy(out: Array, src: Array, fresh: bool) -> NodeOp:
-    """An operation that adds `src` to `out`, or with `fresh` copies it."""
-    return tensor.copy.bind(out, src) if fresh else tensor.add.bind(out, src)
+def add_copy(out: Array, src: Array, overwrite: bool) -> NodeOp:
+    """An operation that adds `src` to `out`, or with `overwrite` copies it."""
+    return tensor.copy.bind(out, src) if overwrite else tensor.add.bind(out, src)
 
 
 class Copy(Node):
@@ -47,7 +47,7 @@ class Copy(Node):
         return [tensor.copy.bind(self.value, self.children[0].value)]
 
     def backward_ops(self) -> list[NodeOp | None]:
-        return [add_copy(self.children[0].grad, self.grad, 0 in self.fresh)]
+        return [add_copy(self.children[0].grad, self.grad, 0 in self.children_to_set)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), False
@@ -114,7 +114,7 @@ class Transpose(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         back = tuple(self.axes.index(axis) for axis in range(len(self.axes)))
-        operator = tensor.transpose if 0 in self.fresh else tensor.add_transposed
+        operator = tensor.transpose if 0 in self.children_to_set else tensor.add_transposed
         return [operator.bind(self.children[0].grad, self.grad, back)]
 
     def backward_reads(self) -> tuple[set[int], bool]:

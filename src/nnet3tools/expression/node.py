@@ -71,8 +71,8 @@ class Node:
     is_gradient_view: ClassVar[bool] = False
     """Whether the gradient is the same view of child 0's gradient, without backward operations."""
     overwrites: ClassVar[bool] = False
-    """Whether `backward_ops` heeds `fresh`; otherwise gradients are zeroed first."""
-    fresh: frozenset[int] = frozenset()
+    """Whether `backward_ops` heeds `children_to_set`; otherwise gradients are zeroed first."""
+    children_to_set: frozenset[int] = frozenset()
     """Indexes of the children whose gradient their operation must set, not add to."""
 
     def __init__(self, children: Sequence[Node], shape: Shape, type: Type) -> None:
@@ -105,7 +105,7 @@ class Node:
         """For each child, the operation that adds to its gradient, or None.
 
         Entries of children that are not trainable are ignored. A kind that `overwrites` sets the
-        gradients of its `fresh` children instead, which takes one pass over memory instead of two.
+        gradients of `children_to_set` instead, which takes one pass over memory instead of two.
         """
         raise ExpressionError(f"{self.describe()} has no gradient")
 

@@ -59,10 +59,10 @@ class RmsNorm(Node):
             rows_of(x.value), rows_of(self.grad),
             None if scale is None else _row(scale.value), self.eps,
             rows_of(x.grad) if x.trainable else None, _row_gradient(scale), _row_gradient(offset),
-            0 not in self.fresh,
+            0 not in self.children_to_set,
         )  # fmt: skip
         first = next(i for i, child in enumerate(self.children) if child.trainable)
-        if first in self.fresh and first > 0:
+        if first in self.children_to_set and first > 0:
             step = in_order([tensor.fill.bind(self.children[first].grad, 0.0), step])
         return [step if i == first else None for i in range(len(self.children))]
 
@@ -97,7 +97,7 @@ class BatchNorm(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         grad, rest = self.children[0].grad, (self.value, self.grad, self._stats[2], 1.0)
-        if 0 in self.fresh:
+        if 0 in self.children_to_set:
             return [tensor.batch_norm_backprop.bind(grad, *rest)]
         part = tensor.empty(self.shape, like=grad)
         compute = tensor.batch_norm_backprop.bind(part, *rest)

@@ -54,7 +54,7 @@ class CumSum(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         x, how = self.children[0], (self.axis, not self.reverse, self.exclusive)
-        beta = 0.0 if 0 in self.fresh else 1.0
+        beta = 0.0 if 0 in self.children_to_set else 1.0
         return [cumulative_sum.bind(x.grad, self.grad, *how, beta=beta)]
 
     def backward_reads(self) -> tuple[set[int], bool]:

@@ -44,14 +44,14 @@ class Dot(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         a, b, adj, ops = self.children[0], self.children[1], self.grad, list[NodeOp | None]()
-        options = {"alpha": self.scalar, "beta": 0.0 if 0 in self.fresh else 1.0}
+        options = {"alpha": self.scalar, "beta": 0.0 if 0 in self.children_to_set else 1.0}
         if not a.trainable:
             ops.append(None)
         elif self.trans_a:
             ops.append(tensor.prod.bind(a.grad, b.value, adj, self.trans_b, True, **options))
         else:
             ops.append(tensor.prod.bind(a.grad, adj, b.value, False, not self.trans_b, **options))
-        options = {"alpha": self.scalar, "beta": 0.0 if 1 in self.fresh else 1.0}
+        options = {"alpha": self.scalar, "beta": 0.0 if 1 in self.children_to_set else 1.0}
         if not b.trainable:
             ops.append(None)
         elif self.trans_b:
@@ -82,7 +82,7 @@ class Affine(Dot):
     def backward_ops(self) -> list[NodeOp | None]:
         bias, add = self.children[2], None
         if bias.trainable:
-            add = add_reduced(bias.grad, Placeholder(1), [self.grad], 2 in self.fresh)
+            add = add_reduced(bias.grad, Placeholder(1), [self.grad], 2 in self.children_to_set)
         return [*super().backward_ops(), add]
 
 

@@ -59,7 +59,7 @@ class Reduce(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         x, scale = self.children[0], 1.0 / max(1, self.children[0].shape[self.axis])
         arrays = {"adj": self.grad, "a": x.value, "value": self.value, "b": scale}
-        return [add_term(x.grad, self.derivative, arrays, 0 in self.fresh)]
+        return [add_term(x.grad, self.derivative, arrays, 0 in self.children_to_set)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         names, _ = parse_term(self.derivative)
@@ -111,7 +111,7 @@ class Prod(Reduce):
                 [
                     _aggregate("where(_1 == 0, 1, _1)", "prod", self.axis).bind(others, x.value),
                     _aggregate("_1 == 0", "sum", self.axis).bind(zeros, x.value),
-                    add_term(x.grad, self.derivative, arrays, 0 in self.fresh),
+                    add_term(x.grad, self.derivative, arrays, 0 in self.children_to_set),
                 ]
             )
         ]
@@ -163,7 +163,12 @@ class ScalarProduct(Node):
     def backward_ops(self) -> list[NodeOp | None]:
         a, b = self.children
         return [
-            add_term(mine.grad, "adj * a", {"adj": self.grad, "a": other.value}, i in self.fresh)
+            add_term(
+                mine.grad,
+                "adj * a",
+                {"adj": self.grad, "a": other.value},
+                i in self.children_to_set,
+            )
             if mine.trainable
             else None
             for i, (mine, other) in enumerate(((a, b), (b, a)))

@@ -82,7 +82,7 @@ class Schedule:
         self.forward = [Step("forward", n) for n in inner]
         self.active: set[Node] = self._find_active() if gradient else set()
         """Nodes that receive a gradient."""
-        self.again: list[list[Node]] = []
+
         self.backward = self._backward_steps() if gradient else []
 
     def _find_active(self) -> set[Node]:

@@ -41,7 +41,7 @@ class RowNode(Node):
 
     def backward_ops(self) -> list[NodeOp | None]:
         grad, value, adj = (rows_of(a) for a in (self.children[0].grad, self.value, self.grad))
-        return [self.derivative.bind(grad, value, adj, add=0 not in self.fresh)]
+        return [self.derivative.bind(grad, value, adj, add=0 not in self.children_to_set)]
 
     def backward_reads(self) -> tuple[set[int], bool]:
         return set(), True

@@ -1,4 +1,4 @@
-"""Walking over acceptors in OpenFst's compact form, to find where they end. Without NumPy."""
+"""Walk over acceptors in OpenFst's compact form, to find their end without NumPy."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NAMES = (b"compact_acceptor", b"standard")
 _START = struct.pack("<i", MAGIC) + b"".join(struct.pack("<i", len(n)) + n for n in _NAMES)
 _EXPANDED = 1
 _FEW = 4
-"""Final states from which on a set of all states' starts pays."""
+"""Number of final states above which a set of all first elements of states pays off."""
 
 
 def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
-    """Go over an acceptor, with the checks of `read_compact_acceptor`, and of labels' range.
+    """Pass an acceptor, with the checks of `read_compact_acceptor` and of the range of labels.
 
-    What the writer would put in another way, such as symbol tables, padding and unsettled
-    properties, is another form.
+    OtherFormError for forms that our writer does not produce: symbol tables, padding, unknown
+    properties.
     """
     if sys.byteorder != "little":
         raise OtherFormError
@@ -52,7 +52,7 @@ def walk_acceptor(walk: ByteWalk, label_dim: int) -> None:
 
 
 def _array(walk: ByteWalk, kind: str, count: int) -> array[Any]:
-    """Go over so many numbers of four bytes, and give them."""
+    """Pass `count` numbers of four bytes and return them."""
     end = walk.at + 4 * count
     walk.need(4 * count)
     values = array(kind, bytes(walk.data[walk.at : end]))
@@ -67,9 +67,9 @@ def _check(
     ends: array[int],
     label_dim: int,
 ) -> int:
-    """How many final weights there are; OtherFormError unless all elements are sound.
+    """Check the elements; returns the number of final weights.
 
-    They are arcs, and final weights as a state's first.
+    OtherFormError unless each element is a valid arc, or a final weight at the start of a state.
     """
     num_final = labels.count(NOT_AN_ARC)
     if min(labels) < NOT_AN_ARC or max(labels) > label_dim:

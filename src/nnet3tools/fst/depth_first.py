@@ -14,8 +14,8 @@ def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int]
 
     `targets` are each state's next states. Unreachable states come last.
     """
-    met: list[int] = []
-    left: list[int] = []
+    discovered: list[int] = []
+    finished: list[int] = []
     place = [0] * len(targets)  # index of the next arc to follow
     status = bytearray(len(targets))  # 1 while a state is on the path, 2 when it is finished
     is_cyclic = False
@@ -23,28 +23,28 @@ def depth_first(start: int, targets: Sequence[Sequence[int]]) -> tuple[list[int]
         if root < 0 or status[root]:
             continue
         status[root] = 1
-        met.append(root)
-        way = [root]
-        while way:
-            state = way[-1]
+        discovered.append(root)
+        path = [root]
+        while path:
+            state = path[-1]
             if place[state] == len(targets[state]):
                 status[state] = 2
-                left.append(way.pop())
+                finished.append(path.pop())
                 continue
             target = targets[state][place[state]]
             place[state] += 1
             if not status[target]:
                 status[target] = 1
-                met.append(target)
-                way.append(target)
+                discovered.append(target)
+                path.append(target)
             elif status[target] == 1:
                 is_cyclic = True
-    return met, left, is_cyclic
+    return discovered, finished, is_cyclic
 
 
 def top_order(start: int, targets: Sequence[Sequence[int]]) -> list[int]:
     """The states in OpenFst's topological order (TopSort); DataError for a cycle."""
-    _, left, is_cyclic = depth_first(start, targets)
+    _, finished, is_cyclic = depth_first(start, targets)
     if is_cyclic:
         raise DataError("the lattice has a cycle, so its states have no topological order")
-    return left[::-1]
+    return finished[::-1]

@@ -84,7 +84,7 @@ def _written_out(arcs_of: list[list[_NewArc]]) -> Fst:
 
 
 @dataclass
-class _Known:
+class _SubsetNumbers:
     """Numbers of subsets, looked up by states and labels exactly and by weights within DELTA."""
 
     by_key: dict[tuple, list[tuple[list[float], int]]] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class _Determinizer:
     def __init__(self, fst: Fst, max_states: int | None) -> None:
         self._start, self._lists, self._finals = fst.start, fst.arc_lists(), fst.finals.tolist()
         self._max_states = max_states
-        self._known = _Known()
+        self._numbers = _SubsetNumbers()
         self._arcs: list[list[_NewArc]] = []
         self._stack: list[tuple[list[_Element], int]] = []
 
@@ -126,7 +126,7 @@ class _Determinizer:
         return self._arcs
 
     def _number_of(self, subset: list[_Element]) -> int:
-        number, new = self._known.number_of(subset)
+        number, new = self._numbers.number_of(subset)
         if new:
             self._arcs.append([])
             self._stack.append((subset, number))

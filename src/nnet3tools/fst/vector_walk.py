@@ -1,4 +1,4 @@
-"""Walking over FSTs in OpenFst's vector files, to find where they end. Without NumPy."""
+"""Walk over FSTs in OpenFst's vector form, to find their end without NumPy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZE_OF_ARC = 16
 
 
 def walk_vector(walk: ByteWalk) -> None:
-    """Go over a vector FST, with the checks of `read_binary_fst`; symbols are another form."""
+    """Pass a vector FST with the checks of `read_binary_fst`; OtherFormError for symbol tables."""
     if sys.byteorder != "little":
         raise OtherFormError
     walk.word(_START)
@@ -41,7 +41,7 @@ def walk_vector(walk: ByteWalk) -> None:
 
 
 def _check(finals: list[float], arcs: bytes, num_states: int) -> None:
-    """OtherFormError unless labels, next states and weights are sound."""
+    """Raise OtherFormError unless labels, next states and weights are valid."""
     if math.isnan(sum(finals)) or min(finals, default=0.0) == -math.inf:
         raise OtherFormError
     if not arcs:

@@ -1,4 +1,4 @@
-"""Walks over binary values: where each ends, found from its sizes without reading its elements."""
+"""ByteWalk: finds the end of binary values from the sizes in them, without reading elements."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["ByteWalk", "OtherFormError", "WalkedIndexes"]
 
 
 class OtherFormError(Exception):
-    """The data has another form, or an error: the full reader must read it."""
+    """The data has another form than the walk knows, or an error: use the full reader."""
 
 
 class WalkedIndexes(NamedTuple):
-    """A vector of indexes that was walked over.
+    """A vector of Indexes that a walk has passed.
 
-    `steps` has for each row the byte by which t moved, if n = x = 0 in all rows; else it is None.
-    The first byte is 0 if the first t is too far from 0 for a byte.
+    If n = x = 0 in all rows, `steps` has a byte per row, by which t increased; else it is None. The
+    first byte is 0 if the first t does not fit a byte.
     """
 
     num_rows: int
@@ -33,12 +33,12 @@ _TWO_INTS = struct.Struct("<ici")
 _COMPRESSED = struct.Struct("<8xii")
 _COMPRESSED_SIZES = {token.encode() + b" ": sizes for token, sizes in COMPRESSED_SIZES.items()}
 _SPARSE_HEAD, _SPARSE_ELEMENT = "13s", "cic4x"
-"""A row's "SV ", dimension and number of elements; an element's column and value."""
+"""struct formats: a row's "SV ", dimension, number of elements; an element's column, value."""
 _LONGEST_NAME = 1000
 _STEPS = re.compile(rb"[^\x7d-\x83]*")
-"""Indexes of which t moved by less than 125 since the one before, and nothing else did."""
+"""Indexes that differ from the one before only by a step of t below 125."""
 _FAR_INDEX = re.compile(rb"\x7f\x04\0{4}\x04.{4}\x04\0{4}", re.DOTALL)
-"""An index with n = x = 0 in full."""
+"""A full index with n = x = 0."""
 _INDEX = rb"(?:[^\x7d-\x83]|\x7f\x04.{4}\x04.{4}\x04.{4})"
 _LONGEST_INDEX = 16
 
@@ -56,35 +56,35 @@ class ByteWalk:
         self.holes: list[tuple[int, int, MatrixForm | AnyBytes]] = []
 
     def word(self, word: bytes) -> None:
-        """Go over these bytes."""
+        """Pass the bytes `word`; OtherFormError if other bytes come."""
         if not self.data.startswith(word, self.at):
             self.need(len(word))
             raise OtherFormError
         self.at += len(word)
 
     def need(self, size: int) -> None:
-        """IndexError unless so many bytes are there."""
+        """Raise IndexError unless `size` more bytes are present."""
         if self.at + size > len(self.data):
             raise IndexError(size)
 
     def unpack(self, form: struct.Struct) -> tuple:
-        """Go over some values, and give them."""
+        """Pass the values of a struct and return them."""
         self.need(form.size)
         values = form.unpack_from(self.data, self.at)
         self.at += form.size
         return values
 
     def integer(self) -> int:
-        """Go over an integer, without its size byte."""
+        """Pass an integer without size byte and return it."""
         return self.unpack(_INT)[0]
 
     def skip(self, size: int) -> None:
-        """Go over so many bytes."""
+        """Pass `size` bytes."""
         self.need(size)
         self.at += size
 
     def name(self) -> None:
-        """Go over a word and the space after it."""
+        """Pass a word and the space after it."""
         end = self.data.find(b" ", self.at, self.at + _LONGEST_NAME)
         if end < 0:
             self.need(_LONGEST_NAME)
@@ -99,7 +99,7 @@ class ByteWalk:
         return self.integer()
 
     def flag(self) -> bool:
-        """Go over T or F; whether it is T."""
+        """Pass T or F; returns whether it is T."""
         self.need(1)
         is_true = self.data.startswith(b"T", self.at)
         self.word(b"T" if is_true else b"F")
@@ -123,11 +123,11 @@ class ByteWalk:
         return array("f", bytes(self.data[begin : self.at]))
 
     def add_hole(self, begin: int) -> None:
-        """Add the bytes from `begin` to here to the holes."""
+        """Add the bytes from `begin` to the current position to the holes."""
         self.holes.append((begin, self.at, AnyBytes(self.at - begin)))
 
     def index_vector(self) -> WalkedIndexes:
-        """Go over a vector of at least one index."""
+        """Pass a vector of at least one Index."""
         self.word(b"<I1V> \x04")
         size = self.integer()
         if size <= 0:
@@ -145,7 +145,7 @@ class ByteWalk:
         return WalkedIndexes(size, None)
 
     def matrix(self, num_rows: int) -> None:
-        """Go over a matrix of so many rows, of any kind."""
+        """Pass a matrix of any kind with `num_rows` rows."""
         begin = self.at
         self.need(4)
         if self.data.startswith(b"FM \x04", begin):
@@ -193,7 +193,7 @@ class ByteWalk:
         return MatrixForm("SM", num_rows, dim, count)
 
     def _even_rows(self, num_rows: int, head: bytes, dim: int, count: int) -> bool:
-        """Go over all rows at once if they have equally many elements, as targets mostly do."""
+        """Pass all rows if they have equally many elements, as in most targets; else False."""
         if self.at + num_rows * (len(head) + 10 * count) > len(self.data):
             return False
         form = _sparse_rows(num_rows, count)
@@ -210,7 +210,7 @@ class ByteWalk:
         return True
 
     def _row(self, head: bytes, dim: int) -> int:
-        """Go over a row of a sparse matrix; how many elements it has."""
+        """Pass a row of a sparse matrix and return its number of elements."""
         self.word(head)
         count = self.integer()
         if count < 0:

@@ -204,7 +204,7 @@ INT32_VECTOR: Holder[NDArray[np.int32]] = Holder(
 INT32_PAIR_VECTOR: Holder[NDArray[np.int32]] = Holder(
     "a vector of pairs of integers", _read_int32_pairs, _write_int32_pairs
 )
-"""Arrays of shape (pairs, 2)."""
+"""Integer pairs as arrays of shape (pairs, 2)."""
 
 TOKEN: Holder[str] = Holder(
     "a word", _read_token, lambda writer, word: writer.write_text(word + "\n"), has_header=False

@@ -40,7 +40,7 @@ def write_index_vector(writer: Writer, indexes: Ints) -> None:
     writer.write_token("<I1V>")
     writer.write_int32(len(indexes))
     if writer.binary:
-        writer.write_bytes(_encode_lately(indexes.tobytes()))
+        writer.write_bytes(_encode_cached(indexes.tobytes()))
     else:
         writer.write_text("<I1> %d %d %d " * len(indexes) % tuple(indexes.ravel().tolist()))
 
@@ -70,7 +70,7 @@ def write_cindex_vector(writer: Writer, nodes: Ints, indexes: Ints) -> None:
 
 
 @functools.lru_cache(maxsize=8)
-def _encode_lately(indexes: bytes) -> bytes:
+def _encode_cached(indexes: bytes) -> bytes:
     """`_encode` with a cache: an archive's examples share few vectors (150 us to encode one)."""
     return _encode(np.frombuffer(indexes, np.int32).reshape(-1, 3), None)
 
@@ -142,15 +142,15 @@ def _read(reader: Reader, with_nodes: bool) -> tuple[Ints, Ints]:
     if reader.binary:
         if with_nodes:
             return _decode(reader, *_split_cindexes(reader, size), with_nodes)
-        if (steady := _read_steady(reader, size)) is not None:
+        if (steady := _read_one_sequence(reader, size)) is not None:
             return np.empty(0, np.int32), steady
-        return np.empty(0, np.int32), _read_like_before(reader, size)
+        return np.empty(0, np.int32), _read_cached(reader, size)
     if with_nodes:
         return _read_text_groups(reader, size)
     return np.empty(0, np.int32), _read_text_indexes(reader, size)
 
 
-def _read_steady(reader: Reader, size: int) -> Ints | None:
+def _read_one_sequence(reader: Reader, size: int) -> Ints | None:
     """Read the usual vector of one sequence (n = x = 0, small steps of t); None if it differs."""
     piece = reader.buffered(size)
     if len(piece) < size or _FULL in piece:
@@ -164,26 +164,26 @@ def _read_steady(reader: Reader, size: int) -> Ints | None:
     return out
 
 
-_lately: dict[int, tuple[bytes, Ints]] = {}
+_recent_vectors: dict[int, tuple[bytes, Ints]] = {}
 """Size -> the vector of this size that was read last: its bytes, and decoded."""
-_MAX_LATELY = 16
+_MAX_RECENT = 16
 
 
-def _read_like_before(reader: Reader, size: int) -> Ints:
+def _read_cached(reader: Reader, size: int) -> Ints:
     """Read any vector, from a cache if its bytes equal the last vector of this size.
 
     Minibatches of one structure have equal vectors. No encoded vector is a prefix of another one of
     its size, so equal leading bytes prove equality.
     """
-    data, indexes = _lately.get(size, (b"", None))
+    data, indexes = _recent_vectors.get(size, (b"", None))
     if indexes is not None and _follows(reader, data):
         reader.advance(len(data))
         return indexes.copy()
     data, lengths = _split_indexes(reader, size)
     indexes = _decode(reader, data, lengths, with_nodes=False)[1]
-    if len(_lately) >= _MAX_LATELY:
-        _lately.clear()
-    _lately[size] = data, indexes
+    if len(_recent_vectors) >= _MAX_RECENT:
+        _recent_vectors.clear()
+    _recent_vectors[size] = data, indexes
     return indexes.copy()
 
 

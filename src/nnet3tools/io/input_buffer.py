@@ -159,7 +159,7 @@ class InputBuffer:
         """Consume white space and then `byte`; DataError if another byte comes."""
         self.skip_space()
         if self.peek_byte() != byte[0]:
-            raise self.error(f"expected {what} ({byte.decode()}), found {self._here()}")
+            raise self.error(f"expected {what} ({byte.decode()}), found {self._next_text()}")
         self._at += 1
 
     def until_bracket(self, what: str) -> bytes:
@@ -229,7 +229,7 @@ class InputBuffer:
                 # Match again, because a match refers to the buffer, which _fill may have moved.
                 if (match := pattern.match(self._buffer, self._at)) is not None:
                     return match
-                raise self.error(f"expected {what}, found {self._here()}")
+                raise self.error(f"expected {what}, found {self._next_text()}")
 
     def _find(self, byte: bytes) -> int:
         """Position of the next `byte` in the buffer, filled as needed; -1 if there is none."""
@@ -288,7 +288,7 @@ class InputBuffer:
             done += count
             self._base += count
 
-    def _here(self) -> str:
+    def _next_text(self) -> str:
         """The next few bytes, quoted for an error message."""
         if self.peek_byte() < 0:
             return "the end of the stream"

@@ -28,8 +28,8 @@ _OWN_PLACES = frozenset(
         ("cli/gpu.py", "choose_device"),
         ("cli/gpu_locks.py", "_folder"),
         ("cli/gpu_locks.py", "_try_lock"),
-        ("cli/gpu_survey.py", "_asked"),
-        ("cli/gpu_survey.py", "_tell"),
+        ("cli/gpu_survey.py", "_query"),
+        ("cli/gpu_survey.py", "_log_problem"),
         ("cli/progress.py", "step"),
         ("cli/nnet3_compute.py", "run_program_once"),
     }
@@ -41,8 +41,8 @@ _PLACES = {
     ("cli/sums.py", "tables"): "TypeOneUsage():{program}.cc",
     ("cli/sums.py", "table"): "TypeTwoUsage():{program}.cc",
     ("cli/sums.py", "files"): "TypeThreeUsage():{program}.cc",
-    ("cli/gpu.py", "_opened"): "FinalizeActiveGpu():cu-device.cc",
-    ("cli/gpu.py", "_patiently"): "SelectGpuId():cu-device.cc",
+    ("cli/gpu.py", "_open_device"): "FinalizeActiveGpu():cu-device.cc",
+    ("cli/gpu.py", "_open_when_free"): "SelectGpuId():cu-device.cc",
     ("cli/gpu_survey.py", "_any_is_exclusive"): "SelectGpuId():cu-device.cc",
     ("cli/gpu_survey.py", "survey"): "SelectGpuIdAuto():cu-device.cc",
     (
@@ -108,7 +108,7 @@ _PLACES = {
     ): "ComputeDerived():nnet-normalize-component.cc",
     (
         "nnet/components/clip_gradient.py",
-        "_tell_first",
+        "_log_first_repair",
     ): "RepairGradients():nnet-simple-component.cc",
     (
         "nnet/components/time_height_convolution.py",

@@ -1,8 +1,8 @@
-"""The forms that matrices have in binary, as regular expressions over their bytes.
+"""Binary forms of matrices as regular expressions.
 
-An expression matches exactly what `read_general_matrix` would take for a matrix of that form and
-size, sparse columns in range included, so that who finds a match need not read the matrix to know
-that it is sound. Without NumPy, which programs that pass bytes on do not load.
+An expression matches exactly the bytes that `read_general_matrix` accepts for a matrix of the form
+and size, including the range of sparse columns. A match therefore proves that the matrix is valid.
+The module does not use NumPy, which programs that copy bytes do not import.
 """
 
 from __future__ import annotations
@@ -23,30 +23,33 @@ __all__ = [
 ]
 
 FULL_HEAD, SPARSE_HEAD = 13, 8
-"""Bytes before the elements of FM, and before the rows of SM."""
+"""Number of bytes before the elements of FM, and before the rows of SM."""
 COMPRESSED_SIZES = {"CM": (8, 1), "CM2": (0, 2), "CM3": (0, 1)}
-"""Bytes of the percentiles of a column, and of an element; before them are the token and a blank,
-minimum and range, and the numbers of rows and columns, 17 bytes and the token's."""
+"""Bytes per column for percentiles, and per element.
+
+The header before them has 17 bytes and the token: blank, minimum, range, numbers of rows and
+columns.
+"""
 
 
 @dataclass(frozen=True)
 class AnyBytes:
-    """So many bytes that may be any, in the place of a matrix: `longest` of them."""
+    """`longest` arbitrary bytes in the place of a matrix."""
 
     longest: int
     most: int = 0
 
     @property
     def pattern(self) -> bytes:
-        """Matches them, as a group."""
+        """A group that matches these bytes."""
         return b"(.{%d})" % self.longest
 
 
 @dataclass(frozen=True)
 class MatrixForm:
-    """What a matrix is stored as: `token` is FM, CM, CM2, CM3 or SM.
+    """The stored form of a matrix: `token` is FM, CM, CM2, CM3 or SM.
 
-    `most` is the largest number of elements in a row of a sparse one; 0 for all others.
+    `most` is the largest number of elements in a row of a sparse matrix, else 0.
     """
 
     token: str
@@ -56,12 +59,12 @@ class MatrixForm:
 
     @property
     def pattern(self) -> bytes:
-        """Matches the whole matrix, as a group."""
+        """A group that matches the whole matrix."""
         return b"(" + self._pattern + b")"
 
     @property
     def longest(self) -> int:
-        """Bytes of a matrix; of a sparse one with as many elements as may be in all rows."""
+        """Size in bytes; for a sparse matrix with `most` elements in every row."""
         rows, cols = self.num_rows, self.num_cols
         match self.token:
             case "FM":
@@ -86,14 +89,14 @@ class MatrixForm:
 
 
 def full_pattern(num_rows: int, num_cols: int) -> bytes:
-    """Matches a matrix of float32 numbers."""
+    """Pattern of a float32 matrix."""
     sizes = struct.pack("<cici", b"\4", num_rows, b"\4", num_cols)
     return b"FM " + re.escape(sizes) + b".{%d}" % (4 * num_rows * num_cols)
 
 
 @lru_cache(maxsize=64)
 def sparse_row_pattern(num_cols: int, most: int) -> bytes:
-    """Matches a row of a sparse matrix with up to `most` elements, each of a float32 number."""
+    """Pattern of a row of a sparse float32 matrix with up to `most` elements."""
     element = rb"(?:\x04%b\x04.{4})" % _below(num_cols)
     counts = b"|".join(
         re.escape(struct.pack("<i", count)) + (element + b"{%d}" % count if count else b"")
@@ -103,7 +106,7 @@ def sparse_row_pattern(num_cols: int, most: int) -> bytes:
 
 
 def _below(limit: int) -> bytes:
-    """Matches the four bytes of an integer from 0 to limit - 1, the lowest byte first."""
+    """Pattern of a little-endian 4-byte integer from 0 to limit - 1."""
     digits = struct.pack("<i", limit)
     choices = []
     for place in reversed(range(4)):

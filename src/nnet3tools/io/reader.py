@@ -59,7 +59,7 @@ class Reader(InputBuffer):
             try:
                 found = self.read_token()
             except DataError:
-                raise self.error(f"expected {token}, found {self._here()}", start) from None
+                raise self.error(f"expected {token}, found {self._next_text()}", start) from None
             if found != token:
                 raise self.error(f"expected {token}, found {quoted(found)}", start)
 
@@ -87,7 +87,7 @@ class Reader(InputBuffer):
             self.skip_space()
         value = self.peek_byte()
         if value not in (ord("T"), ord("F")):
-            raise self.error(f"expected T or F, found {self._here()}")
+            raise self.error(f"expected T or F, found {self._next_text()}")
         self._at += 1
         return value == ord("T")
 
@@ -117,7 +117,7 @@ class Reader(InputBuffer):
             if not -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
                 raise ValueError
         except ValueError:
-            raise self.error(f"expected {what}, found {self._here()}") from None
+            raise self.error(f"expected {what}, found {self._next_text()}") from None
         self._at = match.end()
         return value
 
@@ -137,7 +137,7 @@ class Reader(InputBuffer):
         try:
             value = float(_plain(match.group(1)))
         except ValueError:
-            raise self.error(f"expected a number, found {self._here()}") from None
+            raise self.error(f"expected a number, found {self._next_text()}") from None
         self._at = match.end()
         return value
 
@@ -246,6 +246,6 @@ class Reader(InputBuffer):
         start = self.offset
         token = self.peek_token()
         if token not in tokens:
-            raise self.error(f"expected {what}, found {quoted(token) or self._here()}", start)
+            raise self.error(f"expected {what}, found {quoted(token) or self._next_text()}", start)
         self.read_token()
         return tokens[token]

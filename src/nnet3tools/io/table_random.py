@@ -104,7 +104,7 @@ class _Archive(Generic[T]):
         self._specifier = specifier
         self._items: Iterator[tuple[str, T]] | None = self._read(holder)
         self._kept: dict[str, T] = {}
-        self._taken: set[str] = set()
+        self._used_keys: set[str] = set()
         self._last_read = ""
         self._last_asked = ""
 
@@ -122,7 +122,7 @@ class _Archive(Generic[T]):
                 f"'{self._last_asked}'"
             )
         self._last_asked = key
-        if key in self._taken:
+        if key in self._used_keys:
             raise DataError(
                 f"table '{self._specifier.text}' (option o) asked for key '{key}' a second time"
             )
@@ -133,7 +133,7 @@ class _Archive(Generic[T]):
 
     def take(self, key: str) -> T:
         if self._specifier.once and not (self._specifier.sorted and self._specifier.called_sorted):
-            self._taken.add(key)
+            self._used_keys.add(key)
             return self._kept.pop(key)
         return self._kept[key]
 
@@ -154,7 +154,7 @@ class _Archive(Generic[T]):
                 f"{self._specifier.rxfilename}: key '{key}' after '{self._last_read}' is not in "
                 "sorted order (option s)"
             )
-        if key in self._kept or key in self._taken:
+        if key in self._kept or key in self._used_keys:
             raise DataError(f"{self._specifier.rxfilename}: duplicate key '{key}'")
         self._kept[key] = value
         self._last_read = key

@@ -218,7 +218,7 @@ class Joined(SumDescriptor):
         return total
 
     def row_constants(self, num_rows: int, used: list[BoolArray]) -> NDArray[np.float32]:
-        *first, (last, of_last) = self._with(used)
+        *first, (last, of_last) = self._split_by_term(used)
         total = last.row_constants(num_rows, of_last)
         for term, of_term in reversed(first):
             constants = term.row_constants(num_rows, of_term)
@@ -228,7 +228,9 @@ class Joined(SumDescriptor):
                 total = np.where(term.combine(num_rows, of_term)[0], constants, total)
         return total
 
-    def _with(self, of_leaves: list[BoolArray]) -> list[tuple[SumDescriptor, list[BoolArray]]]:
+    def _split_by_term(
+        self, of_leaves: list[BoolArray]
+    ) -> list[tuple[SumDescriptor, list[BoolArray]]]:
         """Each term with its part of `of_leaves`, a list with an entry for each leaf."""
         shares, start = [], 0
         for term in self.terms:
@@ -261,7 +263,7 @@ class Joined(SumDescriptor):
     def combine(
         self, num_rows: int, available: list[BoolArray]
     ) -> tuple[BoolArray, list[BoolArray]]:
-        combined = [term.combine(num_rows, share) for term, share in self._with(available)]
+        combined = [term.combine(num_rows, share) for term, share in self._split_by_term(available)]
         if self.operator == "Sum":
             every = np.logical_and.reduce([computable for computable, _ in combined])
             return every, [used & every for _, of_term in combined for used in of_term]

@@ -43,7 +43,7 @@ def _append_terms(expression: Expression) -> list[Expression]:
     ]
 
 
-def _around(outer: Expression, inner: Expression) -> Expression:
+def _push_inside(outer: Expression, inner: Expression) -> Expression:
     """Move a one-argument operator `outer` into each argument of `inner`."""
     pushed = tuple(_simplify_top(replace(outer, children=(c,))) for c in inner.children)
     return replace(inner, children=pushed)
@@ -65,7 +65,7 @@ def _simplify_scale(expression: Expression) -> Expression:
     if child.operator in ("Scale", "Const"):
         alpha = float(np.float32(expression.alpha) * np.float32(child.alpha))
         return _simplify_top(replace(child, alpha=alpha))
-    return _around(expression, child)
+    return _push_inside(expression, child)
 
 
 def _simplify_forwarding(expression: Expression) -> Expression:
@@ -84,7 +84,7 @@ def _simplify_forwarding(expression: Expression) -> Expression:
         return _simplify_switch(expression)
     if child.operator == "Const":
         return child
-    return _around(expression, child) if child.operator in SUM_LEVEL else expression
+    return _push_inside(expression, child) if child.operator in SUM_LEVEL else expression
 
 
 def _simplify_switch(expression: Expression) -> Expression:
@@ -116,29 +116,29 @@ def _switch_of_joined(operator: str, expression: Expression) -> Expression:
     """Turn a Switch with Sum (or Failover) arguments into a Sum (or Failover) of Switches."""
     terms, rest, size = list[Expression](), expression.children, 0
     while any(child.operator == operator for child in rest):
-        pairs = [_as_two(operator, child) for child in rest]
+        pairs = [_split_first(operator, child) for child in rest]
         terms.append(_simplify_switch(replace(expression, children=tuple(p[0] for p in pairs))))
         rest = tuple(p[1] for p in pairs)
         size += _num_leaves(terms[-1])
         if size > _MAX_SWITCHED:
-            raise _too_many(expression)
+            raise _too_many_terms(expression)
     whole = _joined(
         operator,
         [*terms, _simplify_switch(replace(expression, children=rest))],
         expression.position,
     )
     if _num_leaves(whole) > _MAX_SWITCHED:
-        raise _too_many(expression)
+        raise _too_many_terms(expression)
     return whole
 
 
-def _too_many(expression: Expression) -> TextError:
+def _too_many_terms(expression: Expression) -> TextError:
     return expression.error(
         f"the arguments of Switch() combine into more than {_MAX_SWITCHED} terms"
     )
 
 
-def _as_two(operator: str, expression: Expression) -> tuple[Expression, Expression]:
+def _split_first(operator: str, expression: Expression) -> tuple[Expression, Expression]:
     """First argument, and rest, of a Sum or Failover that equals the expression."""
     if expression.operator == operator:
         first, *rest = expression.children

@@ -40,7 +40,7 @@ class _Level:
     name: str
     signature: Signature
     position: int
-    given: list[Any] = field(default_factory=list)
+    arguments: list[Any] = field(default_factory=list)
     depth: int = 0
     """Depth of the deepest argument."""
     depth_before: int = 0
@@ -49,7 +49,7 @@ class _Level:
     @property
     def next_argument(self) -> Argument | None:
         """The kind of the next argument; None if there is none."""
-        return self.signature.at(len(self.given))
+        return self.signature.at(len(self.arguments))
 
 
 @dataclass
@@ -110,8 +110,8 @@ class _Parser:
                 if not self._levels:
                     if self._token:
                         raise self._error("end of text")
-                    return self._sealed(value)
-                value, depth = self._after(value, depth)
+                    return self._as_expression(value)
+                value, depth = self._add_argument(value, depth)
 
     def _argument(self) -> tuple[Any, int]:
         """The value of the next argument; None for an operator, for which it opens a level."""
@@ -142,40 +142,40 @@ class _Parser:
         self._next()
         self._levels.append(_Level(name, OPERATORS[name], position))
 
-    def _after(self, value: Any, depth: int) -> tuple[Any, int]:
+    def _add_argument(self, value: Any, depth: int) -> tuple[Any, int]:
         """Add an argument to its operator; if the operator ends, its value and depth, else None."""
         level = self._levels[-1]
-        level.given.append(value)
+        level.arguments.append(value)
         level.depth_before, level.depth = level.depth, max(level.depth, depth)
         if self._token == "," and level.next_argument is not None:
-            level.given[-1] = self._sealed(value)
+            level.arguments[-1] = self._as_expression(value)
             self._next()
             return None, 0
-        if len(level.given) < level.signature.num_needed:
+        if len(level.arguments) < level.signature.num_needed:
             raise self._error("','")
         if self._token != ")":
             raise self._error("')'")
         self._next()
-        return self._closed(self._levels.pop())
+        return self._close(self._levels.pop())
 
-    def _closed(self, level: _Level) -> tuple[Any, int]:
-        last, depth = level.given[-1], level.depth + 1
+    def _close(self, level: _Level) -> tuple[Any, int]:
+        last, depth = level.arguments[-1], level.depth + 1
         if not (level.signature.nests and self._flat):
-            level.given[-1] = self._sealed(last)
-            value: Any = operation(level.name, level.given, level.position)
+            level.arguments[-1] = self._as_expression(last)
+            value: Any = operation(level.name, level.arguments, level.position)
         elif isinstance(last, _Nested) and last.level.name == level.name:
-            last.backwards.extend(reversed(level.given[:-1]))
+            last.backwards.extend(reversed(level.arguments[:-1]))
             last.level.position = level.position
             depth = max(level.depth, level.depth_before + 1)
             value = last
         else:
-            level.given[-1] = self._sealed(last)
-            value = _Nested(level, level.given[::-1])
+            level.arguments[-1] = self._as_expression(last)
+            value = _Nested(level, level.arguments[::-1])
         if depth > MAX_DEPTH:
             raise self._problem(f"expected at most {MAX_DEPTH} levels of operators, found more")
         return value, depth
 
-    def _sealed(self, value: Any) -> Any:
+    def _as_expression(self, value: Any) -> Any:
         """Convert a finished operator to an Expression; other values are returned unchanged."""
         if not isinstance(value, _Nested):
             return value

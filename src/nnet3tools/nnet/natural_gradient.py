@@ -145,7 +145,7 @@ class OnlineNaturalGradient(HasSettings):
         wait_for_side_stream()
         if self.w is not None:
             w, self.d, self.numbers = map(function, (self.w, self.d, self.numbers))
-            self.w, self.buffers = _kept(w)
+            self.w, self.buffers = _stored(w)
 
     def precondition(self, x: Array) -> float:
         """Replace x (N x D) by x times the smoothed inverse Fisher matrix, up to a scale.
@@ -243,7 +243,7 @@ class OnlineNaturalGradient(HasSettings):
             begin_settings(self, rank=dim - 1)
         start = math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
         w = start * _special_orthonormal(self.rank, dim)
-        kept, buffers = _kept(tensor.asarray(w.astype(np.float32), like=like))
+        kept, buffers = _stored(tensor.asarray(w.astype(np.float32), like=like))
         d = tensor.asarray(np.full(self.rank, EPSILON), like=like)
         numbers = tensor.asarray(np.array([EPSILON, 0.0, 0.0]), like=like)
         begin_settings(self, w=kept, buffers=buffers, d=d, numbers=numbers)
@@ -288,7 +288,7 @@ class OnlineNaturalGradient(HasSettings):
                     update_estimates([Update(self, buffers, number, num_rows)])
 
 
-def _kept(w: Array) -> tuple[Array, UpdateBuffers | None]:
+def _stored(w: Array) -> tuple[Array, UpdateBuffers | None]:
     """W as an estimate stores it (on a GPU with padded rows), and buffers for updates."""
     if device_of(w) == "numpy":
         return w, None

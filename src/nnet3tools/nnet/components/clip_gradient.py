@@ -81,11 +81,11 @@ class _WholeCount(Count):
 
     def scale(self, owner: Any, scale: float) -> None:
         if not (number := getattr(owner, self.name)).is_zero():
-            setattr(owner, self.name, _whole(number * scale))
+            setattr(owner, self.name, _truncated(number * scale))
 
     def add(self, owner: Any, alpha: float, other: Any) -> None:
         if not (number := getattr(other, self.name)).is_zero():
-            setattr(owner, self.name, _whole(getattr(owner, self.name) + alpha * number))
+            setattr(owner, self.name, _truncated(getattr(owner, self.name) + alpha * number))
 
 
 class _Calls(_WholeCount):
@@ -200,7 +200,7 @@ class ClipGradientComponent(Component):
             _is_due(factor, *clipped)
             to_update.num_self_repaired += summed(_total(factor))
             if on_host and to_update.num_self_repaired == 1:
-                to_update._tell_first(debug_info)
+                to_update._log_first_repair(debug_info)
             _mean_norm(norm, in_deriv)
             _excess(repair, in_value, self.self_repair_target)
             _mean_norm(repair_norm, repair)
@@ -211,7 +211,7 @@ class ClipGradientComponent(Component):
             _restore(factor, *clipped, norm, now)
             _scale_rows(in_deriv, in_deriv, factor)
 
-    def _tell_first(self, debug_info: str) -> None:
+    def _log_first_repair(self, debug_info: str) -> None:
         log.log(
             f"ClipGradientComponent(node_name={debug_info})'s self-repair was activated as "
             f"the first time at the {int(self.num_backpropped)}-th call of Backprop() in this "
@@ -219,7 +219,7 @@ class ClipGradientComponent(Component):
         )
 
 
-def _whole(number: Any) -> Any:
+def _truncated(number: Any) -> Any:
     """Truncate a number, on the host or a device, to an integer."""
     return int(number) if isinstance(number, (int, float)) else number.mapped(_truncate)
 

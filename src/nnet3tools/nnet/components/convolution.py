@@ -28,7 +28,7 @@ _add_with_bias = tensor.element("_1 += _2 + _3")
 _sum_rows = tensor.aggregate("_1", "sum", axis=0)
 
 _YZX, _ZYX = 0, 1
-"""Kaldi's TensorVectorizationType, as in files: y changes fastest, or z does; x changes slowest."""
+"""Kaldi's TensorVectorizationType in files: y changes fastest, or z does; x changes slowest."""
 
 
 def num_steps(size: int, window: int, step: int) -> int:
