@@ -53,6 +53,8 @@ def _bind_formulas() -> None:
     row = to_device(np.ones(16, np.float32))
     elements, aggregates = _all_formulas()
     for op in elements:
+        if op.assignments.reduces_columns:
+            continue
         targets = op.assignments.targets
         count = len(op.operands) or op.assignments.num_operands()
         pairs = [(full, full), (wide, wide), (full, row), (wide, 0.5)]

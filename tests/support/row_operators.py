@@ -113,6 +113,74 @@ def diff_normalize_per_row(in_deriv, in_value, out_deriv, target_rms, add_log_st
     in_deriv[...] = value if in_place else in_deriv + value
 
 
+def batch_norm(out, stats, x, epsilon, target_rms):
+    """Columns of mean 0 and a given root mean square, in float64."""
+    value, rows = np.asarray(x, np.float64), max(1, len(x))
+    mean = value.sum(axis=0) / rows
+    variance = np.square(value - mean).sum(axis=0) / rows
+    scale = target_rms / np.sqrt(variance + epsilon)
+    stats[0], stats[1], stats[2] = mean, variance + mean * mean, scale
+    out[...] = (value - mean) * scale
+
+
+def batch_norm_backprop(in_deriv, out_value, out_deriv, scale, target_rms):
+    """The derivative of batch_norm by its input, in float64."""
+    z, e = np.asarray(out_value, np.float64), np.asarray(out_deriv, np.float64)
+    rows = max(1, len(z))
+    inner = (z * e).sum(axis=0) / (rows * target_rms**2)
+    in_deriv[...] = (e - e.sum(axis=0) / rows - z * inner) * scale
+
+
+def _sigmoid(x):
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def _lstm_values(x, params):
+    """The values i, f, g, o, h, the cell, and the scales of i, f and o."""
+    wide, dim = np.asarray(x, np.float64), params.shape[1]
+    w_i, w_f, w_o = np.asarray(params, np.float64)
+    x_i, x_f, x_g, x_o, before = (wide[:, k * dim : (k + 1) * dim] for k in range(5))
+    scales = [1.0] * 3
+    if x.shape[1] > 5 * dim:
+        scales = [wide[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
+    i, f, g = _sigmoid(x_i + w_i * before), _sigmoid(x_f + w_f * before), np.tanh(x_g)
+    c = f * scales[1] * before + i * scales[0] * g
+    return [i, f, g, _sigmoid(x_o + w_o * c), np.tanh(c)], c, scales
+
+
+def lstm_nonlinearity(out, x, params):
+    """[c, m] of the LSTM cell, in float64."""
+    (_, _, _, o, h), c, scales = _lstm_values(x, params)
+    out[...] = np.concatenate([c, o * scales[2] * h], axis=1)
+
+
+def lstm_nonlinearity_backprop(
+    x, params, out_deriv, repair, in_deriv=None, params_deriv=None, value_sum=None, deriv_sum=None
+):
+    """The derivatives of the LSTM cell, in float64."""
+    (i, f, g, o, h), c, (i_scale, f_scale, o_scale) = _lstm_values(x, params)
+    dim, pull = params.shape[1], np.asarray(repair, np.float64)
+    w_i, w_f, w_o = np.asarray(params, np.float64)
+    before, c_deriv = np.float64(x[:, 4 * dim : 5 * dim]), np.float64(out_deriv[:, :dim])
+    m_deriv = o_scale * out_deriv[:, dim:]
+    at_o = o * (1 - o) * h * m_deriv - (2 * o - 1) * pull[3]
+    dc = (1 - h**2) * o * m_deriv + c_deriv + at_o * w_o - h * pull[4]
+    at_i = dc * g * i_scale * i * (1 - i) - (2 * i - 1) * pull[0]
+    at_f = dc * before * f_scale * f * (1 - f) - (2 * f - 1) * pull[1]
+    at_g = (1 - g**2) * i * dc * i_scale - g * pull[2]
+    if in_deriv is not None:
+        in_deriv[:, 5 * dim :] = 0
+        at_cell = w_i * at_i + w_f * at_f + f * f_scale * dc
+        in_deriv[:, : 5 * dim] = np.concatenate([at_i, at_f, at_g, at_o, at_cell], axis=1)
+    if params_deriv is not None:
+        params_deriv[...] = [(at_i * before).sum(0), (at_f * before).sum(0), (at_o * c).sum(0)]
+    if value_sum is not None:
+        value_sum += [v.sum(0) for v in (i, f, g, o, h)]
+    if deriv_sum is not None:
+        slopes = [v * (1 - v) for v in (i, f)] + [1 - g**2, o * (1 - o), 1 - h**2]
+        deriv_sum += [v.sum(0) for v in slopes]
+
+
 def reference(operator):
     """What to compare an operator with: a function here, or else what it says itself."""
     return globals().get(operator.name) or operator.reference

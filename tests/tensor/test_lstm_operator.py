@@ -1,4 +1,4 @@
-"""The LSTM cell against its reference, and the reference's derivatives against differences."""
+"""The LSTM cell against its equations, and its derivatives against differences."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from test_tensor_operators import layouts
 
 from nnet3tools import tensor
+from support.row_operators import reference
 
 SIZES = [(0, 4), (1, 1), (7, 3), (1, 700), (900, 50)]
 
@@ -21,11 +22,11 @@ def operands(rows, dim, dropout, dtype=np.float64):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("size", SIZES)
-def test_cell_and_derivatives_agree_with_the_reference(size, dropout, dtype):
+def test_cell_and_derivatives_follow_the_equations(size, dropout, dtype):
     x, w, e, repair = operands(*size, dropout, dtype)
     tolerance = 1e-11 if dtype == np.float64 else 2e-5
     expected = np.empty_like(e)
-    tensor.lstm_nonlinearity.reference(expected, x, w)
+    reference(tensor.lstm_nonlinearity)(expected, x, w)
     for of, out in zip(layouts(x), layouts(np.zeros_like(e)), strict=True):
         tensor.lstm_nonlinearity(out, of, w)
         np.testing.assert_allclose(out, expected, tolerance, tolerance)
@@ -36,7 +37,7 @@ def test_cell_and_derivatives_agree_with_the_reference(size, dropout, dtype):
                 for _ in range(2)
             )
             tensor.lstm_nonlinearity_backprop(of, w, e, repair, *got)
-            tensor.lstm_nonlinearity_backprop.reference(x, w, e, repair, *exact)
+            reference(tensor.lstm_nonlinearity_backprop)(x, w, e, repair, *exact)
             for a, b in zip(got, exact, strict=True):
                 if a is not None:
                     scale = 1 + np.abs(b).max(initial=0.0)

@@ -11,7 +11,7 @@ from nnet3tools import tensor
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor import formulas as F
 from nnet3tools.tensor.formulas import Placeholder
-from nnet3tools.tensor.plain import calls, threads, tiles
+from nnet3tools.tensor.plain import blocks, threads
 from support.tensor_reference import evaluate, random_expression
 
 TOLERANCE = {"float16": 4e-3, "float32": 3e-6, "float64": 1e-12}
@@ -26,18 +26,15 @@ def strided(array: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def small_tiles(monkeypatch):
-    """Registers of 256 bytes, so that small arrays are many tiles, and two threads always."""
-    for module in (threads, tiles, calls):
-        if hasattr(module, "TILE_BYTES"):
-            monkeypatch.setattr(module, "TILE_BYTES", 256)
-    monkeypatch.setattr(calls, "_SPLAT_AT", 8)
-    monkeypatch.setattr(calls, "_THREAD_AT", 1)
-    monkeypatch.setattr(threads, "_num_threads", 2)
+def small_blocks(monkeypatch):
+    """Registers of 256 bytes, so that small arrays are many blocks."""
+    for module in (threads, blocks):
+        monkeypatch.setattr(module, "TILE_BYTES", 256)
+    monkeypatch.setattr(blocks, "_SPLAT_FROM", 8)
     monkeypatch.setattr(threads, "_registers", {})
-    tiles.splat.cache_clear()
+    blocks.repeated_constant.cache_clear()
     yield
-    tiles.splat.cache_clear()
+    blocks.repeated_constant.cache_clear()
 
 
 @pytest.mark.parametrize("name", list(F.FUNCTIONS))
@@ -94,7 +91,7 @@ def test_broadcasts_and_strides(shape, dtype):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_tiled_random_trees_equal_untiled(seed, small_tiles):
+def test_random_trees_in_many_blocks(seed, small_blocks):
     rng = np.random.default_rng(seed)
     tree = random_expression(rng, depth=6)
     rows, columns = int(rng.integers(1, 40)), int(rng.integers(1, 90))

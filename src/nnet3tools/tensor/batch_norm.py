@@ -1,4 +1,4 @@
-"""Batch normalisation: every column of a matrix to mean 0 and a given root mean square.
+"""Batch normalization: every column of a matrix to mean 0 and a given root mean square.
 
 With N rows, m and v mean and variance of a column (Ioffe and Szegedy 2015; Kaldi's
 BatchNormComponent, nnet-normalize-component.cc):
@@ -9,40 +9,45 @@ BatchNormComponent, nnet-normalize-component.cc):
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.element import element
+from nnet3tools.tensor.registry import operator_of_formulas
 
 __all__ = ["batch_norm", "batch_norm_backprop"]
 
+Step = Callable[[], None]
 
-@operator(writes=("out", "stats"))
-def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: float) -> None:
-    """Normalise the columns of x (N, D); out (N, D) may be x.
+_normalize = element(
+    "m = col_mean(x); centred = x - m; v = col_mean(centred * centred);"
+    "s = target / sqrt(v + epsilon);"
+    "mean = m; square = v + m * m; scale = s; out = centred * s",
+    "out mean square scale x epsilon target",
+)
+_derivative = element(
+    "in_deriv = (e - col_mean(e)) * scale - z * (col_mean(z * e) * scale / (target * target))",
+    "in_deriv z e scale target",
+)
 
-    stats (3, D) are set to the columns' means, mean squares and scales. Variances are exact where a
-    mean is much larger than the deviation from it, too.
+
+@operator_of_formulas(writes=("out", "stats"))
+def batch_norm(out: Array, stats: Array, x: Array, epsilon: float, target_rms: float) -> Step:
+    """Normalize the columns of x (N, D); out (N, D) may be x.
+
+    stats (3, D) are set to the columns' means, mean squares and scales. Variances are exact also
+    where a mean is much larger than the deviation from it.
     """
-    value = np.asarray(x, np.float64)
-    rows = max(1, len(value))
-    mean = value.sum(axis=0) / rows
-    centred = value - mean
-    variance = np.square(centred).sum(axis=0) / rows
-    scale = target_rms / np.sqrt(variance + epsilon)
-    stats[0], stats[1], stats[2] = mean, variance + mean * mean, scale
-    out[...] = centred * scale
+    return _normalize.bind(out, *stats, x, float(epsilon), float(target_rms))
 
 
-@operator(writes=("in_deriv",))
+@operator_of_formulas(writes=("in_deriv",))
 def batch_norm_backprop(
     in_deriv: Array, out_value: Array, out_deriv: Array, scale: Array, target_rms: float
-) -> None:
-    """in_deriv = the derivative by x, of the output and its derivative; `scale` (D,) is stats[2].
+) -> Step:
+    """Set in_deriv to the derivative by x; `scale` (D,) is stats[2] of `batch_norm`.
 
-    in_deriv may be either of the other two.
+    `out_value` and `out_deriv` are the output of `batch_norm` and the derivative by it. in_deriv
+    may be either of the two.
     """
-    z, e = np.asarray(out_value, np.float64), np.asarray(out_deriv, np.float64)
-    rows = max(1, len(z))
-    inner = (z * e).sum(axis=0) / (rows * target_rms**2)
-    in_deriv[...] = (e - e.sum(axis=0) / rows - z * inner) * scale
+    return _derivative.bind(in_deriv, out_value, out_deriv, scale, float(target_rms))

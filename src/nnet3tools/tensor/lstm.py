@@ -3,31 +3,102 @@
     i = sigmoid(x_i + w_i c'),  f = sigmoid(x_f + w_f c'),  g = tanh(x_g),  c = f c' + i g,
     o = sigmoid(x_o + w_o c),   h = tanh(c),                m = o h
 
-with c' the cell before. Where the input has three columns more than 5 C they scale i, f and o
-(dropout, one number a row). Formulas: Kaldi's cu-math.cc, ComputeLstmNonlinearity.
+with c' the cell before. If the input has three columns more than 5 C, these scale i, f and o
+(dropout, one number for each row). Formulas: Kaldi's cu-math.cc, ComputeLstmNonlinearity.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import functools
+from collections.abc import Callable
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import operator
+from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.registry import operator_of_formulas
 
 __all__ = ["lstm_nonlinearity", "lstm_nonlinearity_backprop"]
 
+Step = Callable[[], None]
 
-@operator()
-def lstm_nonlinearity(out: Array, x: Array, params: Array) -> None:
+_READ = "x_i x_f x_g x_o before w_i w_f w_o"
+_FORWARD = (
+    "i = sigmoid(x_i + w_i * before){by_i}; f = sigmoid(x_f + w_f * before){by_f};"
+    "c = f * before + i * tanh(x_g);"
+    "m = sigmoid(x_o + w_o * c){by_o} * tanh(c)"
+)
+_VALUES = (
+    "i = sigmoid(x_i + w_i * before); f = sigmoid(x_f + w_f * before); g = tanh(x_g);"
+    "c = f{by_f} * before + i{by_i} * g; o = sigmoid(x_o + w_o * c); h = tanh(c);"
+)
+_DERIVS = (
+    "dm = at_m{by_o};"
+    "d_o = o * (1 - o) * (h * dm) - (2 * o - 1) * repair_o;"
+    "dc = (1 - h * h) * (o * dm) + at_c + d_o * w_o - h * repair_h;"
+    "d_i = dc * g{by_i} * i * (1 - i) - (2 * i - 1) * repair_i;"
+    "d_f = dc * before{by_f} * f * (1 - f) - (2 * f - 1) * repair_f;"
+    "d_g = (1 - g * g) * (i * dc{by_i}) - g * repair_g;"
+)
+_GATES = "ifgoh"
+_RESULTS: dict[str, dict[str, str]] = {
+    "in_deriv": {
+        "at_i": "d_i", "at_f": "d_f", "at_g": "d_g", "at_o": "d_o",
+        "at_before": "w_i * d_i + w_f * d_f + f * dc{by_f}",
+    },
+    "params_deriv": {
+        "p_i": "col_sum(d_i * before)", "p_f": "col_sum(d_f * before)", "p_o": "col_sum(d_o * c)",
+    },
+    "value_sum": {f"v_{k}": f"v_{k} + col_sum({k})" for k in _GATES},
+    "deriv_sum": {
+        f"s_{k}": f"s_{k} + col_sum({f'1 - {k} * {k}' if k in 'gh' else f'{k} * (1 - {k})'})"
+        for k in _GATES
+    },
+}  # fmt: skip
+"""For each result of the backward pass, its parts and their values."""
+
+
+def _with_scales(text: str, dropout: bool) -> str:
+    return text.format(**{f"by_{k}": f" * scale_{k}" if dropout else "" for k in "ifo"})
+
+
+@functools.cache
+def _forward(dropout: bool) -> Element:
+    scales = " scale_i scale_f scale_o" * dropout
+    return element(_with_scales(_FORWARD, dropout), f"c m {_READ}{scales}")
+
+
+@functools.cache
+def _backward(dropout: bool, results: tuple[str, ...]) -> Element:
+    """The formula that sets the parts of some of the results."""
+    parts = {name: value for result in results for name, value in _RESULTS[result].items()}
+    assigned = "; ".join(f"{name} = {value}" for name, value in parts.items())
+    read = f"{_READ} at_c at_m repair_i repair_f repair_g repair_o repair_h"
+    scales = " scale_i scale_f scale_o" * dropout
+    formula = _with_scales(f"{_VALUES}{_DERIVS}{assigned}", dropout)
+    return element(formula, f"{' '.join(parts)} {read}{scales}")
+
+
+_zero = element("_1 = 0")
+
+
+def _parts(x: Array, dim: int) -> list[Array]:
+    """The five blocks of columns of an input, and its scales if there are any."""
+    blocks = [x[:, k * dim : (k + 1) * dim] for k in range(5)]
+    return blocks + [x[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
+
+
+@operator_of_formulas()
+def lstm_nonlinearity(out: Array, x: Array, params: Array) -> Step:
     """out (rows, 2 C) = [c, m] of x (rows, 5 C or 5 C + 3) = [x_i, x_f, x_g, x_o, c'(, scales)].
 
     `params` (3, C) are w_i, w_f, w_o.
     """
-    (_, _, _, o, h), c, scales = _values(x, params)
-    out[...] = np.concatenate([c, o * scales[2] * h], axis=1)
+    dim = params.shape[1]
+    parts = _parts(x, dim)
+    formula = _forward(len(parts) > 5)
+    return formula.bind(out[:, :dim], out[:, dim:], *parts[:5], *params, *parts[5:])
 
 
-@operator(writes=("in_deriv", "params_deriv", "value_sum", "deriv_sum"))
+@operator_of_formulas(writes=tuple(_RESULTS))
 def lstm_nonlinearity_backprop(
     x: Array,
     params: Array,
@@ -37,50 +108,31 @@ def lstm_nonlinearity_backprop(
     params_deriv: Array | None = None,
     value_sum: Array | None = None,
     deriv_sum: Array | None = None,
-) -> None:
-    """Derivatives of `lstm_nonlinearity`, computing its values again.
+) -> Step:
+    """Derivatives of `lstm_nonlinearity`, whose values are computed again.
 
-    Sets `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C); adds the sums over the rows
-    of i, f, g, o, h to `value_sum` and of these functions' derivatives to `deriv_sum` (5, C). The
-    rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: -repair * (2 i - 1) and the
-    like for sigmoids, -repair * h and the like for tanhs, is added at their arguments.
+    Sets `in_deriv` (as x; 0 for the scales) and `params_deriv` (3, C). Adds the sums over the rows
+    of i, f, g, o, h to `value_sum` and of the derivatives of these functions to `deriv_sum`
+    (5, C). The rows of `repair` (5, C) pull saturated units of i, f, g, o, h back: the term
+    -repair * (2 i - 1) is added at the argument of sigmoid i, -repair * h at that of tanh h.
     """
-    (i, f, g, o, h), c, (i_scale, f_scale, o_scale) = _values(x, params)
-    dim, pull = params.shape[1], np.asarray(repair, np.float64)
-    w_i, w_f, w_o = np.asarray(params, np.float64)
-    before, c_deriv = np.float64(x[:, 4 * dim : 5 * dim]), np.float64(out_deriv[:, :dim])
-    m_deriv = o_scale * out_deriv[:, dim:]
-    at_o = o * (1 - o) * h * m_deriv - (2 * o - 1) * pull[3]
-    dc = (1 - h**2) * o * m_deriv + c_deriv + at_o * w_o - h * pull[4]
-    at_i = dc * g * i_scale * i * (1 - i) - (2 * i - 1) * pull[0]
-    at_f = dc * before * f_scale * f * (1 - f) - (2 * f - 1) * pull[1]
-    at_g = (1 - g**2) * i * dc * i_scale - g * pull[2]
-    if in_deriv is not None:
-        in_deriv[:, 5 * dim :] = 0
-        at_cell = w_i * at_i + w_f * at_f + f * f_scale * dc
-        in_deriv[:, : 5 * dim] = np.concatenate([at_i, at_f, at_g, at_o, at_cell], axis=1)
-    if params_deriv is not None:
-        params_deriv[...] = [(at_i * before).sum(0), (at_f * before).sum(0), (at_o * c).sum(0)]
-    if value_sum is not None:
-        value_sum += [v.sum(0) for v in (i, f, g, o, h)]
-    if deriv_sum is not None:
-        sigmoids, tanhs = ([v * (1 - v) for v in (i, f, o)], [1 - v**2 for v in (g, h)])
-        slopes = [*sigmoids[:2], tanhs[0], sigmoids[2], tanhs[1]]
-        deriv_sum += [s.sum(0) for s in slopes]
+    dim = params.shape[1]
+    parts = _parts(x, dim)
+    given = {
+        "in_deriv": None if in_deriv is None else _parts(in_deriv, dim)[:5],
+        "params_deriv": params_deriv, "value_sum": value_sum, "deriv_sum": deriv_sum,
+    }  # fmt: skip
+    results = {name: rows for name, rows in given.items() if rows is not None}
+    steps: list[Step] = []
+    if results:
+        read = [*parts[:5], *params, out_deriv[:, :dim], out_deriv[:, dim:], *repair, *parts[5:]]
+        written = [row for rows in results.values() for row in rows]
+        steps.append(_backward(len(parts) > 5, tuple(results)).bind(*written, *read))
+    if in_deriv is not None and in_deriv.shape[1] > 5 * dim:
+        steps.append(_zero.bind(in_deriv[:, 5 * dim :]))
 
+    def run() -> None:
+        for step in steps:
+            step()
 
-def _values(x: Array, params: Array) -> tuple[list[np.ndarray], np.ndarray, list]:
-    """i, f, g, o, h, then c, then the three scales, in float64."""
-    dim, wide = params.shape[1], np.asarray(x, np.float64)
-    w_i, w_f, w_o = np.asarray(params, np.float64)
-    x_i, x_f, x_g, x_o, before = (wide[:, k * dim : (k + 1) * dim] for k in range(5))
-    scales: list = [1.0] * 3
-    if x.shape[1] > 5 * dim:
-        scales = [wide[:, k : k + 1] for k in range(5 * dim, x.shape[1])]
-    i, f, g = _sigmoid(x_i + w_i * before), _sigmoid(x_f + w_f * before), np.tanh(x_g)
-    c = f * scales[1] * before + i * scales[0] * g
-    return [i, f, g, _sigmoid(x_o + w_o * c), np.tanh(c)], c, scales
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 0.5 + 0.5 * np.tanh(0.5 * x)
+    return run

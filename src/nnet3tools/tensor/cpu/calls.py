@@ -53,7 +53,8 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
     operator, operands, options = call.operator, call.operands, call.options
     if isinstance(operator, (Element, Aggregate)):
         return _formula_jobs(operator, operands, options, call.result)
-    if isinstance(operator, Operator) and operator.is_formulas:
+    maker = SPECIAL.get(operator.name) or job_maker(operator)
+    if maker is None and isinstance(operator, Operator) and operator.is_formulas:
         jobs: list[Job] = []
         for formula, bound, how in formulas_of(operator, *operands, **options):
             if (more := _formula_jobs(formula, bound, how)) is None:
@@ -62,7 +63,6 @@ def _find_jobs(call: Call) -> Sequence[Job] | None:
         return jobs
     if operator.name == "dot":
         return _dot_jobs(operands, call.result)
-    maker = SPECIAL.get(operator.name) or job_maker(operator)
     return None if maker is None else maker(*operands, **options)
 
 

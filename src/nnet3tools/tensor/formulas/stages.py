@@ -56,11 +56,12 @@ class RowStages:
     ) -> None:
         self.varying = varying
         """The values that differ within a row: they are computed in loops over the row."""
+        self.instructions = instructions
+        self.known = frozenset(known)
         self._loops: dict[Instruction, int] = {}
         """The number of loops over the row before a value is known."""
-        self._known = frozenset(known)
         for v in instructions:
-            if v in self._known:
+            if v in self.known:
                 self._loops[v] = 0
                 continue
             before = max((self._loops[i] for i in v.inputs), default=0)
@@ -82,7 +83,7 @@ class RowStages:
             if n == stage
             and v.kind is not Kind.REDUCE_ROW
             and v not in self.varying
-            and v not in self._known
+            and v not in self.known
         ]
 
 

@@ -1,7 +1,8 @@
-"""Aggregate on NumPy: a formula computed tile by tile, each tile reduced while it is in cache.
+"""Aggregate on NumPy: blocks of values, each reduced while it is in the cache.
 
-Tiles are summed by NumPy (pairwise along rows, row after row along columns; in float64 if the
-output is that or a number) and the tiles' sums in float64, in an order that depends on shapes only.
+Blocks are reduced by NumPy (pairwise along rows, a few rows at a time along columns; in float64 if
+the output is that or a number), and their results in float64, in an order that depends on shapes
+only.
 """
 
 from __future__ import annotations
@@ -9,21 +10,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
-from nnet3tools.tensor.formulas import Expr, Type
-from nnet3tools.tensor.plain.calls import TileCalls, split_groups
-from nnet3tools.tensor.plain.element import MAX_PLANS
-from nnet3tools.tensor.plain.fusion import fuse
-from nnet3tools.tensor.plain.lowering import Steps, Value
+from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
+from nnet3tools.tensor.element import Element, element
+from nnet3tools.tensor.formulas import FUNCTIONS, Expr, Placeholder, Type
+from nnet3tools.tensor.plain.blocks import BlockPlan, Shape, broadcast_shape, sum_of_rows
 from nnet3tools.tensor.plain.operands import collapse, is_number, operand_types, with_axes
 from nnet3tools.tensor.plain.threads import LOCK, Call, run_calls
-from nnet3tools.tensor.plain.tiles import Layout, Shape, Slices, broadcast_shape
 
-__all__ = ["TiledAggregate", "prepare", "store", "target_of"]
+__all__ = ["prepare", "target_of"]
 
 _REDUCE: dict[str, tuple[Any, float]] = {
     "sum": (np.add, 0.0),
@@ -34,215 +33,11 @@ _REDUCE: dict[str, tuple[Any, float]] = {
 }
 """Reduction -> its ufunc and the value of nothing."""
 
-
 _MAX_ADDED = 512
 """float32 numbers that may be added one after another; rounding grows with their number."""
 
-_BLOCK_ROWS = {False: 64, True: 16}
-"""Rows of which sums of products are added up in float32; fewer if the output is float64."""
-
-
-class _Plan:
-    """One reduction for operands of given shapes (equal numbers of axes)."""
-
-    def __init__(
-        self, steps: Steps, root: Any, reduce: str, axes: tuple[int, ...],
-        operands: Sequence[Any], wide: bool,
-    ) -> None:  # fmt: skip
-        shapes = {i: o.shape for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
-        self.full = broadcast_shape(list(shapes.values()))
-        self.axes = axes
-        self.out_shape = tuple(1 if i in axes else n for i, n in enumerate(self.full))
-        self._ufunc, self._start = _REDUCE[reduce]
-        self._dtype = np.dtype(np.float64) if wide and root.dtype == np.float32 else None
-        values, (root,) = fuse(steps.values, [root], shapes)
-        self._layout = Layout(values, shapes, self.full, keep=[root], reduced=True)
-        work = (len(values) + 1) * math.prod(self.full)
-        self._groups = split_groups(self._layout.tiles, work) if work else []
-        self._tile_calls = TileCalls(self._layout, self._groups)
-        self._factors = self._find_factors(root)
-        self._rows = min(_BLOCK_ROWS[wide], self.full[0]) if self._factors else 0
-        # one accumulator a group: threads must not add to the same place
-        self.sums = np.empty((max(1, len(self._groups)), *self.out_shape), np.float64)
-
-    def _find_factors(self, root: Value) -> tuple[int, ...]:
-        """The operands whose product is summed, if `_column_sums` will do; else nothing."""
-        values = (root,) if root.kind == "operand" else root.inputs
-        plain = root.kind == "operand" or (root.function is np.multiply and root.view is None)
-        plain = plain or root.function is np.square
-        shapes = self._layout.shapes
-        fits = (
-            plain
-            and self._ufunc is np.add
-            and self.axes == (0,)
-            and len(self.full) == 2
-            and root.dtype == np.float32
-            and all(v.kind == "operand" and v.dtype == np.float32 for v in values)
-        )
-        if not fits or any(shapes[v.number] != self.full for v in values) or 0 in self.full:
-            return ()
-        numbers = tuple(v.number for v in values)
-        return numbers * 2 if root.function is np.square else numbers
-
-    def bind(self, operands: Sequence[Any]) -> Callable[[], np.ndarray]:
-        """The bound reduction (before alpha, beta), which gives an array of `out_shape`."""
-        if self._factors:
-            factors = [operands[i] for i in self._factors]
-            return functools.partial(_column_sums, factors, self._rows, self.sums[0])
-        numbers = self._tile_calls.bind_numbers(operands)
-        groups = []
-        for group, tiles in enumerate(self._tile_calls.tiles(operands, numbers)):
-            calls: list[Call] = []
-            for slices, tile in zip(self._groups[group], tiles, strict=True):
-                calls += tile.calls
-                calls.append(self._add_tile(tile.kept[0], slices, self.sums[group]))
-            groups.append(calls)
-        first = self._tile_calls.once(operands, numbers)
-
-        def run() -> np.ndarray:
-            # the sums belong to the plan, which other bound operators may share: hold LOCK
-            self.sums.fill(self._start)
-            run_calls(first, groups)
-            for other in self.sums[1:]:
-                self._ufunc(self.sums[0], other, out=self.sums[0])
-            return self.sums[0]
-
-        return run
-
-    def _add_tile(self, part: np.ndarray, slices: Slices, sums: np.ndarray) -> Call:
-        """The call that adds a tile's reduction to its place in the sums."""
-        shape = tuple([s.stop - s.start for s in slices])
-        if part.shape != shape:
-            part = np.broadcast_to(part, shape)
-        if part.dtype == bool:
-            part = part.view(np.int8)
-        if self._layout.full[1:] != shape[1:] or 0 not in self.axes:
-            at = [s if i not in self.axes else slice(0, 1) for i, s in enumerate(slices)]
-            sums = sums[tuple(at)]
-        return _add_tile, (self._ufunc, self.axes, self._sum_dtype(part), part, sums)
-
-    def _sum_dtype(self, part: np.ndarray) -> np.dtype | None:
-        """The type to reduce a tile in: float64 if many float32 rows would be added one by one."""
-        last = part.ndim - 1
-        added = math.prod(part.shape[axis] for axis in self.axes if axis != last)
-        if added > _MAX_ADDED and part.dtype == np.float32:
-            return np.dtype(np.float64)
-        return self._dtype
-
-
-def _add_tile(
-    ufunc: Any, axes: tuple[int, ...], dtype: np.dtype | None, part: np.ndarray, sums: np.ndarray
-) -> None:
-    """sums = sums (+) the tile reduced."""
-    ufunc(sums, ufunc.reduce(part, axes, dtype, None, True), out=sums)
-
-
-def _column_sums(factors: Sequence[np.ndarray], rows: int, out: np.ndarray) -> np.ndarray:
-    """Sums of the columns of a matrix, or of a product of two, block by block of rows.
-
-    The blocks are summed in float32 without temporaries, their sums in float64.
-    """
-    count, rest = divmod(len(factors[0]), rows)
-    whole = [x[: count * rows].reshape(count, rows, x.shape[1]) for x in factors]
-    _sum_blocks(whole).sum(axis=0, dtype=np.float64, out=out[0])
-    if rest:
-        out += _sum_blocks([x[count * rows :][None] for x in factors])
-    return out
-
-
-def _sum_blocks(factors: Sequence[np.ndarray]) -> np.ndarray:
-    if len(factors) == 1:
-        return np.add.reduce(factors[0], axis=1)
-    return np.einsum("kij,kij->kj", *factors)
-
-
-class TiledAggregate:
-    """Binds operands to a reduction; lowerings are kept by types, plans by shapes."""
-
-    def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
-        self._expr, self._reduce, self._axis = expr, reduce, axis
-        self._lowered: dict[tuple[Type, ...], tuple[Steps, Any]] = {}
-        self._signatures: dict[Any, _Signature] = {}
-
-    def _sign(self, ins: Sequence[Any], wide: bool) -> _Signature:
-        operands, axes, full = prepare(ins, self._axis)
-        types = operand_types(operands)
-        if (lowered := self._lowered.get(types)) is None:
-            steps = Steps(types)
-            lowered = self._lowered[types] = steps, steps.lower(self._expr)
-        plan = _Plan(lowered[0], lowered[1], self._reduce, axes, operands, wide)
-        count = math.prod(full[i] for i in range(len(full)) if self._axis is None or i in axes)
-        if count == 0 and self._reduce in ("max", "min"):
-            raise ProgramError(f"{self._reduce} of nothing: operands have shape {full}")
-        divisor = count if self._reduce == "mean" and count else 1
-        return _Signature(plan, divisor, self._axis is None and axes == (0,) and len(full) > 0)
-
-    def __call__(
-        self, out: np.ndarray | None, ins: Sequence[Any], alpha: float, beta: float
-    ) -> Callable[[], float | None]:
-        wide = out is None or out.dtype == np.float64
-        operands_key = [
-            (o.dtype, o.shape, o.flags.c_contiguous) if o.__class__ is np.ndarray else o.__class__
-            for o in ins
-        ]
-        key = wide, *operands_key
-        if (found := self._signatures.get(key)) is None:
-            if len(self._signatures) >= MAX_PLANS:
-                self._signatures.clear()
-            found = self._signatures[key] = self._sign(ins, wide)
-        plan = found.plan
-        run = plan.bind(found.operands(ins))
-        if is_number(alpha):
-            return functools.partial(_finish_scaled, found, run, out, alpha, beta)
-        factor = alpha / found.divisor
-        if out is None:
-            return functools.partial(_finish_number, run, factor)
-        target = target_of(out, plan.out_shape, plan.axes[0])
-        return functools.partial(_finish, run, target, factor, beta)
-
-
-class _Signature(NamedTuple):
-    """How operands of given types, shapes and layouts are reduced."""
-
-    plan: _Plan
-    divisor: int
-    flat: bool
-    """Whether operands are taken as vectors."""
-
-    def operands(self, given: Sequence[Any]) -> list[Any]:
-        """The operands as the plan wants them."""
-        axes = len(self.plan.full)
-        return [
-            o
-            if o.__class__ is not np.ndarray
-            else o.reshape(-1)
-            if self.flat
-            else with_axes(o, axes)
-            for o in given
-        ]
-
-
-def _finish_number(run: Callable[[], np.ndarray], factor: float) -> float:
-    # the sums belong to the plan, which other bound operators may share
-    with LOCK:
-        return factor * float(run().reshape(())[()])
-
-
-def _finish_scaled(
-    signature: _Signature, run: Callable[[], np.ndarray], out: np.ndarray | None, alpha: Any,
-    beta: float,
-) -> float | None:  # fmt: skip
-    """With a factor that is what it is at the time."""
-    plan, factor = signature.plan, alpha.value() / signature.divisor
-    if out is None:
-        return _finish_number(run, factor)
-    _finish(run, target_of(out, plan.out_shape, plan.axes[0]), factor, beta)
-    return None
-
-
-def _finish(run: Callable[[], np.ndarray], target: np.ndarray, factor: float, beta: float) -> None:
-    with LOCK:
-        store(target, run(), factor, beta)
+_ALIGNED_ROWS = 64
+_MAX_PLANS = 512
 
 
 def prepare(
@@ -270,10 +65,203 @@ def target_of(out: np.ndarray, shape: Shape, axis: int) -> np.ndarray:
     return target
 
 
-def store(out: np.ndarray, value: np.ndarray, factor: float, beta: float) -> None:
-    """out = beta * out + factor * value; out is not read if beta is 0."""
+def _store(
+    out: np.ndarray | None, values: np.ndarray, alpha: Any, divisor: int, beta: float
+) -> float | None:
+    """out = beta * out + alpha / divisor * values; without `out` the result is returned."""
+    factor = (alpha.value() if is_number(alpha) else alpha) / divisor
+    if out is None:
+        return factor * float(values.reshape(())[()])
     if factor != 1.0:
-        value = value * factor
+        values = values * factor
     if beta != 0.0:
-        value = value + (out if beta == 1.0 else beta * out)
-    np.copyto(out, value, casting="unsafe")
+        values = values + (out if beta == 1.0 else beta * out)
+    np.copyto(out, values, casting="unsafe")
+    return None
+
+
+class _Plan:
+    """One reduction of operands of given types and shapes."""
+
+    def __init__(
+        self, expr: Expr, reduce: str, axis: int | None, ins: Sequence[Any], wide: bool
+    ) -> None:
+        operands, self.axes, whole = prepare(ins, axis)
+        shapes = {i: o.shape for i, o in enumerate(operands) if isinstance(o, np.ndarray)}
+        types = operand_types(operands)
+        self.blocks = BlockPlan([expr], types, shapes, aligned_rows=_ALIGNED_ROWS)
+        self.full = self.blocks.full
+        self.shape = tuple(1 if i in self.axes else n for i, n in enumerate(self.full))
+        self.ufunc, self.start = _REDUCE[reduce]
+        self._wide = wide
+        count = math.prod(whole) if axis is None else whole[self.axes[0]]
+        if count == 0 and reduce in ("max", "min"):
+            raise ProgramError(f"{reduce} of nothing: operands have shape {whole}")
+        self.divisor = count if reduce == "mean" and count else 1
+
+    def reduced(self, values: np.ndarray, part: np.ndarray, rows: slice) -> Call:
+        """The call that reduces the part of a block's rows into its place in `values`."""
+        shape = (rows.stop - rows.start, *self.full[1:])
+        if part.shape != shape:
+            part = np.broadcast_to(part, shape)
+        if part.dtype == bool:
+            part = part.view(np.int8)
+        return self._reduce, (part, values if 0 in self.axes else values[rows])
+
+    def _reduce(self, part: np.ndarray, values: np.ndarray) -> None:
+        if self.ufunc is np.add and self.axes == (0,) and part.ndim > 1:
+            values += sum_of_rows(part, self._wide)
+            return
+        added = math.prod(part.shape[axis] for axis in self.axes if axis != part.ndim - 1)
+        exact = part.dtype == np.float32 and (self._wide or added > _MAX_ADDED)
+        found = self.ufunc.reduce(part, self.axes, np.float64 if exact else None, None, True)
+        self.ufunc(values, found, out=values)
+
+
+class _Aggregate:
+    """Binds operands to a reduction with a name; plans are kept by the operands' layout."""
+
+    def __init__(self, expr: Expr, reduce: str, axis: int | None) -> None:
+        self._given = expr, reduce, axis
+        self._plans: dict[Any, _Plan] = {}
+
+    def __call__(
+        self, out: np.ndarray | None, ins: Sequence[Any], alpha: Any, beta: float
+    ) -> Callable[[], float | None]:
+        wide = out is None or out.dtype == np.float64
+        layouts = [
+            (o.dtype, o.shape, o.flags.c_contiguous) if isinstance(o, np.ndarray) else o.__class__
+            for o in ins
+        ]
+        key = wide, *layouts
+        if (plan := self._plans.get(key)) is None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            plan = self._plans[key] = _Plan(*self._given, ins, wide)
+        values = np.empty(plan.shape)
+        operands = prepare(ins, self._given[2])[0]
+        calls = plan.blocks.bind(operands, [functools.partial(plan.reduced, values)])
+        target = None if out is None else target_of(out, plan.shape, plan.axes[0])
+
+        def run() -> float | None:
+            with LOCK:
+                values.fill(plan.start)
+                run_calls(calls, ())
+                return _store(target, values, alpha, plan.divisor, beta)
+
+        return run
+
+
+class _LogSumExp:
+    """log of sum of exp: the maximum first, then the sum of exp of what lies below it."""
+
+    def __init__(self, expr: Expr, axis: int | None) -> None:
+        self._axis = axis
+        self._number = max(expr.placeholders(), default=0) + 1
+        self._max = _Aggregate(expr, "max", axis)
+        shifted = FUNCTIONS["exp"](expr - Placeholder(self._number))
+        self._sum = _Aggregate(shifted, "sum", axis)
+
+    def __call__(
+        self, out: np.ndarray | None, ins: Sequence[Any], alpha: Any, beta: float
+    ) -> Callable[[], float | None]:
+        operands = [o for o in ins if isinstance(o, np.ndarray)]
+        full = np.broadcast_shapes(*[o.shape for o in operands]) or (1,)
+        _, axes, _ = prepare(ins, self._axis)
+        reduced = range(len(full)) if self._axis is None else axes
+        shape = tuple(1 if i in reduced else n for i, n in enumerate(full))
+        dtype = np.float64 if any(o.dtype == np.float64 for o in operands) else np.float32
+        top, total = np.empty(shape, dtype), np.empty(shape, np.float64)
+        whole = [with_axes(o, len(full)) if isinstance(o, np.ndarray) else o for o in ins]
+        unused = [0.0] * (self._number - 1 - len(ins))
+        is_number_wanted = self._axis is None
+        find_max = self._max(None if is_number_wanted else top, ins, 1.0, 0.0)
+        find_sum = self._sum(None if is_number_wanted else total, [*whole, *unused, top], 1.0, 0.0)
+        target = None if out is None else target_of(out, shape, axes[0])
+
+        def run() -> float | None:
+            if (largest := find_max()) is not None:
+                top.fill(largest)
+            # bounded, so that rows of -inf (or with inf) do not become inf - inf
+            np.clip(top, np.finfo(dtype).min, np.finfo(dtype).max, out=top)
+            if (value := find_sum()) is not None:
+                total.fill(value)
+            with np.errstate(divide="ignore"):
+                np.add(np.log(total, out=total), top, out=total)
+            return _store(target, total, alpha, 1, beta)
+
+        return run
+
+
+class _Folded:
+    """Combines neighbours, then neighbours of these: rounding grows with the logarithm of a line.
+
+    The elements' values are kept until then, so it needs memory for them.
+    """
+
+    def __init__(self, expr: Expr, fold: Fold, axis: int | None) -> None:
+        self._expr, self._fold, self._axis = expr, fold, axis
+        self._compute = element(_moved(expr))
+        self._combine = element(_moved(fold.combine))
+        self._finish = element(_moved(fold.finish))
+
+    def __call__(
+        self, out: np.ndarray | None, ins: Sequence[Any], alpha: Any, beta: float
+    ) -> Callable[[], float | None]:
+        _, axes, full = prepare(ins, self._axis)
+        full = full or (1,)
+        lines = full if self._axis is not None else (int(np.prod(full)),)
+        axis = axes[0] if self._axis is not None else 0
+        if lines[axis] == 0 and self._fold.start is None:
+            raise ProgramError(f"fold of nothing: operands have shape {full}")
+        values = np.empty(full, self._dtype(out, ins))
+        ops = [_bound(self._compute, values, *ins)] if values.size else []
+        in_order = np.moveaxis(values.reshape(lines), axis, 0)
+        step = 1
+        while step < len(in_order):  # place 0 is to hold all places combined
+            later = in_order[step :: 2 * step]
+            earlier = in_order[:: 2 * step][: len(later)]
+            if later.size:
+                ops.append(_bound(self._combine, earlier, earlier, later))
+            step *= 2
+        result = np.empty((1, *in_order.shape[1:]), values.dtype)
+        if len(in_order):
+            ops.append(_bound(self._finish, result, in_order[:1]))
+        else:
+            result.fill(self._fold.start or 0.0)
+        given = np.moveaxis(result, 0, axis)
+        target = None if out is None else target_of(out, given.shape, axis)
+
+        def run() -> float | None:
+            for op in ops:
+                op()
+            return _store(target, given, alpha, 1, beta)
+
+        return run
+
+    def _dtype(self, out: np.ndarray | None, ins: Sequence[Any]) -> Any:
+        types = {i + 1: t for i, t in enumerate(operand_types(ins))}
+        narrow = self._expr.type(types) in (Type.FLOAT32, Type.FLOAT16)
+        return np.float32 if narrow and (out is None or out.dtype != np.float64) else np.float64
+
+
+def _bound(op: Element, *operands: Any) -> Callable[[], None]:
+    """A formula bound to the first of some operands, as many as it takes."""
+    return op.bind(*operands[: op.assignments.num_operands()])
+
+
+def _moved(expr: Expr) -> Expr:
+    """The expression over the placeholders from `_2` on."""
+    numbers = expr.placeholders()
+    return expr.substitute({Placeholder(n): Placeholder(n + 1) for n in numbers})
+
+
+def _lower(expr: Expr, reduce: Reduction, axis: int | None) -> Callable[..., Callable[[], Any]]:
+    if isinstance(reduce, Fold):
+        return _Folded(expr, reduce, axis)
+    if reduce == "logsumexp":
+        return _LogSumExp(expr, axis)
+    return _Aggregate(expr, reduce, axis)
+
+
+AGGREGATE_BACKENDS["numpy"] = _lower

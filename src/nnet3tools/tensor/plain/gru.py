@@ -1,8 +1,6 @@
-"""GRU cells on NumPy: formulas around one product, block of rows by block of rows."""
+"""GRU cells on NumPy: formulas around one product."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,11 +8,7 @@ from nnet3tools.tensor.arrays import scratch
 from nnet3tools.tensor.basics import copy, prod
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.gru import gru_columns
-from nnet3tools.tensor.plain.row_blocks import row_slices
 from nnet3tools.tensor.registry import implements
-
-_BLOCK, _LEAST_ROWS = 1 << 15, 256
-"""Elements of a block, and the rows that it has at least, lest the product gets slow."""
 
 _multiply = element("_1 = _2 * _3")
 _add_product = element("_1 += _2 * _3")
@@ -38,10 +32,6 @@ _output_gated_derivs = element(
 )
 
 
-def _blocks(rows: int, width: int) -> Iterator[slice]:
-    return row_slices(rows, max(_LEAST_ROWS, _BLOCK // max(1, width)))
-
-
 @implements("gru_nonlinearity", "numpy")
 def gru_nonlinearity(out: np.ndarray, x: np.ndarray, w_h: np.ndarray) -> None:
     """One formula, or formula, product, formula."""
@@ -52,12 +42,11 @@ def gru_nonlinearity(out: np.ndarray, x: np.ndarray, w_h: np.ndarray) -> None:
         _output_gated(h, c, argument, before, w_h, z)
         return
     reset, state = columns.reset_of(x), columns.state_of(x)
-    for rows in _blocks(len(x), columns.recurrent_dim):
-        copy(h[rows], argument[rows])
-        with scratch(state[rows].shape, like=x) as gated:
-            _multiply(gated, reset[rows], state[rows])
-            prod(h[rows], gated, w_h, trans_b=True, beta=1.0)
-        _finish(h[rows], c[rows], z[rows], before[rows])
+    copy(h, argument)
+    with scratch(state.shape, like=x) as gated:
+        _multiply(gated, reset, state)
+        prod(h, gated, w_h, trans_b=True, beta=1.0)
+    _finish(h, c, z, before)
 
 
 @implements("gru_nonlinearity_backprop", "numpy")
@@ -85,8 +74,7 @@ def gru_nonlinearity_backprop(
         return
     _derivs(*operands, *derivs, before)
     reset, state = columns.reset_of(x), columns.state_of(x)
-    for rows in _blocks(len(x), columns.recurrent_dim):
-        with scratch(state[rows].shape, like=x) as gated:
-            prod(gated, argument_deriv[rows], w_h)
-            _add_product(columns.reset_of(in_deriv)[rows], gated, state[rows])
-            _add_product(columns.state_of(in_deriv)[rows], gated, reset[rows])
+    with scratch(state.shape, like=x) as gated:
+        prod(gated, argument_deriv, w_h)
+        _add_product(columns.reset_of(in_deriv), gated, state)
+        _add_product(columns.state_of(in_deriv), gated, reset)

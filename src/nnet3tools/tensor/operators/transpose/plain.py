@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from nnet3tools.tensor.plain.calls import add_to, convert
+from nnet3tools.tensor.plain.functions import add_to, convert
 from nnet3tools.tensor.plain.threads import Call, register, run_calls
 from nnet3tools.tensor.registry import implements
 
