@@ -12,74 +12,58 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array
+from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
-from nnet3tools.tensor.cuda.strided import grid_step, last_axis, space_of
+from nnet3tools.tensor.cuda.strided import last_axis
 from nnet3tools.tensor.registry import implements
 
 Step = Callable[[], None]
+
+_functions = cuda_functions(__file__)
 
 
 def _bounds(out: Array, src: Array, axis: int) -> dict[str, Any]:
     """The size of the axis that indexes pick from, and the value of elements outside of it."""
     floats = out.dtype.kind == "f"
     outside = np.nan if floats or out.dtype.kind == "b" else np.iinfo(out.dtype).max
-    return {"count": np.int64(src.shape[axis]), "outside": out.dtype.type(outside)}
+    return {"count": src.shape[axis], "outside": outside}
 
 
 @implements("take", "cupy", binder=True)
 def bind_take(out: Array, src: Array, indexes: Any, axis: int) -> Step:
-    """One thread an element of the output; nan for what lies outside."""
-    to = last_axis(out, axis)
-    arrays = {"out": to, "src": last_axis(src, axis), "at": uploaded(indexes)}
-    body = """
-      const long long i = at[[k]];
-      out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
-    return grid_step("take", space_of(to), arrays, body, **_bounds(out, src, axis))
+    """One thread an element of the output; NaN for what lies outside."""
+    to, of = last_axis(out, axis), last_axis(src, axis)
+    return _functions["take"].on_grid(
+        to.shape, out=to, src=of, at=uploaded(indexes), **_bounds(out, src, axis)
+    )
 
 
 @implements("add_taken", "cupy", binder=True)
 def bind_add_taken(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to = last_axis(out, axis)
-    arrays = {"out": to, "src": last_axis(src, axis), "at": uploaded(indexes)}
-    body = """
-      T sum = 0;
-      for (long long i = 0; i < count; ++i) if (at[[i]] == k) sum += src[[a, b, c, i]];
-      out[[a, b, c, k]] += sum;"""
-    return grid_step("add_taken", space_of(to), arrays, body, count=np.int64(len(indexes)))
+    to, of = last_axis(out, axis), last_axis(src, axis)
+    return _functions["add_taken"].on_grid(
+        to.shape, out=to, src=of, at=uploaded(indexes), count=len(indexes)
+    )
 
 
 @implements("gather", "cupy", binder=True)
 def bind_gather(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to = last_axis(out, axis)
-    arrays = {"out": to, "src": last_axis(src, axis), "at": last_axis(uploaded(indexes), axis)}
-    body = """
-      const long long i = at[[a, b, c, k]];
-      out[[a, b, c, k]] = i >= 0 && i < count ? src[[a, b, c, i]] : outside;"""
-    return grid_step("gather", space_of(to), arrays, body, **_bounds(out, src, axis))
+    to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
+    return _functions["gather"].on_grid(to.shape, out=to, src=of, at=at, **_bounds(out, src, axis))
 
 
 @implements("add_gathered", "cupy", binder=True)
 def bind_add_gathered(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the output."""
-    to, at = last_axis(out, axis), last_axis(uploaded(indexes), axis)
-    arrays = {"out": to, "src": last_axis(src, axis), "at": at}
-    body = """
-      T sum = 0;
-      for (long long i = 0; i < count; ++i)
-        if (at[[a, b, c, i]] == k) sum += src[[a, b, c, i]];
-      out[[a, b, c, k]] += sum;"""
-    space = {**space_of(to), **dict(zip("abc", at.shape, strict=False))}
-    return grid_step("add_gathered", space, arrays, body, count=np.int64(at.shape[3]))
+    to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
+    shape = (*at.shape[:3], to.shape[3])
+    return _functions["add_gathered"].on_grid(shape, out=to, src=of, at=at, count=at.shape[3])
 
 
 @implements("scatter", "cupy", binder=True)
 def bind_scatter(out: Array, src: Array, indexes: Any, axis: int) -> Step:
     """One thread an element of the source."""
-    of = last_axis(src, axis)
-    arrays = {"out": last_axis(out, axis), "src": of, "at": last_axis(uploaded(indexes), axis)}
-    body = """
-      const long long i = at[[a, b, c, k]];
-      if (i >= 0 && i < count) out[[a, b, c, i]] = src[[a, b, c, k]];"""
-    return grid_step("scatter", space_of(of), arrays, body, count=np.int64(out.shape[axis]))
+    to, of, at = last_axis(out, axis), last_axis(src, axis), last_axis(uploaded(indexes), axis)
+    return _functions["scatter"].on_grid(of.shape, out=to, src=of, at=at, count=out.shape[axis])

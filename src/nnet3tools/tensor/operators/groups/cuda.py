@@ -7,13 +7,15 @@ from typing import Any
 
 from nnet3tools.tensor.aggregate import aggregate
 from nnet3tools.tensor.cuda.device import Array, get_device
+from nnet3tools.tensor.cuda.function_files import cuda_functions
 from nnet3tools.tensor.cuda.indexes import uploaded
 from nnet3tools.tensor.cuda.launch import in_turn
-from nnet3tools.tensor.cuda.strided import grid_step
 from nnet3tools.tensor.element import element
 from nnet3tools.tensor.registry import implements
 
 Step = Callable[[], None]
+
+_functions = cuda_functions(__file__)
 
 _sqrt = element("_1 = sqrt(_1)")
 _sum_squares = aggregate("_1 * _1", "sum", axis=2)
@@ -50,10 +52,4 @@ def _split(array: Array, shape: tuple[int, ...]) -> Array:
 @implements("sum_column_ranges", "cupy", binder=True)
 def bind_sum_column_ranges(out: Array, x: Array, ranges: Any) -> Step:
     """One thread an output."""
-    arrays = {"out": out, "x": x, "ranges": uploaded(ranges)}
-    body = """
-      T sum = 0;
-      for (long long c = ranges[[j, 0]]; c < ranges[[j, 1]]; ++c) sum += x[[r, c]];
-      out[[r, j]] = sum;"""
-    space = {"r": out.shape[0], "j": out.shape[1]}
-    return grid_step("sum_column_ranges", space, arrays, body)
+    return _functions["sum_column_ranges"].on_grid(out.shape, out=out, x=x, ranges=uploaded(ranges))
