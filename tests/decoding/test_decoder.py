@@ -11,23 +11,24 @@ import numpy as np
 import pytest
 
 from nnet3tools.decoding.alignment import Aligner, transition_log_probs
-from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.decoder import Decoder
 from nnet3tools.decoding.determinization import Determinizer
 from nnet3tools.decoding.edit_distance import word_errors
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.labelled_lattice import LabelledLattice
-from nnet3tools.decoding.options import AlignOptions, DeterminizeOptions
+from nnet3tools.decoding.options import AlignOptions, DeterminizeOptions, SearchOptions
 from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.traceback import best_path
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice_conversion import compacted
+from support.search_options import search_options
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, STATES_TOPOLOGY, model_of
 
 _, MODEL = model_of(MONO_TREE, CHAIN_TOPOLOGY)
 PDFS = MODEL.pdfs_of_ids()
-WIDE = SearchOptions(1e6, lattice_beam=1e6)
+WIDE = search_options(1e6, lattice_beam=1e6)
 
 
 def random_graph(seed: int, size: int = 6) -> Fst:
@@ -135,7 +136,7 @@ def test_raw_lattice_has_the_paths_within_the_beam(seed, beam):
     expected = every_path(fst, loglikes)
     if not expected:
         return
-    decoder = decoded(fst, loglikes, SearchOptions(1e6, lattice_beam=beam))
+    decoder = decoded(fst, loglikes, search_options(1e6, lattice_beam=beam))
     decoder.finish()
     found = lattice_paths(as_lists(compacted(raw_lattice(decoder))))
     limit = min(expected.values()) + beam
@@ -148,7 +149,7 @@ def test_raw_lattice_has_the_paths_within_the_beam(seed, beam):
 @pytest.mark.parametrize("seed", range(8))
 def test_decoding_in_pieces_and_pruning_on_the_way_change_nothing(seed):
     fst, loglikes = random_graph(seed), outputs(seed, 40)
-    options = SearchOptions(1e6, lattice_beam=2.0, prune_interval=1000)
+    options = search_options(1e6, lattice_beam=2.0, prune_interval=1000)
     whole = decoded(fst, loglikes, options)
     if not whole.is_alive:
         return
@@ -174,13 +175,13 @@ def test_few_tokens_are_all_kept_and_many_are_cut():
     fst = Fst.from_lists(0, [NOT_FINAL] + [0.0] * len(ids), arcs)
     loglikes = np.zeros((2, PDFS.max() + 1), np.float32)
     for options, count in (
-        (SearchOptions(4.0), 2),
-        (SearchOptions(4.0, min_active=200), 4),
-        (SearchOptions(100.0, max_active=2, beam_delta=0.5), 4),
+        (search_options(4.0), 2),
+        (search_options(4.0, min_active=200), 4),
+        (search_options(100.0, max_active=2, beam_delta=0.5), 4),
     ):
         decoder = decoded(fst, loglikes[:1], options)
         assert len(decoder.frames[-1].states) == count
-    cut = decoded(fst, loglikes, SearchOptions(100.0, max_active=2, beam_delta=0.5))
+    cut = decoded(fst, loglikes, search_options(100.0, max_active=2, beam_delta=0.5))
     assert len(cut.frames[-1].states) == 3  # those as cheap as the third one went on
 
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.decoder import Decoder
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.native.lattices import best_arcs_by
 from nnet3tools.decoding.native.library import compiled_library
@@ -23,6 +23,7 @@ from nnet3tools.decoding.utterance import UtteranceDecoder
 from nnet3tools.errors import DataError, OptionError, ProgramError
 from nnet3tools.fst.fst import NOT_FINAL, Fst
 from nnet3tools.fst.lattice import Lattice
+from support.search_options import search_options
 from support.tiny_chain import CHAIN_TOPOLOGY, MONO_TREE, model_of
 
 LIBRARY = compiled_library()
@@ -80,11 +81,11 @@ def assert_same(one, other) -> None:
 
 
 OPTIONS = {
-    "wide": SearchOptions(1e6, lattice_beam=3.0, prune_interval=4),
-    "narrow": SearchOptions(2.0, lattice_beam=1.0, prune_interval=3),
-    "few tokens": SearchOptions(5.0, max_active=6, min_active=2, lattice_beam=2.0),
-    "never alone": SearchOptions(0.5, min_active=20, lattice_beam=4.0, beam_delta=0.1),
-    "one path": SearchOptions(20.0, lattice_beam=0.0, prune_interval=2),
+    "wide": search_options(1e6, lattice_beam=3.0, prune_interval=4),
+    "narrow": search_options(2.0, lattice_beam=1.0, prune_interval=3),
+    "few tokens": search_options(5.0, max_active=6, min_active=2, lattice_beam=2.0),
+    "never alone": search_options(0.5, min_active=20, lattice_beam=4.0, beam_delta=0.1),
+    "one path": search_options(20.0, lattice_beam=0.0, prune_interval=2),
 }
 
 
@@ -121,7 +122,7 @@ def test_pruning_goes_along_chains_of_epsilon_arcs_either_way(order):
         arcs[state].append((0, 0, 0.02, follower))
     arcs[chain[-1]].append((1, 0, 0.0, 0))
     graph = DecodingGraph.of(Fst.from_lists(0, [0.0] + [NOT_FINAL] * size, arcs), MODEL, "graph")
-    options = SearchOptions(1e3, lattice_beam=0.5, prune_interval=2)
+    options = search_options(1e3, lattice_beam=0.5, prune_interval=2)
     searches = Decoder(graph, options), NativeDecoder(LIBRARY, graph, options)
     for search in searches:
         search.start()
@@ -141,7 +142,7 @@ def test_a_signal_ends_a_search_soon():
     ids = np.random.default_rng(3).integers(1, MODEL.num_transition_ids + 1, (size, 40)).tolist()
     arcs = [[(i, 0, 0.0, (s * 40 + n) % size) for n, i in enumerate(ids[s])] for s in range(size)]
     graph = DecodingGraph.of(Fst.from_lists(0, [0.0] * size, arcs), MODEL, "graph")
-    search = NativeDecoder(LIBRARY, graph, SearchOptions(1e6, lattice_beam=0.0))
+    search = NativeDecoder(LIBRARY, graph, search_options(1e6, lattice_beam=0.0))
     search.start()
     before, begun = signal.signal(signal.SIGVTALRM, stop), time.process_time()
     signal.setitimer(signal.ITIMER_VIRTUAL, 0.05)
@@ -191,7 +192,7 @@ def test_paths_never_go_round_a_loop_for_ever(kernels, back, monkeypatch):
 def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide():
     """3,000 states and 1,000 buckets at first."""
     graph = DecodingGraph.of(random_graph(1, 3000, True), MODEL, "graph")
-    options = SearchOptions(1e6, lattice_beam=1e6, hash_ratio=1.0)
+    options = search_options(1e6, lattice_beam=1e6, hash_ratio=1.0)
     searches = Decoder(graph, options), NativeDecoder(LIBRARY, graph, options)
     for search in searches:
         search.start()
@@ -204,7 +205,7 @@ def test_tokens_keep_the_order_of_a_table_that_grows_and_in_which_they_collide()
 def test_loops_end_in_an_error_and_the_next_utterance_is_decoded():
     arcs = [[(1, 1, 0.0, 1), (1, 0, 50.0, 0)], [(0, 0, -1.0, 2)], [(0, 0, -1.0, 1), (1, 0, 0.0, 2)]]
     graph = DecodingGraph.of(Fst.from_lists(0, [0.0] * 3, arcs), MODEL, "graph")
-    search = NativeDecoder(LIBRARY, graph, SearchOptions(10.0))
+    search = NativeDecoder(LIBRARY, graph, search_options(10.0))
     for _ in range(2):
         search.start()
         with pytest.raises(DataError, match="makes paths cheaper"):
@@ -213,7 +214,10 @@ def test_loops_end_in_an_error_and_the_next_utterance_is_decoded():
 
 def test_outputs_that_are_no_numbers_end_the_search():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
-    searches = Decoder(graph, SearchOptions(9.0)), NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    searches = (
+        Decoder(graph, search_options(9.0)),
+        NativeDecoder(LIBRARY, graph, search_options(9.0)),
+    )
     for search in searches:
         search.start()
         search.advance(np.full((2, NUM_PDFS), np.nan, np.float32))
@@ -232,7 +236,7 @@ def test_a_model_with_a_negative_pdf_never_gets_to_c():
 
 def test_a_search_that_has_not_begun_or_has_ended_never_gets_to_c():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
-    search = NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    search = NativeDecoder(LIBRARY, graph, search_options(9.0))
     row = np.zeros((1, NUM_PDFS), np.float32)
     for use in (lambda: search.advance(row), search.finish, search.ways):
         with pytest.raises(ProgramError, match="before it was started"):
@@ -284,7 +288,10 @@ def test_costs_that_are_no_numbers_end_pruning(seed):
 
 def test_a_network_with_too_few_outputs_is_refused():
     graph = DecodingGraph.of(random_graph(2, 10, False), MODEL, "graph")
-    searches = Decoder(graph, SearchOptions(9.0)), NativeDecoder(LIBRARY, graph, SearchOptions(9.0))
+    searches = (
+        Decoder(graph, search_options(9.0)),
+        NativeDecoder(LIBRARY, graph, search_options(9.0)),
+    )
     for search in searches:
         search.start()
         with pytest.raises(DataError, match="1 outputs"):

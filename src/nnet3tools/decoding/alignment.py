@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.graph import DecodingGraph
-from nnet3tools.decoding.options import AlignOptions
+from nnet3tools.decoding.options import AlignOptions, SearchOptions
 from nnet3tools.decoding.raw_lattice import raw_lattice
 from nnet3tools.decoding.search import Search, new_search
 from nnet3tools.decoding.traceback import BestPath, best_path
@@ -86,7 +85,7 @@ class Aligner:
         return DecodingGraph.of(graph, self.model, f"graph of {key}")
 
     def _decoded(self, graph: DecodingGraph, beam: float, loglikes: NDArray[np.float32]) -> Search:
-        decoder = new_search(graph, SearchOptions(beam, min_active=_MIN_ACTIVE))
+        decoder = new_search(graph, SearchOptions(beam, min_active=_MIN_ACTIVE, lattice_beam=0.0))
         decoder.start()
         decoder.advance(loglikes)
         return decoder

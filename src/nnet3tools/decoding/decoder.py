@@ -7,41 +7,19 @@ reference for native/search.c, which does the work where there is a C compiler.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnet3tools.decoding.frames import NO_LINKS, Frame, Links, Ways
 from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.decoding.pruning import prune
 from nnet3tools.errors import DataError
 from nnet3tools.fst.fst import EPSILON
 
-__all__ = ["Decoder", "SearchOptions"]
+__all__ = ["Decoder"]
 
 _INFINITY = np.float32(np.inf)
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """Which tokens live on: those within `beam` of the best, but not more than `max_active`.
-
-    What is on no path within `lattice_beam` of the best is forgotten.
-    """
-
-    beam: float
-    max_active: int = 2**31 - 1
-    min_active: int = 0
-    beam_delta: float = 0.5
-    lattice_beam: float = 0.0
-    prune_interval: int = 25
-    """Frames between prunings that only save memory."""
-    hash_ratio: float = 2.0
-    """Kaldi's tokens are in a hash table of this size for each token of a frame.
-
-    In its order they are followed, and of equal ways the first one stays.
-    """
 
 
 _LEAST_HASH_SIZE = 1000

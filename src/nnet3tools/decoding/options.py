@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nnet3tools.errors import OptionError
 from nnet3tools.options import option
 
-__all__ = ["AlignOptions", "DeterminizeOptions", "LatticeDecoderOptions"]
+__all__ = ["AlignOptions", "DeterminizeOptions", "LatticeDecoderOptions", "SearchOptions"]
 
 _MOST = 2**31 - 1
 
@@ -39,8 +39,11 @@ class DeterminizeOptions:
 
 
 @dataclass(frozen=True)
-class LatticeDecoderOptions(DeterminizeOptions):
-    """Kaldi's LatticeFasterDecoderConfig."""
+class SearchOptions:
+    """Options of the search.
+
+    native/library.py declares them to C as the members of a struct `search_options`.
+    """
 
     beam: float = option(16.0, "Decoding beam.  Larger->slower, more accurate.")
     max_active: int = option(_MOST, "Decoder max active states.  Larger->slower; more accurate")
@@ -49,11 +52,6 @@ class LatticeDecoderOptions(DeterminizeOptions):
         10.0, "Lattice generation beam.  Larger->slower, and deeper lattices"
     )
     prune_interval: int = option(25, "Interval (in frames) at which to prune tokens")
-    determinize_lattice: bool = option(
-        True,
-        "If true, determinize the lattice (lattice-determinization, keeping only best pdf-sequence "
-        "for each word-sequence).",
-    )
     beam_delta: float = option(
         0.5,
         "Increment used in decoding-- this parameter is obscure and relates to a speedup in the "
@@ -64,15 +62,9 @@ class LatticeDecoderOptions(DeterminizeOptions):
         "Kaldi's hash tables of tokens have this many buckets a token: only the order in which "
         "equal ways are found depends on it",
     )
-    memory_pool_tokens_block_size: int = option(
-        256, "Accepted as Kaldi's option about its memory: not used here"
-    )
-    memory_pool_links_block_size: int = option(
-        256, "Accepted as Kaldi's option about its memory: not used here"
-    )
 
     def check(self) -> None:
-        """OptionError for values that no decoding can have."""
+        """Raise OptionError for impossible values."""
         for name in ("beam", "lattice_beam", "beam_delta"):
             if not getattr(self, name) > 0.0:
                 raise OptionError(f"--{name.replace('_', '-')} must be greater than 0")
@@ -80,6 +72,23 @@ class LatticeDecoderOptions(DeterminizeOptions):
             raise OptionError("--max-active must be > 1, and --min-active between 0 and it")
         if self.prune_interval <= 0 or not 1.0 <= self.hash_ratio < math.inf:
             raise OptionError("--prune-interval must be > 0, and --hash-ratio at least 1, finite")
+
+
+@dataclass(frozen=True)
+class LatticeDecoderOptions(SearchOptions, DeterminizeOptions):
+    """Kaldi's LatticeFasterDecoderConfig."""
+
+    determinize_lattice: bool = option(
+        True,
+        "If true, determinize the lattice (lattice-determinization, keeping only best pdf-sequence "
+        "for each word-sequence).",
+    )
+    memory_pool_tokens_block_size: int = option(
+        256, "Accepted as Kaldi's option about its memory: not used here"
+    )
+    memory_pool_links_block_size: int = option(
+        256, "Accepted as Kaldi's option about its memory: not used here"
+    )
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class AlignOptions:
     )
 
     def check(self) -> None:
-        """OptionError for beams that make no sense."""
+        """Raise OptionError for beams that contradict each other."""
         if self.beam <= 0.0 or (self.retry_beam != 0.0 and self.retry_beam <= self.beam):
             raise OptionError(
                 f"Beams do not make sense: beam {self.beam:g}, retry-beam {self.retry_beam:g}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from nnet3tools.decoding.decoder import Decoder, SearchOptions
+from nnet3tools.decoding.decoder import Decoder
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.native.library import decoding_library
 from nnet3tools.decoding.native.search import NativeDecoder
+from nnet3tools.decoding.options import SearchOptions
 
 __all__ = ["Search", "new_search"]
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.graph import DecodingGraph
 from nnet3tools.decoding.options import LatticeDecoderOptions
 from nnet3tools.decoding.phone_determinization import PhoneDeterminizer
@@ -69,15 +68,7 @@ class UtteranceDecoder:
         allow_partial: bool,
     ) -> None:
         """`acoustic_scale` is in the log-likelihoods; lattices are written without it."""
-        self._search = SearchOptions(
-            beam=options.beam,
-            max_active=options.max_active,
-            min_active=options.min_active,
-            beam_delta=options.beam_delta,
-            lattice_beam=options.lattice_beam,
-            prune_interval=options.prune_interval,
-            hash_ratio=options.hash_ratio,
-        )
+        self._options = options
         self._determinizer = None
         if options.determinize_lattice:
             self._determinizer = PhoneDeterminizer(model, options.lattice_beam, options)
@@ -85,7 +76,7 @@ class UtteranceDecoder:
 
     def decoder(self, graph: DecodingGraph) -> Search:
         """A decoder with these options."""
-        return new_search(graph, self._search)
+        return new_search(graph, self._options)
 
     def decode(self, decoder: Search, key: str, loglikes: NDArray[np.float32]) -> Decoded | None:
         """Decode (frames, pdfs) log-likelihoods; None, with a warning, if nothing comes of it."""

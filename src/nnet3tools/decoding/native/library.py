@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import typing
 from pathlib import Path
+from typing import Any, Self
 
+from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.tensor.cpu.choice import are_native
 from nnet3tools.tensor.cpu.library import load_files
 
-__all__ = ["compiled_library", "decoding_library"]
+__all__ = ["OptionStruct", "compiled_library", "decoding_library"]
 
 _FILES = ("strings.h", "determinize.c", "search.c", "best_path.c")
+_TYPES: dict[Any, tuple[str, Any]] = {
+    float: ("float", ctypes.c_float),
+    int: ("int64_t", ctypes.c_int64),
+}
+_OPTIONS = {name: _TYPES[kind] for name, kind in typing.get_type_hints(SearchOptions).items()}
+
+
+class OptionStruct(ctypes.Structure):
+    """The C struct `search_options`: a member for each field of SearchOptions."""
+
+    _fields_ = tuple((name, kind) for name, (_, kind) in _OPTIONS.items())
+
+    @classmethod
+    def of(cls, options: SearchOptions) -> Self:
+        """The struct with the values of these options."""
+        return cls(**{name: getattr(options, name) for name in _OPTIONS})
 
 
 def decoding_library() -> ctypes.CDLL | None:
@@ -22,4 +41,6 @@ def decoding_library() -> ctypes.CDLL | None:
 @functools.cache
 def compiled_library() -> ctypes.CDLL | None:
     """The library, whatever has been chosen; None if it cannot be made."""
-    return load_files(Path(__file__).parent, _FILES, "the decoder")
+    members = " ".join(f"{kind} {name};" for name, (kind, _) in _OPTIONS.items())
+    options = f"typedef struct {{ {members} }} search_options;"
+    return load_files(Path(__file__).parent, _FILES, "the decoder", options)

@@ -11,10 +11,7 @@ typedef struct {
   const uint8_t *has_epsilon;   /* (N) whether some arc reads no frame */
 } search_graph;
 
-typedef struct {
-  float beam, beam_delta, lattice_beam, hash_ratio;
-  int64_t max_active, min_active, prune_interval;
-} search_options;
+/* The struct `search_options` is declared by library.py, from the fields of SearchOptions. */
 
 typedef struct { int32_t state; float cost; } token;
 typedef struct { int64_t arc; int32_t source, target; float acoustic; } way;

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3tools.decoding.decoder import SearchOptions
 from nnet3tools.decoding.frames import Links, Ways
 from nnet3tools.decoding.graph import DecodingGraph
+from nnet3tools.decoding.native.library import OptionStruct
+from nnet3tools.decoding.options import SearchOptions
 from nnet3tools.errors import DataError, ProgramError
 
 __all__ = ["NativeDecoder"]
@@ -36,15 +37,6 @@ class _Graph(ctypes.Structure):
     )  # fmt: skip
 
 
-class _Options(ctypes.Structure):
-    """search.c's `search_options`."""
-
-    _fields_ = (
-        *((name, ctypes.c_float) for name in ("beam", "beam_delta", "lattice_beam", "hash_ratio")),
-        *((name, ctypes.c_int64) for name in ("max_active", "min_active", "prune_interval")),
-    )
-
-
 class _Ways(ctypes.Structure):
     """search.c's `way_arrays`."""
 
@@ -63,7 +55,7 @@ class NativeDecoder:
         self._alive = (given, arrays)  # while C looks at them
         new = self._library.nn_search_new
         new.restype, new.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_void_p)
-        chosen = _Options(*(getattr(options, field[0]) for field in _Options._fields_))
+        chosen = OptionStruct.of(options)
         handle = new(ctypes.addressof(given), ctypes.addressof(chosen))
         if not handle:
             raise MemoryError

@@ -151,10 +151,12 @@ def load_library(source: str, what: str) -> ctypes.CDLL | None:
     return None if compiler is None else _load(compiler, source, what)
 
 
-def load_files(folder: Path, names: Iterable[str], what: str) -> ctypes.CDLL | None:
-    """The library of C files of a folder, with `growing.h` before them, as `load_library`."""
-    files = [_text("growing.h"), *((folder / name).read_text(encoding="utf-8") for name in names)]
-    return load_library("\n".join(files), what)
+def load_files(
+    folder: Path, names: Iterable[str], what: str, declarations: str = ""
+) -> ctypes.CDLL | None:
+    """The library of `growing.h`, `declarations` and C files of a folder, as `load_library`."""
+    files = ((folder / name).read_text(encoding="utf-8") for name in names)
+    return load_library("\n".join([_text("growing.h"), declarations, *files]), what)
 
 
 def _load(compiler: Compiler, source: str, what: str) -> ctypes.CDLL | None:
