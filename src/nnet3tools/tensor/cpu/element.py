@@ -122,10 +122,9 @@ def _plan(assignments: Assignments, operands: Sequence[Any]) -> Plan | bool:
         return _column_plan(assignments, operands, full)
     if 0 in full:
         return True
-    if by_rows and full[-1] == 1:  # a walk does not tell a row of one element from a number
-        return False
     sizes, strides = merged_strides(arrays, full, kept_axes=int(by_rows))
-    walk = walk_of(types, operands, strides, exact=1)
+    single = -1 if by_rows and full[-1] == 1 else 0
+    walk = walk_of(types, operands, strides, exact=1, single=single)
     if by_rows:
         kernel = _row_kernel(assignments, walk, full[-1] <= _MAX_KEPT)
     else:
@@ -140,7 +139,7 @@ def _column_plan(
     if 0 in full or len(full) < 2 or assignments.reduces_rows:
         return False
     sizes, strides = merged_strides(arrays, full, kept_axes=1)
-    if len(sizes) != 2 or sizes[0] == 1:  # a walk does not tell one row from a row of numbers
+    if len(sizes) != 2:
         return False
     return column_plan(assignments, operands, sizes, strides, ROWS)
 
@@ -150,7 +149,8 @@ def column_plan(
     strides: Sequence[Sequence[int]], rows: int,
 ) -> Plan:  # fmt: skip
     """The plan of a formula that reduces columns of operands with these sizes and strides."""
-    walk = walk_of(operand_types(operands), operands, strides, exact=2)
+    single = -2 if sizes[-2] == 1 else 0
+    walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
     read = sum(a.itemsize for a, s in zip(arrays, strides, strict=True) if s[-2] and s[-1])
     tile = max(GROUP, _CACHE_BYTES // max(1, sizes[-2] * read) // GROUP * GROUP)

@@ -16,25 +16,17 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.aggregate import AGGREGATE_BACKENDS, Fold, Reduction
-from nnet3tools.tensor.cuda.aggregate_source import (
-    Parts,
-    Reducer,
-    fold_reducer,
-    reduce_source,
-)
-from nnet3tools.tensor.cuda.device import get_device, pointer
+from nnet3tools.tensor.cuda.device import get_device
 from nnet3tools.tensor.cuda.element import with_device_numbers
 from nnet3tools.tensor.cuda.launches import Launch, zero_tickets
-from nnet3tools.tensor.cuda.operands import (
-    broadcast_shape,
-    broadcast_strides,
-    is_array,
-    merge_axes,
-    operand_type,
-)
+from nnet3tools.tensor.cuda.operands import arguments, is_array, operand_types
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.formulas import Expr, Type, type_of_dtype
+from nnet3tools.tensor.emit import cuda_reduce as emitted
+from nnet3tools.tensor.emit.cuda_reduce import Reducer, fold_reducer
+from nnet3tools.tensor.emit.walk import walk_of
+from nnet3tools.tensor.formulas import Expr, Type
 from nnet3tools.tensor.number import Measured, Number
+from nnet3tools.tensor.strides import broadcast_shape, broadcast_strides, merge_axes
 
 __all__ = ["AggregateKernel"]
 
@@ -54,23 +46,7 @@ _fill = element("_1 = _2")
 _add_scaled = element("_1 = where(_4 == 0, 0, _4 * _1) + where(_3 != 0, _3 * _2, 0)")
 
 
-def _reducer(reduce: Reduction, wide: bool) -> Reducer:
-    if isinstance(reduce, Fold):
-        return fold_reducer(reduce, Type.FLOAT64 if wide else Type.FLOAT32)
-    return Reducer(f"{_REDUCERS[reduce]}<{'double' if wide else 'float'}>")
-
-
-def _letters(strides: Sequence[int]) -> str:
-    return "".join("0" if s == 0 else "s" for s in strides)
-
-
-def _reduced_letters(strides: Sequence[int]) -> str:
-    """Those, and c for the last axis where neighbours are neighbours in memory."""
-    found = _letters(strides)
-    return found[:-1] + "c" if strides and strides[-1] == 1 else found
-
-
-class _Reduction:
+class _Plan:
     """A reduction of operands of given types, shapes and strides."""
 
     def __init__(
@@ -78,51 +54,40 @@ class _Reduction:
         full: tuple[int, ...], out: Any, out_strides: Sequence[int],
     ) -> None:  # fmt: skip
         self._device = device = get_device()
-        types = tuple(operand_type(o) for o in operands)
-        walks = [broadcast_strides(o, full) for o in operands if is_array(o)]
-        kept_axes = [i for i in range(len(full)) if i not in axes]
+        types = operand_types([out, *operands])
+        walks = [out_strides, *(broadcast_strides(o, full) for o in operands if is_array(o))]
+        rest = [i for i in range(len(full)) if i not in axes]
         kept_sizes, kept = merge_axes(
-            [full[i] for i in kept_axes],
-            [[w[i] for i in kept_axes] for w in walks] + [[out_strides[i] for i in kept_axes]],
+            [full[i] for i in rest], [[w[i] for i in rest] for w in walks]
         )
         sizes, reduced = merge_axes([full[i] for i in axes], [[w[i] for i in axes] for w in walks])
         self.kept, self.reduced = math.prod(kept_sizes), math.prod(sizes)
-        result = expr.type({i + 1: t for i, t in enumerate(types)})
+        result = expr.type({i: t for i, t in enumerate(types[1:], 1)})
         wide = result not in (Type.FLOAT32, Type.FLOAT16) or out.dtype == np.float64
-        step = min((abs(r[-1]) for r in reduced if r[-1]), default=1)
-        along = min((abs(k[-1]) for k in kept[:-1] if k[-1]), default=step)
-        by_columns = self.kept > 1 and along < step
-        found = iter(zip(kept, reduced, strict=False))
-        rest: tuple[list[int], list[int]] = ([], [])
-        both: list[tuple[list[int], list[int]]] = [
-            next(found) if not t.is_weak else rest for t in types
-        ]
-        self.parts = Parts(
-            types, tuple(_letters(k) for k, _ in both),
-            tuple(_reduced_letters(r) for _, r in both),
-            _reducer(reduce, wide), "double" if wide else "float", type_of_dtype(out.dtype),
-            _letters(kept[-1]), by_columns,
-        )  # fmt: skip
-        self._sizes = [np.int64(n) for n in kept_sizes[1:]]
-        self._reduced_sizes = [np.int64(n) for n in sizes[1:]]
-        self._strides = [
-            [
-                np.int64(s)
-                for s, c in zip((*k, *r), _letters(k) + _reduced_letters(r), strict=True)
-                if c == "s"
-            ]
-            for k, r in both
-        ]
-        self._out_strides = [np.int64(s) for s in kept[-1] if s]
-        self._geometry()
-        self._found = reduce_source(expr, self.parts)
+        held = Type.FLOAT64 if wide else Type.FLOAT32
+        step = min((abs(r[-1]) for r in reduced[1:] if r[-1]), default=1)
+        along = min((abs(k[-1]) for k in kept[1:] if k[-1]), default=step)
+        self._strides = [[*k, *r] for k, r in zip(kept, reduced, strict=True)]
+        self._sizes = [*kept_sizes, *sizes]
+        self._walk = walk_of(types, [out, *operands], self._strides, exact=len(self._sizes))
+        if isinstance(reduce, Fold):
+            self._reducer = fold_reducer(reduce, held)
+        else:
+            self._reducer = Reducer(f"{_REDUCERS[reduce]}<{'double' if wide else 'float'}>")
+        self._by_columns = self.kept > 1 and along < step
+        self._state_bytes = 2 * (8 if wide else 4)
+        self._choose_grid()
+        found = emitted.Reduction(
+            self._walk, len(kept_sizes), self._reducer, held, self._by_columns
+        )
+        self._found = emitted.reduce_kernel(expr, found)
         self._kernel = device.kernel(*self._found)
 
-    def _geometry(self) -> None:
-        """Blocks, and how many chunks keep the device busy."""
-        if self.parts.by_columns:
+    def _choose_grid(self) -> None:
+        """Set blocks, and as many chunks as keep the device busy."""
+        if self._by_columns:
             self.block, outputs, least = (32, 8, 1), 32, _COLUMN_CHUNK
-        elif self.reduced > _LONG_ROW and not self.parts.reducer.in_order:
+        elif self.reduced > _LONG_ROW and not self._reducer.in_order:
             self.block, outputs, least = (256, 1, 1), 1, _ROW_CHUNK
         else:
             self.block, outputs, least = (32, 8, 1), 8, _ROW_CHUNK
@@ -137,35 +102,22 @@ class _Reduction:
         self, operands: Sequence[Any], out: Any, factor: float, beta: float
     ) -> Callable[[], None]:
         """The reduction bound to these operands."""
-        size = 2 * (8 if self.parts.accumulator == "double" else 4) * self.chunks * self.kept
         chunked = self.chunks > 1
-        partial = self._device.empty((size if chunked else 1,), np.uint8)
+        size = self._state_bytes * self.chunks * self.kept if chunked else 1
+        partial = self._device.empty((size,), np.uint8)
         tickets = zero_tickets(self.grid[0]) if chunked else None
-        args: list[Any] = [
-            np.int64(self.kept), np.int64(self.reduced), np.int64(self.chunk),
-            *self._sizes, *self._reduced_sizes,
-        ]  # fmt: skip
-        for operand, t, strides in zip(operands, self.parts.types, self._strides, strict=True):
-            if t.is_weak:
-                args.append((np.float64 if t is Type.WEAK_FLOAT else np.int64)(operand))
-            else:
-                args += [np.uint64(pointer(operand)), *strides]
-        args += [
-            np.uint64(pointer(out)), *self._out_strides, np.float64(factor), np.float64(beta),
-            np.uint64(pointer(partial)), np.uint64(0 if tickets is None else pointer(tickets)),
-        ]  # fmt: skip
+        walked = self._walk.arguments([out, *operands], self._strides)
+        values = [self.kept, self.reduced, self.chunk, *self._sizes, *walked]
+        values += [float(factor), float(beta), partial, 0 if tickets is None else tickets]
+        args = arguments(values)
+        if tickets is None:
+            args[-1] = np.uint64(0)
         arrays = [o for o in operands if is_array(o)]
         own = [out, *([partial, tickets] if chunked else [])]
         return Launch(
-            self._kernel,
-            *self._found,
-            self.grid,
-            self.block,
-            args,
-            [*arrays, out],
-            own,
+            self._kernel, *self._found, self.grid, self.block, args, [*arrays, out], own,
             size=self.kept * self.reduced,
-        )
+        )  # fmt: skip
 
 
 class AggregateKernel:
@@ -174,7 +126,7 @@ class AggregateKernel:
     def __init__(self, expr: Expr, reduce: Reduction, axis: int | None) -> None:
         self._expr, self._reduce, self._axis = expr, reduce, axis
         self._of_none = _OF_NONE.get(reduce, 0.0) if isinstance(reduce, str) else reduce.start
-        self._plans: dict[Any, _Reduction] = {}
+        self._plans: dict[Any, _Plan] = {}
 
     def __call__(
         self, out: Any, ins: Sequence[Any], alpha: float, beta: float
@@ -236,9 +188,7 @@ class AggregateKernel:
         if (plan := self._plans.get(key)) is None:
             if len(self._plans) >= 512:
                 self._plans.clear()
-            plan = self._plans[key] = _Reduction(
-                self._expr, self._reduce, ins, axes, full, out, strides
-            )
+            plan = self._plans[key] = _Plan(self._expr, self._reduce, ins, axes, full, out, strides)
         return plan.bind(ins, out, factor, beta)
 
     def _of_nothing(self, out: Any, factor: float, beta: float) -> Callable[[], None]:

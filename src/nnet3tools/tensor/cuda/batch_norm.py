@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.cuda.launch import COLUMNS, LANES, in_turn, slices_and_tiles
+from nnet3tools.tensor.cuda.launch import COLUMNS, LANES, in_turn, slices_of
 from nnet3tools.tensor.cuda.launches import zero_tickets
 from nnet3tools.tensor.cuda.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
@@ -85,7 +85,7 @@ def _sum_columns(
 ) -> Step:  # fmt: skip
     """The kernel that sums something over the rows and stores what follows from the means."""
     rows, dim = shape
-    slices, tiles = slices_and_tiles(rows, dim, get_device().num_processors)
+    slices, tiles = slices_of(rows, dim, get_device().num_processors)
     partial = get_device().empty((slices, 2, dim), np.float64)
     tickets = zero_tickets(tiles)
     return block_step(

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnet3tools.tensor.cuda.device import Dim
 
-__all__ = ["COLUMNS", "LANES", "THREADS", "grid_for", "in_turn", "slices_and_tiles"]
+__all__ = ["COLUMNS", "LANES", "THREADS", "block_of", "grid_for", "in_turn", "slices_of"]
 
 THREADS = 256
 _BLOCKS_A_PROCESSOR = 16
@@ -26,12 +26,17 @@ def grid_for(items: int, rows: int, processors: int) -> tuple[Dim, Dim]:
     return (blocks_x, blocks_y, 1), (width, height, 1)
 
 
+def block_of(length: int, most_threads: int = THREADS) -> int:
+    """The threads of a block that works on `length` elements: a power of two, at least a warp."""
+    return min(most_threads, max(32, 1 << (max(length, 1) - 1).bit_length()))
+
+
 COLUMNS, LANES = 32, 8
 """Of the blocks that sum columns: so many go down side by side, so many rows at a time."""
 _SUMMING_BLOCKS_A_PROCESSOR = 2
 
 
-def slices_and_tiles(rows: int, columns: int, processors: int) -> tuple[int, int]:
+def slices_of(rows: int, columns: int, processors: int) -> tuple[int, int]:
     """How many slices of the rows and tiles of columns a matrix is cut into for its columns' sums.
 
     Blocks enough to keep the device busy, but no fewer rows to a block than it has lanes. A tile's

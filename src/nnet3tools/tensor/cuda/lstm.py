@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3tools.tensor.basics import fill
 from nnet3tools.tensor.cuda.device import Array, get_device
-from nnet3tools.tensor.cuda.launch import COLUMNS, LANES, slices_and_tiles
+from nnet3tools.tensor.cuda.launch import COLUMNS, LANES, slices_of
 from nnet3tools.tensor.cuda.launches import zero_tickets
 from nnet3tools.tensor.cuda.strided import block_step, grid_step
 from nnet3tools.tensor.registry import implements
@@ -132,7 +132,7 @@ def bind_lstm_nonlinearity_backprop(
 def _with_sums(
     rows: int, dim: int, arrays: dict[str, Array], body: str, totals: dict[str, Array]
 ) -> Step:
-    slices, tiles = slices_and_tiles(rows, dim, get_device().num_processors)
+    slices, tiles = slices_of(rows, dim, get_device().num_processors)
     partial = get_device().empty((slices, _SUMS, dim), np.float64)
     tickets = zero_tickets(tiles)
     code = {

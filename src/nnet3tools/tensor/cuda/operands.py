@@ -1,39 +1,27 @@
-"""Operands of a kernel: element types, strides in elements, merged axes, overlaps."""
+"""Operands of kernels on CUDA: element types, arguments, shared memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import pointer
+from nnet3tools.tensor.emit.walk import is_array
 from nnet3tools.tensor.formulas import Type, type_of_dtype
-from nnet3tools.tensor.strides import (
-    broadcast_shape,
-    broadcast_strides,
-    element_strides,
-    merge_axes,
-)
+from nnet3tools.tensor.strides import element_strides
 
-__all__ = [
-    "broadcast_shape",
-    "broadcast_strides",
-    "element_strides",
-    "is_array",
-    "merge_axes",
-    "operand_type",
-    "overlap",
-]
+__all__ = ["arguments", "element_strides", "is_array", "operand_types", "overlap"]
 
 
-def is_array(operand: Any) -> bool:
-    """Whether an operand is an array (else a plain number)."""
-    return hasattr(operand, "strides") and not isinstance(operand, np.generic)
+def operand_types(operands: Sequence[Any]) -> tuple[Type, ...]:
+    """The Type of each operand, weak for plain numbers."""
+    return tuple(map(_type, operands))
 
 
-def operand_type(operand: Any) -> Type:
-    """The Type of an operand, weak for plain numbers."""
+def _type(operand: Any) -> Type:
     if is_array(operand):
         return type_of_dtype(operand.dtype)
     if isinstance(operand, (bool, np.bool_, int, np.integer)):
@@ -43,8 +31,18 @@ def operand_type(operand: Any) -> Type:
     raise ProgramError(f"a formula's operand must be an array or a number, not {operand!r}")
 
 
+def arguments(values: Sequence[Any]) -> list[Any]:
+    """Arguments as kernels take them: addresses of arrays, int64 and float64."""
+    return [
+        np.uint64(pointer(v)) if is_array(v)
+        else np.float64(v) if isinstance(v, (float, np.floating))
+        else np.int64(v)
+        for v in values
+    ]  # fmt: skip
+
+
 def _extent(array: Any) -> tuple[int, int]:
-    """First byte and one past the last."""
+    """The addresses of the first byte and of one past the last byte."""
     low = high = pointer(array)
     for size, stride in zip(array.shape, array.strides, strict=True):
         if stride < 0:
@@ -55,7 +53,7 @@ def _extent(array: Any) -> tuple[int, int]:
 
 
 def overlap(target: Any, other: Any) -> str:
-    """How two arrays share memory: "", "same" (the same elements), or "partial" (or maybe so)."""
+    """How two arrays share memory: "" (not), "same" (the same elements), "partial" (or perhaps)."""
     if 0 in target.shape or 0 in other.shape:
         return ""
     (low_a, high_a), (low_b, high_b) = _extent(target), _extent(other)
@@ -68,7 +66,7 @@ def overlap(target: Any, other: Any) -> str:
 
 
 def _different_columns(a: Any, b: Any) -> bool:
-    """Whether both are blocks of columns of one matrix that have none in common."""
+    """Whether both are blocks of columns of one matrix, without a common column."""
     if a.ndim != 2 or b.ndim != 2 or a.strides[0] != b.strides[0] or a.strides[0] <= 0:
         return False
     pitch = a.strides[0]

@@ -18,7 +18,7 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.cuda.device import Array, get_device, pointer
-from nnet3tools.tensor.cuda.launch import THREADS, grid_for
+from nnet3tools.tensor.cuda.launch import THREADS, block_of, grid_for
 from nnet3tools.tensor.cuda.launches import Launch
 from nnet3tools.tensor.cuda.operands import element_strides
 
@@ -175,7 +175,7 @@ def block_step(
     `length` is the work of a block, a power of two of threads. `writes` are arrays that the body
     knows by address only.
     """
-    threads = min(most_threads, max(32, 1 << (max(length, 1) - 1).bit_length()))
+    threads = block_of(length, most_threads)
     return _bind(what, space, arrays, numbers, body, threads, (), writes)
 
 

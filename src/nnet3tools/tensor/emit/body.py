@@ -88,6 +88,8 @@ class Body:
         lowering = Lowering(types, dialect.target)
         self.lower = lowering.lower
         self.instructions = lowering.instructions
+        self.places: dict[int, str] = {}
+        """Operand -> the text that stands for its element, where that is not in memory."""
         self._names: dict[Instruction, str] = {}
 
     @classmethod
@@ -154,6 +156,8 @@ class Body:
     def place(self, i: int, index: str = "i") -> str:
         """An element of an operand's current row."""
         assert self.walk is not None
+        if i in self.places:
+            return self.places[i]
         access = self.walk.accesses[i][-1]
         if access is Access.STRIDED:
             index = f"{index} * s{i}_{self.walk.axes - 1}"

@@ -73,11 +73,13 @@ def is_array(operand: Any) -> bool:
 
 
 def walk_of(
-    types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int
-) -> Walk:
+    types: Sequence[Type], operands: Sequence[Any], strides: Sequence[Sequence[int]], exact: int,
+    single: int = 0,
+) -> Walk:  # fmt: skip
     """The walk over operands whose arrays have these strides (of elements).
 
     Only the innermost `exact` axes tell strides 0 and 1 from others: fewer kernels are compiled.
+    `single` is an axis of size 1 (-1 or -2, 0: none) along which all arrays count as varying.
     """
     axes = len(strides[0])
     walked = iter(strides)
@@ -89,6 +91,8 @@ def walk_of(
             continue
         steps = next(walked)
         known = [_access(s, axis == axes - 1) for axis, s in enumerate(steps)]
+        if single:
+            known[single] = Access.STRIDED
         accesses.append((*[Access.STRIDED] * (axes - exact), *known[max(0, axes - exact) :]))
     return Walk(tuple(types), tuple(accesses), axes)
 

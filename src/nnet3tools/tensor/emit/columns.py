@@ -1,0 +1,109 @@
+"""The passes over rows of a formula that reduces columns: what each pass makes, keeps and stores.
+
+Values of whole columns, which passes make of earlier reductions, are kept in memory where rows or
+later passes need them. A pass computes everything else of a row again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnet3tools.tensor.emit.body import Body, Dialect
+from nnet3tools.tensor.emit.walk import Walk
+from nnet3tools.tensor.formulas import Assignments
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind
+from nnet3tools.tensor.formulas.stages import passes, varying
+
+__all__ = ["ColumnPasses"]
+
+
+class ColumnPasses:
+    """The passes of assignments over operands whose axis -2 are rows and axis -1 columns."""
+
+    def __init__(self, assignments: Assignments, walk: Walk, dialect: Dialect) -> None:
+        self.walk, self.body = walk, Body.of_walk(walk, dialect)
+        pairs = [(t.number - 1, self.body.lower(value)) for t, value in assignments.items]
+        self._stored = [pair for pair in pairs if walk.varies(pair[0], -2)]
+        self.totals = [pair for pair in pairs if pair not in self._stored]
+        """Targets with one number for each column, and their values: the last pass stores them."""
+        instructions = self.body.instructions
+        self._along = varying(instructions, self._differs, {Kind.REDUCE_COLUMN})
+        after = set[Instruction]()
+        for v in instructions:
+            if v.kind is Kind.REDUCE_COLUMN or any(i in after for i in v.inputs):
+                after.add(v)
+        self.within = varying(instructions, walk.varies, ()) | after
+        """Values that may differ within a row."""
+        # the first pass stores if it can, so that one pass over the rows may do
+        self._stores_first = not any(root in after for _, root in self._stored)
+        roots = [root for _, root in (self.totals if self._stores_first else pairs)]
+        self._passes = passes(instructions, roots, walk.varies, self._differs)
+        self.last = len(self._passes) - 1
+        """The number of the last pass."""
+
+    def _differs(self, i: int) -> bool:
+        return self.walk.varies(i, -2)
+
+    @property
+    def num_readers(self) -> int:
+        """The number of passes that read rows."""
+        return self.last + bool(self.stored(self.last))
+
+    def reductions(self, number: int) -> tuple[Instruction, ...]:
+        """The column reductions that a pass makes."""
+        return self._passes[number].reductions
+
+    @property
+    def all_reductions(self) -> list[Instruction]:
+        """The column reductions of all passes."""
+        return [v for number in range(self.last) for v in self.reductions(number)]
+
+    def stored(self, number: int) -> list[tuple[int, Instruction]]:
+        """Targets of which a pass stores every row, and their values."""
+        return self._stored if number == (0 if self._stores_first else self.last) else []
+
+    def column_values(self, number: int) -> tuple[Instruction, ...]:
+        """Values of whole columns that are computed before a pass."""
+        return self._passes[number].columns
+
+    def kept(self, number: int) -> list[Instruction]:
+        """The values among column_values that rows or later passes need."""
+        columns = self.column_values(number)
+        final = {root for _, root in self._stored}
+        if number < self.last:
+            final |= {root for _, root in self.totals}
+        return [
+            v for v in columns
+            if v.kind in (Kind.CAST, Kind.APPLY) and (
+                v in final or any(
+                    v in u.inputs and (u in self._along or u not in columns)
+                    for u in self.body.instructions
+                )
+            )
+        ]  # fmt: skip
+
+    def known(self, number: int) -> list[Instruction]:
+        """Values of columns that are in memory when the rows of a pass are read."""
+        made = [v for n in range(number + 1) for v in self.kept(n)]
+        return made + [v for n in range(number) for v in self.reductions(n)]
+
+    def row_values(self, number: int) -> list[Instruction]:
+        """The values that a pass computes of each row."""
+        return self.body.needed(self.row_roots(number), self.known(number))
+
+    def row_roots(self, number: int) -> list[Instruction]:
+        """The values that a pass stores or reduces."""
+        stored = [root for _, root in self.stored(number)]
+        return [*stored, *[v.inputs[0] for v in self.reductions(number)]]
+
+    def looked_up(
+        self, values: Sequence[Instruction], roots: Sequence[Instruction],
+        known: Sequence[Instruction],
+    ) -> list[Instruction]:  # fmt: skip
+        """The known values that the computation of some values and roots begins with."""
+        below = {i for v in values for i in v.inputs} | set(roots)
+        return [v for v in self.body.instructions if v in below and v in known]
+
+    def column_roots(self, number: int) -> list[Instruction]:
+        """The values of totals that are stored before a pass, the last."""
+        return [root for _, root in self.totals] if number == self.last else []

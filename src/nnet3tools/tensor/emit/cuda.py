@@ -1,0 +1,122 @@
+"""CUDA C++ for GPUs: the dialect, and the kernel of a formula without reductions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from nnet3tools.tensor.emit.body import CALLS, Body, Dialect, indented, loop
+from nnet3tools.tensor.emit.walk import Walk
+from nnet3tools.tensor.formulas import Assignments, Type
+from nnet3tools.tensor.formulas.lowered import Target
+
+__all__ = ["CUDA", "VECTOR_TYPES", "Source", "coordinates", "element_kernel", "kernel_source"]
+
+Source = tuple[str, str]
+"""A kernel's source and its name."""
+
+VECTOR_TYPES = {Type.FLOAT32: "float4", Type.INT32: "int4", Type.UINT32: "uint4"}
+
+_TYPES = {
+    Type.BOOL: "bool", Type.INT32: "int", Type.UINT32: "unsigned", Type.FLOAT16: "float",
+    Type.FLOAT32: "float", Type.FLOAT64: "double", Type.WEAK_INT: "long long",
+    Type.WEAK_FLOAT: "double",
+}  # fmt: skip
+
+_CALLS = CALLS | {
+    "abs": "nn_abs({0})", "sgn": "nn_sgn({0})", "max": "nn_max({0}, {1})",
+    "min": "nn_min({0}, {1})", "exp": "exp{f}({0})", "log": "log{f}({0})", "tanh": "tanh{f}({0})",
+    "erf": "erf{f}({0})", "sigmoid": "nn_sigmoid({0})",
+}  # fmt: skip
+
+CUDA = Dialect(
+    types=_TYPES,
+    stored_types=_TYPES | {Type.FLOAT16: "__half"},
+    calls=_CALLS,
+    target=Target("cupy", frozenset(_CALLS)),
+    size="long long",
+    integer="({0})({1}LL)",
+    infinity="__int_as_float(0x7f800000)",
+    nan="__int_as_float(0x7fc00000)",
+    parameters={
+        "size": "long long {name}",
+        "number": "double {name}",
+        "pointer": "{type}* {name}",
+    },
+    rounded_half="__half2float(__float2half({0}))",
+    loaded_half="__half2float({0})",
+    stored_half="__float2half({0})",
+)
+
+
+def kernel_source(
+    prefix: str, parameters: Sequence[str], lines: Sequence[str], comment: str = ""
+) -> Source:
+    """Source and name of a kernel; the name is its prefix and a digest of its text."""
+    text = "\n".join([f"({', '.join(parameters)}) {{", *indented(lines), "}", ""])
+    name = f"{prefix}_{hashlib.sha1(text.encode()).hexdigest()[:16]}"
+    head = f"// {comment}\n" if comment and "\\" not in comment else ""
+    return f'{head}extern "C" __global__ void {name}{text}', name
+
+
+def coordinates(index: str, sizes: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The lines that take a linear index apart into coordinates (names); sizes[0] is not needed."""
+    if len(names) == 1:
+        return [f"const long long {names[0]} = {index};"]
+    lines = [f"long long rest_{names[0]} = {index};"]
+    for size, name in reversed(list(zip(sizes[1:], names[1:], strict=True))):
+        lines.append(
+            f"const long long {name} = rest_{names[0]} % {size}; rest_{names[0]} /= {size};"
+        )
+    return [*lines, f"const long long {names[0]} = rest_{names[0]};"]
+
+
+def element_kernel(assignments: Assignments, walk: Walk, vector: bool) -> Source:
+    """The kernel of a formula without reductions: a thread for each element, or for four of a row.
+
+    Parameters are the sizes of the axes, the number of rows if there are several axes, the walk's.
+    """
+    body = Body.of_walk(walk, CUDA)
+    pairs = [(t.number - 1, body.lower(value)) for t, value in assignments.items]
+    values = body.needed([root for _, root in pairs])
+    targets, read = dict(pairs), body.arrays_of(values)
+    arrays = sorted({*targets, *read})
+    last = walk.axes - 1
+    outer = [f"c{axis}" for axis in range(last)]
+    step = "i += (long long)gridDim.x * blockDim.x"
+    first = "long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x"
+    if vector:
+        vectors = [i for i in arrays if walk.is_contiguous(i)]
+        body.places.update({i: f"w{i}.part[k]" for i in vectors})
+    computed = [line for v in values for line in body.line(v)]
+    computed += [body.store(*pair) for pair in pairs]
+    inner, size = computed, f"n{last}"
+    if vector:
+        inner, size = _by_fours(walk, computed, vectors, read, list(targets)), f"n{last} / 4"
+    lines = [body.row(i, outer) for i in arrays]
+    lines += loop(f"for ({first}; i < {size}; {step})", inner)
+    sizes = [f"n{axis}" for axis in range(walk.axes)]
+    if last:
+        lines = loop(
+            "for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < rows; "
+            "r += (long long)gridDim.y * blockDim.y)",
+            [*coordinates("r", sizes[:last], outer), *lines],
+        )
+        sizes = [*sizes, "rows"]
+    return kernel_source("element", body.declare(sizes), lines, assignments.text())
+
+
+def _by_fours(
+    walk: Walk, lines: Sequence[str], vectors: Sequence[int], read: Sequence[int],
+    targets: Sequence[int],
+) -> list[str]:  # fmt: skip
+    """Lines for four elements: contiguous operands are loaded and stored as vectors."""
+    before, after = list[str](), list[str]()
+    for i in vectors:
+        wide, part = VECTOR_TYPES[walk.types[i]], CUDA.types[walk.types[i]]
+        before.append(f"union {{ {wide} all; {part} part[4]; }} w{i};")
+        if i in read:
+            before.append(f"w{i}.all = (({wide}*)q{i})[i];")
+        if i in targets:
+            after.append(f"(({wide}*)q{i})[i] = w{i}.all;")
+    return [*before, "#pragma unroll", *loop("for (int k = 0; k < 4; ++k)", lines), *after]

@@ -1,0 +1,174 @@
+"""Formulas that reduce columns, in CUDA C++: a kernel for each pass over the rows.
+
+A block of (32, 8) threads goes down 32 columns over a slice of the rows, 8 rows at a time. The last
+block of these columns adds up the slices in order, then computes and keeps the values of whole
+columns that later passes need. Sums are float64. Without reductions to make, the last pass has a
+thread for each element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nnet3tools.tensor.emit.body import loop
+from nnet3tools.tensor.emit.columns import ColumnPasses
+from nnet3tools.tensor.emit.cuda import CUDA, Source, kernel_source
+from nnet3tools.tensor.emit.walk import Walk
+from nnet3tools.tensor.formulas import Assignments
+from nnet3tools.tensor.formulas.lowered import Instruction, Kind
+
+__all__ = ["ColumnKernels", "column_kernels"]
+
+
+@dataclass(frozen=True)
+class ColumnKernels:
+    """The kernels of a formula that reduces columns.
+
+    Parameters are rows, columns and the operands of the walk, then `kept` and, of kernels that
+    reduce, `partial` (double), `tickets` (unsigned, one for each 32 columns) and `span`, the number
+    of rows of a slice. A kernel that reduces has a grid of (tiles, slices) and blocks of (32, 8).
+    """
+
+    reducing: tuple[Source, ...]
+    storing: Source | None
+    """The kernel that stores elements after the last reduction; None: there are none."""
+    num_kept: int
+    """float64 numbers that are kept for each column."""
+    num_sums: int
+    """The most sums that one kernel makes for each column: float64 numbers of a slice."""
+    stored_first: tuple[int, ...]
+    """The operands (from 0) of which the first kernel stores every row."""
+    totals: tuple[int, ...]
+    """The operands that have one number for each column; the last reducing kernel stores them."""
+
+
+def column_kernels(assignments: Assignments, walk: Walk) -> ColumnKernels:
+    """The kernels of assignments over a walk of rows and columns."""
+    return _Columns(ColumnPasses(assignments, walk, CUDA), assignments.text()).kernels()
+
+
+class _Columns:
+    def __init__(self, plan: ColumnPasses, text: str) -> None:
+        self._plan, self._body, self._text = plan, plan.body, text
+        kept = [v for number in range(plan.last + 1) for v in plan.kept(number)]
+        # reductions, too, may be needed by later passes
+        self._kept = {v: k for k, v in enumerate([*plan.all_reductions, *kept])}
+
+    def kernels(self) -> ColumnKernels:
+        plan = self._plan
+        stored = plan.stored(plan.last)
+        return ColumnKernels(
+            tuple(self._reducing(number) for number in range(plan.last)),
+            self._storing() if stored else None,
+            len(self._kept),
+            max(len(plan.reductions(number)) for number in range(plan.last)),
+            () if stored else tuple(t for t, _ in plan.stored(0)),
+            tuple(t for t, _ in plan.totals),
+        )
+
+    def _kernel(self, what: str, more: Sequence[str], lines: Sequence[str]) -> Source:
+        parameters = [*self._body.declare(["n0", "n1"]), "double* kept", *more]
+        return kernel_source(what, parameters, lines, self._text)
+
+    def _place(self, v: Instruction) -> str:
+        return f"kept[{self._kept[v]} * n1 + i]"
+
+    def _lookups(self, values: Sequence[Instruction]) -> list[str]:
+        body = self._body
+        return [
+            f"const {body.held(v)} {body.name(v)} = ({body.held(v)}){self._place(v)};"
+            for v in values
+        ]
+
+    def _row(self, number: int, extra: Sequence[str]) -> list[str]:
+        """One row: values, stores and further lines."""
+        plan, body = self._plan, self._body
+        values, stored = plan.row_values(number), plan.stored(number)
+        arrays = dict.fromkeys([*(t for t, _ in stored), *body.arrays_of(values)])
+        return [
+            *[body.row(i, ["r"]) for i in arrays],
+            *[line for v in values for line in body.line(v)],
+            *[body.store(*pair) for pair in stored],
+            *extra,
+        ]
+
+    def _known(self, number: int) -> list[str]:
+        """The lines that look up what the rows of a pass need of earlier passes."""
+        plan = self._plan
+        roots, values = plan.row_roots(number), plan.row_values(number)
+        return self._lookups(plan.looked_up(values, roots, plan.known(number)))
+
+    def _storing(self) -> Source:
+        last = self._plan.last
+        rows = loop(
+            "for (long long r = blockIdx.y * (long long)blockDim.y + threadIdx.y; r < n0; "
+            "r += (long long)gridDim.y * blockDim.y)",
+            self._row(last, []),
+        )
+        lines = loop(
+            "for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n1; "
+            "i += (long long)gridDim.x * blockDim.x)",
+            [*self._known(last), *rows],
+        )
+        return self._kernel("columns", [], lines)
+
+    def _reducing(self, number: int) -> Source:
+        plan, body = self._plan, self._body
+        names = [body.name(v) for v in plan.reductions(number)]
+        inputs = [body.name(v.inputs[0]) for v in plan.reductions(number)]
+        adds = [f"sum_{n}.add(double({x}));" for n, x in zip(names, inputs, strict=True)]
+        down = "for (long long r = begin + threadIdx.y; r < end; r += 8)"
+        merge = [f"sum_{n} = nn_columns(sum_{n}, part, threadIdx.x, threadIdx.y);" for n in names]
+        places = [f"partial[({{0}} * {len(names)} + {k}) * n1 + i]" for k in range(len(names))]
+        pairs = list(zip(names, places, strict=True))
+        lines = [
+            "__shared__ nn_Sum<double> part[8][33];",
+            "__shared__ bool is_last;",
+            "const long long i = blockIdx.x * 32LL + threadIdx.x;",
+            "const long long begin = blockIdx.y * span, end = nn_min(n0, begin + span);",
+            *[f"nn_Sum<double> sum_{n}; sum_{n}.init();" for n in names],
+            *loop(
+                "if (i < n1)",
+                [*self._known(number), "#pragma unroll 4", *loop(down, self._row(number, adds))],
+            ),
+            *merge,
+            *loop(
+                "if (threadIdx.y == 0 && i < n1)",
+                [f"{place.format('blockIdx.y')} = sum_{n}.a;" for n, place in pairs],
+            ),
+            "const bool first = threadIdx.x == 0 && threadIdx.y == 0;",
+            "if (!nn_is_last(tickets + blockIdx.x, gridDim.y, first, &is_last)) return;",
+            *[f"sum_{n}.init();" for n in names],
+            "#pragma unroll 4",
+            *loop(
+                "for (long long s = threadIdx.y; i < n1 && s < gridDim.y; s += 8)",
+                [f"sum_{n}.add({place.format('s')});" for n, place in pairs],
+            ),
+            *merge,
+            *loop("if (threadIdx.y == 0 && i < n1)", self._column_lines(number)),
+        ]
+        more = ["double* partial", "unsigned* tickets", "long long span"]
+        return self._kernel("columns", more, lines)
+
+    def _column_lines(self, number: int) -> list[str]:
+        """The lines that finish a pass's reductions, and make the next pass's column values."""
+        plan, body, after = self._plan, self._body, number + 1
+        values, roots = plan.column_values(after), plan.column_roots(after)
+        lines = list[str]()
+        for v in plan.reductions(number):
+            mean = " / (double)n0" if v.name == "col_mean" else ""
+            lines.append(f"const double {body.name(v)} = sum_{body.name(v)}.a{mean};")
+        made = {*values, *plan.reductions(number)}
+        earlier = [v for v in plan.known(after) if v not in made]
+        lines += self._lookups(plan.looked_up(values, roots, earlier))
+        stored = plan.totals if after == plan.last else []
+        arrays = dict.fromkeys([*body.arrays_of(values), *(t for t, _ in stored)])
+        lines += [body.row(i, ["0"]) for i in arrays]
+        lines += [line for v in values for line in body.line(v)]
+        kept = [*plan.reductions(number), *plan.kept(after)]
+        lines += [f"{self._place(v)} = {body.name(v)};" for v in kept if v.kind in _KEPT]
+        return lines + [body.store(*pair) for pair in stored]
+
+
+_KEPT = (Kind.REDUCE_COLUMN, Kind.CAST, Kind.APPLY)

@@ -1,0 +1,223 @@
+"""Aggregates in CUDA C++: an expression reduced along some axes.
+
+A warp or a block works on each output where neighbours in memory are reduced together. Otherwise
+the threads of a warp work on neighbouring outputs. Where chunks are reduced first, the last block
+of an output merges them, in an order that does not depend on which block is last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from nnet3tools.tensor.aggregate import Fold
+from nnet3tools.tensor.emit.body import Body, indented, loop
+from nnet3tools.tensor.emit.cuda import CUDA, Source, coordinates, kernel_source
+from nnet3tools.tensor.emit.walk import Access, Walk
+from nnet3tools.tensor.formulas import Expr, Placeholder, Type
+
+__all__ = ["Reducer", "Reduction", "fold_reducer", "reduce_kernel"]
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """The C++ type that a reduction is carried in."""
+
+    state: str
+    source: str = ""
+    """Its definition, if the prelude has none."""
+    in_order: bool = False
+    """Whether a thread's elements must be neighbours, and the threads' results merged in order."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How operands are reduced: operand 0 is the output, the others are the expression's."""
+
+    walk: Walk
+    num_kept: int
+    """The number of axes of the walk, the first ones, that are not reduced."""
+    reducer: Reducer
+    accumulator: Type
+    by_columns: bool
+    """Whether neighbouring outputs are neighbours in memory, and reduced elements are not."""
+
+
+def fold_reducer(fold: Fold, held: Type) -> Reducer:
+    """The state of a fold in float32 or float64: the value so far, and whether there is one."""
+    c = CUDA.types[held]
+    functions = [
+        *_function("combine", fold.combine, (held, held)),
+        *_function("finish", fold.finish, (held,)),
+    ]
+    lines = [
+        f"  {c} a; int any;",
+        *indented(functions),
+        f"  __device__ __forceinline__ void init() {{ a = {c}(0); any = 0; }}",
+        f"  __device__ __forceinline__ void add({c} v) {{ a = any ? combine(a, v) : v; any = 1; }}",
+        "  __device__ __forceinline__ void merge(NAME o) { if (o.any) add(o.a); }",
+        "  __device__ __forceinline__ NAME down(int d) {",
+        "    NAME o;",
+        "    o.a = __shfl_down_sync(0xffffffffu, a, d);",
+        "    o.any = __shfl_down_sync(0xffffffffu, any, d);",
+        "    return o;",
+        "  }",
+        f"  __device__ __forceinline__ {c} value() {{ return finish(a); }}",
+    ]
+    text = "\n".join(lines)
+    name = "nn_Fold_" + hashlib.sha1(text.encode()).hexdigest()[:16]
+    struct = f"struct {name} {{\n{text.replace('NAME', name)}\n}};"
+    return Reducer(name, f"#ifndef {name}_\n#define {name}_\n{struct}\n#endif\n", in_order=True)
+
+
+def _function(name: str, expr: Expr, types: tuple[Type, ...]) -> list[str]:
+    """A C++ function of an expression's operands."""
+    body, c = Body(types, CUDA), CUDA.types[types[0]]
+    root = body.lower(expr)
+    value = CUDA.converted(body.name(root), body.held(root), c)
+    given = ", ".join(f"{c} x{i}" for i in range(1, len(types) + 1))
+    head = f"static __device__ __forceinline__ {c} {name}({given})"
+    lines = body.lines([root])
+    return loop(head, [*lines, f"return {value};"])
+
+
+def reduce_kernel(expr: Expr, plan: Reduction) -> Source:
+    """The kernel of out = beta * out + factor * the reduced expression.
+
+    Parameters: numbers of outputs, of elements reduced for each and of a chunk; the sizes of the
+    walk's axes and its operands; factor and beta; `partial` for the chunks, and tickets.
+    """
+    walk, state = plan.walk, plan.reducer.state
+    body = Body.of_walk(walk, CUDA)
+    moved: dict[Expr, Expr] = {Placeholder(n): Placeholder(n + 1) for n in expr.placeholders()}
+    root = body.lower(expr.substitute(moved))
+    values = body.needed([root])
+    read = body.arrays_of(values)
+    for i in read:
+        body.places[i] = _place(walk, i, plan.num_kept)
+    kept = [f"k{axis}" for axis in range(plan.num_kept)]
+    outputs = coordinates("output", [f"n{axis}" for axis in range(plan.num_kept)], kept)
+    held = CUDA.types[plan.accumulator]
+    work = [*body.lines([root]), f"acc.add(({held})({body.name(root)}));"]
+    setup = [*outputs, *[body.row(i, kept) for i in read]]
+    old, new = body.load(0, "q0[0]"), CUDA.stored("result", held, walk.types[0])
+    store = [
+        *outputs,
+        body.row(0, kept),
+        f"{held} result = ({held})factor * acc.value();",
+        *loop("if (beta != 0.0)", [old, f"result += ({held})beta * ({held})x1;"]),
+        f"q0[0] = {new};",
+    ]
+    axis, width = ("y", "part[8][33]") if plan.by_columns else ("x", "part[9]")
+    lines = [
+        f"__shared__ {state} {width};",
+        f"const long long output = {_OUTPUT[plan.by_columns]};",
+        "const int thread = threadIdx.y * blockDim.x + threadIdx.x;",
+        f"const bool leads = threadIdx.{axis} == 0;",
+        *_reduced(plan, setup, work, axis),
+        *_merged(plan, axis),
+        *loop("if (leads && output < kept)", store),
+    ]
+    sizes = ["kept", "reduced", "chunk", *[f"n{axis}" for axis in range(walk.axes)]]
+    parameters = [
+        *body.declare(sizes), "double factor", "double beta", f"{state}* partial",
+        "unsigned* tickets",
+    ]  # fmt: skip
+    source, name = kernel_source("reduce", parameters, lines, f"{state} of {expr.text()}")
+    return plan.reducer.source + source, name
+
+
+_OUTPUT = {
+    False: "blockIdx.x * (long long)blockDim.y + threadIdx.y",
+    True: "blockIdx.x * 32LL + threadIdx.x",
+}
+
+
+def _place(walk: Walk, i: int, num_kept: int) -> str:
+    """An operand's element at the reduced axes' coordinates."""
+    accesses = list(enumerate(walk.accesses[i]))[num_kept:]
+    terms = [
+        f"r{axis}" if access is Access.CONTIGUOUS else f"r{axis} * s{i}_{axis}"
+        for axis, access in accesses
+        if access is not Access.REPEATED
+    ]
+    return f"q{i}[{' + '.join(terms) or '0'}]"
+
+
+def _share(plan: Reduction, axis: str) -> list[str]:
+    """The head of a thread's loop from `begin` to `end`, beside the others along an axis."""
+    own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
+    if not plan.reducer.in_order:
+        return [
+            "#pragma unroll 4",  # loads that do not wait for each other
+            f"for (long long index = begin + {own}; index < end; index += {threads}) {{",
+        ]
+    return [
+        f"const long long share = (end - begin + {threads} - 1) / {threads};",
+        f"const long long first = begin + share * {own};",
+        "for (long long index = first; index < end && index < first + share; ++index) {",
+    ]
+
+
+def _carried(axes: range, step: str) -> list[str]:
+    """The lines that advance the coordinates of the reduced axes by `step`.
+
+    They divide only where a step is longer than an axis: dividing takes longer than load and add.
+    """
+    lines = [f"r{axes[-1]} += {step};"]
+    for axis in reversed(axes[1:]):
+        r, n, outer = f"r{axis}", f"n{axis}", f"r{axis - 1}"
+        lines += [
+            f"if ({r} >= {n}) {{ {r} -= {n}; ++{outer}; }}",
+            f"if ({r} >= {n}) {{ {outer} += {r} / {n}; {r} %= {n}; }}",
+        ]
+    return lines
+
+
+def _reduced(plan: Reduction, setup: list[str], work: list[str], axis: str) -> list[str]:
+    """The lines that reduce a thread's part of a chunk to `acc`, and merge a block's threads."""
+    own, threads = f"threadIdx.{axis}", f"blockDim.{axis}"
+    axes = range(plan.num_kept, plan.walk.axes)
+    first, step = f"begin + {own}", threads
+    if plan.reducer.in_order:
+        first, step = f"begin + (end - begin + {threads} - 1) / {threads} * {own}", "1"
+    begins = coordinates(first, [f"n{a}" for a in axes], [f"r{a}" for a in axes])
+    lines = [
+        *setup,
+        "const long long begin = blockIdx.y * chunk;",
+        "const long long end = begin + chunk < reduced ? begin + chunk : reduced;",
+        *[line.replace("const ", "") for line in begins],
+        *_share(plan, axis),
+        *indented([*work, *_carried(axes, step)]),
+        "}",
+    ]
+    init = f"{plan.reducer.state} acc; acc.init();"
+    return [init, *loop("if (output < kept)", lines), _together(plan)]
+
+
+def _together(plan: Reduction) -> str:
+    """The line that merges the results of threads that work on one output."""
+    if plan.by_columns:
+        return "acc = nn_columns(acc, part, threadIdx.x, threadIdx.y);"
+    if plan.reducer.in_order:
+        return "acc = nn_warp_in_order(acc);"
+    return "if (blockDim.x > 32) acc = nn_block(acc, part); else acc = nn_warp(acc);"
+
+
+def _merged(plan: Reduction, axis: str) -> list[str]:
+    """The lines that merge an output's chunks to `acc` in the last block of the output's chunks."""
+    chunks = [
+        "const long long begin = 0, end = gridDim.y;",
+        *_share(plan, axis),
+        "  acc.merge(partial[index * kept + output]);",
+        "}",
+    ]
+    lines = [
+        "__shared__ bool is_last;",
+        "if (leads && output < kept) partial[blockIdx.y * kept + output] = acc;",
+        "if (!nn_is_last(tickets + blockIdx.x, gridDim.y, thread == 0, &is_last)) return;",
+        "acc.init();",
+        *loop("if (output < kept)", chunks),
+        _together(plan),
+    ]
+    return loop("if (gridDim.y > 1)", lines)
