@@ -26,6 +26,9 @@ _MAX_KEPT = 1 << 14
 _CACHE_BYTES = 1 << 19
 """Of a tile of columns that more than one pass reads: it shall stay in the second cache."""
 
+_WHOLE_TILE = 1 << 30
+"""Columns of a tile where not even the fewest fit the cache: as many as a kernel has room for."""
+
 _MAX_PLANS = 4096
 """Layouts of operands that are remembered; when there are more, all are forgotten."""
 
@@ -152,8 +155,12 @@ def column_plan(
     single = -2 if sizes[-2] == 1 else 0
     walk = walk_of(operand_types(operands), operands, strides, exact=2, single=single)
     arrays = [o for o in operands if isinstance(o, np.ndarray)]
-    read = sum(a.itemsize for a, s in zip(arrays, strides, strict=True) if s[-2] and s[-1])
-    tile = max(GROUP, _CACHE_BYTES // max(1, sizes[-2] * read) // GROUP * GROUP)
+    written = [operands[n - 1] for n in assignments.targets]
+    read = [
+        a.itemsize for a, s in zip(arrays, strides, strict=True)
+        if s[-2] and s[-1] and not any(a is target for target in written)
+    ]  # fmt: skip
+    tile = _CACHE_BYTES // max(1, sizes[-2] * sum(read)) // GROUP * GROUP or _WHOLE_TILE
     kernel = _column_kernel(assignments, walk, rows)
     steps, work = -(-sizes[-1] // GROUP), math.prod(sizes) * len(arrays)
     return Plan(kernel, walk, [tile, *sizes], operands, strides, steps, work)
