@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array, scratch
-from nnet3tools.tensor.registry import implements, operator
+from nnet3tools.tensor.registry import operator
 
 __all__ = ["compress", "decompress"]
 
@@ -22,24 +22,6 @@ def compress(out: Array, src: Array, value_range: float, truncate: bool = True) 
     Range 0 keeps the sign alone (0 or 1 in unsigned types). Without `truncate` the caller promises
     that no value is outside the range.
     """
-    info = np.iinfo(out.dtype)
-    if value_range == 0.0:
-        out[...] = np.clip(np.sign(src), info.min, info.max)
-    else:
-        scaled = np.rint(np.asarray(src, np.float64) * (info.max / value_range))
-        out[...] = np.clip(scaled, info.min, info.max)
-
-
-@operator()
-def decompress(out: Array, src: Array, value_range: float) -> None:
-    """The values that `compress` with this range kept in src."""
-    scale = 1.0 if value_range == 0.0 else value_range / np.iinfo(src.dtype).max
-    out[...] = np.asarray(src, np.float64) * scale
-
-
-@implements("compress", "numpy", types=("int8", "uint8", "int16", "uint16"))
-def _compress(out: np.ndarray, src: np.ndarray, value_range: float, truncate: bool = True) -> None:
-    """Scale, round, cut off, convert."""
     info = np.iinfo(out.dtype)
     if value_range == 0.0 and out.dtype == np.uint8:  # the common case, in one pass
         np.greater(src, 0.0, out=out.view(np.bool_))
@@ -56,9 +38,9 @@ def _compress(out: np.ndarray, src: np.ndarray, value_range: float, truncate: bo
         np.copyto(out, work, casting="unsafe")
 
 
-@implements("decompress", "numpy")
-def _decompress(out: np.ndarray, src: np.ndarray, value_range: float) -> None:
-    """Convert and scale."""
+@operator()
+def decompress(out: Array, src: Array, value_range: float) -> None:
+    """The values that `compress` with this range kept in src."""
     if value_range == 0.0:
         np.copyto(out, src)
         return

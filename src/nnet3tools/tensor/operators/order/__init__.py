@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import implements, operator
+from nnet3tools.tensor.registry import operator
 
 __all__ = ["cumulative_sum", "sort_indexes"]
 
@@ -16,30 +16,6 @@ def sort_indexes(out: Array, x: Array, axis: int, descending: bool) -> None:
 
     Of equal elements the one that comes first in x is first.
     """
-    keys = -np.asarray(x, np.float64) if descending else np.asarray(x, np.float64)
-    order = np.argsort(keys, axis=axis, kind="stable")
-    out[...] = np.take(order, np.arange(out.shape[axis]), axis)
-
-
-@operator()
-def cumulative_sum(
-    out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
-) -> None:
-    """out = beta * out + the sum of x up to each place along an axis.
-
-    `reverse` sums from the end; `exclusive` leaves out the element at the place itself.
-    """
-    flipped = np.flip(np.asarray(x, np.float64), axis) if reverse else np.asarray(x, np.float64)
-    total = np.cumsum(flipped, axis=axis)
-    if exclusive:
-        total = total - flipped
-    value = np.flip(total, axis) if reverse else total
-    out[...] = value if beta == 0.0 else value + beta * out
-
-
-@implements("sort_indexes", "numpy")
-def _sort_indexes(out: np.ndarray, x: np.ndarray, axis: int, descending: bool) -> None:
-    """One element is found without sorting; else a stable sort."""
     if out.shape[axis] == 1:
         find = np.argmax if descending else np.argmin
         out[...] = np.expand_dims(find(x, axis=axis), axis)
@@ -50,16 +26,14 @@ def _sort_indexes(out: np.ndarray, x: np.ndarray, axis: int, descending: bool) -
     out[...] = order[(slice(None),) * axis + (slice(out.shape[axis]),)]
 
 
-@implements("cumulative_sum", "numpy")
-def _cumulative_sum(
-    out: np.ndarray,
-    x: np.ndarray,
-    axis: int,
-    reverse: bool,
-    exclusive: bool,
-    beta: float = 0.0,
+@operator()
+def cumulative_sum(
+    out: Array, x: Array, axis: int, reverse: bool, exclusive: bool, beta: float = 0.0
 ) -> None:
-    """numpy.cumsum of a view that is flipped for `reverse`, moved on by one for `exclusive`."""
+    """out = beta * out + the sum of x up to each place along an axis.
+
+    `reverse` sums from the end; `exclusive` leaves out the element at the place itself.
+    """
     source, target = (np.flip(a, axis) if reverse else a for a in (x, out))
     total = np.cumsum(source, axis=axis)
     front = (slice(None),) * axis

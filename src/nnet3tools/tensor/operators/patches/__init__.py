@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3tools.tensor.arrays import Array
-from nnet3tools.tensor.registry import implements, operator
+from nnet3tools.tensor.registry import operator
 
 __all__ = ["add_patches", "gather_patches"]
 
@@ -18,32 +18,15 @@ __all__ = ["add_patches", "gather_patches"]
 @operator()
 def gather_patches(out: Array, frames: Array, pieces: Array) -> None:
     """Out (R, H, K, F) = the patches of frames (R, height_in, F) for each of H output heights."""
-    out[...] = 0.0
-    for k, (begin, end, first, step) in enumerate(pieces):
-        for h in range(begin, end):
-            out[:, h, k] = frames[:, first + (h - begin) * step]
-
-
-@operator(writes=("frames",))
-def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
-    """Add each place of the patches (R, H, K, F) to the frame height it was gathered from."""
-    for k, (begin, end, first, step) in enumerate(pieces):
-        for h in range(begin, end):
-            frames[:, first + (h - begin) * step] += patches[:, h, k]
-
-
-@implements("gather_patches", "numpy")
-def _gather_patches(out: np.ndarray, frames: np.ndarray, pieces: np.ndarray) -> None:
-    """One strided copy for each place of a patch."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         out[:, :begin, k] = 0.0
         out[:, end:, k] = 0.0
         out[:, begin:end, k] = frames[:, first : first + (end - begin - 1) * step + 1 : step]
 
 
-@implements("add_patches", "numpy")
-def _add_patches(frames: np.ndarray, patches: np.ndarray, pieces: np.ndarray) -> None:
-    """One strided addition for each place of a patch."""
+@operator(writes=("frames",))
+def add_patches(frames: Array, patches: Array, pieces: Array) -> None:
+    """Add each place of the patches (R, H, K, F) to the frame height it was gathered from."""
     for k, (begin, end, first, step) in enumerate(pieces.tolist()):
         target = frames[:, first : first + (end - begin - 1) * step + 1 : step]
         np.add(target, patches[:, begin:end, k], out=target)

@@ -11,17 +11,20 @@ import numpy as np
 
 from nnet3tools.errors import ProgramError
 from nnet3tools.tensor.arrays import Array, scratch
-from nnet3tools.tensor.registry import implements, operator
+from nnet3tools.tensor.registry import operator
 
 __all__ = ["add_to_windows", "add_weighted_windows", "window_dots"]
+
+_BLOCK = 1 << 16
+"""Elements of a temporary that should stay in cache."""
 
 
 @operator()
 def window_dots(out: Array, a: Array, b: Array, shift: int, alpha: float = 1.0) -> None:
     """out[r, h, k] = alpha * a[r, h] . b[r + k * shift, h]; a (R, H, D), out (R, H, K)."""
-    for k in range(out.shape[2]):
-        window = b[k * shift : k * shift + len(a)]
-        out[:, :, k] = alpha * np.sum(np.asarray(a, np.float64) * window, axis=2)
+    np.einsum("rhd,rhkd->rhk", a, _windows(b, len(a), out.shape[2], shift), out=out)
+    if alpha != 1.0:
+        np.multiply(out, out.dtype.type(alpha), out=out)
 
 
 @operator()
@@ -29,49 +32,6 @@ def add_weighted_windows(
     out: Array, b: Array, weights: Array, shift: int, alpha: float = 1.0
 ) -> None:
     """out[r, h] += alpha * sum over k of weights[r, h, k] * b[r + k * shift, h]; out (R, H, D)."""
-    for k in range(weights.shape[2]):
-        window = b[k * shift : k * shift + len(out)]
-        out[...] = out + alpha * np.float64(weights[:, :, k, None]) * window
-
-
-@operator(writes=("b",))
-def add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> None:
-    """b[r + k * shift, h] += alpha * weights[r, h, k] * a[r, h] for all k; a (R, H, D)."""
-    for k in range(weights.shape[2]):
-        window = b[k * shift : k * shift + len(a)]
-        window[...] = window + alpha * np.float64(weights[:, :, k, None]) * a
-
-
-_BLOCK = 1 << 16
-"""Elements of a temporary that should stay in cache."""
-
-
-def _windows(b: np.ndarray, num_rows: int, width: int, shift: int) -> np.ndarray:
-    """View (num_rows, heads, width, D) of the rows r, r + shift, ... of b."""
-    row, head, column = b.strides
-    shape = (num_rows, b.shape[1], width, b.shape[2])
-    if num_rows + (width - 1) * shift > len(b):
-        raise ProgramError(
-            f"{num_rows} windows of {width} rows by {shift} do not fit {len(b)} rows"
-        )
-    return np.lib.stride_tricks.as_strided(b, shape, (row, head, shift * row, column))
-
-
-@implements("window_dots", "numpy")
-def _window_dots(
-    out: np.ndarray, a: np.ndarray, b: np.ndarray, shift: int, alpha: float = 1.0
-) -> None:
-    """One sum of products over a view of the windows."""
-    np.einsum("rhd,rhkd->rhk", a, _windows(b, len(a), out.shape[2], shift), out=out)
-    if alpha != 1.0:
-        np.multiply(out, out.dtype.type(alpha), out=out)
-
-
-@implements("add_weighted_windows", "numpy")
-def _add_weighted_windows(
-    out: np.ndarray, b: np.ndarray, weights: np.ndarray, shift: int, alpha: float = 1.0
-) -> None:
-    """A sum of products over a view of the windows, by blocks of rows."""
     windows = _windows(b, len(out), weights.shape[2], shift)
     factor, rows = out.dtype.type(alpha), max(1, _BLOCK // max(1, out[:1].size))
     with scratch((min(rows, len(out)), *out.shape[1:]), like=out) as block:
@@ -85,11 +45,9 @@ def _add_weighted_windows(
             np.add(target, product, out=target)
 
 
-@implements("add_to_windows", "numpy")
-def _add_to_windows(
-    b: np.ndarray, a: np.ndarray, weights: np.ndarray, shift: int, alpha: float = 1.0
-) -> None:
-    """One product and addition for each place of the window, by blocks of rows."""
+@operator(writes=("b",))
+def add_to_windows(b: Array, a: Array, weights: Array, shift: int, alpha: float = 1.0) -> None:
+    """b[r + k * shift, h] += alpha * weights[r, h, k] * a[r, h] for all k; a (R, H, D)."""
     factor, rows = b.dtype.type(alpha), max(1, _BLOCK // max(1, a[:1].size))
     with scratch((min(rows, len(a)), *a.shape[1:]), like=b) as block:
         for start in range(0, len(a), rows):
@@ -100,3 +58,14 @@ def _add_to_windows(
                 target = b[start + k * shift : start + k * shift + len(part)]
                 np.multiply(part, scaled[:, :, k, None], out=product)
                 np.add(target, product, out=target)
+
+
+def _windows(b: np.ndarray, num_rows: int, width: int, shift: int) -> np.ndarray:
+    """View (num_rows, heads, width, D) of the rows r, r + shift, ... of b."""
+    row, head, column = b.strides
+    shape = (num_rows, b.shape[1], width, b.shape[2])
+    if num_rows + (width - 1) * shift > len(b):
+        raise ProgramError(
+            f"{num_rows} windows of {width} rows by {shift} do not fit {len(b)} rows"
+        )
+    return np.lib.stride_tricks.as_strided(b, shape, (row, head, shift * row, column))
