@@ -23,7 +23,7 @@ from nnet3tools.io import log
 from nnet3tools.tensor.arrays import Array, scratch
 from nnet3tools.tensor.basics import copy, prod
 from nnet3tools.tensor.element import element
-from nnet3tools.tensor.registry import implements, operator
+from nnet3tools.tensor.registry import operator
 
 __all__ = [
     "DELTA",
@@ -244,11 +244,3 @@ def check_finite(numbers: Array) -> None:
             "natural gradient met infinity or NaN in the derivatives or activations: the "
             "training has diverged (lower the learning rate or max-change) or the data is bad"
         )
-
-
-implements("check_finite", "numpy")(check_finite.reference)
-implements("fisher_products", "numpy")(fisher_products.reference)
-implements("fisher_replace", "numpy")(fisher_replace.reference)
-implements("fisher_step", "numpy")(fisher_step.reference)
-implements("orthonormalize", "numpy")(orthonormalize.reference)
-implements("residual_norm", "numpy")(residual_norm.reference)
