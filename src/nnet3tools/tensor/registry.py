@@ -1,11 +1,10 @@
-"""Operators, each declared once, and the one table of who implements them.
+"""Operators, each declared once, and the table of their implementations.
 
-`@operator(...)` turns a plain function into an Operator: its signature gives the operands, its body
-is the reference implementation that tests compare with. `@implements` registers an implementation
-for a device, in the device's package (tensor/plain, tensor/cuda) or in a module of that name in the
-operator's folder. NumPy runs the reference where there is no faster implementation. A missing
-implementation is an UnsupportedOperator error at `bind`, that is when a program is lowered, or at a
-direct call.
+`@operator(...)` turns a function into an Operator: its signature gives the operands. Its body is the
+reference that tests compare with, which NumPy runs unless it has a faster implementation.
+`@implements` registers an implementation for a device, in the device's package (tensor/plain,
+tensor/cuda) or in a module of that name in the operator's folder. If there is none for an element
+type, `bind` and direct calls raise UnsupportedOperator.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class UnsupportedOperator(UserError):
 
 
 class _Notes(threading.local):
-    """Who takes note of the formulas that are bound on this thread, instead of binding them."""
+    """Receives the formulas that are bound on this thread, instead of binding them, if not None."""
 
     take: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None = None
 
@@ -66,7 +65,7 @@ _notes = _Notes()
 
 
 def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
-    """Whether somebody has taken note of a formula that is to be bound."""
+    """Whether `formulas_of` has taken a formula, which is therefore not to be bound."""
     if _notes.take is None:
         return False
     _notes.take(formula, operands, options)
@@ -74,7 +73,7 @@ def note_binding(formula: Any, operands: tuple[Any, ...], options: dict[str, Any
 
 
 def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list[tuple]:
-    """Formula, operands, options of all that an operator of formulas would do, in order."""
+    """(formula, operands, options) of each formula that an operator of formulas binds, in order."""
     found: list[tuple] = []
     _notes.take = lambda *bound: found.append(bound)
     try:
@@ -87,8 +86,8 @@ def formulas_of(operator: Operator[Any, Any], *args: Any, **kwargs: Any) -> list
 OPERATORS: dict[str, Operator[Any, Any]] = {}
 """Every declared operator by name."""
 
-_table: dict[tuple[str, str, str], Callable[..., Any]] = {}
 _binders: dict[tuple[str, str, str], Callable[..., Callable[[], Any]]] = {}
+"""(operator, device, element type or "*") -> function that binds the operator to operands."""
 
 
 def device_of(array: Any) -> str:
@@ -124,13 +123,13 @@ class Operator(Generic[P, R]):
     """
 
     takes_numbers = False
-    """Whether what it is bound to may be a Number on the host."""
+    """Whether operands may be Numbers on the host."""
 
     gives_number: bool
-    """Whether calls return a float, or a Number where somebody records."""
+    """Whether calls return a float, or while they are recorded a Number."""
 
     is_formulas = False
-    """Whether its function binds formulas, which are all that it does, in the order of binding."""
+    """Whether the function only binds formulas, which do all of the work in order of binding."""
 
     def __init__(
         self, function: Callable[P, R], writes: tuple[str, ...], types: tuple[str, ...]
@@ -145,68 +144,56 @@ class Operator(Generic[P, R]):
         for name in writes:
             if name not in self.operands:
                 raise ProgramError(f"operator {self.name} has no operand '{name}'")
-        # (class of array, dtype), of the first array in a list -> implementation, binder:
-        # the fast path of every call
-        self._cache: dict[tuple[type, Any], Callable[..., Any]] = {}
-        self._bound: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
+        self._binder_of: dict[tuple[type, Any], Callable[..., Callable[[], Any]]] = {}
+        """(class, dtype) of the first array -> binder."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast(R, recording.dispatch(self, self._run_now, args, kwargs))
 
     def _run_now(self, *args: Any, **kwargs: Any) -> Any:
-        array = _first_array(args[0])
-        key = array.__class__, getattr(array, "dtype", None)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._cache[key] = self._find(array, _table)
-        return found(*args, **kwargs)
-
-    def _find(self, array: Any, table: dict[tuple[str, str, str], Any]) -> Callable[..., Any]:
-        device, element_type = device_of(array), str(array.dtype)
-        self.load(device)
-        whole = element_type in self.types or element_type == "float16"
-        for key in (element_type, "*") if whole else (element_type,):
-            if (found := table.get((self.name, device, key))) is not None:
-                return cast(Callable[..., Any], found)
-        if table is _table:
-            if (self.name, device) in {key[:2] for key in _binders}:
-                binder = self._find(array, cast(Any, _binders))
-                return lambda *args, **kwargs: binder(*args, **kwargs)()
-            if device == "numpy" and whole:
-                return self.reference
-        raise UnsupportedOperator(self.name, element_type, device)
-
-    def load(self, device: str) -> None:
-        """Import what implements this operator on a device."""
-        load_device(device)
-        load_module(f"{self.reference.__module__}.{DEVICES[device]}")
+        return self.binder(args[0])(*args, **kwargs)()
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-        """Resolve implementation and operands now; the result does the work at each call.
+        """A callable that does the work for these operands.
 
-        Operands are captured: arrays by reference, numbers and index arrays by value.
+        It keeps arrays by reference, numbers and index arrays by value.
         """
         return cast(Callable[[], R], self.binder(args[0])(*args, **kwargs))
 
     def binder(self, first: Any) -> Callable[..., Callable[[], Any]]:
-        """What binds operands of which this is the first; UnsupportedOperator if nothing does."""
+        """The function that binds operands of which this is the first.
+
+        UnsupportedOperator if there is no implementation for the array.
+        """
         array = _first_array(first)
         key = array.__class__, getattr(array, "dtype", None)
-        found = self._bound.get(key)
+        found = self._binder_of.get(key)
         if found is None:
-            try:
-                found = self._find(array, _binders)
-            except UnsupportedOperator:
-                found = functools.partial(functools.partial, self._find(array, _table))
-            self._bound[key] = found
+            found = self._binder_of[key] = self._find(device_of(array), str(array.dtype))
         return found
+
+    def _find(self, device: str, element_type: str) -> Callable[..., Callable[[], Any]]:
+        self.load(device)
+        is_declared = element_type in self.types or element_type == "float16"
+        for key in (element_type, "*") if is_declared else (element_type,):
+            if (found := _binders.get((self.name, device, key))) is not None:
+                return found
+        is_bound = any(key[:2] == (self.name, device) for key in _binders)
+        if device == "numpy" and is_declared and not is_bound:
+            return functools.partial(functools.partial, self.reference)
+        raise UnsupportedOperator(self.name, element_type, device)
+
+    def load(self, device: str) -> None:
+        """Import the modules that implement this operator on a device."""
+        load_device(device)
+        load_module(f"{self.reference.__module__}.{DEVICES[device]}")
 
     def __repr__(self) -> str:
         return f"<operator {self.name}({', '.join(self.operands)})>"
 
 
 def _first_array(first: Any) -> Any:
-    """An operand, or if it is a list the first array in it."""
+    """`first`, or if it is a list its first array."""
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     return first
@@ -215,9 +202,9 @@ def _first_array(first: Any) -> Any:
 def operator_of_formulas(
     writes: Iterable[str] = ("out",), types: tuple[str, ...] = FLOATS
 ) -> Callable[[Callable[P, Callable[[], None]]], Operator[P, None]]:
-    """Declare an operator by what it is bound to: formulas, for which every device has a backend.
+    """Declare an operator by a function that binds formulas, which run on each device.
 
-    A device may implement it otherwise, where that was measured to be faster.
+    A device may register another implementation that was measured to be faster.
     """
 
     def declare(binder: Callable[P, Callable[[], None]]) -> Operator[P, None]:
@@ -250,14 +237,13 @@ def implements(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register an implementation of an operator for a device and some element types.
 
-    With `binder`, the function does not run the operator but returns a callable that will. One of
-    the two forms is enough.
+    With `binder` the function returns a callable that does the work; else it does the work itself.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
+        bind: Any = function if binder else functools.partial(functools.partial, function)
         for element_type in types:
-            table = cast(dict, _binders if binder else _table)
-            table[(name, device, element_type)] = function
+            _binders[(name, device, element_type)] = bind
         return function
 
     return register
@@ -272,11 +258,10 @@ def gaps(device: str) -> list[tuple[str, str]]:
                 importlib.import_module(module.name)
     for op in OPERATORS.values():
         op.load(device)
-    tables: list[dict] = [_table, _binders]
     return sorted(
         (name, t)
         for name, op in OPERATORS.items()
         for t in op.types
         if device != "numpy"
-        if not any((name, device, key) in table for key in (t, "*") for table in tables)
+        if not any((name, device, key) in _binders for key in (t, "*"))
     )

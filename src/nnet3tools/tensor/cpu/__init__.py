@@ -1,6 +1,5 @@
-"""The CPU's compiled kernels: formulas and moves of rows as C, for what runs again and again.
+"""Compiled kernels of the CPU: formulas and operators in C, compiled by the machine's compiler.
 
-Recorded calls (tensor/recording.py) become jobs of C functions (`calls`), which the machine's
-compiler makes of the formulas' lowered form at the first run that wants them. NumPy, the reference,
-does what has no kernel, what runs live, and everything where there is no compiler.
+Recorded calls become jobs (`calls.py`), and jobs run in one call of the C runtime (`jobs.py`).
+KernelPolicy (tensor/kernel_policy.py) decides which calls do.
 """
