@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ChangeOptions:
-    """Options that both programs have."""
+    """Options of both nnet3-copy and nnet3-am-copy."""
 
     learning_rate: float = option(
         -1.0, "If supplied, all the learning rates of updatable components are set to this value."
@@ -51,7 +51,7 @@ class ChangeOptions:
 
     @property
     def more_than_numbers(self) -> bool:
-        """Whether nodes or components may change, and so the context and Kaldi's random draws."""
+        """Whether the options may change the context and random draws."""
         return bool(self.nnet_config or self.edits_config or self.edits or self.prepare_for_test)
 
 

@@ -183,7 +183,7 @@ class CommandLine(Generic[O]):
         return values
 
     def _completed(self, word: str) -> str:
-        """A word in normal form; a flag without a value gets =true."""
+        """Return an option word as "--name=value"; a flag without a value gets "=true"."""
         word = _normal(word)
         name, equals, value = word.partition("=")
         if name == "--":

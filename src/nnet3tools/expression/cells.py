@@ -1,8 +1,8 @@
 """Marian's recurrent cells and attention, composed of elementwise nodes.
 
-After marian-dev (rnn/cells.h and the kernels). x and s are the products of input and state with
-their weights, with the gates side by side; b is the bias. Where the mask is 0, the state is kept.
-Kaldi's cells are the components LstmNonlinearityComponent and GruNonlinearityComponent.
+After marian-dev (rnn/cells.h). In all cells, x is the input times its weights, s the state times
+its weights and b the bias; each has a block of columns per gate. Where the mask is 0, the state is
+kept. Kaldi's cells are LstmNonlinearityComponent and GruNonlinearityComponent.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def gru(
 ) -> Node:
     """The next state of Marian's GRU, whose reset gate acts after the product with the state.
 
-    Column blocks are r, z and the candidate. With `final` the gate also scales the candidate's
-    bias.
+    Column blocks of x, s and b: reset gate, update gate, candidate. With `final` the reset gate
+    also scales the candidate's bias.
     """
     (xr, xz, xh), (sr, sz, sh), (br, bz, bh) = _gates("gru", state, 3, x, s, b)
     reset, update = apply("sigmoid", xr + sr + br), apply("sigmoid", xz + sz + bz)
@@ -46,20 +46,20 @@ def gru(
 
 
 def lstm_cell(cell: Node, x: Node, s: Node, b: Node, mask: Node | None = None) -> Node:
-    """The next cell of Marian's LSTM; column blocks are gates f and i, the candidate, gate o."""
+    """The next cell of Marian's LSTM; column blocks: gates f and i, the candidate, gate o."""
     (xf, xi, xc, _), (sf, si, sc, _), (bf, bi, bc, _) = _gates("lstm_cell", cell, 4, x, s, b)
     forget, enter = apply("sigmoid", xf + sf + bf), apply("sigmoid", xi + si + bi)
     return _keep_masked(forget * cell + enter * apply("tanh", xc + sc + bc), cell, mask)
 
 
 def lstm_output(cell: Node, x: Node, s: Node, b: Node) -> Node:
-    """The output of Marian's LSTM, from its cell and the operands of `lstm_cell`."""
+    """The output of Marian's LSTM for the next cell; x, s and b as given to `lstm_cell`."""
     gates = [part[3] for part in _gates("lstm_output", cell, 4, x, s, b)]
     return apply("sigmoid", gates[0] + gates[1] + gates[2]) * apply("tanh", cell)
 
 
 def ssru(cell: Node, x: Node, f: Node, mask: Node | None = None) -> tuple[Node, Node]:
-    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f is the gate's operand.
+    """Output and next cell of a simple recurrent unit (Kim et al. 2019); f: forget gate's operand.
 
     As in Marian, masked rows become 0.
     """

@@ -50,7 +50,7 @@ class Concatenate(Node):
 
 
 def _nothing() -> None:
-    """The operation of children whose gradient the first child's operation computes."""
+    """Do nothing: the operation of children whose gradient the first child's operation computes."""
 
 
 def concatenate(parts: Sequence[Node], axis: int = 0) -> Node:

@@ -19,7 +19,7 @@ __all__ = ["affine", "affine_relu_dropout", "bdot", "dot"]
 
 
 class Dot(Node):
-    """scalar * op(a) op(b) for matrices, or for stacks of equally many matrices."""
+    """scalar * A B for matrices or stacks; trans_a: A is the transpose of a; trans_b likewise."""
 
     type_name, overwrites = "dot", True
 
@@ -104,7 +104,7 @@ def _inner(a: Node, b: Node, trans_a: bool, trans_b: bool) -> bool:
 def dot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """scalar * op(a) op(b); b is a matrix; op applies to the last two axes of a, others stay."""
+    """scalar * A B for a matrix b; A is `a`, with the last axes exchanged if trans_a; B too."""
     _check("dot", [a, b], _inner(a, b, trans_a, trans_b) and _is_matrix(b))
     rows, trans_a = _rows(a, trans_a)
     made = a.graph.add(Dot(rows, _matrix(b), trans_a, trans_b, float(scalar)))
@@ -139,7 +139,7 @@ def _with_lead(made: Node, a: Node) -> Node:
 def bdot(
     a: Node, b: Node, trans_a: bool = False, trans_b: bool = False, scalar: float = 1.0
 ) -> Node:
-    """Products of stacks of matrices with broadcast leading axes."""
+    """Products as in `dot` of each pair of matrices in two stacks; leading axes are broadcast."""
     _check("bdot", [a, b], _inner(a, b, trans_a, trans_b))
     lead = broadcast([a.shape[:-2], b.shape[:-2]])
     _check("bdot", [a, b], lead is not None)
@@ -162,7 +162,7 @@ def affine(
     trans_b: bool = False,
     scalar: float = 1.0,
 ) -> Node:
-    """scalar * op(a) op(b) + bias; b is a matrix, bias (cols) or (1, cols), a as in `dot`."""
+    """A product as in `dot` plus a bias of shape (columns) or (1, columns)."""
     fits = _inner(a, b, trans_a, trans_b) and _is_matrix(b)
     cols = b.shape[-2 if trans_b else -1] if fits else -1
     fits = fits and bool(bias.shape) and math.prod(bias.shape) == bias.shape[-1] == cols

@@ -114,7 +114,7 @@ class _Determinizer:
         self._stack: list[tuple[list[_Element], int]] = []
 
     def run(self) -> list[list[_NewArc]]:
-        """The arcs of each state of the result."""
+        """Determinize; returns the arcs of each state of the result."""
         self._number_of([_Element(self._start, 0.0, ())])
         while self._stack:
             subset, number = self._stack.pop()

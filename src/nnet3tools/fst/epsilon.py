@@ -106,7 +106,7 @@ def _single_steps(fst: Fst, epsilons: NDArray[np.bool_], kept: NDArray[np.bool_]
 
 
 def _reversed_arcs(fst: Fst) -> Fst:
-    """Reverse each state's arcs and merge equal ones into the first, with the least weight."""
+    """Reverse each state's arcs; of arcs with equal labels and target, keep the lightest weight."""
     order = np.lexsort((np.arange(fst.num_arcs)[::-1], fst.sources))
     fst = fst.with_arcs_in(order)
     like = np.lexsort((fst.nextstates, fst.olabels, fst.ilabels, fst.sources))
@@ -129,7 +129,7 @@ def _reversed_arcs(fst: Fst) -> Fst:
 
 
 def _epsilon_states_last_first(fst: Fst, epsilons: NDArray[np.bool_]) -> list[int]:
-    """The states with epsilon arcs; a state follows those its epsilons lead to (except cycles)."""
+    """The states with epsilon arcs, each after those its epsilons lead to (unless in a cycle)."""
     states = np.unique(fst.sources[epsilons])
     targets = fst.nextstates[epsilons]
     has_epsilons = np.zeros(fst.num_states, bool)

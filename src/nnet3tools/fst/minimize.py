@@ -106,8 +106,8 @@ def minimize_acyclic(fst: Fst) -> Fst:
 def merged_acyclic(fst: Fst, order: list[int]) -> Fst:
     """Merge states with equal final weights and equal arcs to equivalent states.
 
-    States are compared if their longest paths to the end are equally long. As in OpenFst, the first
-    state of an equivalence class remains, but for the class that contains the last state the last
+    Only states whose longest paths to the end have equal length can be equivalent. As in OpenFst,
+    the first state of each class of equivalent states stays; in the last state's class, the last
     one.
     """
     lists, finals = fst.arc_lists(), fst.finals.tolist()

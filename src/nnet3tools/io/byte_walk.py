@@ -94,7 +94,7 @@ class ByteWalk:
         self.at = end + 1
 
     def int32(self) -> int:
-        """Go over an integer and return it."""
+        """Pass an integer with its size byte and return it."""
         self.word(b"\x04")
         return self.integer()
 
@@ -106,13 +106,13 @@ class ByteWalk:
         return is_true
 
     def float32(self) -> None:
-        """Go over a number of 4 bytes, which are a hole."""
+        """Pass a float32 number and add its 4 bytes to the holes."""
         self.word(b"\x04")
         self.skip(4)
         self.add_hole(self.at - 4)
 
     def float_vector(self) -> array[float]:
-        """Go over a vector of float32 numbers, whose elements are a hole, and return them."""
+        """Pass a vector of float32 numbers, add its elements to the holes and return them."""
         self.word(b"FV \x04")
         size = self.integer()
         if size < 0:

@@ -34,7 +34,7 @@ columns.
 
 @dataclass(frozen=True)
 class AnyBytes:
-    """`longest` arbitrary bytes in the place of a matrix."""
+    """The form of a value with `longest` bytes that may be any; used like MatrixForm."""
 
     longest: int
     most: int = 0
@@ -64,7 +64,7 @@ class MatrixForm:
 
     @property
     def longest(self) -> int:
-        """Size in bytes; for a sparse matrix with `most` elements in every row."""
+        """Size in bytes; for a sparse matrix with the largest number of elements in each row."""
         rows, cols = self.num_rows, self.num_cols
         match self.token:
             case "FM":

@@ -69,7 +69,7 @@ def prove_writable(path: str) -> None:
     """Raise DataError if a file cannot be written at `path`; for use before a long computation."""
 
     class Proved(Exception):
-        """Leaves `whole_file` before anything is written."""
+        """Raised to leave `whole_file` before anything is written."""
 
     mode = _mode_of(path)
     if _own_descriptor(path) is None and (mode is None or stat.S_ISREG(mode)):
@@ -158,7 +158,7 @@ class _Elsewhere(_Temporary):
 
 
 class _Beside(_Temporary):
-    """A file in the target's folder: without a name if the system allows it, else locked."""
+    """A temporary file in the target's folder: nameless if the system allows it, else locked."""
 
     def __init__(self, folder: str) -> None:
         self._folder, self._name = folder, ""

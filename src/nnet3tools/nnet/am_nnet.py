@@ -33,7 +33,7 @@ class AmNnet:
 
     @classmethod
     def read(cls, reader: Reader) -> AmNnet:
-        """Read a model in Kaldi's format; DataError unless the network is a simple one."""
+        """Read a model in Kaldi's format; DataError unless its network `is_simple`."""
         transition_model = TransitionModel.read(reader)
         nnet = Nnet.read(reader)
         reader.expect_token("<LeftContext>")

@@ -201,9 +201,9 @@ class OnlineNaturalGradient(HasSettings):
     # schedule
 
     def _plan(self) -> tuple[bool, bool, int]:
-        """Count a call: whether it is the first, whether to update, what `take_pending` returns.
+        """Count a call; return whether it is the first, whether to update, and pending rows.
 
-        A replay calls this, too, before it uses the estimate.
+        A replay of recorded operations also calls this before it uses the estimate.
         """
         wait_for_side_stream()
         before = self.num_calls

@@ -111,7 +111,7 @@ def buffers_of(estimate: OnlineNaturalGradient) -> Iterator[UpdateBuffers]:
 
 
 def update_estimates(updates: Sequence[Update]) -> None:
-    """Update the estimates; overwrites J. On the host, UserError for NaN or infinity."""
+    """Update the estimates, overwriting their buffers. On the host, UserError for NaN."""
     if not updates:
         return
     estimates = [update.estimate for update in updates]

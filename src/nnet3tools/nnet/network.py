@@ -65,7 +65,7 @@ class Network:
         return self.components[component_index]
 
     def component_of_node(self, node: int) -> Component:
-        """The component of a component node."""
+        """The component that belongs to a component node, by the node's number."""
         return self.components[self._node(node, ComponentNode).component_index]
 
     def descriptor(self, node: int) -> Descriptor:

@@ -142,7 +142,7 @@ class RestrictedAttentionComponent(Component):
     # -- creation and files
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Replace negative options by defaults: all context is required; 1 / sqrt(key_dim)."""
+        """Set defaults: all context is required, key-scale is 1 / sqrt(key_dim)."""
         if self.num_left_inputs_required < 0:
             self.num_left_inputs_required = self.num_left_inputs
         if self.num_right_inputs_required < 0:
@@ -200,7 +200,7 @@ class RestrictedAttentionComponent(Component):
         return shift
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per head and frame: q.k, bias, softmax (4), weight * value."""
+        """Number of operations; per head and frame q.k, bias, softmax (4), weight * value."""
         per_frame = 2 * self.key_dim + 2 * self.value_dim + 5
         return rows * self.num_heads * self.context_dim * per_frame
 
@@ -280,7 +280,7 @@ class RestrictedAttentionComponent(Component):
     def computable(
         self, outputs: IndexArray, inputs: IndexArray, offsets: IntArray, available: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
-        """Only the required positions must be available; others read as zero if missing."""
+        """As in the base class; only inputs at required positions must exist."""
         places = self._places()
         required = (places >= -self.num_left_inputs_required) & (
             places <= self.num_right_inputs_required
@@ -297,7 +297,7 @@ class RestrictedAttentionComponent(Component):
         )
 
     def _grid(self, input_indexes: IndexArray, output_indexes: IndexArray) -> TimeGrid:
-        """The grid with one step for input and output that divides time_stride, and all context."""
+        """The time grid of inputs and outputs, with a common step that divides the time stride."""
         grid = grid_of(self.type_name, input_indexes, output_indexes)
         stride = self.time_stride
         steps = grid.t_step_in or stride, grid.t_step_out or stride

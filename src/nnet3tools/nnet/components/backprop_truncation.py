@@ -45,7 +45,7 @@ _number_above = tensor.aggregate("where(_1 < _2, 0, 1)", "sum", axis=None)
 
 @register_precomputed
 class TruncationIndexes(PrecomputedIndexes):
-    """For each row -1 if its time crosses a zeroing boundary, else 0; and the number of -1s."""
+    """For each row -1 if its gradient may be zeroed, else 0; and the number of -1s."""
 
     type_name: ClassVar[str] = "BackpropTruncationComponentPrecomputedIndexes"
 
@@ -145,7 +145,7 @@ class BackpropTruncationComponent(Component):
     def precompute_indexes(
         self, input_indexes: IndexArray, output_indexes: IndexArray, need_backprop: bool
     ) -> TruncationIndexes:
-        """Mark rows with a boundary between their time and that of the recurrence's input."""
+        """Mark rows that are in another zeroing interval than the recurrence's input."""
         if len(input_indexes) != len(output_indexes):
             raise RequestError(f"{self.type_name}: as many inputs as outputs expected")
         time = output_indexes[:, 1].astype(np.int64) - output_indexes[:, 0]

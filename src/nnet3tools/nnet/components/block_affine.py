@@ -73,7 +73,7 @@ class _BlockwiseAffine(UpdatableComponent):
         return rows if self.blocks_share_params else rows // self.num_blocks
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw random parameters for input-dim and output-dim."""
+        """Draw random parameters for the line's input-dim and output-dim."""
         input_dim, output_dim = get_positive(line, "input-dim"), get_positive(line, "output-dim")
         for key, dim in (("input-dim", input_dim), ("output-dim", output_dim)):
             problem = division_problem("the number of blocks", self.num_blocks, key, dim)

@@ -166,7 +166,7 @@ class ConvolutionComponent(UpdatableComponent):
         return num_rows * math.prod(self.steps)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Each output element is the dot product of a filter and a patch, plus a bias."""
+        """Number of operations; each output is a dot product and a bias."""
         return rows * (2 * self.filter_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

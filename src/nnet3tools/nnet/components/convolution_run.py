@@ -39,7 +39,7 @@ def as_rows(matrix: Array, *shape: int) -> Array:
 
 @dataclass(frozen=True)
 class _Piece:
-    """One step on one range of rows."""
+    """One step of a convolution for a range of output times: which rows and parameters it uses."""
 
     step: ConvolutionStep
     heights: IntArray
@@ -50,7 +50,7 @@ class _Piece:
 
 
 def _plan(computation: ConvolutionComputation) -> Iterator[_Piece]:
-    """The steps for each range of output times whose patches fit into memory."""
+    """Yield the steps for each range of output times whose patches fit into memory."""
     images, filters = computation.num_images, computation.num_filters_in
     times = computation.temp_rows // images or computation.num_t_out
     for start in range(0, computation.num_t_out, times):

@@ -97,7 +97,7 @@ class _FixedVector(Component):
         return self.input_dim
 
     def init_from_config(self, line: ConfigLine) -> None:
-        """Draw a random vector of size dim for tests, if no file is given."""
+        """Without a file, draw a random vector of the line's dim, as tests use it."""
         if self.vector.size == 0:
             self.vector = random_normal((get_positive(line, "dim"),), 1.0)
 

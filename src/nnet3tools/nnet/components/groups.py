@@ -47,7 +47,7 @@ class PnormComponent(Component):
         return division_problem("output-dim", self.output_dim, "input-dim", self.input_dim)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per input element: power, sum, scaling or root."""
+        """Number of operations; per input element power, sum, scaling or root."""
         return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -186,7 +186,7 @@ class GruNonlinearityComponent(GruNonlinearityBase, TwoSidedNaturalGradient):
         return None if self.w_h.shape == shape else f"expected <w_h> of shape {shape}"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """The product with w_h; per cell: two sigmoids, r * s, sum, tanh, interpolation (4)."""
+        """Number of operations: a product with w_h, and 9 per cell."""
         return 2 * rows * int(self.w_h.size) + 9 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:
@@ -228,7 +228,7 @@ class OutputGruNonlinearityComponent(GruNonlinearityBase):
         return None if self.w_h.shape == (dim,) else f"expected <w_h> of {dim} numbers"
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per cell: sigmoid, w * c, sum, tanh, interpolation (4)."""
+        """Number of operations; per cell sigmoid, w * c, sum, tanh, interpolation (4)."""
         return 8 * rows * self.cell_dim
 
     def update_weights(self, in_value: Array, argument_deriv: Array) -> None:

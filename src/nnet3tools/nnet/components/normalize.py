@@ -68,7 +68,7 @@ class NormalizeComponent(Component):
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per input element: power, sum, scaling or root."""
+        """Number of operations; per input element power, sum, scaling or root."""
         return 3 * rows * self.input_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

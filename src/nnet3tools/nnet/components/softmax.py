@@ -28,7 +28,7 @@ class SoftmaxComponent(NonlinearComponent):
     )
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per element: maximum, difference, exp, sum, quotient."""
+        """Number of operations; per element maximum, difference, exp, sum, quotient."""
         return 5 * rows * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:
@@ -53,7 +53,7 @@ class LogSoftmaxComponent(NonlinearComponent):
     PROPERTIES = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Per element: maximum, difference, exp, sum, difference."""
+        """Number of operations; per element maximum, difference, exp, sum, difference."""
         return 5 * rows * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

@@ -161,7 +161,7 @@ class TimeHeightConvolutionComponent(TwoSidedNaturalGradient):
     # -- running
 
     def propagate_flops(self, rows: int, indexes: Indexes) -> int:
-        """Filters times patches over time, height and input filters, including padding."""
+        """Number of operations; a filter is applied to each patch, including padding."""
         return rows * (2 * self.linear_params.shape[1] + 1) * self.output_dim
 
     def propagate(self, indexes: Indexes, in_value: Array, out_value: Array) -> Memo:

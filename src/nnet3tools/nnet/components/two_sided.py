@@ -87,7 +87,7 @@ class TwoSidedNaturalGradient(UpdatableComponent):
         return side is not None
 
     def _factored_side(self, num_rows: int, num_in: int, num_out: int) -> Side | None:
-        """The side whose factored form saves most multiplications, or None."""
+        """Inputs or derivatives: whose factors save most multiplications; or None."""
         ranks = {Side.COLUMNS: self.preconditioner_in.rank, Side.ROWS: self.preconditioner_out.rank}
         dims = {Side.COLUMNS: (num_in, num_out), Side.ROWS: (num_out, num_in)}
         saved = {
