@@ -1,7 +1,7 @@
 """Operators, each declared once, and the table of their implementations.
 
-`@operator(...)` turns a function into an Operator: its signature gives the operands. Its body is the
-reference that tests compare with, which NumPy runs unless it has a faster implementation.
+`@operator(...)` turns a function into an Operator: its signature gives the operands. Its body is
+the reference that tests compare with, which NumPy runs unless it has a faster implementation.
 `@implements` registers an implementation for a device, in the device's package (tensor/plain,
 tensor/cuda) or in a module of that name in the operator's folder. If there is none for an element
 type, `bind` and direct calls raise UnsupportedOperator.
